@@ -1,0 +1,43 @@
+"""The frozen, typed config of a crawl.
+
+`model` holds the dataclasses (every option, its unit and default), `load` reads a YAML file into them and refuses
+what it does not know. `config/krake-config.yml` is the same in prose. Nothing here reads the environment at import.
+"""
+
+from crawl_lib.config.load import CONFIG_PATH_VARIABLE, find_config_path, from_mapping, load_config, to_mapping
+from crawl_lib.config.model import (
+    BatchConfig,
+    Config,
+    CrawlConfig,
+    ExportConfig,
+    FetchConfig,
+    FrontierConfig,
+    KeyStorageConfig,
+    ParseConfig,
+    QueueConfig,
+    RuleConfig,
+    ScratchConfig,
+    SegmentConfig,
+    UrlsConfig,
+)
+
+__all__ = [
+    "BatchConfig",
+    "CONFIG_PATH_VARIABLE",
+    "Config",
+    "CrawlConfig",
+    "ExportConfig",
+    "FetchConfig",
+    "FrontierConfig",
+    "KeyStorageConfig",
+    "ParseConfig",
+    "QueueConfig",
+    "RuleConfig",
+    "ScratchConfig",
+    "SegmentConfig",
+    "UrlsConfig",
+    "find_config_path",
+    "from_mapping",
+    "load_config",
+    "to_mapping",
+]

@@ -1,0 +1,198 @@
+"""YAML file -> `Config`: unknown keys, wrong types and impossible values are one clear line each."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from crawl_lib.config.model import Config
+from crawl_lib.errors import ConfigError
+
+CONFIG_PATH_VARIABLE = "KRAKE_CONFIG_PATH"
+_TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def find_config_path(environ: Mapping[str, str]) -> Path:
+    """The config file that `KRAKE_CONFIG_PATH` names, else `config/krake-config.yml` of the working directory.
+
+    Raises ConfigError if there is none: the operator sets the variable.
+    """
+    named = environ.get(CONFIG_PATH_VARIABLE)
+    path = Path(named) if named else Path("config/krake-config.yml")
+    if not path.is_file():
+        hint = f"{CONFIG_PATH_VARIABLE} names {named}" if named else f"set {CONFIG_PATH_VARIABLE}"
+        raise ConfigError(f"{path}: no such config file ({hint})")
+    return path.resolve()
+
+
+def load_config(path: Path | str | None = None) -> Config:
+    """Read and check a config file.
+
+    `path`: the YAML file; None looks at `KRAKE_CONFIG_PATH`. Raises ConfigError naming file, key and the nearest
+    valid key; the operator mends the file.
+    """
+    file = Path(path).resolve() if path is not None else find_config_path(os.environ)
+    try:
+        text = file.read_text(encoding="utf-8")
+        mapping = yaml.safe_load(text)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
+    return from_mapping(mapping, base=file.parent, source=str(file))
+
+
+def from_mapping(mapping: object, base: Path, source: str = "config") -> Config:
+    """Build a `Config` from parsed YAML.
+
+    `base`: the folder that relative local paths are relative to. `source`: named in errors.
+    """
+    config = _Reader(source, base).section(Config, mapping, "")
+    _check_together(config, source)
+    return typing.cast(Config, config)
+
+
+def to_mapping(config: Config) -> dict[str, Any]:
+    """The plain form of a config: `from_mapping(to_mapping(c), base)` equals `c`."""
+    return typing.cast(dict[str, Any], _plain(asdict(config)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _check_together(config: Any, source: str) -> None:
+    keys = config.key_storage
+    if keys.replication > len(keys.servers):
+        raise ConfigError(
+            f"{source}: key_storage.replication: {keys.replication} replicas need as many servers,"
+            f" and key_storage.servers names {len(keys.servers)}"
+        )
+    if len({is_sqlite_server(server) for server in keys.servers}) > 1:
+        raise ConfigError(f"{source}: key_storage.servers: SQLite files and MySQL servers cannot be mixed")
+    if config.crawl.directory.strip("/") == config.export.directory.strip("/"):
+        raise ConfigError(f"{source}: export.directory: must differ from crawl.directory")
+
+
+def is_sqlite_server(server: str) -> bool:
+    """Whether a name in `key_storage.servers` is a path of a SQLite file (it has a slash or ends in .sqlite)."""
+    return "/" in server or server.endswith(".sqlite")
+
+
+class _Reader:
+    """Reads sections of one file; every error names the file and the key."""
+
+    def __init__(self, source: str, base: Path) -> None:
+        self.source = source
+        self.base = base
+
+    def fail(self, key: str, problem: str) -> typing.NoReturn:
+        raise ConfigError(f"{self.source}: {key}: {problem}")
+
+    def section(self, kind: type, mapping: object, prefix: str) -> Any:
+        if not isinstance(mapping, dict):
+            where = prefix.rstrip(".") or "the file"
+            self.fail(where, f"must be a mapping of options, not {_word(mapping)}")
+        known = {item.name: item for item in fields(kind)}
+        for key in mapping:
+            if key not in known:
+                self.unknown(str(key), known, prefix)
+        hints = typing.get_type_hints(kind)
+        values: dict[str, Any] = {}
+        for name, item in known.items():
+            if name in mapping:
+                values[name] = self.value(hints[name], item, mapping[name], prefix + name)
+            elif item.default is MISSING:
+                self.fail(prefix + name, "is missing, and has no default")
+            else:
+                values[name] = self.value(hints[name], item, item.default, prefix + name)
+        return kind(**values)
+
+    def unknown(self, key: str, known: Mapping[str, object], prefix: str) -> typing.NoReturn:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
+        self.fail(prefix + key, f"unknown option; the nearest valid one is {prefix}{near[0]}")
+
+    def value(self, hint: Any, item: Field[Any], value: Any, key: str) -> Any:
+        optional = isinstance(hint, types.UnionType)
+        if optional:
+            if value is None:
+                return None
+            hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+        if is_dataclass(hint):
+            given = {} if isinstance(value, typing.cast(type, hint)) else value
+            return self.section(typing.cast(type, hint), given, f"{key}.")
+        if typing.get_origin(hint) is tuple:
+            return self.items(typing.get_args(hint)[0], item, value, key)
+        return self.checked(self.scalar(hint, value, key), item.metadata, key)
+
+    def items(self, hint: Any, item: Field[Any], value: Any, key: str) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            self.fail(key, f"must be a list, not {_word(value)}")
+        if is_dataclass(hint):
+            return tuple(
+                self.section(typing.cast(type, hint), entry, f"{key}[{index}].") for index, entry in enumerate(value)
+            )
+        checks = item.metadata
+        found = tuple(
+            self.checked(self.scalar(hint, entry, f"{key}[{index}]"), checks, f"{key}[{index}]")
+            for index, entry in enumerate(value)
+        )
+        if checks.get("nonempty") and not found:
+            self.fail(key, "must name at least one")
+        if checks.get("unique") and len(set(found)) < len(found):
+            twice = next(entry for entry in found if found.count(entry) > 1)
+            self.fail(key, f"names {twice!r} twice")
+        return found
+
+    def scalar(self, hint: Any, value: Any, key: str) -> Any:
+        if hint is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+            self.fail(key, f"must be {_TYPE_WORDS[hint]}, not {_word(value)}")
+        return value
+
+    def checked(self, value: Any, checks: Mapping[str, Any], key: str) -> Any:
+        if "choices" in checks and value not in checks["choices"]:
+            self.fail(key, f"must be one of {', '.join(checks['choices'])}, not {value!r}")
+        if "minimum" in checks and not value >= checks["minimum"]:
+            self.fail(key, f"must be at least {checks['minimum']}, not {value}")
+        if "maximum" in checks and not value <= checks["maximum"]:
+            self.fail(key, f"must be at most {checks['maximum']}, not {value}")
+        if "pattern" in checks and not re.fullmatch(checks["pattern"], value):
+            self.fail(key, f"{value!r} does not match {checks['pattern']}")
+        if "networks" in checks:
+            self.network(value, key)
+        if "path" in checks:
+            return self.path(value, checks["path"])
+        return value
+
+    def network(self, value: str, key: str) -> None:
+        try:
+            ipaddress.ip_network(value)
+        except ValueError as error:
+            self.fail(key, f"is not a network such as 127.0.0.0/8: {error}")
+
+    def path(self, value: str, kind: str) -> str:
+        if kind == "dfs" and value.startswith(("http://", "https://")):
+            return value
+        if kind == "servers" and not is_sqlite_server(value):
+            return value
+        return os.path.normpath(self.base / Path(value).expanduser())
+
+
+def _word(value: object) -> str:
+    return "nothing" if value is None else f"{value!r}"

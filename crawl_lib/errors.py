@@ -1,0 +1,89 @@
+"""The error tree. Each class says who must act; each message says what to do.
+
+    KrakeError                      anything Krake raises on purpose
+    |-- ConfigError                 the operator: mend the config file, option or argument that is named
+    |-- InputError                  the operator: mend the input (seeds, file by hand) that is named
+    |-- StorageError                Airflow retries; if it stays, the operator looks at the named store or path
+    |   |-- TargetExistsError       nobody for a rerun; else the operator chooses another name or deletes
+    |   `-- PathNotFoundError       the operator: a folder or file that should be there is not
+    |-- KeyStoreError               the operator looks at the named key server
+    |   |-- KeyServerDownError      Airflow retries; maintenance repairs when the server is back
+    |   `-- KeyTablesError          the operator: create or drop the key tables as the message says
+    |-- QueueError                  the operator: run the repair command that is named
+    |-- DamagedFileError            the operator: the named file is not what its format says
+    |-- OutputConflictError         the operator: an output of that name, made of other inputs, stands already
+    |-- LockedError                 wait, or stop the holder that is named
+    |-- Interrupted                 nobody: the stage was asked to stop, wrote what it had, and resumes when run again
+    `-- UrlError                    the caller counts a rejection; `reason` is its name
+
+A failed fetch is not an error of this tree: it is an `Outcome` in a row of `pages`.
+No exception of a foreign library (socket, pymysql, sqlite3, hdfs, pycurl, pyarrow) leaves the module that calls it.
+"""
+
+from __future__ import annotations
+
+
+class KrakeError(Exception):
+    """Base of everything Krake raises on purpose; the message is one line for the user."""
+
+
+class ConfigError(KrakeError):
+    """A config file or option is wrong. The operator mends what the message names (file and key)."""
+
+
+class InputError(KrakeError):
+    """Seeds or a file made by hand cannot be used. The operator mends what the message names (file and line)."""
+
+
+class StorageError(KrakeError):
+    """A file store failed. Run again; if it stays, look at the store or path that the message names."""
+
+
+class TargetExistsError(StorageError):
+    """A rename or exclusive write found its target in place. It was not touched."""
+
+
+class PathNotFoundError(StorageError):
+    """A file or folder that was asked for is not there."""
+
+
+class KeyStoreError(KrakeError):
+    """A key server refused a request. The message names the server and what to do."""
+
+
+class KeyServerDownError(KeyStoreError):
+    """A key server does not answer. Run again when it is back; `krake keys repair` fills what it missed."""
+
+
+class KeyTablesError(KeyStoreError):
+    """Key tables are missing, or stand where new ones were to be created."""
+
+
+class QueueError(KrakeError):
+    """A node's queue directory contradicts itself. The message says what is wrong and which command repairs it."""
+
+
+class DamagedFileError(KrakeError):
+    """A file is not what its format says. The message names the file and the place."""
+
+
+class OutputConflictError(KrakeError):
+    """An output of that name stands already and was made of other inputs. Nothing was overwritten."""
+
+
+class LockedError(KrakeError):
+    """Another process holds a directory's lock; the message names it."""
+
+
+class Interrupted(KrakeError):
+    """A stage was asked to stop. What it had is durable; run it again to go on."""
+
+
+class UrlError(KrakeError):
+    """A text is not a URL that Krake crawls. `reason` is the rejection's name, to be counted."""
+
+    def __init__(self, reason: str, url: str) -> None:
+        shown = url if len(url) <= 200 else f"{url[:200]}..."
+        super().__init__(f"{reason}: {shown!r}")
+        self.reason = reason
+        self.url = url

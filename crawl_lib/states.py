@@ -1,0 +1,76 @@
+"""The two states of a URL: what the key store believes (`KeyState`), and what one fetch saw (`Outcome`).
+
+A key's state only grows: unknown -> QUEUED -> CRAWLED or GONE. It never goes back to QUEUED; only `krake forget`
+makes a key unknown again. Every URL that leaves the queue for good ends in exactly one Outcome.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class KeyState(IntEnum):
+    """What `keyinfo` says of a key."""
+
+    QUEUED = 1
+    """Taken in: its URL is in a queue, or in an open take."""
+    CRAWLED = 2
+    """A committed segment has a row of it in `pages`, and it was not gone."""
+    GONE = 3
+    """The last fetch answered 404 or 410."""
+
+
+class Outcome(StrEnum):
+    """How the last try to fetch a URL ended: the same words in `pages`, manifests, task results and `krake status`."""
+
+    OK = "ok"
+    """An answer with a status of 200 to 299."""
+    REDIRECT = "redirect"
+    """An answer with a status of 300 to 399 and a usable Location."""
+    GONE = "gone"
+    """An answer of 404 or 410."""
+    CLIENT_ERROR = "client_error"
+    """Any other answer of 400 to 499."""
+    SERVER_ERROR = "server_error"
+    """An answer of 500 to 599, also at the last try."""
+    UNEXPECTED_STATUS = "unexpected_status"
+    """Any other answer: no known status class, or a redirect that says not where to."""
+    MIME_REFUSED = "mime_refused"
+    """An answer of a type that `fetch.mime_types` does not name; its body was not taken."""
+    ROBOTS_DENIED = "robots_denied"
+    """robots.txt forbids the URL to us. Not fetched."""
+    ROBOTS_UNREACHABLE = "robots_unreachable"
+    """robots.txt could not be read (RFC 9309, 2.3.1.4: assume complete disallow). Not fetched."""
+    DNS_FAILED = "dns_failed"
+    """The host's name has no address."""
+    CONNECT_FAILED = "connect_failed"
+    """No connection: refused, unreachable, or broken off before an answer."""
+    TLS_FAILED = "tls_failed"
+    """No trusted TLS connection."""
+    TIMEOUT = "timeout"
+    """`fetch.connect_timeout_s` or `fetch.time_limit_s` ran out before an answer's headers were whole."""
+    PROTOCOL_ERROR = "protocol_error"
+    """What came is not HTTP, or its headers pass the limit."""
+    ADDRESS_REFUSED = "address_refused"
+    """The address is of an inner network that `fetch.allow_networks` does not name. Not fetched."""
+    HOST_GAVE_UP = "host_gave_up"
+    """The host failed too often in this iteration; this URL was not tried any more."""
+
+
+KEY_STATE_OF_OUTCOME = {
+    outcome: KeyState.GONE if outcome is Outcome.GONE else KeyState.CRAWLED for outcome in Outcome
+}
+"""The key state that a committed outcome leaves; every outcome has one."""
+
+WITH_RESPONSE = frozenset(
+    {
+        Outcome.OK,
+        Outcome.REDIRECT,
+        Outcome.GONE,
+        Outcome.CLIENT_ERROR,
+        Outcome.SERVER_ERROR,
+        Outcome.UNEXPECTED_STATUS,
+        Outcome.MIME_REFUSED,
+    }
+)
+"""Outcomes whose WARC group holds a request and a response; the others are a metadata record alone."""
