@@ -13,7 +13,7 @@
     |-- DamagedFileError            the operator: the named file is not what its format says
     |-- OutputConflictError         the operator: an output of that name, made of other inputs, stands already
     |-- LockedError                 wait, or stop the holder that is named
-    |-- Interrupted                 nobody: the stage was asked to stop, wrote what it had, and resumes when run again
+    |-- StoppedError                 nobody: the stage was asked to stop, wrote what it had, and resumes when run again
     `-- UrlError                    the caller counts a rejection; `reason` is its name
 
 A failed fetch is not an error of this tree: it is an `Outcome` in a row of `pages`.
@@ -75,7 +75,7 @@ class LockedError(KrakeError):
     """Another process holds a directory's lock; the message names it."""
 
 
-class Interrupted(KrakeError):
+class StoppedError(KrakeError):
     """A stage was asked to stop. What it had is durable; run it again to go on."""
 
 

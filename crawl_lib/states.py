@@ -57,9 +57,7 @@ class Outcome(StrEnum):
     """The host failed too often in this iteration; this URL was not tried any more."""
 
 
-KEY_STATE_OF_OUTCOME = {
-    outcome: KeyState.GONE if outcome is Outcome.GONE else KeyState.CRAWLED for outcome in Outcome
-}
+KEY_STATE_OF_OUTCOME = {outcome: KeyState.GONE if outcome is Outcome.GONE else KeyState.CRAWLED for outcome in Outcome}
 """The key state that a committed outcome leaves; every outcome has one."""
 
 WITH_RESPONSE = frozenset(
