@@ -1,0 +1,75 @@
+"""Durable steps on a local disk: fsync the file, rename, fsync the directory.
+
+`reached` names the steps. It costs a dictionary look-up, and lets a test kill the process right after a step:
+`KRAKE_KILL_AT=queue.move.written:2` sends SIGKILL to the process itself at the second time that step is reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import IO
+
+from crawl_lib.errors import StorageError
+
+KILL_VARIABLE = "KRAKE_KILL_AT"
+_times: Counter[str] = Counter()
+
+
+def reached(step: str) -> None:
+    """Say that the durable step of this name is done. Kills the process where `KRAKE_KILL_AT` asks for it."""
+    wanted = os.environ.get(KILL_VARIABLE)
+    if wanted is None:
+        return
+    name, _, count = wanted.partition(":")
+    if name == step:
+        _times[step] += 1
+        if _times[step] == int(count or 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fsync_file(file: IO[bytes]) -> None:
+    """Flush a file's buffer and its pages to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def fsync_dir(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def rename_durable(source: Path, target: Path) -> None:
+    """Rename, replacing the target, and make it durable. Both lie on one file system."""
+    source.replace(target)
+    fsync_dir(target.parent)
+    if source.parent != target.parent:
+        fsync_dir(source.parent)
+
+
+def write_durable(path: Path, data: bytes) -> None:
+    """Replace a file's content so that a reader, and a crash, see the old or the new one.
+
+    Raises StorageError naming the path; the operator looks at the disk.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            fsync_file(file)
+        rename_durable(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def delete_durable(path: Path) -> None:
+    """Delete a file, if it is there, and make that durable."""
+    path.unlink(missing_ok=True)
+    fsync_dir(path.parent)
