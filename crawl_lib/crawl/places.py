@@ -1,0 +1,125 @@
+"""The crawl directory on the DFS: which folders and segments stand, and what their small files say.
+
+    <crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
+    <crawl>/<folder>/scope            hosts of all seeds so far, and of where they redirect, a line each
+    <crawl>/<folder>/<node>/          a segment, there all at once
+    <crawl>/<folder>/index.json       written by commit: sums, and the parts per owner of all its segments
+    <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.storage import Storage
+
+ITERATION_FILE = "iteration.json"
+INDEX_FILE = "index.json"
+SCOPE_FILE = "scope"
+MANIFEST_FILE = "manifest.json"
+SEEDS_FOLDER = "seeds"
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What `iteration.json` says.
+
+    `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may
+    take. `taken_before`: URLs taken in the folders `summed`, which are complete; `seeds`: injected folders whose
+    hosts are in the scope.
+    """
+
+    folder: str
+    run_id: str
+    iteration: int
+    nodes: tuple[str, ...]
+    routing: str
+    config_digest: str
+    batch_sizes: dict[str, int]
+    taken_before: int
+    summed: tuple[str, ...]
+    seeds: tuple[str, ...]
+
+
+def read_json(storage: Storage, path: str) -> dict[str, Any]:
+    """A JSON object of the DFS. Raises PathNotFoundError, or DamagedFileError naming the path."""
+    try:
+        value = json.loads(storage.read_bytes(path))
+    except ValueError as error:
+        raise DamagedFileError(f"{path}: is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DamagedFileError(f"{path}: is not a JSON object")
+    return value
+
+
+def write_json_bytes(value: object) -> bytes:
+    """JSON as Krake writes it: sorted, indented, with a final newline."""
+    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def list_folders(storage: Storage, crawl_dir: str) -> list[str]:
+    """Names of the iterations' folders, oldest first; none if the crawl directory is not there yet."""
+    if not storage.exists(crawl_dir):
+        return []
+    names = [entry.name for entry in storage.list(crawl_dir) if entry.is_dir and entry.name.isdecimal()]
+    return sorted(names, key=int)
+
+
+def list_seeds(storage: Storage, crawl_dir: str) -> list[str]:
+    """Names (digests) of the injected folders, sorted."""
+    path = f"{crawl_dir}/{SEEDS_FOLDER}"
+    if not storage.exists(path):
+        return []
+    return [entry.name for entry in storage.list(path) if entry.is_dir and not entry.name.startswith(".")]
+
+
+def read_iteration(storage: Storage, crawl_dir: str, folder: str) -> Iteration:
+    """Read a folder's `iteration.json`. Raises PathNotFoundError or DamagedFileError naming the path."""
+    path = f"{crawl_dir}/{folder}/{ITERATION_FILE}"
+    value = read_json(storage, path)
+    try:
+        return Iteration(
+            folder=folder,
+            run_id=value["run_id"],
+            iteration=value["iteration"],
+            nodes=tuple(value["nodes"]),
+            routing=value["routing"],
+            config_digest=value["config_digest"],
+            batch_sizes=dict(value["batch_sizes"]),
+            taken_before=value["taken_before"],
+            summed=tuple(value["summed"]),
+            seeds=tuple(value["seeds"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: has no usable {error}") from error
+
+
+def find_iteration(storage: Storage, crawl_dir: str, run_id: str, number: int) -> Iteration | None:
+    """The folder that a run's iteration has, newest first; of two made by racing starts, the older one."""
+    found: Iteration | None = None
+    for folder in reversed(list_folders(storage, crawl_dir)):
+        iteration = read_iteration(storage, crawl_dir, folder)
+        if (iteration.run_id, iteration.iteration) == (run_id, number):
+            found = iteration
+        elif found is not None:
+            break
+    return found
+
+
+def segments_of(storage: Storage, crawl_dir: str, folder: str) -> list[str]:
+    """Nodes whose segment stands in a folder, sorted."""
+    try:
+        entries = storage.list(f"{crawl_dir}/{folder}")
+    except PathNotFoundError:
+        return []
+    return [entry.name for entry in entries if entry.is_dir and not entry.name.startswith(".")]
+
+
+def read_lines(storage: Storage, path: str) -> list[str]:
+    """Lines of a text file, none if it is not there."""
+    if not storage.exists(path):
+        return []
+    return storage.read_bytes(path).decode("utf-8").splitlines()

@@ -1,0 +1,165 @@
+"""The stage `start`: names an iteration's folder, and decides what all its nodes must agree on.
+
+The decision is one durable step: a hidden folder with `iteration.json` and `scope` is renamed to the folder's name.
+Run again, `start` finds the folder whose `iteration.json` is its own. Two attempts that race may both get as far as a
+rename; then the older folder is the iteration's, and the younger one, which nobody has used, is deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crawl_lib.crawl.places import (
+    INDEX_FILE,
+    ITERATION_FILE,
+    MANIFEST_FILE,
+    SCOPE_FILE,
+    SEEDS_FOLDER,
+    Iteration,
+    find_iteration,
+    list_folders,
+    list_seeds,
+    read_iteration,
+    read_json,
+    read_lines,
+    segments_of,
+    write_json_bytes,
+)
+from crawl_lib.durable import reached
+from crawl_lib.errors import ConfigError, TargetExistsError
+from crawl_lib.segment import FORMAT_VERSION
+from crawl_lib.stores import Stores
+
+
+@dataclass
+class _Sums:
+    """What all older folders say together."""
+
+    taken: int
+    hosts: set[str]
+    summed: list[str]
+    open_taken: int = 0
+
+
+def start_iteration(
+    stores: Stores,
+    *,
+    run_id: str,
+    iteration: int,
+    batch_size: int | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Iteration:
+    """Make the folder of a run's iteration, or find it.
+
+    `iteration`: counts from 1 within the run. `batch_size`: URLs a node may take, None: as the config says.
+    Raises ConfigError for an impossible number, and StorageError.
+    """
+    if not 1 <= iteration <= stores.config.crawl.max_iterations:
+        raise ConfigError(
+            f"iteration {iteration} is not within 1 to crawl.max_iterations ({stores.config.crawl.max_iterations})"
+        )
+    if batch_size is not None and batch_size < 1:
+        raise ConfigError(f"batch size {batch_size} is less than 1")
+    found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration)
+    return found or _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+
+
+def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]) -> Iteration:
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    folders = list_folders(storage, crawl_dir)
+    seeds = list_seeds(storage, crawl_dir)
+    sums = _sum_up(stores, folders, seeds)
+    identity = {
+        "format_version": FORMAT_VERSION,
+        "run_id": run_id,
+        "iteration": iteration,
+        "nodes": list(stores.config.servers),
+        "routing": stores.config.frontier.routing,
+        "config_digest": stores.config_digest,
+        "batch_sizes": share_out(batch_size, stores.config.servers, _remaining(stores, sums)),
+        "taken_before": sums.taken,
+        "summed": sums.summed,
+        "seeds": seeds,
+    }
+    hidden = f"{crawl_dir}/.start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}"
+    storage.delete(hidden)
+    storage.make_dirs(hidden)
+    storage.write_bytes(f"{hidden}/{SCOPE_FILE}", "".join(f"{host}\n" for host in sorted(sums.hosts)).encode())
+    storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
+    reached("start.written")
+    folder = _rename_to_time(stores, hidden, max([int(clock()), *(int(name) + 1 for name in folders[-1:])]))
+    reached("start.renamed")
+    return _settle_race(stores, read_iteration(storage, crawl_dir, folder))
+
+
+def _rename_to_time(stores: Stores, hidden: str, name: int) -> str:
+    while True:
+        try:
+            stores.storage.rename(hidden, f"{stores.crawl_dir}/{name}")
+        except TargetExistsError:
+            name += 1
+        else:
+            return str(name)
+
+
+def _settle_race(stores: Stores, mine: Iteration) -> Iteration:
+    first = find_iteration(stores.storage, stores.crawl_dir, mine.run_id, mine.iteration)
+    if first is not None and first.folder != mine.folder:
+        stores.storage.delete(f"{stores.crawl_dir}/{mine.folder}")
+        return first
+    return mine
+
+
+def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None) -> dict[str, int]:
+    """URLs that each node may take: `batch_size`, or an even share of what `crawl.max_pages` leaves.
+
+    The shares sum to at most `remaining` and differ by at most one.
+    """
+    if remaining is None:
+        return dict.fromkeys(nodes, batch_size)
+    share, more = divmod(max(0, remaining), len(nodes))
+    return {node: min(batch_size, share + (index < more)) for index, node in enumerate(nodes)}
+
+
+def _remaining(stores: Stores, sums: _Sums) -> int | None:
+    limit = stores.config.crawl.max_pages
+    return None if limit is None else max(0, limit - sums.taken - sums.open_taken)
+
+
+def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
+    """Sums over all older folders: those that the newest one has summed up already, and the rest one by one."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    sums, known_seeds = _Sums(0, set(), []), set[str]()
+    if folders:
+        newest = read_iteration(storage, crawl_dir, folders[-1])
+        sums = _Sums(newest.taken_before, set(), list(newest.summed))
+        sums.hosts.update(read_lines(storage, f"{crawl_dir}/{folders[-1]}/{SCOPE_FILE}"))
+        known_seeds.update(newest.seeds)
+    for digest in seeds:
+        if digest not in known_seeds:
+            sums.hosts.update(read_lines(storage, f"{crawl_dir}/{SEEDS_FOLDER}/{digest}/{SCOPE_FILE}"))
+    for folder in folders:
+        if folder not in sums.summed:
+            _add_folder(stores, folder, sums)
+    return sums
+
+
+def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
+    path = f"{stores.crawl_dir}/{folder}"
+    if stores.storage.exists(f"{path}/{INDEX_FILE}"):
+        index = read_json(stores.storage, f"{path}/{INDEX_FILE}")
+        sums.taken += index["counts"]["fetched"]
+        sums.hosts.update(index["scope_added"])
+        sums.summed.append(folder)
+        return
+    iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
+    standing = segments_of(stores.storage, stores.crawl_dir, folder)
+    for node in standing:
+        manifest = read_json(stores.storage, f"{path}/{node}/{MANIFEST_FILE}")
+        sums.open_taken += manifest["counts"]["pages"]
+        sums.hosts.update(manifest["scope_added"])
+    # A node without a segment may have a take open that fetches up to its batch size after this.
+    sums.open_taken += sum(size for node, size in iteration.batch_sizes.items() if node not in standing)

@@ -1,0 +1,141 @@
+"""The parent's side of the fetching processes of one take.
+
+A worker is a process of its own (`python -m crawl_lib.crawl.worker`): it gets its task as one JSON line on standard
+input, answers with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the
+descriptor of the node's lock, so the lock is free only when the last writer is dead, and dies with its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from crawl_lib.errors import KrakeError, StoppedError
+
+STOP_GRACE_S = 4.0
+POLL_S = 0.1
+
+
+@dataclass
+class _Worker:
+    number: int
+    process: subprocess.Popen[bytes]
+    log: Path
+    buffer: bytes = b""
+    progress: dict[str, Any] = field(default_factory=dict)
+    final: dict[str, Any] | None = None
+
+
+def run_workers(
+    tasks: list[dict[str, Any]],
+    *,
+    log_dir: Path,
+    lock_descriptor: int,
+    stop: Callable[[], bool],
+    on_progress: Callable[[list[Mapping[str, Any]]], None],
+) -> list[dict[str, Any]]:
+    """Run one process for each task and wait for all.
+
+    `tasks`: JSON-able, one a worker. `log_dir`: where `worker-<n>.log` goes. `stop`: asked every 0.1 s. `on_progress`
+    gets the newest progress of every worker. Returns the workers' last lines. Raises StoppedError when stopped, and
+    KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
+    """
+    workers = [_start(number, task, log_dir, lock_descriptor) for number, task in enumerate(tasks)]
+    try:
+        _wait(workers, stop, on_progress)
+    finally:
+        _end(workers)
+    return [_result(worker) for worker in workers]
+
+
+def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: int) -> _Worker:
+    log = log_dir / f"worker-{number}.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "crawl_lib.crawl.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            pass_fds=(lock_descriptor,),
+            cwd="/",
+        )
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps({**task, "parent": os.getpid()}).encode() + b"\n")
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it died at once; `_result` says so
+    return _Worker(number, process, log)
+
+
+def _wait(
+    workers: list[_Worker], stop: Callable[[], bool], on_progress: Callable[[list[Mapping[str, Any]]], None]
+) -> None:
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(_stdout(worker), selectors.EVENT_READ, worker)
+        while selector.get_map():
+            if stop():
+                raise StoppedError("stopped as asked; run the task again to go on")
+            for key, _ in selector.select(POLL_S):
+                if not _read(key.data):
+                    selector.unregister(key.fileobj)
+                    _check(key.data)
+            on_progress([worker.progress for worker in workers])
+
+
+def _stdout(worker: _Worker) -> IO[bytes]:
+    assert worker.process.stdout is not None
+    return worker.process.stdout
+
+
+def _read(worker: _Worker) -> bool:
+    data = os.read(_stdout(worker).fileno(), 1 << 16)
+    *lines, worker.buffer = (worker.buffer + data).split(b"\n")
+    for line in lines:
+        message = json.loads(line)
+        if "final" in message or "error" in message:
+            worker.final = message
+        else:
+            worker.progress = message
+    return bool(data)
+
+
+def _check(worker: _Worker) -> None:
+    """A worker closed its output: raise what it died of."""
+    worker.process.wait()
+    _result(worker)
+
+
+def _result(worker: _Worker) -> dict[str, Any]:
+    final, code = worker.final, worker.process.returncode
+    if final is not None and "error" in final:
+        raise KrakeError(f"{final['error']}")
+    if final is None or code:
+        reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        raise KrakeError(f"fetching process {worker.number} died ({reason}); see {worker.log}, and run the task again")
+    return final
+
+
+def _end(workers: list[_Worker]) -> None:
+    """No worker outlives this call: asked to stop, then killed."""
+    for worker in workers:
+        if worker.process.poll() is None:
+            worker.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + STOP_GRACE_S
+    for worker in workers:
+        try:
+            worker.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            worker.process.kill()
+            worker.process.wait()
+        _stdout(worker).close()

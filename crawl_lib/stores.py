@@ -1,0 +1,69 @@
+"""What a stage works on: the config with its stores opened, and the secrets they need."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from crawl_lib.config import Config, to_mapping
+from crawl_lib.keys import ShardedKeyStore, open_key_store
+from crawl_lib.storage import Storage, open_storage
+
+PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What must not stand in a config file. Never printed: `repr` hides it."""
+
+    key_storage_password: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(cls) -> Secrets:
+        """Secrets from `KRAKE_KEY_STORAGE_PASSWORD`."""
+        return cls(key_storage_password=os.environ.get(PASSWORD_VARIABLE))
+
+
+@dataclass(frozen=True)
+class Stores:
+    """A config, its file store and a way to its key store."""
+
+    config: Config
+    secrets: Secrets
+    storage: Storage
+
+    @contextmanager
+    def keys(self) -> Iterator[ShardedKeyStore]:
+        """The key store, opened; embedded tables are made at the first use. Raises KeyStoreError."""
+        with open_key_store(self.config.key_storage, self.secrets.key_storage_password) as store:
+            store.ensure_tables()
+            yield store
+
+    @property
+    def crawl_dir(self) -> str:
+        """The crawl directory, relative to the storage's root."""
+        return self.config.crawl.directory.strip("/")
+
+    def node_dir(self, node: str) -> Path:
+        """The local directory of a node's queue."""
+        return Path(self.config.queue.local_dir) / node
+
+    @cached_property
+    def config_digest(self) -> str:
+        """SHA-256 of the config, in hex: the same on every node that has the same config."""
+        text = json.dumps(to_mapping(self.config), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def open_stores(config: Config, secrets: Secrets | None = None) -> Stores:
+    """Open the file store of a config.
+
+    Raises ConfigError or StorageError naming the path; the operator makes it usable.
+    """
+    return Stores(config, secrets or Secrets.from_environment(), open_storage(config))

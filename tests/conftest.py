@@ -1,0 +1,36 @@
+"""What every test has: no sockets but loopback (see `addopts`), and a config on embedded stores of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.config import Config, from_mapping
+
+SHARED_TESTDATA = Path(__file__).resolve().parents[1].parent / "shared" / "testdata"
+
+
+@pytest.fixture
+def testdata() -> Path:
+    """Third-party conformance data, which is not part of the project."""
+    if not SHARED_TESTDATA.is_dir():
+        pytest.skip("third-party test data is not there: ../shared/testdata")
+    return SHARED_TESTDATA
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """A config of two nodes on embedded stores below `tmp_path`; loopback may be crawled."""
+    return from_mapping(
+        {
+            "servers": ["node-a", "node-b"],
+            "dfs_primary": "dfs",
+            "key_storage": {"servers": ["keys/0.sqlite"]},
+            "queue": {"local_dir": "queue"},
+            "scratch": {"directory": "scratch"},
+            "urls": {"scope": "any"},
+            "fetch": {"host_delay_s": 0.0, "ip_delay_s": 0.0, "allow_networks": ["127.0.0.0/8", "::1/128"], "processes": 1},
+        },
+        base=tmp_path,
+    )
