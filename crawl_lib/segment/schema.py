@@ -1,0 +1,107 @@
+"""The tables of a segment: one row per page that left the queue, one per link occurrence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from crawl_lib.states import Outcome
+
+PAGES_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary(20), nullable=False),
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("host", pa.string(), nullable=False),
+        pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("ip", pa.string()),
+        pa.field("outcome", pa.string(), nullable=False),
+        pa.field("status", pa.int16()),
+        pa.field("mime_declared", pa.string()),
+        pa.field("mime_detected", pa.string()),
+        pa.field("charset", pa.string()),
+        pa.field("length", pa.int64()),
+        pa.field("digest", pa.binary(20)),
+        pa.field("title", pa.string()),
+        pa.field("description", pa.string()),
+        pa.field("meta_robots", pa.string()),
+        pa.field("canonical_url", pa.string()),
+        pa.field("redirect_url", pa.string()),
+        pa.field("via_key", pa.binary(20)),
+        pa.field("depth", pa.int32(), nullable=False),
+        pa.field("attempts", pa.int32(), nullable=False),
+        pa.field("duration_ms", pa.int32(), nullable=False),
+        pa.field("truncated", pa.string()),
+        pa.field("etag", pa.string()),
+        pa.field("last_modified", pa.string()),
+        pa.field("warc_file", pa.string(), nullable=False),
+        pa.field("warc_offset", pa.int64(), nullable=False),
+        pa.field("warc_length", pa.int64(), nullable=False),
+        pa.field("metadata", pa.string()),
+    ]
+)
+"""`pages`: null where unknown. `length`, `digest`: of the content with codings undone, bytes and SHA-1. `warc_*`: the
+response record, or the metadata record of a URL without response. `metadata`: JSON object of the seed's fields."""
+
+LINKS_SCHEMA = pa.schema(
+    [
+        pa.field("source", pa.binary(20), nullable=False),
+        pa.field("target", pa.binary(20)),
+        pa.field("target_url", pa.string()),
+        pa.field("anchor", pa.string()),
+        pa.field("rel", pa.string()),
+        pa.field("element", pa.string()),
+        pa.field("followed", pa.bool_(), nullable=False),
+        pa.field("rule", pa.string()),
+    ]
+)
+"""`links`: `target` is null where the link is no URL that Krake can crawl. `rule`: what accepted or rejected it."""
+
+
+class PageRow(NamedTuple):
+    """A row of `pages`; what is always known comes first. `time_us`: POSIX microseconds. Keys and digests: 20 bytes."""
+
+    key: bytes
+    url: str
+    host: str
+    time_us: int
+    outcome: Outcome
+    depth: int
+    attempts: int
+    duration_ms: int
+    warc_file: str
+    warc_offset: int
+    warc_length: int
+    ip: str | None = None
+    status: int | None = None
+    mime_declared: str | None = None
+    mime_detected: str | None = None
+    charset: str | None = None
+    length: int | None = None
+    digest: bytes | None = None
+    title: str | None = None
+    description: str | None = None
+    meta_robots: str | None = None
+    canonical_url: str | None = None
+    redirect_url: str | None = None
+    via_key: bytes | None = None
+    truncated: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    metadata: str | None = None
+
+
+class LinkColumns(NamedTuple):
+    """The links of one page, column by column, all lists of one length, in link order."""
+
+    target: list[bytes | None]
+    target_url: list[str | None]
+    anchor: list[str | None]
+    rel: list[str | None]
+    element: list[str | None]
+    followed: list[bool]
+    rule: list[str | None]
+
+
+PAGE_COLUMN_OF_FIELD = {"time_us": "time"}
+"""Fields of PageRow whose column has another name."""

@@ -1,0 +1,15 @@
+"""Files on the DFS: a local directory now, HDFS by the same contract later.
+
+How data flows: `open_storage` reads `dfs_primary` and gives a `Storage`. Stages write into hidden folders (a name that
+begins with "."), check what they wrote, and make it visible by one `rename`, which refuses any existing target.
+Readers ignore hidden names.
+
+After a crash: a renamed file or folder is whole and durable; a hidden one is rubbish or is used again by the stage
+that owns it. `base.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
+"""
+
+from crawl_lib.storage.base import Entry, Storage, check_path
+from crawl_lib.storage.local import LocalStorage
+from crawl_lib.storage.opening import open_storage
+
+__all__ = ["Entry", "LocalStorage", "Storage", "check_path", "open_storage"]

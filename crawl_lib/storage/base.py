@@ -1,0 +1,185 @@
+"""The contract of a file store, and what every back end shares."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from crawl_lib.errors import StorageError
+
+COPY_BYTES = 1 << 20
+
+
+class Entry(NamedTuple):
+    """A file or folder: its last name, whether it is a folder, its size in bytes (0 for a folder)."""
+
+    name: str
+    is_dir: bool
+    size_bytes: int
+
+
+def check_path(path: str) -> str:
+    """A path as every back end takes it: relative to the root, POSIX, no `.`, `..`, `:` or empty part; "" is the root.
+
+    Raises StorageError naming the path: the caller made it wrong (HDFS refuses `:` in names).
+    """
+    if path == "":
+        return path
+    if "\0" in path or ":" in path or any(part in {"", ".", ".."} for part in path.split("/")):
+        raise StorageError(f"{path!r}: not a path below the root of the file store")
+    return path
+
+
+class Storage(ABC):
+    """Files and folders below one root (`dfs_primary`). Paths are POSIX strings relative to it.
+
+    * Every method raises only StorageError and its children, naming the path.
+    * A file is written once, from start to end, never changed; `open_write` refuses an existing path.
+    * `rename` moves a file or a folder in one step, refuses *any* existing target and leaves both as they were then.
+    * What `open_write`, `write_bytes`, `upload`, `rename`, `make_dirs` did before they returned is still there after a
+      crash.
+    * A crash inside `open_write` or `upload` leaves a part of the file under its name: write into a hidden folder,
+      then rename. `write_bytes` and `rename` leave all or nothing.
+    * Missing parent folders are made by everything that writes.
+    * Safe to use from several processes; one object is used by one thread at a time.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What messages call this store: its directory or address, without secrets."""
+
+    @abstractmethod
+    def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
+        """Stream a file from byte `offset`, `length` bytes or to the end; fewer where the file is shorter.
+
+        Raises PathNotFoundError if there is no such file.
+        """
+
+    @abstractmethod
+    def open_write(self, path: str) -> BinaryIO:
+        """Create a file. It is durable when `close` returned; as a context manager, an exception deletes it.
+
+        Raises TargetExistsError if the path is taken.
+        """
+
+    @abstractmethod
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or folder, durably. Raises TargetExistsError for any existing target, PathNotFoundError."""
+
+    @abstractmethod
+    def list(self, path: str) -> list[Entry]:
+        """What a folder holds, hidden names too, sorted by name. Raises PathNotFoundError."""
+
+    @abstractmethod
+    def stat(self, path: str) -> Entry | None:
+        """The entry of a path, None if nothing is there (also below a regular file)."""
+
+    @abstractmethod
+    def delete(self, path: str) -> bool:
+        """Delete a file, or a folder with all in it; readers see all of it or nothing. False if nothing was there."""
+
+    @abstractmethod
+    def make_dirs(self, path: str) -> None:
+        """Make a folder and its parents; nothing happens if it is there."""
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """How many bytes may still be written."""
+
+    def local_path(self, path: str) -> Path | None:
+        """Where a file lies on this machine's disk, None if the back end is elsewhere."""
+        check_path(path)
+        return None
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        return self.stat(path) is not None
+
+    def read_bytes(self, path: str) -> bytes:
+        """A whole small file. Raises PathNotFoundError."""
+        with self.open_read(path) as file:
+            return file.read()
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Create a small file: all of it or, after a crash, nothing. Raises TargetExistsError if the path is taken."""
+        folder, _, name = check_path(path).rpartition("/")
+        beside = f"{folder}/.{name}.{uuid.uuid4().hex}" if folder else f".{name}.{uuid.uuid4().hex}"
+        with self.open_write(beside) as file:
+            file.write(data)
+        try:
+            self.rename(beside, path)
+        except StorageError:
+            self.delete(beside)
+            raise
+
+    def upload(self, local: Path, path: str) -> None:
+        """Copy a local file to a new file. Raises TargetExistsError if the path is taken."""
+        try:
+            source = local.open("rb")
+        except OSError as error:
+            raise StorageError(f"{local}: cannot be read: {error.strerror}") from error
+        with source, self.open_write(path) as target:
+            _copy(source, target)
+
+    def download(self, path: str, local: Path) -> None:
+        """Copy a file to a local path, which is replaced. Raises PathNotFoundError."""
+        with self.open_read(path) as source:
+            try:
+                with local.open("wb") as target:
+                    _copy(source, target)
+            except OSError as error:
+                raise StorageError(f"{local}: cannot be written: {error.strerror}") from error
+
+    def open_seekable(self, path: str) -> BinaryIO:
+        """A file for random reads, as Parquet needs them. Raises PathNotFoundError."""
+        return cast(BinaryIO, io.BufferedReader(RangedFile(self, path), COPY_BYTES))
+
+
+class RangedFile(io.RawIOBase):
+    """Random access over `Storage.open_read`: each read is one ranged read."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        entry = storage.stat(path)
+        if entry is None or entry.is_dir:
+            storage.open_read(path).close()  # raises the back end's own clear error
+        self._storage, self._path, self._at = storage, path, 0
+        self._size = entry.size_bytes if entry else 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """The next byte to read."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: object) -> int:
+        """Fill a buffer, fewer bytes at the end of the file."""
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        wanted = min(len(view), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        with self._storage.open_read(self._path, self._at, wanted) as file:
+            data = file.read()
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    while block := source.read(COPY_BYTES):
+        target.write(block)

@@ -1,0 +1,262 @@
+"""A file store in a local directory."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import io
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, cast
+
+from crawl_lib.durable import fsync_dir, fsync_file
+from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.storage.base import Entry, Storage, check_path
+
+AT_FDCWD = -100
+RENAME_NOREPLACE = 1  # renameat2(2)
+NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+
+
+class LocalStorage(Storage):
+    """Files below `root`, which must be there. `open` also makes it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @classmethod
+    def open(cls, root: Path) -> LocalStorage:
+        """The store in a directory, which is made if its parent is there.
+
+        Raises ConfigError if the parent is missing or `root` is a file, StorageError if it cannot be made.
+        """
+        if not root.exists() and not root.parent.is_dir():
+            raise ConfigError(f"dfs_primary: {root}: the parent directory is not there; create it, or mend the path")
+        if root.exists() and not root.is_dir():
+            raise ConfigError(f"dfs_primary: {root}: is a file, not a directory")
+        with _translated(root, "cannot be made"):
+            root.mkdir(exist_ok=True)
+            fsync_dir(root.parent)
+        return cls(root)
+
+    @property
+    def name(self) -> str:
+        """The directory."""
+        return str(self.root)
+
+    def local_path(self, path: str) -> Path:
+        """Where a file lies on the disk."""
+        return self.root / check_path(path) if path else self.root
+
+    def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
+        """See Storage."""
+        place = self.local_path(path)
+        with _translated(place, "cannot be read"):
+            file = place.open("rb")
+            file.seek(offset)
+        if length is None:
+            return file
+        return cast(BinaryIO, io.BufferedReader(_Window(file, length)))
+
+    def open_seekable(self, path: str) -> BinaryIO:
+        """See Storage."""
+        return self.open_read(path)
+
+    def open_write(self, path: str) -> BinaryIO:
+        """See Storage."""
+        place = self.local_path(path)
+        self._make_parent(place)
+        with _translated(place, "cannot be created"):
+            return cast(BinaryIO, _NewFile(place))
+
+    def rename(self, source: str, target: str) -> None:
+        """See Storage."""
+        here, there = self.local_path(source), self.local_path(target)
+        if not os.path.lexists(here):
+            raise PathNotFoundError(f"{here}: is not there, so it cannot be renamed to {there}")
+        self._make_parent(there)
+        with _translated(there, f"{here} cannot be renamed to it"):
+            rename_exclusive(here, there)
+            fsync_dir(there.parent)
+            if here.parent != there.parent:
+                fsync_dir(here.parent)
+
+    def list(self, path: str) -> list[Entry]:
+        """See Storage."""
+        place = self.local_path(path)
+        with _translated(place, "cannot be listed"), os.scandir(place) as entries:
+            found = [Entry(e.name, e.is_dir(), 0 if e.is_dir() else e.stat().st_size) for e in entries]
+        return sorted(found)
+
+    def stat(self, path: str) -> Entry | None:
+        """See Storage."""
+        place = self.local_path(path)
+        try:
+            status = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StorageError(f"{place}: cannot be looked at: {error.strerror}") from error
+        is_dir = place.is_dir()
+        return Entry(place.name if path else "", is_dir, 0 if is_dir else status.st_size)
+
+    def delete(self, path: str) -> bool:
+        """See Storage. A folder first gets a hidden name, so that no reader sees half of it."""
+        if not path:
+            raise StorageError(f"{self.root}: the root of the file store is not deleted")
+        place = self.local_path(path)
+        if self.stat(path) is None:
+            return False
+        with _translated(place, "cannot be deleted"):
+            if place.is_dir() and not place.is_symlink():
+                rubbish = place.with_name(f".deleted-{uuid.uuid4().hex}")
+                place.rename(rubbish)
+                fsync_dir(place.parent)
+                shutil.rmtree(rubbish)
+            else:
+                place.unlink()
+            fsync_dir(place.parent)
+        return True
+
+    def make_dirs(self, path: str) -> None:
+        """See Storage."""
+        self._make_dir(self.local_path(path))
+
+    def free_bytes(self) -> int:
+        """See Storage."""
+        with _translated(self.root, "cannot be looked at"):
+            return shutil.disk_usage(self.root).free
+
+    def _make_parent(self, place: Path) -> None:
+        if not place.parent.is_dir():
+            self._make_dir(place.parent)
+
+    def _make_dir(self, place: Path) -> None:
+        if place == self.root or place.is_dir():
+            return
+        self._make_dir(place.parent)
+        with _translated(place, "cannot be made"):
+            place.mkdir(exist_ok=True)
+            fsync_dir(place.parent)
+
+
+class _NewFile(io.FileIO):
+    """A file that nobody had; durable on close, deleted when its `with` ends by an exception."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place, "xb")
+        self._place = place
+
+    def write(self, data: object) -> int:
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        done = 0
+        with _translated(self._place, "cannot be written"):
+            while done < len(view):  # the system may take less than it was given
+                done += super().write(view[done:]) or 0
+        return done
+
+    def close(self) -> None:
+        if not self.closed:
+            with _translated(self._place, "cannot be written"):
+                fsync_file(self)
+                super().close()
+                fsync_dir(self._place.parent)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+            return
+        super().close()
+        self._place.unlink(missing_ok=True)
+
+
+class _Window(io.RawIOBase):
+    """The next `length` bytes of a file."""
+
+    def __init__(self, file: BinaryIO, length: int) -> None:
+        self._file, self._left = file, length
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        data = self._file.read(min(len(view), self._left))
+        view[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def rename_exclusive(source: Path, target: Path) -> None:
+    """Rename a file or folder, refusing any existing target in the same step (renameat2, RENAME_NOREPLACE).
+
+    Raises OSError; FileExistsError for an existing target.
+    """
+    code = _renameat2(source, target)
+    if code == 0:
+        return
+    if code in NOT_SUPPORTED and not _is_inside(target, source):
+        _rename_by_claim(source, target)
+        return
+    raise OSError(code, os.strerror(code), str(source), None, str(target))
+
+
+def _renameat2(source: Path, target: Path) -> int:
+    """0, or the error number; ENOSYS where the C library has no such call."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return errno.ENOSYS
+    done: int = call(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), RENAME_NOREPLACE)
+    return ctypes.get_errno() if done != 0 else 0
+
+
+def _is_inside(target: Path, source: Path) -> bool:
+    """Renaming a folder into itself is EINVAL too."""
+    return target.is_relative_to(source)
+
+
+def _rename_by_claim(source: Path, target: Path) -> None:
+    """The same for file systems without RENAME_NOREPLACE: `link` and `mkdir` refuse what is there.
+
+    A reader may see the folder empty for a moment; a crash in that moment leaves an empty folder.
+    """
+    if not source.is_dir():
+        target.hardlink_to(source)
+        source.unlink()
+        return
+    target.mkdir()
+    try:
+        source.rename(target)
+    except OSError:
+        with suppress(OSError):
+            target.rmdir()
+        raise
+
+
+@contextmanager
+def _translated(place: Path, what: str) -> Iterator[None]:
+    """OSError becomes StorageError, naming the path."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise PathNotFoundError(f"{place}: is not there") from error
+    except FileExistsError as error:
+        raise TargetExistsError(f"{place}: is there already, it was not touched") from error
+    except NotADirectoryError as error:
+        raise StorageError(f"{place}: {what}: a part of this path is a regular file, not a directory") from error
+    except PermissionError as error:
+        raise StorageError(f"{place}: {what}: no permission; look at the owner and mode of its directory") from error
+    except OSError as error:
+        raise StorageError(f"{place}: {what}: {error.strerror or error}") from error
