@@ -99,7 +99,7 @@ class FetchConfig:
     """How pages are fetched: who we say we are, how polite we are, how much we take."""
 
     user_agent: str = option("krake", pattern=TOKEN_PATTERN)
-    contact: str | None = option(None)
+    contact: str | None = option(None, pattern=r"[ -~]+")
     host_delay_s: float = option(1.0, minimum=0)
     ip_delay_s: float = option(0.25, minimum=0)
     max_crawl_delay_s: float = option(30.0, minimum=0)
@@ -107,6 +107,7 @@ class FetchConfig:
     robots_ttl_s: float = option(86400.0, minimum=0)
     max_robots_bytes: int = option(512 * 1024, minimum=500 * 1024)
     connections: int = option(64, minimum=1, maximum=10000)
+    connections_per_host: int = option(1, minimum=1, maximum=1000)
     processes: int | None = option(None, minimum=1, maximum=256)
     max_body_bytes: int = option(16 << 20, minimum=1)
     max_decompressed_bytes: int = option(64 << 20, minimum=1)

@@ -1,10 +1,10 @@
 """The crawl directory on the DFS: which folders and segments stand, and what their small files say.
 
-    <crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
-    <crawl>/<folder>/scope            hosts of all seeds so far, and of where they redirect, a line each
-    <crawl>/<folder>/<node>/          a segment, there all at once
-    <crawl>/<folder>/index.json       written by commit: sums, and the parts per owner of all its segments
-    <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
+<crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
+<crawl>/<folder>/scope            hosts of all seeds so far, and of where they redirect, a line each
+<crawl>/<folder>/<node>/          a segment, there all at once
+<crawl>/<folder>/index.json       written by commit: sums, and the parts per owner of all its segments
+<crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
 """
 
 from __future__ import annotations

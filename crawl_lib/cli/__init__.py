@@ -1,0 +1,29 @@
+"""The command line, `krake`: each stage by hand, with the same code as the tasks, and tools to look and repair.
+
+`parser` says which commands there are, the other modules carry them out. A KrakeError becomes one line on standard
+error and exit code 1; a wrong argument exits with 2, Ctrl-C with 130.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from crawl_lib.cli.parser import build_parser
+from crawl_lib.errors import KrakeError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except KrakeError as error:
+        print(f"krake: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("krake: stopped; run the same command again to go on", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1

@@ -1,0 +1,92 @@
+"""Which commands and options `krake` has."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TypeAlias
+
+from crawl_lib.cli import crawling, keys, looking, processing
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser; `arguments.run(arguments)` carries the command out and returns its exit code."""
+    parser = argparse.ArgumentParser(prog="krake", description="A batch web crawler that works in rounds.")
+    parser.add_argument(
+        "--config", metavar="FILE", help="config file; default: KRAKE_CONFIG_PATH, else config/krake-config.yml"
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_crawling(commands)
+    _add_processing(commands)
+    _add_keys(commands)
+    _add_looking(commands)
+    return parser
+
+
+_Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add_crawling(commands: _Commands) -> None:
+    inject = commands.add_parser("inject", help="add seeds to the crawl")
+    inject.add_argument("seeds", help="URLs (a line each), or a file of them, or a directory of such files")
+    inject.add_argument("--run-id", help="name of the run; the same run and seeds again change nothing")
+    inject.set_defaults(run=crawling.inject)
+
+    crawl = commands.add_parser("crawl", help="crawl: iterations of start, every node's crawl, commit")
+    crawl.add_argument("--iterations", type=int, default=1, metavar="N", help="how many (default 1)")
+    crawl.add_argument("--batch-size", type=int, metavar="N", help="URLs a node takes; default: batch.size")
+    crawl.add_argument("--run-id", help="name of the run; give it again to go on with an unfinished one")
+    crawl.add_argument("--node", help="only this node's part (on many machines); start and commit are left out")
+    crawl.set_defaults(run=crawling.crawl)
+
+    settle = commands.add_parser("settle", help="take in what the last iteration found, so that queues are complete")
+    settle.add_argument("--node", help="only this node")
+    settle.set_defaults(run=crawling.settle)
+
+    forget = commands.add_parser("forget", help="make a URL new again, so that it is crawled when found or injected")
+    forget.add_argument("url", nargs="+")
+    forget.set_defaults(run=keys.forget)
+
+
+def _add_processing(commands: _Commands) -> None:
+    export = commands.add_parser("export", help="write mapping, content and offsets of the crawled pages")
+    export.add_argument("--label", help="name of the export; default: its newest iteration")
+    export.add_argument("--folders", nargs="+", metavar="FOLDER", help="only these iterations; default: all")
+    export.set_defaults(run=processing.export)
+    for name, text in (
+        ("link", "turn links into arcs between the pages of an export"),
+        ("finalize", "write the web graph of an export"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--export", metavar="NAME", help="name of the export; default: the newest")
+        command.set_defaults(run=getattr(processing, name))
+
+
+def _add_keys(commands: _Commands) -> None:
+    command = commands.add_parser("keys", help="create, check and repair the key tables")
+    actions = command.add_subparsers(metavar="ACTION", required=True)
+    create = actions.add_parser("create", help="create the key tables on every server")
+    create.add_argument("--drop", action="store_true", help="drop existing tables: all keys are forgotten")
+    create.set_defaults(run=keys.create)
+    check = actions.add_parser("check", help="count keys and compare replicas; exit code 1 if they differ")
+    check.add_argument("--json", action="store_true")
+    check.set_defaults(run=keys.check_keys)
+    repair = actions.add_parser("repair", help="fill replicas that miss keys")
+    repair.add_argument("--json", action="store_true")
+    repair.set_defaults(run=keys.repair_keys)
+
+
+def _add_looking(commands: _Commands) -> None:
+    status = commands.add_parser("status", help="iterations, outcomes, queues, keys, outputs")
+    status.add_argument("--json", action="store_true")
+    status.set_defaults(run=looking.status)
+    show = commands.add_parser("show", help="a page and its links")
+    show.add_argument("page", metavar="URL|KEY|NODEID")
+    show.add_argument("--export", metavar="NAME", help="name of the export; default: the newest")
+    show.set_defaults(run=looking.show)
+    graph = commands.add_parser("graph", help="the web graph of an export")
+    actions = graph.add_subparsers(metavar="ACTION", required=True)
+    stats = actions.add_parser("stats", help="nodes, arcs, degrees")
+    stats.add_argument("--export", metavar="NAME", help="name of the export; default: the newest")
+    stats.set_defaults(run=looking.graph_stats)
+    config = commands.add_parser("config", help="check the config and print what is in force")
+    config.set_defaults(run=looking.config)

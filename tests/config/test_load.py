@@ -1,0 +1,132 @@
+"""Config: complete, typed, frozen; every mistake is one line that names file, key and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crawl_lib.config import Config, from_mapping, load_config, to_mapping
+from crawl_lib.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+LEAST = {"servers": ["node-a"], "dfs_primary": "dfs"}
+
+
+def read(**sections: Any) -> Config:
+    return from_mapping({**LEAST, **sections}, Path("/base"), "crawl.yml")
+
+
+def test_the_documented_file_names_every_option_with_its_default() -> None:
+    """`config/krake-config.yml` is the documentation: an option that is missing there, or differs, is a defect."""
+    written = yaml.safe_load((ROOT / "config/krake-config.yml").read_text())
+    defaults = from_mapping({"servers": written["servers"], "dfs_primary": written["dfs_primary"]}, ROOT / "config")
+    assert load_config(ROOT / "config/krake-config.yml") == defaults
+
+    def names(mapping: dict[str, Any]) -> set[str]:
+        return {f"{key}.{inner}" for key, value in mapping.items() if isinstance(value, dict) for inner in value}
+
+    assert names(written) == names(to_mapping(defaults))
+
+
+def test_the_demo_config_is_valid() -> None:
+    assert load_config(ROOT / "config/demo.yml").fetch.allow_networks == ("127.0.0.0/8",)
+
+
+def test_the_default_config_allows_no_inner_network() -> None:
+    assert load_config(ROOT / "config/krake-config.yml").fetch.allow_networks == ()
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"fetc": {}}, r"crawl\.yml: fetc: unknown option; the nearest valid one is fetch$"),
+        (
+            {"fetch": {"host_delay": 1}},
+            r"fetch\.host_delay: unknown option; the nearest valid one is fetch\.host_delay_s",
+        ),
+        ({"fetch": {"connections": "many"}}, r"fetch\.connections: must be a whole number, not 'many'"),
+        ({"fetch": {"connections": True}}, r"fetch\.connections: must be a whole number, not True"),
+        ({"fetch": {"verify_tls": 1}}, r"fetch\.verify_tls: must be true or false, not 1"),
+        ({"fetch": {"connections": None}}, r"fetch\.connections: must be a whole number, not nothing"),
+        ({"fetch": {"host_delay_s": -1}}, r"fetch\.host_delay_s: must be at least 0, not -1"),
+        ({"fetch": {"host_delay_s": float("nan")}}, r"fetch\.host_delay_s: must be at least 0, not nan"),
+        ({"fetch": {"user_agent": "my crawler"}}, r"fetch\.user_agent: 'my crawler' does not match"),
+        ({"fetch": {"contact": "me\r\nX-Evil: 1"}}, r"fetch\.contact: .* does not match"),
+        ({"fetch": {"allow_networks": ["127.0.0.300"]}}, r"fetch\.allow_networks\[0\]: is not a network"),
+        ({"frontier": {"routing": "random"}}, r"frontier\.routing: must be one of host, local, not 'random'"),
+        ({"servers": []}, r"servers: must name at least one"),
+        ({"servers": ["a", "a"]}, r"servers: names 'a' twice"),
+        ({"servers": ["../a"]}, r"servers\[0\]: '\.\./a' does not match"),
+        ({"servers": "node-a"}, r"servers: must be a list, not 'node-a'"),
+        ({"key_storage": {"replication": 2}}, r"key_storage\.replication: 2 replicas need as many servers"),
+        ({"key_storage": {"servers": ["db1", "x/0.sqlite"]}}, r"key_storage\.servers: .* cannot be mixed"),
+        ({"export": {"directory": "crawl"}}, r"export\.directory: must differ from crawl\.directory"),
+        (
+            {"urls": {"rules": [{"action": "?", "kind": "regex", "value": "x"}]}},
+            r"urls\.rules\[0\]\.action: must be one of",
+        ),
+        ({"urls": {"rules": [{"action": "+"}]}}, r"urls\.rules\[0\]\.kind: is missing, and has no default"),
+        ({"crawl": []}, r"crawl: must be a mapping of options, not \[\]"),
+    ],
+)
+def test_a_mistake_is_one_line_with_file_and_key(sections: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        read(**sections)
+    assert str(caught.value).startswith("crawl.yml: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", ["servers", "dfs_primary"])
+def test_mandatory_options(missing: str) -> None:
+    mapping = {key: value for key, value in LEAST.items() if key != missing}
+    with pytest.raises(ConfigError, match=f"{missing}: is missing, and has no default"):
+        from_mapping(mapping, Path("/"))
+
+
+def test_relative_paths_are_relative_to_the_config_file() -> None:
+    config = read(key_storage={"servers": ["../keys/0.sqlite"]}, queue={"local_dir": "/abs"})
+    assert config.dfs_primary == "/base/dfs"
+    assert config.key_storage.servers == ("/keys/0.sqlite",)
+    assert config.queue.local_dir == "/abs"
+    assert config.scratch.directory == "/data/scratch"
+
+
+def test_addresses_are_not_taken_for_paths() -> None:
+    config = from_mapping(
+        {**LEAST, "dfs_primary": "http://nn1:9870;http://nn2:9870", "key_storage": {"servers": ["db1", "db2:3307"]}},
+        Path("/base"),
+    )
+    assert config.dfs_primary == "http://nn1:9870;http://nn2:9870"
+    assert config.key_storage.servers == ("db1", "db2:3307")
+
+
+def test_mapping_and_config_round_trip() -> None:
+    config = read(
+        urls={"rules": [{"action": "-", "kind": "suffix", "value": ".zip"}]}, export={"mime_types": ["text/*"]}
+    )
+    assert from_mapping(to_mapping(config), Path("/elsewhere")) == config
+
+
+def test_config_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        read().fetch.host_delay_s = 0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("text", ["servers: [a", "\x00", "- 1\n- 2\n", ""])
+def test_a_file_that_is_no_config_is_one_clear_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "bad.yml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(str(file))) as caught:
+        load_config(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(tmp_path / "none.yml"))
+    with pytest.raises(ConfigError, match=r"none\.yml: no such config file \(KRAKE_CONFIG_PATH names"):
+        load_config()
