@@ -1,0 +1,39 @@
+"""What a URL is to Krake: its canonical text, its key, its host, its owner, and whether it belongs to the crawl.
+
+Data flows through this room in one direction:
+
+1. A text (a seed, or a link's `href` with the page's base) becomes a **canonical URL**: `canonicalize`, `resolve`, and
+   on the hot path `LinkResolver`, which remembers what it has resolved (`canonical`, `resolver`).
+2. Of the canonical URL come the **key** (20 bytes SHA-1), the **host**, the authority that robots.txt is asked of, and
+   the registrable **domain** (`names`).
+3. `UrlFilter` says whether the URL belongs to the crawl: rules, scope, depth (`filters`).
+4. `Owners` says which node its host belongs to (`owners`).
+
+What is refused on the way is named by `Rejection`, the one list of reasons for the whole project.
+
+Nothing here keeps anything on disk, so nothing is lost or left over in a crash; every function gives the same answer
+in every process, on every machine, with every hash seed. The registrable domain depends on the public suffix list that
+is installed (pinned in `requirements.lock`).
+"""
+
+from crawl_lib.urls.canonical import canonicalize, resolve
+from crawl_lib.urls.filters import UrlFilter
+from crawl_lib.urls.names import authority_of, domain_of, host_of, is_address, key_of
+from crawl_lib.urls.owners import Owners
+from crawl_lib.urls.rejections import Rejection
+from crawl_lib.urls.resolver import LinkResolver, Target
+
+__all__ = [
+    "LinkResolver",
+    "Owners",
+    "Rejection",
+    "Target",
+    "UrlFilter",
+    "authority_of",
+    "canonicalize",
+    "domain_of",
+    "host_of",
+    "is_address",
+    "key_of",
+    "resolve",
+]

@@ -1,0 +1,119 @@
+"""Which URLs belong to the crawl: `urls.rules`, then `urls.scope`, with `urls.max_depth` over all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+
+from crawl_lib.config import RuleConfig, UrlsConfig
+from crawl_lib.errors import ConfigError, UrlError
+from crawl_lib.urls.canonical import canonicalize
+from crawl_lib.urls.names import domain_of, host_of
+from crawl_lib.urls.rejections import Rejection
+
+ACCEPTED = "accepted"
+"""The name of a verdict that no rule gave."""
+
+_Matcher = Callable[[str, str], object]
+_Rule = tuple[bool, str, _Matcher]
+
+
+class UrlFilter:
+    """The crawl's filter. Immutable; `with_scope` makes a wider one that shares the compiled rules.
+
+    * The depth limit holds for every URL.
+    * The first rule that matches decides: `-` rejects, `+` accepts, whatever the scope says.
+    * Where no rule matches, the scope decides: the URL's host (scope `hosts`) or registrable domain (`domains`) must
+      be one of those given; with `any` every URL is accepted.
+
+    Rules: `regex` is searched anywhere in the canonical URL; `domain` is the host itself and all below it; `prefix` is
+    the beginning of the canonical URL; `suffix` is the end of the URL without its query.
+    """
+
+    def __init__(self, config: UrlsConfig, scope_hosts: Collection[str]) -> None:
+        """Compile the rules. `scope_hosts`: hosts or domains, as `scope_name` gives them; unused with scope `any`.
+
+        Raises ConfigError, which names the rule by its index from 0, for a value that cannot work.
+        """
+        self.config = config
+        self.scope_hosts = frozenset(scope_hosts)
+        self._rules = [_compile(index, rule) for index, rule in enumerate(config.rules)]
+        self._any = config.scope == "any"
+        self._by_domain = config.scope == "domains"
+        self._max_depth = config.max_depth
+
+    def verdict(self, url: str, host: str, depth: int) -> tuple[bool, str]:
+        """Say whether a canonical URL belongs to the crawl, and by what name.
+
+        `host`: of the URL; `depth`: links from its seed. Accepted: the text of the rule (`+ domain example.org`), or
+        "accepted". Rejected: a `Rejection` (rule, scope, depth).
+        """
+        if self._max_depth is not None and depth > self._max_depth:
+            return False, Rejection.DEPTH
+        for accepts, text, matches in self._rules:
+            if matches(url, host):
+                return (True, text) if accepts else (False, Rejection.RULE)
+        if self._any or (domain_of(host) if self._by_domain else host) in self.scope_hosts:
+            return True, ACCEPTED
+        return False, Rejection.SCOPE
+
+    def scope_name(self, host: str) -> str:
+        """Return what of `host` is in the scope or not: its registrable domain with scope `domains`, else the host."""
+        return domain_of(host) if self._by_domain else host
+
+    def with_scope(self, more: Iterable[str]) -> UrlFilter:
+        """Return a filter whose scope also holds the hosts (or domains) in `more`; itself if it holds them all."""
+        wider = self.scope_hosts.union(more)
+        if len(wider) == len(self.scope_hosts):
+            return self
+        other = UrlFilter.__new__(UrlFilter)
+        other.__dict__.update(self.__dict__)
+        other.scope_hosts = wider
+        return other
+
+
+def _compile(index: int, rule: RuleConfig) -> _Rule:
+    where = f"urls.rules[{index}]"
+    if not rule.value:
+        raise ConfigError(f"{where}: value is empty; it would match every URL")
+    return rule.action == "+", f"{rule.action} {rule.kind} {rule.value}", _MATCHERS[rule.kind](where, rule.value)
+
+
+def _regex(where: str, value: str) -> _Matcher:
+    try:
+        search = re.compile(value).search
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{where}: {value!r} is not a regular expression: {error}") from None
+    return lambda url, host: search(url)
+
+
+def _domain(where: str, value: str) -> _Matcher:
+    try:
+        name = host_of(canonicalize(f"http://{value}/"))
+    except UrlError:
+        name = ""
+    if not name or set("/*@:?#") & set(value):
+        raise ConfigError(f"{where}: {value!r} is not the name of a domain, such as example.org")
+    below = "." + name
+    return lambda url, host: host == name or host.endswith(below)
+
+
+def _prefix(where: str, value: str) -> _Matcher:
+    schemes = ("http://", "https://")
+    if not value.startswith(schemes) and not any(scheme.startswith(value) for scheme in schemes):
+        raise ConfigError(f"{where}: no URL begins with {value!r}; a prefix begins with http:// or https://")
+    return lambda url, host: url.startswith(value)
+
+
+def _suffix(where: str, value: str) -> _Matcher:
+    if "?" in value:
+        raise ConfigError(f"{where}: {value!r} is compared without the query; use a regex for queries")
+    return lambda url, host: url.partition("?")[0].endswith(value)
+
+
+_MATCHERS: dict[str, Callable[[str, str], _Matcher]] = {
+    "regex": _regex,
+    "domain": _domain,
+    "prefix": _prefix,
+    "suffix": _suffix,
+}

@@ -1,0 +1,37 @@
+"""Why a URL did not become one to fetch: the one list of names, for counters, manifests and task results."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Rejection(StrEnum):
+    """The reason for which a discovered URL or a seed was left out. Each is counted under its name, none is silent.
+
+    The first three come from the text alone, the next from the page it was found on, the last from the crawl.
+    """
+
+    INVALID = "invalid"
+    """Not a URL: the WHATWG parser fails on it, or no host is left."""
+    SCHEME = "scheme"
+    """A URL whose scheme is neither http nor https."""
+    TOO_LONG = "too_long"
+    """Its canonical form has more than `urls.max_length_chars` characters."""
+    ELEMENT = "element"
+    """Found in an element that is recorded only (img, script, link rel=stylesheet...)."""
+    NOFOLLOW = "nofollow"
+    """The link (rel) or its page (meta robots, X-Robots-Tag) says nofollow, and `parse.follow_nofollow` is off."""
+    PAGE_LIMIT = "page_limit"
+    """Its page had more than `parse.max_links_per_page` links; this one was beyond them."""
+    RULE = "rule"
+    """A `-` rule of `urls.rules` matched first."""
+    SCOPE = "scope"
+    """Its host (or domain, by `urls.scope`) is not one of the seeds'."""
+    DEPTH = "depth"
+    """More than `urls.max_depth` links away from its seed."""
+    REDIRECT_LIMIT = "redirect_limit"
+    """It is the target of one redirect more than `fetch.max_redirects`."""
+    HOST_LIMIT = "host_limit"
+    """`urls.max_pages_per_host` URLs of its host were queued before it."""
+    KNOWN = "known"
+    """Its key is in the key store already: it was queued or fetched before."""

@@ -1,0 +1,160 @@
+"""Resolving links on the hot path: the answers of `resolve`, remembered, and without a parser for the plain ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import sha1
+from typing import NamedTuple
+
+from crawl_lib.errors import UrlError
+from crawl_lib.urls.canonical import DEFAULT_MAX_LENGTH_CHARS, resolve
+from crawl_lib.urls.names import host_of
+from crawl_lib.urls.rejections import Rejection
+
+
+class Target(NamedTuple):
+    """Where a link leads. With a `rejection` (invalid, scheme, too_long) the three others are empty."""
+
+    url: str
+    """Canonical URL."""
+    key: bytes
+    """SHA-1 of it, 20 bytes."""
+    host: str
+    """Its host without port."""
+    rejection: Rejection | None
+
+
+_REJECTED = {str(rejection): Target("", b"", "", rejection) for rejection in Rejection}
+
+# Hrefs that only need to be put behind a part of the base: every character stands for itself in a canonical URL, and no
+# segment is empty or begins with a dot. A property test compares this shortcut with the parser.
+_SEGMENTS = r"(?:[\w~-][\w.~-]*/)*(?:[\w~-][\w.~-]*)?(?:\?[\w.~=&;/+-]+)?"
+_PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*)({_SEGMENTS})", re.ASCII).fullmatch
+_PLAIN_ROOTED = re.compile(rf"/{_SEGMENTS}", re.ASCII).fullmatch
+_PLAIN_ABSOLUTE = re.compile(
+    rf"(https?://((?!xn--)(?:[a-z0-9-]+\.(?!xn--))+[a-z]+))(?:/{_SEGMENTS})?", re.ASCII
+).fullmatch
+
+# Hrefs whose target depends on more than the directory of the base: `http:x` is relative if the base is http, and
+# tabs and newlines are taken out anywhere.
+_ODD = re.compile(r"https?:(?![/\\])|[^\t\n\r]*[\t\n\r]", re.IGNORECASE).match
+
+_NEVER_FETCHED = ("javascript:", "mailto:", "data:", "tel:")
+_C0_AND_SPACE = "".join(map(chr, range(33)))
+_MAX_REMEMBERED_CHARS = 4096
+
+
+class LinkResolver:
+    """Resolves the links of page after page; remembers about `max_remembered` of the last targets.
+
+    One object serves one process and is not shared between threads. Two generations of memory: when the young one is
+    full, the old one is forgotten and the young one becomes old, so what is used stays.
+    """
+
+    def __init__(self, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS, *, max_remembered: int = 1 << 16) -> None:
+        """`max_length_chars`: of a canonical URL; `max_remembered`: targets, about 0.4 KB each."""
+        self._max_length_chars = max_length_chars
+        self._generation_size = max(1, max_remembered // 2)
+        self._young: dict[str, dict[str, Target]] = {}
+        self._old: dict[str, dict[str, Target]] = {}
+        self._young_count = 0
+        self._base = ""
+        self._self: Target | None = None
+        self._directories: list[str] = []
+        self._origin = ""
+        self._host = ""
+
+    def resolve(self, base: str, href: str) -> Target:
+        """Return where `href` leads from a page whose base URL (canonical) is `base`."""
+        return self.resolve_many(base, (href,))[0]
+
+    def resolve_many(self, base: str, hrefs: Iterable[str]) -> list[Target]:
+        """Return for each of `hrefs`, in order, where it leads from a page whose base URL (canonical) is `base`."""
+        self._enter(base)
+        directory = self._directories[0]
+        young = self._young.get(directory)
+        if young is None:
+            young = self._young[directory] = {}
+        old = self._old.get(directory, {})
+        targets = []
+        for href in hrefs:
+            target = young.get(href)
+            if target is None:
+                target = old.get(href)
+                if target is None:
+                    target, lasting = self._find(href)
+                else:
+                    lasting = True
+                if lasting:
+                    young[href] = target
+                    self._young_count += 1
+            targets.append(target)
+        if self._young_count >= self._generation_size:
+            self._old, self._young, self._young_count = self._young, {}, 0
+        return targets
+
+    def _enter(self, base: str) -> None:
+        """Make ready for the links of one page: the directories above it, from the nearest to the root."""
+        if base == self._base:
+            return
+        self._base = base
+        self._self = None
+        path_end = base.find("?")
+        slash = base.rfind("/", 0, path_end if path_end >= 0 else len(base))
+        root = base.index("/", 8)
+        self._directories = [base[: slash + 1]]
+        while slash > root:
+            slash = base.rfind("/", 0, slash)
+            self._directories.append(base[: slash + 1])
+        self._origin = base[:root]
+        self._host = host_of(base)
+
+    def _find(self, href: str) -> tuple[Target, bool]:
+        """Resolve; True with it if the answer holds for every page of the directory."""
+        text = href
+        if "#" in text:
+            text = text[: text.index("#")]
+            if text and text[-1] <= " ":
+                # A space before the fragment is part of the path; at the end of a href it is not.
+                return self._parse(href), False
+        lasting = len(href) <= _MAX_REMEMBERED_CHARS
+        plain = self._plain(text)
+        if plain is not None:
+            return plain, lasting and text != ""
+        if text.startswith(_NEVER_FETCHED):
+            return _REJECTED[Rejection.SCHEME], lasting
+        stripped = text.strip(_C0_AND_SPACE)
+        lasting = lasting and stripped != "" and stripped[0] != "?" and _ODD(stripped) is None
+        return self._parse(text), lasting
+
+    def _plain(self, text: str) -> Target | None:
+        """Resolve a href that needs no parser; None if it does."""
+        first = text[:1]
+        if first == "":
+            if self._self is None:
+                self._self = self._target(self._base, self._host)
+            return self._self
+        if first == "/":
+            return self._target(self._origin + text, self._host) if _PLAIN_ROOTED(text) else None
+        match = None if first == "?" else _PLAIN_RELATIVE(text)
+        if match:
+            above, rest = match.groups()
+            place = min(len(above) // 3, len(self._directories) - 1)
+            return self._target(self._directories[place] + rest, self._host)
+        match = _PLAIN_ABSOLUTE(text)
+        if match:
+            return self._target(text if len(text) > match.end(1) else text + "/", match[2])
+        return None
+
+    def _target(self, url: str, host: str) -> Target:
+        if len(url) > self._max_length_chars:
+            return _REJECTED[Rejection.TOO_LONG]
+        return Target(url, sha1(url.encode("ascii"), usedforsecurity=False).digest(), host, None)
+
+    def _parse(self, href: str) -> Target:
+        try:
+            url = resolve(self._base, href, max_length_chars=self._max_length_chars)
+        except UrlError as error:
+            return _REJECTED[error.reason]
+        return self._target(url, host_of(url))
