@@ -1,0 +1,75 @@
+"""What all commands share: the config, tables on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from crawl_lib.config import Config, load_config
+from crawl_lib.stores import Secrets, Stores, open_stores
+
+PROGRESS_INTERVAL_S = 1.0
+
+
+def config_of(arguments: argparse.Namespace) -> Config:
+    """The config that the command line or the environment names. Raises ConfigError."""
+    return load_config(arguments.config)
+
+
+def stores_of(arguments: argparse.Namespace) -> Stores:
+    """The opened stores of that config."""
+    return open_stores(config_of(arguments), Secrets.from_environment())
+
+
+def print_json(value: object) -> None:
+    """A result for programs, on standard output."""
+    print(json.dumps(value, indent=1, sort_keys=True, default=str))
+
+
+def print_counts(title: str, counts: Mapping[str, Any]) -> None:
+    """A result for people: a table of names and values; mappings within become rows of their own."""
+    table = Table("", "", title=title, title_justify="left", show_header=False)
+    for name, value in counts.items():
+        if isinstance(value, Mapping):
+            for inner, number in value.items():
+                table.add_row(f"{name}.{inner}", _shown(number))
+        else:
+            table.add_row(name, _shown(value))
+    Console().print(table)
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+class ProgressLine:
+    """Progress of a stage on standard error: one line that changes on a terminal, a line a few seconds elsewhere."""
+
+    def __init__(self) -> None:
+        self._last_s = 0.0
+        self._live = sys.stderr.isatty()
+
+    def __call__(self, progress: Mapping[str, Any]) -> None:
+        now_s = time.monotonic()
+        if now_s - self._last_s < (PROGRESS_INTERVAL_S if self._live else 5 * PROGRESS_INTERVAL_S):
+            return
+        self._last_s = now_s
+        text = "  ".join(f"{name} {_rounded(value)}" for name, value in progress.items())
+        sys.stderr.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self._live and self._last_s:
+            sys.stderr.write("\r\x1b[K")
+
+
+def _rounded(value: object) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else _shown(value)

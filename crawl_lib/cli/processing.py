@@ -1,0 +1,43 @@
+"""`krake export`, `krake link`, `krake finalize`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from crawl_lib import stages
+from crawl_lib.cli.common import ProgressLine, config_of, print_counts, stores_of
+from crawl_lib.crawl.exports import newest_export
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write mapping, content and offsets."""
+    progress = ProgressLine()
+    result = stages.export_pages(
+        config_of(arguments), label=arguments.label, folders=arguments.folders, on_progress=progress
+    )
+    return _done("export", result, progress)
+
+
+def link(arguments: argparse.Namespace) -> int:
+    """Turn links into arcs."""
+    progress = ProgressLine()
+    result = stages.link_export(config_of(arguments), export=_name(arguments), on_progress=progress)
+    return _done("linker", result, progress)
+
+
+def finalize(arguments: argparse.Namespace) -> int:
+    """Write the web graph."""
+    progress = ProgressLine()
+    result = stages.finalize_export(config_of(arguments), export=_name(arguments), on_progress=progress)
+    return _done("finalizer", result, progress)
+
+
+def _name(arguments: argparse.Namespace) -> str:
+    return arguments.export or newest_export(stores_of(arguments))
+
+
+def _done(stage: str, result: dict[str, Any], progress: ProgressLine) -> int:
+    progress.close()
+    print_counts(stage, result)
+    return 0

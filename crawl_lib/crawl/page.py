@@ -1,0 +1,213 @@
+"""From one fetch to its rows: content, page row, link rows, and the URLs it discovered.
+
+The same code runs when a page arrives and when a spool is read again after a kill, from the same bytes; so a segment
+does not tell how often its task was killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from crawl_lib.config import Config
+from crawl_lib.parse import Content, Headers, Link, Page, decode_content, detect_mime, parse_head, parse_html
+from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.segment import LinkColumns, PageRow, PartWriter, Position
+from crawl_lib.states import WITH_RESPONSE, Outcome
+from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, host_of
+
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+_SEEN_LIMIT = 200_000
+FOLLOWED = "accepted"
+
+
+class PageHandler:
+    """Turns fetches into rows for one worker's `PartWriter`; keeps the counts that the manifest sums up.
+
+    `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
+    crawl's filter with the scope of this iteration.
+    """
+
+    def __init__(
+        self, config: Config, nodes: Sequence[str], own_index: int, url_filter: UrlFilter, writer: PartWriter
+    ) -> None:
+        self._parse = config.parse
+        self._max_content_bytes = config.fetch.max_decompressed_bytes
+        self._max_redirects = config.fetch.max_redirects
+        self._token = config.fetch.user_agent.lower()
+        self._filter = url_filter
+        self._writer = writer
+        self._owner_index = Owners(nodes).index if config.frontier.routing == "host" else lambda host: own_index
+        self._resolver = LinkResolver(config.urls.max_length_chars)
+        self._verdicts: dict[str, tuple[bool, str]] = {}
+        self._sent: dict[str, int] = {}
+
+    def handle(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
+        """Write the rows of one fetch whose records stand at `position`."""
+        if fetched.outcome not in WITH_RESPONSE:
+            self._writer.add_page(_bare_row(taken, fetched, position))
+            return
+        headers = parse_head(fetched.head)
+        content = decode_content(fetched.head, fetched.body, max_bytes=self._max_content_bytes)
+        mime = detect_mime(headers.mime, content.data)
+        page: Page | None = None
+        if fetched.outcome is Outcome.OK and mime in _HTML_TYPES:
+            page = parse_html(
+                content.data, url=fetched.url, header_charset=headers.charset, config=self._parse, token=self._token
+            )
+            self._links(taken, page, page.nofollow or self._header_nofollow(headers))
+        redirect_url = self._redirect(taken, fetched, headers)
+        self._writer.add_page(_full_row(taken, fetched, position, headers, content, mime, page, redirect_url))
+
+    def _header_nofollow(self, headers: Headers) -> bool:
+        value = headers.get("x-robots-tag")
+        return value is not None and header_says_nofollow(value, self._token)
+
+    def _links(self, taken: TakenUrl, page: Page, page_nofollow: bool) -> None:
+        links = page.links
+        if page.links_left_out:
+            self._writer.count_rejection(Rejection.PAGE_LIMIT, page.links_left_out)
+        if not links:
+            return
+        unique = list(dict.fromkeys([link.href for link in links]))
+        targets = dict(zip(unique, self._resolver.resolve_many(page.base, unique), strict=True))
+        rows = LinkColumns(taken.key)
+        page_nofollow = page_nofollow and not self._parse.follow_nofollow
+        rejections: Counter[str] = Counter()
+        for index, link in enumerate(links):
+            target = targets[link.href]
+            if target.rejection is not None:
+                rejections[target.rejection] += 1
+                continue
+            rule = self._rule(link, target, page_nofollow, taken.queued.depth + 1)
+            followed = rule not in _REJECTIONS
+            if followed:
+                self._send(taken, target, index, taken.queued.depth + 1, 0)
+            else:
+                rejections[rule] += 1
+            rows.add(target.key, target.url, link.anchor, link.rel, link.element, followed, rule)
+        self._writer.add_links(rows)
+        for name, count in rejections.items():
+            self._writer.count_rejection(name, count)
+
+    def _rule(self, link: Link, target: Target, page_nofollow: bool, depth: int) -> str:
+        """What accepts or rejects a link: a name of `Rejection`, else it is followed."""
+        if not link.followable:
+            return Rejection.ELEMENT
+        if page_nofollow or (link.nofollow and not self._parse.follow_nofollow):
+            return Rejection.NOFOLLOW
+        return self._verdict(target, depth)[1]
+
+    def _verdict(self, target: Target, depth: int) -> tuple[bool, str]:
+        if self._filter.config.max_depth is not None:
+            return self._filter.verdict(target.url, target.host, depth)
+        verdict = self._verdicts.get(target.url)
+        if verdict is None:
+            if len(self._verdicts) >= _SEEN_LIMIT:
+                self._verdicts.clear()
+            verdict = self._verdicts[target.url] = self._filter.verdict(target.url, target.host, depth)
+        return verdict
+
+    def _send(self, taken: TakenUrl, target: Target, index: int, depth: int, redirects: int) -> None:
+        """Hand a discovered URL on, unless an earlier page of this worker did: the first in batch order counts."""
+        before = self._sent.get(target.url)
+        if before is not None and before <= taken.position:
+            return
+        if len(self._sent) >= _SEEN_LIMIT:
+            self._sent.clear()
+        self._sent[target.url] = taken.position
+        self._writer.add_outlink(
+            self._owner_index(target.host), taken.position, index, target.url, taken.key, depth, redirects
+        )
+
+    def _redirect(self, taken: TakenUrl, fetched: Fetched, headers: Headers) -> str | None:
+        """The target of a redirect, as a discovered URL. A seed's redirect widens the scope by its target's host."""
+        location = headers.get("location")
+        if fetched.outcome is not Outcome.REDIRECT or location is None:
+            return None
+        target = self._resolver.resolve(fetched.url, location)
+        if target.rejection is not None:
+            self._writer.count_rejection(target.rejection, 1)
+            return None
+        redirects = taken.queued.redirects + 1
+        accepted, rule = self._filter.verdict(target.url, target.host, taken.queued.depth)
+        if redirects > self._max_redirects:
+            self._writer.count_rejection(Rejection.REDIRECT_LIMIT, 1)
+        elif accepted or (rule == Rejection.SCOPE and taken.queued.depth == 0):
+            if not accepted:
+                self._writer.add_scope_host(target.host)
+            self._send(taken, target, 0, taken.queued.depth, redirects)
+        else:
+            self._writer.count_rejection(rule, 1)
+        return target.url
+
+
+_REJECTIONS = frozenset(Rejection)
+
+
+def header_says_nofollow(value: str, token: str) -> bool:
+    """Whether an X-Robots-Tag, such as `noindex, krake: nofollow`, keeps us from following links.
+
+    `token`: our name, lower-case. A part before a colon names the crawler that what follows is for.
+    """
+    agent = ""
+    for part in value.lower().split(","):
+        name, colon, rest = part.partition(":")
+        directive = part.strip()
+        if colon and name.strip() not in _TIMED_DIRECTIVES:
+            agent, directive = name.strip(), rest.strip()
+        if agent in {"", token} and directive in {"nofollow", "none"}:
+            return True
+    return False
+
+
+_TIMED_DIRECTIVES = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
+
+
+def _bare_row(taken: TakenUrl, fetched: Fetched, position: Position) -> PageRow:
+    queued = taken.queued
+    return PageRow(
+        key=taken.key,
+        url=fetched.url,
+        host=host_of(fetched.url),
+        time_us=round(fetched.time * 1_000_000),
+        outcome=fetched.outcome,
+        depth=queued.depth,
+        attempts=fetched.attempts,
+        duration_ms=fetched.duration_ms,
+        warc_file=position.warc_file,
+        warc_offset=position.offset,
+        warc_length=position.length,
+        ip=fetched.ip,
+        via_key=queued.via,
+        truncated=fetched.truncated,
+        metadata=queued.metadata or None,
+    )
+
+
+def _full_row(
+    taken: TakenUrl,
+    fetched: Fetched,
+    position: Position,
+    headers: Headers,
+    content: Content,
+    mime: str,
+    page: Page | None,
+    redirect_url: str | None,
+) -> PageRow:
+    return _bare_row(taken, fetched, position)._replace(
+        status=fetched.status,
+        mime_declared=headers.mime,
+        mime_detected=mime,
+        charset=page.charset if page else headers.charset,
+        length=len(content.data),
+        digest=hashlib.sha1(content.data).digest(),
+        title=page.title if page else None,
+        description=page.description if page else None,
+        meta_robots=page.meta_robots if page else None,
+        canonical_url=page.canonical_url if page else None,
+        redirect_url=redirect_url,
+        etag=headers.get("etag"),
+        last_modified=headers.get("last-modified"),
+    )

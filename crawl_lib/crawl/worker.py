@@ -1,0 +1,174 @@
+"""A fetching process: the share of one take that falls to it, from URLs to parts of the segment.
+
+It reads its task (one JSON line) from standard input, first takes back what an earlier attempt left in the spool, then
+fetches the rest, and writes JSON lines to standard output: progress, at the end `{"final": ...}` or `{"error": ...}`.
+What it wrote is in the spool, so it answers with counts only. SIGTERM stops it at the next turn of its loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import zlib
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvloop
+
+from crawl_lib.config import Config, from_mapping
+from crawl_lib.crawl.page import PageHandler
+from crawl_lib.errors import KrakeError, StorageError
+from crawl_lib.fetch import HostStore, IpTurns, fetch_all
+from crawl_lib.frontier import open_take
+from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.segment import PartWriter, WarcInfo, recover
+from crawl_lib.urls import UrlFilter, host_of
+from crawl_lib.version import VERSION
+
+PROGRESS_INTERVAL_S = 0.5
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class WorkerTask:
+    """What a worker is told. `number` of `processes`; `seconds_left`: until no fetch begins any more.
+
+    `node_dir`: the node's directory, with the take and the politeness stores; `spool`: where its parts go; `scope`:
+    a file of hosts, a line each. `info`: the facts of the warcinfo record.
+    """
+
+    config: dict[str, Any]
+    nodes: list[str]
+    node: str
+    node_dir: str
+    spool: str
+    scope: str
+    prefix: str
+    number: int
+    processes: int
+    seconds_left: float
+    info: dict[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """The task as it travels."""
+        return asdict(self)
+
+
+def share_of(host: str, processes: int) -> int:
+    """Which worker fetches a host: the same for every attempt of a take, so the spool's files stay apart.
+
+    CRC-32, since `hash` differs between processes.
+    """
+    return zlib.crc32(host.encode()) % processes if processes > 1 else 0
+
+
+class _Worker:
+    """One worker's run."""
+
+    def __init__(self, task: WorkerTask) -> None:
+        self.task = task
+        self.config: Config = from_mapping(task.config, Path("/"), "the task of a worker")
+        self.outcomes: Counter[str] = Counter()
+        self.stopping = False
+        self.last_report_s = 0.0
+        self.writer = PartWriter(Path(task.spool), task.prefix, WarcInfo(**task.info), self.config.segment)
+        self.handler = PageHandler(
+            self.config, task.nodes, task.nodes.index(task.node), self._filter(), self.writer
+        )
+
+    def _filter(self) -> UrlFilter:
+        bare = UrlFilter(self.config.urls, ())
+        scope = Path(self.task.scope).read_text(encoding="utf-8").splitlines()
+        return bare.with_scope(bare.scope_name(host) for host in scope)
+
+    def run(self) -> dict[str, Any]:
+        """Take back, fetch, close; returns the counts of the last line."""
+        finished = self._take_back()
+        items = [taken for taken in self._share() if taken.position not in finished]
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._fetch(items))
+        finally:
+            self.writer.close()
+        return {"final": True, "outcomes": dict(self.outcomes), "stopped": self.stopping}
+
+    def _take_back(self) -> set[int]:
+        """What earlier attempts finished, by position; the rows of the part that was open are made again."""
+        finished: set[int] = set()
+        return finished
+
+    def _share(self) -> list[TakenUrl]:
+        take = open_take(Path(self.task.node_dir))
+        if take is None:
+            raise KrakeError(f"{self.task.node_dir}: the take is gone; run the crawl task again")
+        number, processes = self.task.number, self.task.processes
+        return [taken for taken in take.urls() if share_of(host_of(taken.queued.url), processes) == number]
+
+    async def _fetch(self, items: list[TakenUrl]) -> None:
+        await fetch_all(
+            items,
+            config=self.config.fetch,
+            version=VERSION,
+            hosts=HostStore(Path(self.task.node_dir)),
+            turns=IpTurns(Path(self.task.node_dir) / "ip-turns"),
+            stop=lambda: self.stopping,
+            deadline_s=time.monotonic() + self.task.seconds_left,
+            on_fetched=self._on_fetched,
+            on_robots=self.writer.append_robots,
+        )
+
+    def _on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+        self.handler.handle(taken, fetched, self.writer.append(taken, fetched))
+        self.outcomes[fetched.outcome] += 1
+        now_s = time.monotonic()
+        if now_s - self.last_report_s >= PROGRESS_INTERVAL_S:
+            self.last_report_s = now_s
+            say({"outcomes": dict(self.outcomes)})
+
+
+def say(message: dict[str, Any]) -> None:
+    """One line for the parent."""
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies (Linux), and end now if it is dead already."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main() -> int:
+    """Run the task that stands on standard input."""
+    given = json.loads(sys.stdin.readline())
+    die_with_parent(given.pop("parent"))
+    gc.set_threshold(50_000, 20, 50)
+    try:
+        worker = _Worker(WorkerTask(**given))
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            worker.stopping = True
+
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        say(worker.run())
+    except KrakeError as error:
+        say({"error": str(error)})
+        return 1
+    except OSError as error:
+        say({"error": str(StorageError(f"{given['spool']}: {error.strerror or error}"))})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
