@@ -1,0 +1,120 @@
+"""`krake status`, `krake show`, `krake graph stats`, `krake config`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from crawl_lib.cli.common import config_of, print_counts, print_json, stores_of
+from crawl_lib.config import to_mapping
+from crawl_lib.crawl.exports import newest_export
+from crawl_lib.crawl.status import crawl_status
+from crawl_lib.export.show import show_page
+from crawl_lib.graph import open_web_graph
+from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
+
+
+def config(arguments: argparse.Namespace) -> int:
+    """Check the config and print what is in force, secrets masked."""
+    mapping = to_mapping(config_of(arguments))
+    mapping["fetch"]["proxy"] = masked(mapping["fetch"]["proxy"])
+    mapping["dfs_primary"] = masked(mapping["dfs_primary"])
+    password = Secrets.from_environment().key_storage_password
+    print(f"# {PASSWORD_VARIABLE} is {'set: ****' if password else 'not set'}")
+    print(yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True), end="")
+    return 0
+
+
+def masked(address: str | None) -> str | None:
+    """An address without the password that stands in it."""
+    return address and re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:****@", address)
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """What stands of the crawl."""
+    found = crawl_status(stores_of(arguments))
+    if arguments.json:
+        print_json(found)
+    else:
+        show_status(found, Console())
+    return 0
+
+
+def show_status(found: Mapping[str, Any], console: Console) -> None:
+    """The status as tables."""
+    console.print(f"crawl {found['crawl']}")
+    console.print(_iterations(found["iterations"]))
+    if found["totals"].get("outcomes"):
+        console.print(_rows("outcomes", ("outcome", "URLs"), list(found["totals"]["outcomes"].items())))
+    queues = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
+    console.print(_rows("queues", ("node", "URLs"), queues))
+    names = ("queued", "crawled", "gone")
+    keys = [
+        (entry["server"], entry["error"]) if "error" in entry
+        else (entry["server"], f"{entry['total']:,} ({', '.join(f'{entry.get(name, 0):,} {name}' for name in names)})")
+        for entry in found["keys"]
+    ]  # fmt: skip
+    console.print(_rows("keys", ("server", "keys"), keys))
+    exports = [
+        (entry["name"], "unfinished" if not entry["complete"] else f"{entry['pages']:,} pages, {entry['bytes']['webgraph']:,} bytes of graph")
+        for entry in found["exports"]
+    ]  # fmt: skip
+    console.print(_rows("exports", ("name", ""), exports))
+
+
+def _queue_text(queue: Mapping[str, Any]) -> str:
+    if "error" in queue:
+        return str(queue["error"])
+    text = f"{queue['length']:,}"
+    if "open_take" in queue:
+        progress = queue.get("progress", {})
+        text += f" ({queue['open_take']['count']:,} of them taken, {progress.get('fetched', 0):,} fetched)"
+    return text
+
+
+def _iterations(iterations: list[Mapping[str, Any]]) -> Table:
+    rows = []
+    for entry in iterations:
+        counts = entry.get("counts", {})
+        missing = entry.get("error") or (f"missing: {', '.join(entry['missing'])}" if entry["missing"] else "yes")
+        rows.append(
+            (
+                entry["folder"],
+                f"{entry.get('run_id', '')} / {entry.get('iteration', '')}",
+                missing,
+                counts.get("fetched", 0),
+                counts.get("deferred", 0),
+                counts.get("links", 0),
+            )
+        )
+    return _rows("iterations", ("folder", "run / iteration", "complete", "URLs", "deferred", "links"), rows)
+
+
+def _rows(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
+    table = Table(*names, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    return table
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """A page and its links."""
+    stores = stores_of(arguments)
+    name = arguments.export or newest_export(stores)
+    print_json(show_page(stores.storage, stores.config, name=name, page=arguments.page))
+    return 0
+
+
+def graph_stats(arguments: argparse.Namespace) -> int:
+    """The web graph in numbers."""
+    stores = stores_of(arguments)
+    name = arguments.export or newest_export(stores)
+    with open_web_graph(stores.storage, stores.config, name=name) as graph:
+        print_counts(f"web graph of {name}", graph.stats())
+    return 0

@@ -1,0 +1,63 @@
+"""Progress of a node's task: handed to the caller about once a second, and left in a file for `krake status`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.states import WITH_RESPONSE
+
+OnProgress = Callable[[Mapping[str, Any]], None]
+PROGRESS_FILE = "progress.json"
+INTERVAL_S = 1.0
+
+
+class NodeProgress:
+    """What one node is at.
+
+    Reports `node`, `phase` (waiting, intake, fetch, commit, done), `taken` and `fetched` (URLs), `errors` (URLs
+    without a response), `pages_per_s` (since the fetching began) and `queue` (URLs). The file is no durable state:
+    nothing but `krake status` reads it.
+    """
+
+    def __init__(self, node: str, directory: Path, on_progress: OnProgress | None) -> None:
+        self._path = directory / PROGRESS_FILE
+        self._on_progress = on_progress
+        self._last_s = float("-inf")
+        self._started_s = time.monotonic()
+        self._now: dict[str, Any] = {
+            "node": node, "phase": "waiting", "taken": 0, "fetched": 0, "errors": 0, "pages_per_s": 0.0, "queue": 0,
+        }  # fmt: skip
+
+    def enter(self, phase: str, **facts: int) -> None:
+        """Begin a phase; always reported."""
+        self._now.update(facts, phase=phase)
+        self._started_s = time.monotonic()
+        self._report()
+
+    def fetched(self, workers: list[Mapping[str, Any]]) -> None:
+        """The newest lines of all workers; reported once a second."""
+        if time.monotonic() - self._last_s < INTERVAL_S:
+            return
+        outcomes: Counter[str] = Counter()
+        for worker in workers:
+            outcomes.update(worker.get("outcomes", {}))
+        total = sum(outcomes.values())
+        answered = sum(number for outcome, number in outcomes.items() if outcome in WITH_RESPONSE)
+        elapsed_s = time.monotonic() - self._started_s
+        rate = round(total / elapsed_s, 1) if elapsed_s > 0 else 0.0
+        self._now.update(fetched=total, errors=total - answered, pages_per_s=rate)
+        self._report()
+
+    def _report(self) -> None:
+        self._last_s = time.monotonic()
+        beside = self._path.with_suffix(f".{os.getpid()}")
+        beside.write_text(json.dumps({**self._now, "time": time.time()}))
+        beside.replace(self._path)
+        if self._on_progress is not None:
+            self._on_progress(dict(self._now))

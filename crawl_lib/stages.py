@@ -1,0 +1,152 @@
+"""The stages of a crawl, as Airflow's operators and the command line call them.
+
+Each function takes a config (and secrets), does one stage, and returns a small mapping of paths and counts that can
+be written as JSON. Each may be run again at any time: it goes on where it stopped, or finds its work done and says so.
+A stage that is asked to stop raises StoppedError once what it has is durable. All raise KrakeError, never anything else.
+
+    inject -> (start_iteration -> crawl_node per node -> commit_iteration) x N -> settle_node per node
+           -> maintain_keys -> export_pages -> link_export -> finalize_export
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Event
+from typing import Any
+
+from crawl_lib.config import Config
+from crawl_lib.crawl import commit as _commit
+from crawl_lib.crawl import exports as _exports
+from crawl_lib.crawl import node as _node
+from crawl_lib.crawl import settle as _settle
+from crawl_lib.crawl import start as _start
+from crawl_lib.crawl import status as _status
+from crawl_lib.export import run as _export
+from crawl_lib.frontier import inject as _inject
+from crawl_lib.graph import finalizer as _finalizer
+from crawl_lib.graph import linker as _linker
+from crawl_lib.keys import repair
+from crawl_lib.stores import Secrets, open_stores
+
+Progress = Callable[[Mapping[str, Any]], None]
+Result = dict[str, Any]
+
+
+def inject(config: Config, secrets: Secrets | None = None, *, run_id: str, seeds: str) -> Result:
+    """Leave seeds for the nodes that own their hosts.
+
+    `seeds`: URLs, a line each, or the path of a file or of a directory of files. Returns counts, and the first
+    rejections with file and line. Raises InputError if the path is not there.
+    """
+    stores = open_stores(config, secrets)
+    return _inject(
+        stores.storage,
+        stores.crawl_dir,
+        run_id=run_id,
+        seeds=seeds,
+        nodes=config.servers,
+        routing=config.frontier.routing,
+        urls_config=config.urls,
+    ).to_mapping()
+
+
+def start_iteration(
+    config: Config, secrets: Secrets | None = None, *, run_id: str, iteration: int, batch_size: int | None = None
+) -> Result:
+    """Name the folder of a run's iteration (from 1), or find it. `batch_size`: URLs a node may take; None: config."""
+    found = _start.start_iteration(
+        open_stores(config, secrets), run_id=run_id, iteration=iteration, batch_size=batch_size
+    )
+    return {"folder": found.folder, "iteration": iteration, "nodes": list(found.nodes), "batch": found.batch_sizes}
+
+
+def crawl_node(
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    run_id: str,
+    iteration: int,
+    node: str,
+    stop: Event | None = None,
+    on_progress: Progress | None = None,
+) -> Result:
+    """Crawl one node's batch of an iteration and commit its segment; what an earlier attempt left open is done first.
+
+    `stop`: set it to stop within seconds. `on_progress` gets a mapping about once a second, see
+    `crawl.progress.NodeProgress`. Returns the segment's counts. Raises StoppedError, and LockedError if another task
+    holds the node.
+    """
+    return _node.crawl_node(
+        open_stores(config, secrets),
+        run_id=run_id,
+        iteration=iteration,
+        node=node,
+        stop=stop or Event(),
+        on_progress=on_progress,
+    )
+
+
+def commit_iteration(config: Config, secrets: Secrets | None = None, *, run_id: str, iteration: int) -> Result:
+    """Check that the segments of all nodes stand, and sum them up. Raises PathNotFoundError naming missing nodes."""
+    return _commit.commit_iteration(open_stores(config, secrets), run_id=run_id, iteration=iteration)
+
+
+def settle_node(
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    node: str,
+    stop: Event | None = None,
+    on_progress: Progress | None = None,
+) -> Result:
+    """Take in what the last iterations found for a node, so that its queue is complete until the next run."""
+    return _settle.settle_node(open_stores(config, secrets), node=node, stop=stop or Event(), on_progress=on_progress)
+
+
+def maintain_keys(config: Config, secrets: Secrets | None = None) -> Result:
+    """Count the keys of each server, compare replicas, and fill what is missing. Returns the report."""
+    with open_stores(config, secrets).keys() as keys:
+        return repair(keys).to_mapping()
+
+
+def export_pages(
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    run_id: str | None = None,
+    label: str | None = None,
+    folders: Sequence[str] | None = None,
+    on_progress: Progress | None = None,
+) -> Result:
+    """Write mapping, content and offsets of the crawled pages.
+
+    `run_id`: take in nothing younger than this run; `folders`: only these iterations; `label`: the export's name.
+    Returns its name as `export`, and counts. Raises OutputConflictError if that name has other inputs.
+    """
+    stores = open_stores(config, secrets)
+    chosen = _exports.choose_folders(stores, run_id=run_id, folders=folders)
+    name = _exports.export_name(chosen, label)
+    segments = _exports.segment_inputs(stores, chosen)
+    report = _export.export_pages(stores.storage, config, name=name, segments=segments, on_progress=on_progress)
+    return {**report.to_mapping(), "export": name, "path": f"{config.export.directory}/{name}"}
+
+
+def link_export(
+    config: Config, secrets: Secrets | None = None, *, export: str, on_progress: Progress | None = None
+) -> Result:
+    """Turn the links between the pages of an export into arcs."""
+    stores = open_stores(config, secrets)
+    return _linker.link_export(stores.storage, config, name=export, on_progress=on_progress).to_mapping()
+
+
+def finalize_export(
+    config: Config, secrets: Secrets | None = None, *, export: str, on_progress: Progress | None = None
+) -> Result:
+    """Write the web graph of an export."""
+    stores = open_stores(config, secrets)
+    return _finalizer.finalize_export(stores.storage, config, name=export, on_progress=on_progress).to_mapping()
+
+
+def status(config: Config, secrets: Secrets | None = None) -> Result:
+    """What stands of the crawl: iterations, outcomes, queues, keys, outputs."""
+    return _status.crawl_status(open_stores(config, secrets))
