@@ -1,0 +1,219 @@
+"""Undoing the codings of a body: chunked, gzip, deflate, br, stacked in any order, damaged or hostile."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, cast
+
+import brotli  # type: ignore[import-untyped]
+from isal import isal_zlib
+
+from crawl_lib.parse.headers import Headers, parse_head
+
+_BLOCK_BYTES = 1 << 16
+_MAX_CODINGS = 5
+_MAX_MEMBERS = 1000
+_GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A body without its codings."""
+
+    data: bytes
+    """The content, or as much of it as could be had."""
+    truncated: bool
+    """It was cut at the limit."""
+    error: str
+    """What was wrong with a coding, one line; "" if nothing was."""
+
+
+class _Decoder(Protocol):
+    """One compressed stream; `done` when it has ended, with what follows it in `rest`."""
+
+    repeats: bool
+    """Another stream may follow it."""
+
+    @property
+    def done(self) -> bool: ...
+    @property
+    def rest(self) -> bytes: ...
+    def feed(self, block: bytes, limit: int) -> bytes: ...
+
+
+def decode_content(head: bytes, body: bytes, *, max_bytes: int) -> Content:
+    """Undo the transfer and content codings that `head` names, and return at most `max_bytes` bytes of content.
+
+    `head` and `body` are as they came from the wire. Never raises: where a coding is damaged, cut off, unknown, or was
+    never applied, the content holds what could be decoded, and `error` says what was wrong. Memory stays below
+    `max_bytes` for each coding, whatever the body claims (RFC 9110, 8.4; RFC 9112, 7).
+    """
+    headers = parse_head(head)
+    codings = _codings(headers)
+    errors = []
+    truncated = False
+    if len(codings) > _MAX_CODINGS:
+        errors.append(f"{len(codings)} codings, of which the last {_MAX_CODINGS} were undone")
+    data = body
+    for coding in codings[: -_MAX_CODINGS - 1 : -1]:
+        data, cut, error = _undo(coding, data, max_bytes)
+        truncated = truncated or cut
+        if error:
+            errors.append(f"{coding}: {error}")
+    if len(data) > max_bytes:
+        data, truncated = data[:max_bytes], True
+    return Content(data, truncated, "; ".join(errors))
+
+
+def _codings(headers: Headers) -> list[str]:
+    """Return the codings in the order they were applied."""
+    values = headers.all("content-encoding") + headers.all("transfer-encoding")
+    names = [name.partition(";")[0].strip().lower() for value in values for name in value.split(",")]
+    return [name.removeprefix("x-") for name in names if name not in ("", "identity", "none")]
+
+
+def _undo(coding: str, data: bytes, limit: int) -> tuple[bytes, bool, str]:
+    """Return (data, truncated, error)."""
+    if not data:
+        return data, False, ""
+    if coding == "chunked":
+        return _unchunk(data)
+    start: Callable[[bool], _Decoder]
+    if coding == "gzip" and data.startswith(_GZIP_MAGIC):
+        start = partial(_Inflater, 31)
+    elif coding == "deflate":
+        start = partial(_Inflater, 15 if _is_zlib(data) else -15)
+    elif coding == "br":
+        start = _Unbrotli
+    else:
+        return data, False, "the body is not compressed" if coding == "gzip" else "unknown coding"
+    return _expand(data, start, limit)
+
+
+def _is_zlib(data: bytes) -> bool:
+    """Tell zlib's header (RFC 1950, 2.2) from raw deflate, which many servers send in its place."""
+    return len(data) >= 2 and data[0] & 0x8F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
+
+
+def _unchunk(data: bytes) -> tuple[bytes, bool, str]:
+    pieces: list[bytes] = []
+    place = 0
+    while True:
+        match = _CHUNK_SIZE.match(data, place)
+        if match is None:
+            if not pieces:
+                return data, False, "the body has no chunks"
+            return b"".join(pieces), False, f"no chunk size at byte {place}" if place < len(data) else "no last chunk"
+        size = int(match[1], 16)
+        start = match.end()
+        if size == 0:
+            return b"".join(pieces), False, ""
+        pieces.append(data[start : start + size])
+        place = start + size
+        if place > len(data):
+            return b"".join(pieces), False, "the last chunk is cut off"
+        if data.startswith(b"\r\n", place):
+            place += 2
+        elif data.startswith(b"\n", place):
+            place += 1
+
+
+class _Inflater:
+    """gzip or deflate; isal by default, zlib where damage has to be read byte by byte."""
+
+    def __init__(self, window_bits: int, fast: bool) -> None:
+        self.repeats = window_bits == 31
+        self._inflater: Any = isal_zlib.decompressobj(window_bits) if fast else zlib.decompressobj(window_bits)
+
+    @property
+    def done(self) -> bool:
+        return bool(self._inflater.eof)
+
+    @property
+    def rest(self) -> bytes:
+        return bytes(self._inflater.unused_data)
+
+    def feed(self, block: bytes, limit: int) -> bytes:
+        return bytes(self._inflater.decompress(block, limit))
+
+
+class _Unbrotli:
+    """br; it does not tell where its stream ends, so there is never a rest."""
+
+    repeats = False
+    rest = b""
+
+    def __init__(self, fast: bool) -> None:
+        self._decompressor = brotli.Decompressor()
+
+    @property
+    def done(self) -> bool:
+        return bool(self._decompressor.is_finished())
+
+    def feed(self, block: bytes, limit: int) -> bytes:
+        pieces = [self._decompressor.process(block, output_buffer_limit=limit)]
+        size = len(pieces[0])
+        while size < limit and not self._decompressor.can_accept_more_data():
+            pieces.append(self._decompressor.process(b"", output_buffer_limit=limit - size))
+            size += len(pieces[-1])
+        return b"".join(pieces)
+
+
+# mypy takes isal's alias of its error class for a variable.
+_ERRORS: tuple[type[Exception], ...] = (zlib.error, cast("type[Exception]", isal_zlib.error), brotli.error)
+
+
+def _expand(data: bytes, start: Callable[[bool], _Decoder], limit: int) -> tuple[bytes, bool, str]:
+    """Decompress up to `limit` bytes; damaged data again, and the damaged block byte by byte, to have all before it."""
+    careful_from = len(data)
+    for fast in (True, False, False):
+        expansion = _Expansion(data, limit, careful_from)
+        try:
+            return expansion.run(start, fast)
+        except _ERRORS as error:
+            problem = f"damaged after {len(expansion.out)} bytes: {error}"
+            if not fast:
+                careful_from = expansion.place
+    return bytes(expansion.out), False, problem
+
+
+class _Expansion:
+    """One try to decompress `data`: in blocks, and from byte `careful_from` on byte by byte."""
+
+    def __init__(self, data: bytes, limit: int, careful_from: int) -> None:
+        self.out = bytearray()
+        self.place = 0
+        self._data = data
+        self._limit = limit
+        self._careful_from = careful_from
+
+    def run(self, start: Callable[[bool], _Decoder], fast: bool) -> tuple[bytes, bool, str]:
+        """Decompress all members; when a decoder raises, `out` holds what was had, `place` where the block began."""
+        decoder = start(fast)
+        members = 1
+        while self.place < len(self._data):
+            block = self._next_block()
+            self.out += decoder.feed(block, self._limit - len(self.out) + 1)
+            self.place += len(block)
+            if len(self.out) > self._limit:
+                return bytes(self.out[: self._limit]), True, ""
+            if decoder.done:
+                self.place -= len(decoder.rest)
+                if not (decoder.repeats and self._data.startswith(_GZIP_MAGIC, self.place)):
+                    # What follows the last member is padding or rubbish; readers of the web leave it alone.
+                    return bytes(self.out), False, ""
+                if members == _MAX_MEMBERS:
+                    return bytes(self.out), False, f"more than {_MAX_MEMBERS} members"
+                decoder = start(fast)
+                members += 1
+        return bytes(self.out), False, "" if decoder.done else "ends before its end"
+
+    def _next_block(self) -> bytes:
+        if self.place >= self._careful_from:
+            return self._data[self.place : self.place + 1]
+        return self._data[self.place : min(self.place + _BLOCK_BYTES, self._careful_from)]

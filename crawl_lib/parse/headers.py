@@ -1,0 +1,73 @@
+"""The head of an answer: status line and header lines, read leniently."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_STATUS = re.compile(r"HTTP/\d+(?:\.\d+)?[ \t]+(\d{3})(?!\d)", re.IGNORECASE)
+# A media type, RFC 9110, 8.3.1: two tokens.
+_MIME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+/[!#$%&'*+.^_`|~0-9a-z-]+")
+_CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"?|'([^']*)'?|([^\s;\"']+))", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """Status and header fields. `fields`: (lower-case name, value) in the order they came."""
+
+    status: int
+    """The status code; 0 if the first line is no status line."""
+    fields: tuple[tuple[str, str], ...]
+
+    def get(self, name: str) -> str | None:
+        """Return the first value of a field (any case), None if there is none."""
+        name = name.lower()
+        for field, value in self.fields:
+            if field == name:
+                return value
+        return None
+
+    def all(self, name: str) -> list[str]:
+        """Return all values of a field (any case), in order."""
+        name = name.lower()
+        return [value for field, value in self.fields if field == name]
+
+    @property
+    def content_type(self) -> tuple[str | None, str | None]:
+        """The media type in lower case, without parameters, and the charset parameter; None where there is none.
+
+        Of several Content-Type fields the last one that holds a type counts, as in the Fetch Standard.
+        """
+        for value in reversed(self.all("content-type")):
+            mime, charset = parse_content_type(value)
+            if mime is not None:
+                return mime, charset
+        return None, None
+
+
+def parse_head(head: bytes) -> Headers:
+    """Read a head as the server sent it (status line, header lines, latin-1).
+
+    Lenient: lines may end in a bare newline, folded lines (RFC 9112, 5.2) are joined, lines without a colon
+    are skipped.
+    """
+    lines = head.decode("latin-1").split("\n")
+    match = _STATUS.match(lines[0])
+    fields: list[tuple[str, str]] = []
+    for line in lines[1:]:
+        if line[:1] in (" ", "\t"):
+            if fields and line.strip():
+                fields[-1] = (fields[-1][0], f"{fields[-1][1]} {line.strip()}".strip())
+            continue
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.append((name.strip().lower(), value.strip()))
+    return Headers(int(match[1]) if match else 0, tuple(fields))
+
+
+def parse_content_type(value: str) -> tuple[str | None, str | None]:
+    """Split a Content-Type value into media type (lower case) and charset; None where one is missing or unusable."""
+    mime = _MIME.fullmatch(value.partition(";")[0].strip().lower())
+    charset = _CHARSET.search(value)
+    name = next((group for group in charset.groups() if group), None) if charset else None
+    return (mime[0] if mime else None), (name.strip() or None if name else None)
