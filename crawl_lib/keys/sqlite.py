@@ -1,0 +1,255 @@
+"""A key "server" that is a SQLite file: the embedded store, for one machine.
+
+Several processes may use one file: WAL lets readers and one writer work at the same time, and a writer waits for
+another up to the time limit. `synchronous=FULL` costs one fsync a statement of 5,000 keys (not measurable) and keeps
+keys over a power loss; so the order "URL durable, then key durable" holds here too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from crawl_lib.durable import fsync_dir
+from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
+from crawl_lib.keys.base import STATEMENT_KEYS, Claim, KeyServer
+from crawl_lib.keys.texts import TABLE, from_hex, hex_list, sql_file
+from crawl_lib.states import KeyState
+
+_SELECT = f"SELECT CAST(k.hash AS BLOB), k.keyinfo FROM json_each(?) j CROSS JOIN {TABLE} k ON k.hash = j.value"
+_ADD = f"INSERT OR IGNORE INTO {TABLE} SELECT value, ? FROM json_each(?)"
+_UPSERT = f"INSERT INTO {TABLE} SELECT value, ? FROM json_each(?) WHERE true ON CONFLICT (hash) DO UPDATE SET keyinfo ="
+_RAISE = f"{_UPSERT} max(coalesce(keyinfo, 0), excluded.keyinfo)"
+_SET = f"{_UPSERT} excluded.keyinfo"
+_DELETE = f"DELETE FROM {TABLE} WHERE hash IN (SELECT value FROM json_each(?))"
+_PAGE = f"SELECT CAST(hash AS BLOB), keyinfo FROM {TABLE} WHERE hash >= ? AND hash <= ? ORDER BY hash LIMIT ?"
+
+
+class SqliteKeyServer(KeyServer):
+    """One SQLite file. `path`: the file; its folder is made if that folder's parent is there.
+
+    `timeout_s`: how long a statement waits for another process that writes. Opens nothing before the first request.
+    """
+
+    def __init__(self, path: str | Path, *, timeout_s: float = 30.0) -> None:
+        self.path = Path(path)
+        self.name = str(path)
+        self._timeout_s = timeout_s
+        self._connection: sqlite3.Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"SqliteKeyServer({self.name!r})"
+
+    def known(self, keys: Sequence[bytes]) -> set[bytes]:
+        with self._open() as connection:
+            return set(from_hex(row[0] for row in connection.execute(_SELECT, (_json(keys),))))
+
+    def states(self, keys: Sequence[bytes]) -> dict[bytes, int]:
+        with self._open() as connection:
+            rows = connection.execute(_SELECT, (_json(keys),)).fetchall()
+        return {key: row[1] or 0 for key, row in zip(from_hex(row[0] for row in rows), rows, strict=True)}
+
+    def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
+        with self._open() as connection:
+            connection.execute(_ADD if state is KeyState.QUEUED else _RAISE, (int(state), _json(keys)))
+
+    def mark(self, keys: Sequence[bytes], state: KeyState) -> None:
+        with self._open() as connection:
+            connection.execute(_ADD if state is KeyState.QUEUED else _SET, (int(state), _json(keys)))
+
+    def claim(self, keys: Sequence[bytes]) -> Claim:
+        with self._open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                found = connection.execute(_SELECT, (_json(keys),)).fetchall()
+                theirs = set(from_hex(row[0] for row in found))
+                ours = [key for key in keys if key not in theirs]
+                connection.execute(_ADD, (int(KeyState.QUEUED), _json(ours)))
+            except BaseException:
+                connection.rollback()
+                raise
+            return self._committed(connection, set(ours), theirs)
+
+    def _committed(self, connection: sqlite3.Connection, ours: set[bytes], theirs: set[bytes]) -> Claim:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            # An I/O error here leaves open whether the log has it; a new connection will see what the log says.
+            self.close()
+            return Claim(theirs=theirs, unsure=ours)
+        return Claim(ours=ours, theirs=theirs)
+
+    def delete(self, keys: Sequence[bytes]) -> int:
+        with self._open() as connection:
+            return connection.execute(_DELETE, (_json(keys),)).rowcount
+
+    def counts(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        with self._open() as connection:
+            for state, count in connection.execute(sql_file("counts.sql")[0]):
+                found[state or 0] = found.get(state or 0, 0) + count
+        return found
+
+    def scan(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
+        start, end = low.hex(), high.hex()
+        while True:
+            with self._open() as connection:
+                rows = connection.execute(_PAGE, (start, end, STATEMENT_KEYS)).fetchall()
+            keys = from_hex(row[0] for row in rows)
+            yield from zip(keys, (row[1] or 0 for row in rows), strict=True)
+            if len(rows) < STATEMENT_KEYS or keys[-1] >= high:
+                return
+            start = (int.from_bytes(keys[-1], "big") + 1).to_bytes(20, "big").hex()
+
+    def exists(self) -> bool:
+        if not self._file_is_there():
+            return False
+        query = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{TABLE}'"
+        with self._open() as connection:
+            return connection.execute(query).fetchone() is not None
+
+    def create(self, *, drop: bool = False) -> None:
+        if not self._file_is_there() and self._create_file():
+            return
+        if not drop and self.exists():
+            raise KeyTablesError(
+                f"{self.name}: key tables stand there already; `krake keys create --drop` deletes them first"
+            )
+        with self._open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for statement in [*sql_file("drop.sql"), *sql_file("create.sqlite.sql")]:
+                    connection.execute(statement)
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
+
+    def ensure(self) -> None:
+        if not self._file_is_there():
+            self._create_file()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _file_is_there(self) -> bool:
+        try:
+            return self.path.exists()
+        except OSError as error:
+            raise _not_usable(self.name, error) from error
+
+    def _create_file(self) -> bool:
+        """Make the file with its table appear at once; False if another process was faster."""
+        folder = self.path.parent
+        try:
+            if not folder.is_dir():
+                folder.mkdir(exist_ok=True)
+                fsync_dir(folder.parent)
+            with _lock(folder):
+                return self._create_file_locked()
+        except OSError as error:
+            raise _not_usable(self.name, error) from error
+
+    def _create_file_locked(self) -> bool:
+        if self.path.exists():
+            return False
+        # The log of a file that was deleted by hand must not be replayed into the new one.
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        beside.unlink(missing_ok=True)
+        try:
+            with _translated(self.name):
+                connection = sqlite3.connect(beside, isolation_level=None)
+                try:
+                    for statement in ["PRAGMA journal_mode = WAL", *sql_file("create.sqlite.sql")]:
+                        connection.execute(statement)
+                finally:
+                    connection.close()
+            beside.rename(self.path)
+            fsync_dir(self.path.parent)
+        finally:
+            beside.unlink(missing_ok=True)
+        return True
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """The open connection; errors inside are translated."""
+        with _translated(self.name):
+            if self._connection is None:
+                self._connection = self._connect()
+            yield self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self._file_is_there():
+            raise KeyTablesError(f"{self.name}: no such file: run `krake keys create`")
+        uri = f"{self.path.absolute().as_uri()}?mode=rw"
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
+        )
+        try:
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536"):
+                connection.execute(f"PRAGMA {pragma}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _json(keys: Sequence[bytes]) -> str:
+    return f'["{hex_list(keys, chr(34) + "," + chr(34))}"]' if keys else "[]"
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Only one process at a time makes a file in `folder`."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _not_usable(server: str, error: OSError) -> KeyStoreError:
+    return KeyStoreError(
+        f"{server}: cannot be created or opened: {error.strerror}: the parent of its folder must exist and be writable"
+        " (key_storage.servers)"
+    )
+
+
+@contextmanager
+def _translated(server: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(server, error) from error
+
+
+def translate(server: str, error: sqlite3.Error) -> KeyStoreError:
+    """The error of Krake for an error of sqlite3: names the server and what to do."""
+    text = str(error)
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if "no such table" in text:
+        return KeyTablesError(f"{server}: has no key table: run `krake keys create`")
+    if "already exists" in text:
+        return KeyTablesError(
+            f"{server}: key tables stand there already; `krake keys create --drop` deletes them first"
+        )
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return KeyServerDownError(f"{server}: another process has it locked for longer than key_storage.timeout_s")
+    if code == sqlite3.SQLITE_IOERR:
+        return KeyServerDownError(f"{server}: {text}: look at its disk, then run again")
+    if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+        return KeyStoreError(f"{server}: {text}: restore it, or delete it and run `krake keys create`")
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
+        return KeyStoreError(f"{server}: {text}: make the file and its folder writable for this user")
+    if code == sqlite3.SQLITE_FULL:
+        return KeyStoreError(f"{server}: {text}: make room on its disk, then run again")
+    return KeyStoreError(f"{server}: {text}")
