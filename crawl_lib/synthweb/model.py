@@ -1,0 +1,67 @@
+"""The plain records of the model: a link with its known target, and what one URL answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+PORT_MARK = "@PORT@"
+"""Stands for the port in texts of the model; replaced when a resource is rendered."""
+
+
+class Target(NamedTuple):
+    """A URL of the web: the site's number, and the path with its query in canonical form."""
+
+    site: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link in a page: where it leads, and how it is written.
+
+    `target`: None if it leads to no web page (`mailto:`). `href`: as written, before HTML escaping. `followed`:
+    whether a crawler that obeys nofollow follows it (the page's own nofollow not considered).
+    """
+
+    target: Target | None
+    href: str
+    element: str = "a"
+    rel: str = ""
+    anchor: str = ""
+    followed: bool = True
+
+    @property
+    def nofollow(self) -> bool:
+        """Whether `rel` says nofollow."""
+        return "nofollow" in self.rel.split()
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What one URL answers.
+
+    `mime`: Content-Type, None sends none. `body`: the content before codings, with `PORT_MARK` in it. `charset`: of
+    the bytes sent. `links`: in the order of the body. `redirect`: where Location leads. `coding`: Content-Encoding if
+    the client accepts it. `first_status`: answered to the first request only. `drip_s`: seconds the body takes.
+    `nofollow`: the page as a whole says nofollow (meta robots or X-Robots-Tag).
+    """
+
+    status: int = 200
+    mime: str | None = "text/html; charset=utf-8"
+    body: str | bytes = ""
+    charset: str = "utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+    links: tuple[Link, ...] = ()
+    redirect: Target | None = None
+    coding: str = ""
+    chunked: bool = False
+    first_status: int | None = None
+    drip_s: float = 0.0
+    nofollow: bool = False
+
+    def content(self, port: int) -> bytes:
+        """The content as served on `port`, before content and transfer codings."""
+        if isinstance(self.body, bytes):
+            return self.body
+        return self.body.replace(PORT_MARK, str(port)).encode(self.charset)

@@ -1,0 +1,105 @@
+"""`Serving`: a synthetic web's server as a child process, for tests, the demo and benchmarks."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from crawl_lib.errors import KrakeError
+from crawl_lib.synthweb.log import RequestLog
+from crawl_lib.synthweb.model import Target
+from crawl_lib.synthweb.server import FLUSH_PATH
+from crawl_lib.synthweb.spelling import address
+from crawl_lib.synthweb.truth import Truth, TruthOptions
+from crawl_lib.synthweb.web import SynthWeb
+
+_STOP_S = 10.0
+
+
+class Serving:
+    """Serves a web while its `with` block runs, in a process of its own that also ends when this one dies.
+
+    `web`: what to serve. `port`: 0 chooses one. Raises KrakeError if the server does not start.
+    """
+
+    def __init__(self, web: SynthWeb, *, port: int = 0) -> None:
+        self.web = web
+        self.port = port
+        self._process: subprocess.Popen[str] | None = None
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._finished: RequestLog | None = None
+
+    def __enter__(self) -> Self:
+        self._directory = tempfile.TemporaryDirectory(prefix="synthweb-")
+        command = [sys.executable, "-m", "crawl_lib.synthweb", "serve", "--until-eof", "--log", str(self._log_path)]
+        command += ["--port", str(self.port), "--web", json.dumps(asdict(self.web))]
+        root = str(Path(__file__).resolve().parents[2])
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._stop()
+            raise KrakeError("the synthetic web's server did not start; its error is above")
+        self.port = int(json.loads(line)["port"])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    @property
+    def _log_path(self) -> Path:
+        assert self._directory is not None
+        return Path(self._directory.name) / "requests.jsonl"
+
+    def _stop(self) -> None:
+        if self._process is None or self._directory is None:
+            return
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._finished = RequestLog.read(self._log_path)
+        self._directory.cleanup()
+        self._process = self._directory = None
+
+    @property
+    def seeds(self) -> list[str]:
+        """The root of every site."""
+        return self.web.seeds(self.port)
+
+    def url(self, site: int, path: str) -> str:
+        """The canonical URL of a path of a site."""
+        return self.web.url(Target(site, path), self.port)
+
+    def truth(self, seeds: Sequence[str] | None = None, options: TruthOptions | None = None) -> Truth:
+        """What a crawl of this server must find; see `SynthWeb.truth`."""
+        return self.web.truth(self.port, seeds, options)
+
+    def log(self) -> RequestLog:
+        """All requests so far; after the `with` block, all there were. Raises KrakeError if the server is gone."""
+        if self._finished is not None:
+            return self._finished
+        connection = http.client.HTTPConnection(address(0), self.port, timeout=_STOP_S)
+        try:
+            connection.request("GET", FLUSH_PATH)
+            connection.getresponse().read()
+        except OSError as error:
+            raise KrakeError(f"{address(0)}:{self.port}: the synthetic web does not answer: {error}") from error
+        finally:
+            connection.close()
+        return RequestLog.read(self._log_path)
