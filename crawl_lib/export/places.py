@@ -1,0 +1,240 @@
+"""The export directory: names of its files, `inputs`, and how a file of it becomes visible."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from crawl_lib.config import Config
+from crawl_lib.durable import reached
+from crawl_lib.errors import (
+    DamagedFileError,
+    InputError,
+    OutputConflictError,
+    PathNotFoundError,
+    TargetExistsError,
+)
+from crawl_lib.storage import Storage
+
+FORMAT_VERSION = 1
+INPUTS = "inputs"
+PAGES = "pages.parquet"
+URL_MAPPING = "urlmapping"
+OFFSETS = "offsets"
+CONTENT = "content"
+ARCS_OUT = "arcs-out.parquet"
+ARCS_IN = "arcs-in.parquet"
+GRAPH_INDEX = "webgraph-index"
+WEB_GRAPH = "webgraph"
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+OnProgress = Callable[[Mapping[str, Any]], None]
+"""Takes `stage` (word), `done` and `total` (total 0: unknown), `unit` (word): at least once a second in long work."""
+
+
+@dataclass(frozen=True, order=True)
+class SegmentInput:
+    """A segment that an export takes in: its iteration's folder, its node, and its path below the storage's root."""
+
+    folder: str
+    node: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What an export was made of: everything that decides its bytes.
+
+    `segments`: in order of folder (as a number) and node; `manifests`: SHA-256 of their `manifest.json`, in hex.
+    `mime_types`: patterns in lower case, or None. `level`: of zlib.
+    """
+
+    segments: tuple[SegmentInput, ...]
+    manifests: tuple[str, ...]
+    mime_types: tuple[str, ...] | None
+    max_content_bytes: int
+    level: int
+
+    def to_bytes(self) -> bytes:
+        """The file `inputs`: JSON, equal for equal inputs."""
+        entries = zip(self.segments, self.manifests, strict=True)
+        value = {
+            "format_version": FORMAT_VERSION,
+            "segments": [{**asdict(segment), "manifest_sha256": digest} for segment, digest in entries],
+            "options": {
+                "mime_types": None if self.mime_types is None else list(self.mime_types),
+                "max_content_bytes": self.max_content_bytes,
+                "compression": "zlib",
+                "level": self.level,
+            },
+        }
+        return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, place: str) -> Inputs:
+        """Read a file `inputs`; `place` names it in errors. Raises DamagedFileError."""
+        try:
+            value = json.loads(data)
+            version, options = value["format_version"], value["options"]
+            if version != FORMAT_VERSION:
+                raise DamagedFileError(f"{place}: has format version {version}, and this Krake reads {FORMAT_VERSION}")
+            mimes = options["mime_types"]
+            return cls(
+                segments=tuple(SegmentInput(s["folder"], s["node"], s["path"]) for s in value["segments"]),
+                manifests=tuple(s["manifest_sha256"] for s in value["segments"]),
+                mime_types=None if mimes is None else tuple(mimes),
+                max_content_bytes=options["max_content_bytes"],
+                level=options["level"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFileError(f"{place}: is not the inputs of an export: {error!r}") from error
+
+
+def folder_order(segment: SegmentInput) -> tuple[int, str, str, str]:
+    """Sort key of segments: iterations by time, then nodes."""
+    number = int(segment.folder) if segment.folder.isdecimal() else -1
+    return number, segment.folder, segment.node, segment.path
+
+
+def manifest_digest(storage: Storage, segment: SegmentInput) -> str:
+    """SHA-256 of a segment's manifest, in hex. Raises PathNotFoundError naming the segment."""
+    try:
+        return hashlib.sha256(storage.read_bytes(f"{segment.path}/manifest.json")).hexdigest()
+    except PathNotFoundError as error:
+        raise PathNotFoundError(f"{segment.path}: the segment is gone, or has no manifest.json: {error}") from error
+
+
+def gather_inputs(storage: Storage, config: Config, segments: Sequence[SegmentInput], level: int) -> Inputs:
+    """The inputs of an export over these segments, in whatever order they come. Raises PathNotFoundError."""
+    ordered = sorted(set(segments), key=folder_order)
+    mimes = config.export.mime_types
+    return Inputs(
+        segments=tuple(ordered),
+        manifests=tuple(manifest_digest(storage, segment) for segment in ordered),
+        mime_types=None if mimes is None else tuple(sorted({mime.lower() for mime in mimes})),
+        max_content_bytes=config.export.max_content_bytes,
+        level=level,
+    )
+
+
+class ExportFolder:
+    """One export on the DFS. Its files appear whole, by rename, and are never changed again.
+
+    A file is written as `.<name>` beside its place, and renamed when it is whole and durable. A leftover `.<name>` of
+    a killed run is deleted by the next one. `path`: below the storage's root.
+    """
+
+    def __init__(self, storage: Storage, config: Config, name: str) -> None:
+        if not NAME_PATTERN.fullmatch(name):
+            raise InputError(f"export name {name!r}: use letters, digits, '.', '_' and '-', a letter or digit first")
+        self.storage = storage
+        self.name = name
+        self.path = f"{config.export.directory.strip('/')}/{name}"
+
+    def file(self, name: str) -> str:
+        """The path of a file of the export."""
+        return f"{self.path}/{name}"
+
+    def has(self, *names: str) -> bool:
+        """Whether all these files stand."""
+        return all(self.storage.exists(self.file(name)) for name in names)
+
+    def size(self, name: str) -> int:
+        """Bytes of a file. Raises PathNotFoundError."""
+        entry = self.storage.stat(self.file(name))
+        if entry is None:
+            raise PathNotFoundError(f"{self.file(name)}: is not there")
+        return entry.size_bytes
+
+    def read_inputs(self) -> Inputs:
+        """The file `inputs`. Raises PathNotFoundError if there is no such export, DamagedFileError."""
+        place = self.file(INPUTS)
+        try:
+            return Inputs.from_bytes(self.storage.read_bytes(place), place)
+        except PathNotFoundError as error:
+            raise PathNotFoundError(f"{self.path}: there is no such export (it has no {INPUTS}): {error}") from error
+
+    def is_empty(self) -> bool:
+        """Whether no file stands, but for leftovers of killed runs."""
+        if not self.storage.exists(self.path):
+            return True
+        return all(entry.name.startswith(".") for entry in self.storage.list(self.path))
+
+    def claim(self, inputs: Inputs) -> None:
+        """Write `inputs`, the first file, or find that it says the same.
+
+        Raises OutputConflictError where the folder is an export of something else.
+        """
+        if not self.has(INPUTS):
+            if not self.is_empty():
+                raise OutputConflictError(
+                    f"{self.path}: has files but no {INPUTS}, so it is not an export of Krake;"
+                    " choose another label, or delete that folder"
+                )
+            with self.writing(INPUTS) as file:
+                file.write(inputs.to_bytes())
+        if self.read_inputs() != inputs:
+            raise OutputConflictError(
+                f"{self.path}: the export {self.name!r} stands already and was made of other segments or options"
+                f" (see {self.file(INPUTS)}); choose another label, or delete that folder"
+            )
+
+    def require(self, names: Sequence[str], command: str) -> None:
+        """Raises PathNotFoundError naming what is missing and the command that makes it."""
+        for name in names:
+            if not self.has(name):
+                raise PathNotFoundError(f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first")
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """A file to write; it takes its name when the block ends without an exception."""
+        hidden = self._hidden(name)
+        with self.storage.open_write(hidden) as file:
+            yield file
+        self._reveal(hidden, name)
+
+    def publish(self, local: Path, name: str) -> None:
+        """Copy a local file into the export."""
+        hidden = self._hidden(name)
+        self.storage.upload(local, hidden)
+        self._reveal(hidden, name)
+
+    def _hidden(self, name: str) -> str:
+        hidden = self.file(f".{name}")
+        self.storage.delete(hidden)
+        return hidden
+
+    def _reveal(self, hidden: str, name: str) -> None:
+        reached(f"export.{name}.written")
+        try:
+            self.storage.rename(hidden, self.file(name))
+        except TargetExistsError:
+            # Another attempt was faster. Equal inputs give equal bytes, so its file is ours.
+            self.storage.delete(hidden)
+        reached(f"export.{name}.published")
+
+
+def check_segments(storage: Storage, folder: ExportFolder, inputs: Inputs) -> None:
+    """See that every segment of an export stands as it stood when the export was begun.
+
+    Raises PathNotFoundError or OutputConflictError naming the segment, the export and what to do.
+    """
+    for segment, digest in zip(inputs.segments, inputs.manifests, strict=True):
+        try:
+            now = manifest_digest(storage, segment)
+        except PathNotFoundError as error:
+            raise PathNotFoundError(
+                f"export {folder.name!r} was begun with segment {segment.path}, which is gone;"
+                f" bring it back, or delete {folder.path} and export what is left"
+            ) from error
+        if now != digest:
+            raise OutputConflictError(
+                f"export {folder.name!r} was begun with another state of segment {segment.path} (its manifest.json has"
+                f" changed); choose another label for a new export, or delete {folder.path}"
+            )

@@ -1,0 +1,198 @@
+"""The export stage: from segments to `pages.parquet`, `urlmapping`, `offsets` and `content`."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.config import Config
+from crawl_lib.errors import DamagedFileError, InputError
+from crawl_lib.export.content import LEVEL, Buckets, write_content
+from crawl_lib.export.duck import Duck, files_view, open_duck, quoted, sql_text
+from crawl_lib.export.places import (
+    CONTENT,
+    OFFSETS,
+    PAGES,
+    URL_MAPPING,
+    ExportFolder,
+    Inputs,
+    OnProgress,
+    SegmentInput,
+    gather_inputs,
+)
+from crawl_lib.export.progress import Progress
+from crawl_lib.export.scratch import local_copy, scratch_folder
+from crawl_lib.export.warc_records import Wanted
+from crawl_lib.segment.schema import PAGES_SCHEMA
+from crawl_lib.storage import Storage
+
+MAX_PAGES = (1 << 31) - 1
+BATCH_ROWS = 1 << 14
+OUTPUTS = (PAGES, URL_MAPPING, OFFSETS, CONTENT)
+EXPORT_SCHEMA = pa.schema(
+    [
+        pa.field("node_id", pa.int32(), nullable=False),
+        *PAGES_SCHEMA,
+        pa.field("segment", pa.int32(), nullable=False),
+        pa.field("segment_path", pa.string(), nullable=False),
+    ]
+)
+"""`pages.parquet` of an export, in NodeID order: the row of `pages` that was chosen, with its NodeID, the place of its
+segment in `inputs` and that segment's path below the storage's root."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export holds. `bytes`: of the content file. `complete_already`: nothing was left to do."""
+
+    name: str
+    pages: int
+    bytes: int
+    complete_already: bool
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self)
+
+
+def export_pages(
+    storage: Storage,
+    config: Config,
+    *,
+    name: str,
+    segments: Sequence[SegmentInput],
+    on_progress: OnProgress | None = None,
+) -> ExportReport:
+    """Export the crawled pages of some segments to `<export.directory>/<name>/`.
+
+    A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Run again, it
+    goes on after the last file that stands; equal inputs give equal bytes. Steps, each durable before the next:
+    `inputs`, `pages.parquet`, `urlmapping`, `offsets`, `content`.
+
+    Raises OutputConflictError (an export of that name has other inputs), PathNotFoundError (a segment is gone),
+    InputError (a bad name, or more pages than a NodeID can count), DamagedFileError (a WARC file is not what `pages`
+    says), LockedError, StorageError.
+    """
+    folder = ExportFolder(storage, config, name)
+    inputs = gather_inputs(storage, config, segments, LEVEL)
+    if not folder.is_empty():
+        folder.claim(inputs)
+    if folder.has(*OUTPUTS):
+        return _report(folder, complete_already=True)
+    with scratch_folder(config, name) as scratch:
+        _Export(storage, config, folder, inputs, scratch, on_progress).run()
+    return _report(folder, complete_already=False)
+
+
+def _report(folder: ExportFolder, *, complete_already: bool) -> ExportReport:
+    pages = (folder.size(URL_MAPPING) - 4) // 20
+    return ExportReport(folder.name, pages, folder.size(CONTENT), complete_already)
+
+
+@dataclass
+class _Export:
+    storage: Storage
+    config: Config
+    folder: ExportFolder
+    inputs: Inputs
+    scratch: Path
+    on_progress: OnProgress | None
+
+    def run(self) -> None:
+        if not self.folder.has(PAGES):
+            with open_duck(self.scratch, self.config.scratch.memory_bytes) as duck:
+                self.prepare(duck)
+                self.folder.claim(self.inputs)
+                self.choose(duck)
+        pages = local_copy(self.storage, self.folder.file(PAGES), self.scratch, PAGES)
+        if not self.folder.has(URL_MAPPING):
+            self.write_mapping(pages)
+        if not self.folder.has(OFFSETS, CONTENT):
+            self.write_content(pages)
+
+    def prepare(self, duck: Duck) -> None:
+        """Views of the inputs, and the check that NodeIDs suffice."""
+        files = [
+            local_copy(self.storage, f"{segment.path}/pages.parquet", self.scratch, f"pages-{number}.parquet")
+            for number, segment in enumerate(self.inputs.segments)
+        ]
+        files_view(duck, "captures", files, PAGES_SCHEMA)
+        duck.execute("create table accepted (mime varchar)")
+        for mime in accepted_types(duck.column(sql_text("export/types")), self.inputs.mime_types):
+            duck.execute("insert into accepted values (?)", [mime])
+        rows = sum(pq.read_metadata(file).num_rows for file in files)
+        if rows > MAX_PAGES and (pages := duck.value(sql_text("export/count"))) > MAX_PAGES:
+            raise InputError(
+                f"export {self.folder.name!r}: {pages} crawled pages, and a NodeID counts {MAX_PAGES} at most; export"
+                " some of the iterations only (folders), or narrow export.mime_types, or crawl in several directories"
+            )
+
+    def choose(self, duck: Duck) -> None:
+        """Write `pages.parquet`."""
+        progress = Progress(self.on_progress, "export.choose", 0, "pages")
+        paths = pa.array([segment.path for segment in self.inputs.segments], pa.string())
+        count = 0
+        with self.folder.writing(PAGES) as file, pq.ParquetWriter(file, EXPORT_SCHEMA, compression="zstd") as writer:
+            for batch in duck.stream(sql_text("export/chosen"), BATCH_ROWS):
+                numbers = pa.array(range(count, count + len(batch)), pa.int32())
+                table = pa.table(
+                    [numbers, *batch.columns, paths.take(batch.column("segment"))],
+                    names=EXPORT_SCHEMA.names,
+                )
+                writer.write_table(table.cast(EXPORT_SCHEMA), row_group_size=BATCH_ROWS)
+                count += len(batch)
+                progress.add(len(batch))
+        progress.end()
+
+    def write_mapping(self, pages: Path) -> None:
+        """Write `urlmapping`: the keys of `pages.parquet`, which stand in order."""
+        with pq.ParquetFile(pages) as table, self.folder.writing(URL_MAPPING) as file:
+            file.write(table.metadata.num_rows.to_bytes(4, "big", signed=True))
+            last = b""
+            for batch in table.iter_batches(BATCH_ROWS, columns=["key"]):
+                keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
+                if keys and (keys[0] <= last or any(a >= b for a, b in itertools.pairwise(keys))):
+                    raise DamagedFileError(f"{pages}: its keys are not in ascending order")
+                last = keys[-1] if keys else last
+                file.write(b"".join(keys))
+
+    def write_content(self, pages: Path) -> None:
+        """Write `offsets` and `content`."""
+        with open_duck(self.scratch, self.config.scratch.memory_bytes // 4) as duck:
+            duck.execute(f"create view nodes as select * from read_parquet('{quoted(pages)}')")
+            count = duck.value("select count(*) from nodes")
+            size = duck.value("select coalesce(sum(warc_length), 0) from nodes")
+            buckets = Buckets(self.scratch, count, size, self.config.scratch.memory_bytes)
+            progress = Progress(self.on_progress, "export.content", count, "pages")
+            write_content(
+                self.storage,
+                self.folder,
+                buckets,
+                self.wanted(duck),
+                level=self.inputs.level,
+                max_content_bytes=self.inputs.max_content_bytes,
+                progress=progress,
+            )
+            progress.end()
+
+    def wanted(self, duck: Duck) -> Iterator[Wanted]:
+        """The records to read, in order of file and offset."""
+        paths = [segment.path for segment in self.inputs.segments]
+        for batch in duck.stream(sql_text("export/reading_order"), BATCH_ROWS):
+            columns = (column.to_pylist() for column in batch.columns)
+            for node_id, segment, file, offset, length in zip(*columns, strict=True):
+                yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)
+
+
+def accepted_types(found: Sequence[str], patterns: Sequence[str] | None) -> list[str]:
+    """Which of the types found the export takes: all, or those that a pattern such as `text/*` names."""
+    if patterns is None:
+        return list(found)
+    return [mime for mime in found if any(fnmatch.fnmatchcase(mime, pattern.lower()) for pattern in patterns)]

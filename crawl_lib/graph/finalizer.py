@@ -1,0 +1,230 @@
+"""The finalizer: from two sorted arc files to the web graph, streamed in blocks of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.config import Config
+from crawl_lib.errors import DamagedFileError, InputError
+from crawl_lib.export.places import ARCS_IN, ARCS_OUT, GRAPH_INDEX, URL_MAPPING, WEB_GRAPH, ExportFolder, OnProgress
+from crawl_lib.export.progress import Progress
+from crawl_lib.export.scratch import local_copy, scratch_folder
+from crawl_lib.storage import Storage
+
+MAX_EDGES = (1 << 31) - 1
+BLOCK_WORDS = 1 << 22
+"""Numbers of the graph file in one block: 16 MiB as int32, some times as much while it is put together."""
+BATCH_ROWS = 1 << 18
+Ints = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class FinalizeReport:
+    """What the web graph holds. `complete_already`: nothing was left to do."""
+
+    name: str
+    nodes: int
+    arcs: int
+    complete_already: bool
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self)
+
+
+def finalize_export(
+    storage: Storage, config: Config, *, name: str, on_progress: OnProgress | None = None
+) -> FinalizeReport:
+    """Write `webgraph-index` and then `webgraph` of an export whose arcs stand.
+
+    The index is ours: int64 big-endian, for each NodeID the byte of its entry in `webgraph`. Kept in memory: 8 bytes a
+    node (both degrees), and a block. Only files of the export are read, so its segments may be gone.
+
+    Raises PathNotFoundError (no such export, or the linker has not run), InputError (a node with more edges than 32
+    bits count), DamagedFileError (an arc file names pages that are not there), LockedError, StorageError.
+    """
+    folder = ExportFolder(storage, config, name)
+    folder.read_inputs()
+    folder.require([URL_MAPPING, ARCS_OUT, ARCS_IN], "krake link")
+    nodes = (folder.size(URL_MAPPING) - 4) // 20
+    complete = folder.has(GRAPH_INDEX, WEB_GRAPH)
+    if not complete:
+        with scratch_folder(config, name) as scratch:
+            arcs_out = local_copy(storage, folder.file(ARCS_OUT), scratch, ARCS_OUT)
+            arcs_in = local_copy(storage, folder.file(ARCS_IN), scratch, ARCS_IN)
+            _write_graph(folder, nodes, arcs_out, arcs_in, on_progress)
+    arcs = (folder.size(WEB_GRAPH) - 4 - 8 * nodes) // 8
+    return FinalizeReport(name, nodes, arcs, complete_already=complete)
+
+
+def _write_graph(
+    folder: ExportFolder, nodes: int, arcs_out: Path, arcs_in: Path, on_progress: OnProgress | None
+) -> None:
+    counting = Progress(on_progress, "graph.degrees", 2 * _rows(arcs_out), "arcs")
+    out_degrees = degrees(arcs_out, "source", nodes, counting)
+    in_degrees = degrees(arcs_in, "target", nodes, counting)
+    counting.end()
+    if out_degrees.sum(dtype=np.int64) != in_degrees.sum(dtype=np.int64):
+        raise DamagedFileError(f"{arcs_in}: does not hold as many arcs as {arcs_out}; delete both and run `krake link`")
+    _check_edges(folder, out_degrees, in_degrees)
+    if not folder.has(GRAPH_INDEX):
+        with folder.writing(GRAPH_INDEX) as file:
+            _write_index(file, out_degrees, in_degrees)
+    progress = Progress(on_progress, "graph.write", nodes, "pages")
+    with (
+        folder.writing(WEB_GRAPH) as file,
+        Neighbours(arcs_in, "source", nodes) as sources,
+        Neighbours(arcs_out, "target", nodes) as targets,
+    ):
+        for words, count in graph_words(in_degrees, out_degrees, sources, targets):
+            file.write(words.astype(">i4").data)
+            progress.add(count)
+    progress.end()
+
+
+def _rows(path: Path) -> int:
+    return int(pq.read_metadata(path).num_rows)
+
+
+def degrees(path: Path, column: str, nodes: int, progress: Progress) -> npt.NDArray[np.int32]:
+    """How often each NodeID stands in a column of an arc file. Raises DamagedFileError, also if it is not sorted."""
+    counts = np.zeros(nodes, dtype=np.int32)
+    last = 0
+    for ids in _column(path, column, nodes):
+        if int(ids[0]) < last or (np.diff(ids) < 0).any():
+            raise DamagedFileError(f"{path}: is not sorted by {column}")
+        last = int(ids[-1])
+        first = int(ids[0])
+        counts[first : last + 1] += np.bincount(ids - first).astype(np.int32)
+        progress.add(len(ids))
+    return counts
+
+
+def _column(path: Path, column: str, nodes: int) -> Iterator[Ints]:
+    """A column of an arc file in blocks that are not empty."""
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(BATCH_ROWS, columns=[column]):
+                ids = batch.column(0).to_numpy()
+                if not len(ids):
+                    continue
+                if ids.min() < 0 or ids.max() >= nodes:
+                    raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}")
+                yield ids
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedFileError(f"{path}: cannot be read as an arc file: {error}") from error
+
+
+def _check_edges(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> None:
+    for first in range(0, len(out_degrees), BLOCK_WORDS):
+        block = slice(first, first + BLOCK_WORDS)
+        edges = out_degrees[block].astype(np.int64) + in_degrees[block]
+        if edges.max() > MAX_EDGES:
+            node = first + int(edges.argmax())
+            raise InputError(
+                f"export {folder.name!r}: page {node} has {edges.max()} edges, and the web graph counts {MAX_EDGES} at"
+                " most; export some of the iterations only (folders), or read the arcs from arcs-out.parquet"
+            )
+
+
+def _write_index(file: BinaryIO, out_degrees: Ints, in_degrees: Ints) -> None:
+    start = 4
+    for first in range(0, len(out_degrees), BLOCK_WORDS):
+        block = slice(first, first + BLOCK_WORDS)
+        sizes = 8 + 4 * (out_degrees[block].astype(np.int64) + in_degrees[block])
+        ends = np.cumsum(sizes) + start
+        file.write((ends - sizes).astype(">i8").tobytes())
+        start = int(ends[-1])
+
+
+class Neighbours:
+    """The other column of an arc file, taken in pieces of any size."""
+
+    def __init__(self, path: Path, column: str, nodes: int) -> None:
+        self._path = path
+        self._blocks = _column(path, column, nodes)
+        self._block: Ints = np.empty(0, dtype=np.int32)
+
+    def take(self, count: int) -> Ints:
+        """The next `count` NodeIDs. Raises DamagedFileError if there are fewer."""
+        parts = []
+        while count > len(self._block):
+            parts.append(self._block)
+            count -= len(self._block)
+            block = next(self._blocks, None)
+            if block is None:
+                raise DamagedFileError(f"{self._path}: ends {count} arcs before its end")
+            self._block = block
+        parts.append(self._block[:count])
+        self._block = self._block[count:]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._blocks.close()  # type: ignore[attr-defined]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def graph_words(
+    in_degrees: Ints, out_degrees: Ints, sources: Neighbours, targets: Neighbours, block_words: int = BLOCK_WORDS
+) -> Iterator[tuple[Ints, int]]:
+    """The numbers of the graph file in order, in blocks, with the count of nodes that end in the block."""
+    yield np.array([len(in_degrees)], dtype=np.int32), 0
+    for first, end in _node_blocks(in_degrees, out_degrees, block_words):
+        ins, outs = in_degrees[first:end].astype(np.int64), out_degrees[first:end].astype(np.int64)
+        if end - first == 1 and ins[0] + outs[0] > block_words:
+            yield np.array([ins[0] + outs[0], ins[0]], dtype=np.int32), 0
+            yield from _pieces(sources, int(ins[0]), block_words)
+            yield from _pieces(targets, int(outs[0]), block_words)
+            yield np.empty(0, dtype=np.int32), 1
+        else:
+            yield _entries(ins, outs, sources.take(int(ins.sum())), targets.take(int(outs.sum()))), end - first
+
+
+def _node_blocks(in_degrees: Ints, out_degrees: Ints, block_words: int) -> Iterator[tuple[int, int]]:
+    """Ranges of nodes whose entries have at most `block_words` numbers, or that are one node."""
+    nodes = len(in_degrees)
+    first = 0
+    while first < nodes:
+        window = slice(first, first + max(1, block_words // 2))
+        ends = np.cumsum(in_degrees[window].astype(np.int64) + out_degrees[window] + 2)
+        fitting = int(np.searchsorted(ends, block_words, side="right"))
+        end = first + max(1, fitting)
+        yield first, end
+        first = end
+
+
+def _pieces(neighbours: Neighbours, count: int, block_words: int) -> Iterator[tuple[Ints, int]]:
+    while count > 0:
+        piece = min(count, block_words)
+        yield neighbours.take(piece), 0
+        count -= piece
+
+
+def _entries(ins: Ints, outs: Ints, sources: Ints, targets: Ints) -> Ints:
+    """The entries of some nodes: N, I, in-neighbours, out-neighbours; degrees as int64."""
+    sizes = ins + outs
+    starts = np.cumsum(sizes + 2) - (sizes + 2)
+    words = np.empty(int((sizes + 2).sum()), dtype=np.int32)
+    words[starts] = sizes
+    words[starts + 1] = ins
+    # Where each neighbour goes: its place in its column, moved by how far its node's list is moved.
+    words[np.repeat(starts + 2 - (np.cumsum(ins) - ins), ins) + np.arange(len(sources))] = sources
+    words[np.repeat(starts + 2 + ins - (np.cumsum(outs) - outs), outs) + np.arange(len(targets))] = targets
+    return words
