@@ -18,6 +18,7 @@ from crawl_lib.crawl.places import (
     segments_of,
     write_json_bytes,
 )
+from crawl_lib.crawl.start import hidden_prefix
 from crawl_lib.durable import reached
 from crawl_lib.errors import PathNotFoundError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION
@@ -45,8 +46,17 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     if not stores.storage.exists(f"{path}/{INDEX_FILE}"):
         _write_index(stores, found, path)
         reached("commit.written")
+    _sweep(stores, run_id, iteration)
     index = read_json(stores.storage, f"{path}/{INDEX_FILE}")
     return {"folder": found.folder, "iteration": iteration, **index["counts"]}
+
+
+def _sweep(stores: Stores, run_id: str, iteration: int) -> None:
+    """Delete what attempts to start this iteration left behind."""
+    prefix = hidden_prefix(run_id, iteration)
+    for entry in stores.storage.list(stores.crawl_dir):
+        if entry.name.startswith(prefix):
+            stores.storage.delete(f"{stores.crawl_dir}/{entry.name}")
 
 
 def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:

@@ -11,15 +11,24 @@ from collections import Counter
 from collections.abc import Sequence
 
 from crawl_lib.config import Config
-from crawl_lib.parse import Content, Headers, Link, Page, decode_content, detect_mime, parse_head, parse_html
+from crawl_lib.parse import (
+    HTML_TYPES,
+    Content,
+    Headers,
+    Link,
+    Page,
+    decode_content,
+    detect_mime,
+    parse_head,
+    parse_html,
+    x_robots_nofollow,
+)
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import LinkColumns, PageRow, PartWriter, Position
 from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, host_of
 
-_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _SEEN_LIMIT = 200_000
-FOLLOWED = "accepted"
 
 
 class PageHandler:
@@ -52,7 +61,7 @@ class PageHandler:
         content = decode_content(fetched.head, fetched.body, max_bytes=self._max_content_bytes)
         mime = detect_mime(headers.mime, content.data)
         page: Page | None = None
-        if fetched.outcome is Outcome.OK and mime in _HTML_TYPES:
+        if fetched.outcome is Outcome.OK and mime in HTML_TYPES:
             page = parse_html(
                 content.data, url=fetched.url, header_charset=headers.charset, config=self._parse, token=self._token
             )
@@ -66,8 +75,8 @@ class PageHandler:
 
     def _links(self, taken: TakenUrl, page: Page, page_nofollow: bool) -> None:
         links = page.links
-        if page.links_left_out:
-            self._writer.count_rejection(Rejection.PAGE_LIMIT, page.links_left_out)
+        if page.links_cut:
+            self._writer.count_rejection(Rejection.PAGE_LIMIT, page.links_cut)
         if not links:
             return
         unique = list(dict.fromkeys([link.href for link in links]))
@@ -144,25 +153,6 @@ class PageHandler:
 
 
 _REJECTIONS = frozenset(Rejection)
-
-
-def header_says_nofollow(value: str, token: str) -> bool:
-    """Whether an X-Robots-Tag, such as `noindex, krake: nofollow`, keeps us from following links.
-
-    `token`: our name, lower-case. A part before a colon names the crawler that what follows is for.
-    """
-    agent = ""
-    for part in value.lower().split(","):
-        name, colon, rest = part.partition(":")
-        directive = part.strip()
-        if colon and name.strip() not in _TIMED_DIRECTIVES:
-            agent, directive = name.strip(), rest.strip()
-        if agent in {"", token} and directive in {"nofollow", "none"}:
-            return True
-    return False
-
-
-_TIMED_DIRECTIVES = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
 
 
 def _bare_row(taken: TakenUrl, fetched: Fetched, position: Position) -> PageRow:

@@ -2,13 +2,15 @@
 
 The decision is one durable step: a hidden folder with `iteration.json` and `scope` is renamed to the folder's name.
 Run again, `start` finds the folder whose `iteration.json` is its own. Two attempts that race may both get as far as a
-rename; then the older folder is the iteration's, and the younger one, which nobody has used, is deleted.
+rename; then the older folder is the iteration's, and the younger one, which nobody has used, is deleted. Each attempt
+has a hidden folder of its own, so that none renames what another one is still writing; `commit` deletes what is left.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -84,8 +86,7 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
         "summed": sums.summed,
         "seeds": seeds,
     }
-    hidden = f"{crawl_dir}/.start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}"
-    storage.delete(hidden)
+    hidden = f"{crawl_dir}/{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
     storage.make_dirs(hidden)
     storage.write_bytes(f"{hidden}/{SCOPE_FILE}", "".join(f"{host}\n" for host in sorted(sums.hosts)).encode())
     storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
@@ -93,6 +94,11 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
     folder = _rename_to_time(stores, hidden, max([int(clock()), *(int(name) + 1 for name in folders[-1:])]))
     reached("start.renamed")
     return _settle_race(stores, read_iteration(storage, crawl_dir, folder))
+
+
+def hidden_prefix(run_id: str, iteration: int) -> str:
+    """How the hidden folders of the attempts to start an iteration begin."""
+    return f".start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
 
 
 def _rename_to_time(stores: Stores, hidden: str, name: int) -> str:

@@ -1,0 +1,142 @@
+"""`start` makes one folder for one iteration of a run, whatever happens around it; shares never pass the limit."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawl_lib.config import Config
+from crawl_lib.crawl.commit import commit_iteration
+from crawl_lib.crawl.places import list_folders, read_lines
+from crawl_lib.crawl.start import share_out, start_iteration
+from crawl_lib.errors import ConfigError, PathNotFoundError
+from crawl_lib.stores import Stores, open_stores
+
+
+@pytest.fixture
+def stores(config: Config) -> Stores:
+    return open_stores(config)
+
+
+def lay_segment(stores: Stores, folder: str, node: str, *, pages: int = 0, scope: list[str] | None = None) -> None:
+    manifest = {
+        "counts": {"pages": pages, "outcomes": {"ok": pages}, "rejections": {}},
+        "scope_added": scope or [],
+        "outlinks": {},
+    }
+    stores.storage.write_bytes(f"crawl/{folder}/{node}/manifest.json", json.dumps(manifest).encode())
+
+
+def test_the_folder_is_named_by_its_time_and_found_again(stores: Stores) -> None:
+    first = start_iteration(stores, run_id="r", iteration=1, clock=lambda: 1000.9)
+    again = start_iteration(stores, run_id="r", iteration=1, clock=lambda: 5000.0)
+    assert first.folder == "1000"
+    assert again == first
+    assert list_folders(stores.storage, "crawl") == ["1000"]
+
+
+def test_a_folder_is_younger_than_all_before_it_also_when_the_clock_jumps_back(stores: Stores) -> None:
+    start_iteration(stores, run_id="r", iteration=1, clock=lambda: 1000.0)
+    second = start_iteration(stores, run_id="r", iteration=2, clock=lambda: 10.0)
+    third = start_iteration(stores, run_id="r", iteration=3, clock=lambda: 1001.0)
+    assert [second.folder, third.folder] == ["1001", "1002"]
+
+
+def test_racing_starts_of_one_iteration_agree_on_one_folder(config: Config) -> None:
+    """A retried start may overlap with the first attempt."""
+    for round_number in range(5):
+        run_id = f"run-{round_number}"
+
+        def attempt(_: int, run_id: str = run_id) -> str:
+            return start_iteration(open_stores(config), run_id=run_id, iteration=1).folder
+
+        with ThreadPoolExecutor(4) as pool:
+            try:
+                list(pool.map(attempt, range(4)))
+            except Exception:  # noqa: BLE001, S110 - a loser may fail; Airflow retries it, and then it must agree
+                pass
+        stores = open_stores(config)
+        agreed = start_iteration(stores, run_id=run_id, iteration=1).folder
+        assert attempt(0) == agreed
+
+
+@pytest.mark.parametrize("iteration", [0, 21, -1])
+def test_an_iteration_beyond_the_config_is_refused(stores: Stores, iteration: int) -> None:
+    with pytest.raises(ConfigError, match=r"max_iterations \(20\)"):
+        start_iteration(stores, run_id="r", iteration=iteration)
+
+
+def test_a_batch_size_below_one_is_refused(stores: Stores) -> None:
+    with pytest.raises(ConfigError, match="batch size 0"):
+        start_iteration(stores, run_id="r", iteration=1, batch_size=0)
+
+
+def test_the_scope_grows_by_seeds_and_by_what_segments_add(stores: Stores) -> None:
+    """Every older folder counts, also one whose commit never ran, and one whose segment came late."""
+    stores.storage.write_bytes("crawl/seeds/aa/scope", b"seed.example\n")
+    first = start_iteration(stores, run_id="r", iteration=1)
+    lay_segment(stores, first.folder, "node-a", scope=["moved.example"])
+    second = start_iteration(stores, run_id="r", iteration=2)
+    lay_segment(stores, first.folder, "node-b", scope=["late.example"])
+    commit_iteration(stores, run_id="r", iteration=1)
+    stores.storage.write_bytes("crawl/seeds/bb/scope", b"more.example\n")
+    third = start_iteration(stores, run_id="r", iteration=3)
+
+    def scope(folder: str) -> list[str]:
+        return read_lines(stores.storage, f"crawl/{folder}/scope")
+
+    assert scope(first.folder) == ["seed.example"]
+    assert scope(second.folder) == ["moved.example", "seed.example"]
+    assert scope(third.folder) == ["late.example", "more.example", "moved.example", "seed.example"]
+    stores.storage.delete(f"crawl/{first.folder}")
+    stores.storage.delete(f"crawl/{second.folder}")
+    fourth = start_iteration(stores, run_id="r", iteration=4)
+    assert scope(fourth.folder) == scope(third.folder)
+
+
+def test_max_pages_is_never_passed(config: Config) -> None:
+    limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=25))
+    stores = open_stores(limited)
+    first = start_iteration(stores, run_id="r", iteration=1, batch_size=10)
+    assert first.batch_sizes == {"node-a": 10, "node-b": 10}
+    lay_segment(stores, first.folder, "node-a", pages=10)
+    open_take = start_iteration(stores, run_id="other", iteration=1, batch_size=10)
+    assert sum(open_take.batch_sizes.values()) == 5, "node-b may still fetch its 10"
+    lay_segment(stores, first.folder, "node-b", pages=3)
+    for node in ("node-a", "node-b"):
+        lay_segment(stores, open_take.folder, node, pages=2)
+    commit_iteration(stores, run_id="r", iteration=1)
+    commit_iteration(stores, run_id="other", iteration=1)
+    last = start_iteration(stores, run_id="r", iteration=2, batch_size=10)
+    assert sum(last.batch_sizes.values()) == 25 - 17
+
+
+@given(st.integers(1, 1000), st.integers(1, 50), st.integers(-5, 5000))
+def test_shares_are_even_and_within_the_limit(batch_size: int, count: int, remaining: int) -> None:
+    nodes = tuple(f"n{index}" for index in range(count))
+    shares = share_out(batch_size, nodes, remaining)
+    assert set(shares) == set(nodes)
+    assert sum(shares.values()) == min(max(0, remaining), sum(shares.values())) <= max(0, remaining)
+    assert max(shares.values()) - min(shares.values()) <= 1
+    assert sum(shares.values()) == max(0, remaining) or max(shares.values()) == batch_size
+
+
+def test_commit_names_the_nodes_that_are_missing(stores: Stores) -> None:
+    first = start_iteration(stores, run_id="r", iteration=1)
+    lay_segment(stores, first.folder, "node-b", pages=2)
+    with pytest.raises(PathNotFoundError, match="no segment of node-a; run the crawl task"):
+        commit_iteration(stores, run_id="r", iteration=1)
+    lay_segment(stores, first.folder, "node-a", pages=3)
+    done = commit_iteration(stores, run_id="r", iteration=1)
+    assert (done["folder"], done["fetched"], done["outcomes"]) == (first.folder, 5, {"ok": 5})
+    assert commit_iteration(stores, run_id="r", iteration=1) == done
+
+
+def test_commit_before_start_says_so(stores: Stores) -> None:
+    with pytest.raises(PathNotFoundError, match="iteration 1 of run 'r' has no folder; run its start first"):
+        commit_iteration(stores, run_id="r", iteration=1)
