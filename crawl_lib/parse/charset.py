@@ -134,8 +134,8 @@ def _meta_encoding(attributes: bytes) -> str | None:
     if b"charset" in values:
         return _as_declared(values[b"charset"])
     if values.get(b"http-equiv", b"").lower() == b"content-type":
-        match = _META_CHARSET.search(values.get(b"content", b""))
-        return _as_declared(match[1] or match[2] or match[3] or b"") if match else None
+        found = _META_CHARSET.search(values.get(b"content", b""))
+        return _as_declared(found[1] or found[2] or found[3] or b"") if found else None
     return None
 
 

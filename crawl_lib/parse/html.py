@@ -55,8 +55,10 @@ class Page(NamedTuple):
 
 
 FOLLOWED_RELS = frozenset(
-    ("next", "prev", "index", "contents", "start", "alternate")
-    + ("canonical", "author", "copyright", "help", "search", "license")
+    {
+        *("next", "prev", "index", "contents", "start", "alternate"),
+        *("canonical", "author", "copyright", "help", "search", "license"),
+    }
 )
 """The words of rel that make the target of a `link` element a page to follow."""
 
