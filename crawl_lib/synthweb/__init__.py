@@ -13,8 +13,20 @@ port differs from run to run (every site has its own loopback address, all share
 
 from crawl_lib.synthweb.log import LoggedRequest, RequestLog
 from crawl_lib.synthweb.model import Link, Resource, Target
-from crawl_lib.synthweb.serving import Serving
-from crawl_lib.synthweb.truth import Truth, Visit
+from crawl_lib.synthweb.serving import ServerProcess, Serving
+from crawl_lib.synthweb.truth import Truth, TruthOptions, Visit
 from crawl_lib.synthweb.web import SynthWeb
 
-__all__ = ["Link", "LoggedRequest", "RequestLog", "Resource", "Serving", "SynthWeb", "Target", "Truth", "Visit"]
+__all__ = [
+    "Link",
+    "LoggedRequest",
+    "RequestLog",
+    "Resource",
+    "ServerProcess",
+    "Serving",
+    "SynthWeb",
+    "Target",
+    "Truth",
+    "TruthOptions",
+    "Visit",
+]

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from crawl_lib.errors import KrakeError
+from crawl_lib.synthweb.answers import Answers
 from crawl_lib.synthweb.server import bind, serve
 from crawl_lib.synthweb.web import SynthWeb
 
@@ -54,7 +55,8 @@ def _serve(web: SynthWeb, given: argparse.Namespace) -> None:
         def ready(port: int) -> None:
             _say({"port": port, "seeds": web.seeds(port)})
 
-        asyncio.run(serve(web, sockets, log=log, until_eof=given.until_eof, on_ready=ready))
+        answers = Answers(web, sockets[0].getsockname()[1])
+        asyncio.run(serve(answers, sockets, log=log, until_eof=given.until_eof, on_ready=ready))
 
 
 def main(arguments: list[str] | None = None) -> int:

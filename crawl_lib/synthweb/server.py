@@ -1,7 +1,6 @@
-"""The server of a synthetic web: plain asyncio, HTTP/1.1 with keep-alive, one socket per site's address.
+"""The server: plain asyncio, HTTP/1.1 with keep-alive, one socket per site's address.
 
-It answers from the model and keeps nothing but rendered answers, which URLs were asked before (for those that fail
-the first time), and the log, which is written every `_FLUSH_S` seconds, on request (`FLUSH_PATH`) and at the end.
+The log is written every `_FLUSH_S` seconds, on request (`FLUSH_PATH`) and at the end.
 """
 
 from __future__ import annotations
@@ -9,37 +8,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import gzip
 import os
 import signal
 import socket
 import sys
 import time
-import zlib
 from collections.abc import Callable, Sequence
-from http import HTTPStatus
 from typing import TextIO
 
-import brotli  # type: ignore[import-untyped]
-
 from crawl_lib.errors import KrakeError
+from crawl_lib.synthweb.answers import Answerer
 from crawl_lib.synthweb.log import LoggedRequest
-from crawl_lib.synthweb.model import Resource, Target
-from crawl_lib.synthweb.web import SynthWeb
+from crawl_lib.synthweb.model import Target
 
 FLUSH_PATH = "/.synthweb/flush"
 _FLUSH_S = 0.2
 _MAX_HEAD_BYTES = 64 * 1024
-_MAX_RENDERED = 50_000
 _PORT_TRIES = 50
 _DRIP_PARTS = 4
-_DATE = "Sat, 01 Jan 2022 00:00:00 GMT"
-_CODERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": lambda data: gzip.compress(data, 6, mtime=0),
-    "br": lambda data: bytes(brotli.compress(data, quality=4)),
-    "deflate": zlib.compress,
-}
-_MISSING = Resource(404, body="<p>404</p>")
 
 
 def bind(addresses: Sequence[str], port: int = 0) -> list[socket.socket]:
@@ -76,77 +62,29 @@ def _listen(address: str, port: int) -> socket.socket:
     return opened
 
 
-class Answers:
-    """Finds and renders what a URL answers, and logs it. Shared by all connections of the server."""
+class _LogWriter:
+    """Collects requests and writes them to the log's file in portions."""
 
-    def __init__(self, web: SynthWeb, port: int, log: TextIO | None) -> None:
-        self._web, self._port, self._log = web, port, log
-        self._sites = {address: site for site, address in enumerate(web.addresses())}
-        self._rendered: dict[tuple[Target, str], tuple[int, bytes, bytes]] = {}
-        self._asked: set[Target] = set()
-        self._lines: list[LoggedRequest] = []
-
-    def site(self, address: str) -> int:
-        """The number of the site at an address."""
-        return self._sites[address]
-
-    def answer(self, target: Target, accepted: str) -> tuple[int, bytes, bytes, float]:
-        """Status, head, body and the seconds that the body takes. `accepted`: the Accept-Encoding header."""
-        resource = self._web.resource(target) or _MISSING
-        if resource.first_status is not None and target not in self._asked:
-            self._asked.add(target)
-            resource = Resource(resource.first_status, body="<p>Try again</p>", headers=(("Retry-After", "1"),))
-            return (*self._render(resource, ""), 0.0)
-        coding = resource.coding if resource.coding and resource.coding in accepted else ""
-        rendered = self._rendered.get((target, coding))
-        if rendered is None:
-            if len(self._rendered) >= _MAX_RENDERED:
-                self._rendered.clear()
-            rendered = self._rendered[target, coding] = self._render(resource, coding)
-        return (*rendered, resource.drip_s)
-
-    def _render(self, resource: Resource, coding: str) -> tuple[int, bytes, bytes]:
-        body = resource.content(self._port)
-        headers = [("Date", _DATE), ("Server", "synthweb")]
-        if resource.mime is not None:
-            headers.append(("Content-Type", resource.mime))
-        headers += [(name, value.replace("@PORT@", str(self._port))) for name, value in resource.headers]
-        if coding:
-            body = _CODERS[coding](body)
-            headers.append(("Content-Encoding", coding))
-        if resource.chunked:
-            headers.append(("Transfer-Encoding", "chunked"))
-            body = _chunks(body)
-        elif resource.status != HTTPStatus.NO_CONTENT:
-            headers.append(("Content-Length", str(len(body))))
-        phrase = HTTPStatus(resource.status).phrase
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
-        return resource.status, f"HTTP/1.1 {resource.status} {phrase}\r\n{lines}\r\n".encode("latin-1"), body
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+        self._waiting: list[LoggedRequest] = []
 
     def note(self, request: LoggedRequest) -> None:
-        """Put a request into the log."""
-        if self._log is not None:
-            self._lines.append(request)
+        if self._file is not None:
+            self._waiting.append(request)
 
     def flush(self) -> None:
-        """Write what the log holds to its file."""
-        if self._log is not None and self._lines:
-            self._log.write("".join(request.to_line() for request in self._lines))
-            self._lines.clear()
-            self._log.flush()
-
-
-def _chunks(body: bytes) -> bytes:
-    """The body in chunks of odd sizes (RFC 9112, 7.1)."""
-    parts = [body[at : at + 1777] for at in range(0, len(body), 1777)]
-    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+        if self._file is not None and self._waiting:
+            self._file.write("".join(request.to_line() for request in self._waiting))
+            self._waiting.clear()
+            self._file.flush()
 
 
 class _Connection(asyncio.Protocol):
     """One connection: requests are answered in order; what comes while a body drips waits."""
 
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
+    def __init__(self, answers: Answerer, log: _LogWriter) -> None:
+        self._answers, self._log = answers, log
         self._buffer = b""
         self._dripping = False
         self._site = 0
@@ -179,7 +117,7 @@ class _Connection(asyncio.Protocol):
             return
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         if words[1] == FLUSH_PATH:
-            self._answers.flush()
+            self._log.flush()
             self._transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
             return
         target = Target(self._site, words[1])
@@ -195,7 +133,7 @@ class _Connection(asyncio.Protocol):
 
     def _finish(self, request: tuple[str, str, int, float, str, str], data: bytes, closes: bool) -> None:
         host, path, status, start, agent, method = request
-        self._answers.note(LoggedRequest(host, path, status, start, time.monotonic(), agent, method))
+        self._log.note(LoggedRequest(host, path, status, start, time.monotonic(), agent, method))
         self._transport.write(data)
         if closes:
             self._transport.close()
@@ -219,7 +157,7 @@ def _parts(body: bytes) -> list[bytes]:
 
 
 async def serve(
-    web: SynthWeb,
+    answers: Answerer,
     sockets: Sequence[socket.socket],
     *,
     log: TextIO | None = None,
@@ -233,9 +171,8 @@ async def serve(
     """
     loop = asyncio.get_running_loop()
     port = sockets[0].getsockname()[1]
-    answers = Answers(web, port, log)
-    web.targets()  # made before the first request, whose start would else lie long before its end
-    servers = [await loop.create_server(lambda: _Connection(answers), sock=opened) for opened in sockets]
+    writer = _LogWriter(log)
+    servers = [await loop.create_server(lambda: _Connection(answers, writer), sock=opened) for opened in sockets]
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
@@ -245,7 +182,7 @@ async def serve(
     while not stopped.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stopped.wait(), _FLUSH_S)
-        answers.flush()
+        writer.flush()
     for server in servers:
         server.close()
-    answers.flush()
+    writer.flush()

@@ -1,4 +1,4 @@
-"""`Serving`: a synthetic web's server as a child process, for tests, the demo and benchmarks."""
+"""A server as a child process, for tests, the demo and benchmarks: `Serving` for synthetic webs."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from crawl_lib.synthweb.truth import Truth, TruthOptions
 from crawl_lib.synthweb.web import SynthWeb
 
 _STOP_S = 10.0
+_ROOT = Path(__file__).resolve().parents[2]
 
 
-class Serving:
-    """Serves a web while its `with` block runs, in a process of its own that also ends when this one dies.
+class ServerProcess:
+    """Runs a server of `server.serve` while its `with` block runs; the server also ends when this process dies.
 
-    `web`: what to serve. `port`: 0 chooses one. Raises KrakeError if the server does not start.
+    `command`: a Python module with its arguments; `--until-eof --log FILE` is added. It must print a line of JSON
+    with its `port` when it answers. `host`: an address that it listens on. Raises KrakeError if it does not start.
     """
 
-    def __init__(self, web: SynthWeb, *, port: int = 0) -> None:
-        self.web = web
-        self.port = port
+    def __init__(self, command: Sequence[str], host: str) -> None:
+        self.port = 0
+        self._command, self._host = command, host
         self._process: subprocess.Popen[str] | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._finished: RequestLog | None = None
 
     def __enter__(self) -> Self:
         self._directory = tempfile.TemporaryDirectory(prefix="synthweb-")
-        command = [sys.executable, "-m", "crawl_lib.synthweb", "serve", "--until-eof", "--log", str(self._log_path)]
-        command += ["--port", str(self.port), "--web", json.dumps(asdict(self.web))]
-        root = str(Path(__file__).resolve().parents[2])
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
+        command = [sys.executable, "-m", *self._command, "--until-eof", "--log", str(self._log_path)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             self._stop()
-            raise KrakeError("the synthetic web's server did not start; its error is above")
+            raise KrakeError(f"the server {' '.join(self._command[:2])} did not start; its error is above")
         self.port = int(json.loads(line)["port"])
         return self
 
@@ -77,6 +77,32 @@ class Serving:
         self._directory.cleanup()
         self._process = self._directory = None
 
+    def log(self) -> RequestLog:
+        """All requests so far; after the `with` block, all there were. Raises KrakeError if the server is gone."""
+        if self._finished is not None:
+            return self._finished
+        connection = http.client.HTTPConnection(self._host, self.port, timeout=_STOP_S)
+        try:
+            connection.request("GET", FLUSH_PATH)
+            connection.getresponse().read()
+        except OSError as error:
+            raise KrakeError(f"{self._host}:{self.port}: the server does not answer: {error}") from error
+        finally:
+            connection.close()
+        return RequestLog.read(self._log_path)
+
+
+class Serving(ServerProcess):
+    """Serves a synthetic web while its `with` block runs.
+
+    `web`: what to serve. `port`: 0 chooses one that is free on all addresses.
+    """
+
+    def __init__(self, web: SynthWeb, *, port: int = 0) -> None:
+        web_json = json.dumps(asdict(web))
+        super().__init__(["crawl_lib.synthweb", "serve", "--port", str(port), "--web", web_json], address(0))
+        self.web = web
+
     @property
     def seeds(self) -> list[str]:
         """The root of every site."""
@@ -89,17 +115,3 @@ class Serving:
     def truth(self, seeds: Sequence[str] | None = None, options: TruthOptions | None = None) -> Truth:
         """What a crawl of this server must find; see `SynthWeb.truth`."""
         return self.web.truth(self.port, seeds, options)
-
-    def log(self) -> RequestLog:
-        """All requests so far; after the `with` block, all there were. Raises KrakeError if the server is gone."""
-        if self._finished is not None:
-            return self._finished
-        connection = http.client.HTTPConnection(address(0), self.port, timeout=_STOP_S)
-        try:
-            connection.request("GET", FLUSH_PATH)
-            connection.getresponse().read()
-        except OSError as error:
-            raise KrakeError(f"{address(0)}:{self.port}: the synthetic web does not answer: {error}") from error
-        finally:
-            connection.close()
-        return RequestLog.read(self._log_path)
