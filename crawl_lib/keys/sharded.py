@@ -191,7 +191,9 @@ class ShardedKeyStore(KeyStore):
 
     def exists(self) -> bool:
         self._down.clear()
-        return all([self._ask(place, self.servers[place].exists) for place in range(len(self.servers))])
+        # Every server is asked: one that is down must not hide behind one that has no tables.
+        standing = [self._ask(place, self.servers[place].exists) for place in range(len(self.servers))]
+        return all(standing)
 
     def create(self, *, drop: bool = False) -> None:
         self._down.clear()

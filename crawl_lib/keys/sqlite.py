@@ -116,9 +116,7 @@ class SqliteKeyServer(KeyServer):
         if not self._file_is_there() and self._create_file():
             return
         if not drop and self.exists():
-            raise KeyTablesError(
-                f"{self.name}: key tables stand there already; `krake keys create --drop` deletes them first"
-            )
+            raise _tables_stand(self.name)
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -232,24 +230,35 @@ def _translated(server: str) -> Iterator[None]:
         raise translate(server, error) from error
 
 
+_DISK = (KeyServerDownError, "{text}: look at its disk, then run again")
+_BUSY = (KeyServerDownError, "another process has it locked for longer than key_storage.timeout_s")
+_BROKEN = (KeyStoreError, "{text}: restore it, or delete it and run `krake keys create`")
+_NOT_WRITABLE = (KeyStoreError, "{text}: make the file and its folder writable for this user")
+_ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_IOERR: _DISK,
+    sqlite3.SQLITE_FULL: (KeyStoreError, "{text}: make room on its disk, then run again"),
+    sqlite3.SQLITE_NOTADB: _BROKEN,
+    sqlite3.SQLITE_CORRUPT: _BROKEN,
+    sqlite3.SQLITE_READONLY: _NOT_WRITABLE,
+    sqlite3.SQLITE_CANTOPEN: _NOT_WRITABLE,
+    sqlite3.SQLITE_PERM: _NOT_WRITABLE,
+}
+
+
 def translate(server: str, error: sqlite3.Error) -> KeyStoreError:
     """The error of Krake for an error of sqlite3: names the server and what to do."""
     text = str(error)
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if "no such table" in text:
         return KeyTablesError(f"{server}: has no key table: run `krake keys create`")
     if "already exists" in text:
-        return KeyTablesError(
-            f"{server}: key tables stand there already; `krake keys create --drop` deletes them first"
-        )
-    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return KeyServerDownError(f"{server}: another process has it locked for longer than key_storage.timeout_s")
-    if code == sqlite3.SQLITE_IOERR:
-        return KeyServerDownError(f"{server}: {text}: look at its disk, then run again")
-    if code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
-        return KeyStoreError(f"{server}: {text}: restore it, or delete it and run `krake keys create`")
-    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
-        return KeyStoreError(f"{server}: {text}: make the file and its folder writable for this user")
-    if code == sqlite3.SQLITE_FULL:
-        return KeyStoreError(f"{server}: {text}: make room on its disk, then run again")
-    return KeyStoreError(f"{server}: {text}")
+        return _tables_stand(server)
+    # The low byte is the error's class, the rest its detail: https://www.sqlite.org/rescode.html#pve
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    kind, advice = _ADVICE.get(code, (KeyStoreError, "{text}"))
+    return kind(f"{server}: {advice.format(text=text)}")
+
+
+def _tables_stand(server: str) -> KeyTablesError:
+    return KeyTablesError(f"{server}: key tables stand there already; `krake keys create --drop` deletes them first")

@@ -2,7 +2,8 @@
 -- and the sum of their last 15 digits. A SHA-1's tail is as good as random, so equal sums mean equal sets.
 -- Krake puts the ends of an interval in place of the two bounds below; as it stands the file takes the whole table.
 -- MySQL and MariaDB only: a SQLite file is summed by Krake.
-SELECT LEFT(hash, 2) AS prefix, keyinfo, COUNT(*), SUM(CAST(CONV(RIGHT(hash, 15), 16, 10) AS UNSIGNED))
+SELECT LEFT(hash, 2) AS prefix, keyinfo, COUNT(*),
+       CAST(SUM(CAST(CONV(RIGHT(hash, 15), 16, 10) AS UNSIGNED)) AS CHAR) AS tails
 FROM kraakekeys
 WHERE hash BETWEEN '0000000000000000000000000000000000000000' AND 'ffffffffffffffffffffffffffffffffffffffff'
 GROUP BY prefix, keyinfo;

@@ -1,0 +1,104 @@
+"""Errors of MySQL, MariaDB, PyMySQL and sockets, translated at this border into the error tree."""
+
+from __future__ import annotations
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
+
+FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError)
+"""All that PyMySQL raises: RuntimeError for a login method it cannot do, UnicodeError for a host that is no name."""
+
+CONTENTION = frozenset({ER.LOCK_DEADLOCK, 1020})
+"""Another writer came between: nothing was done, do it again. 1020: MariaDB 11, a row changed since the snapshot."""
+
+LOST = frozenset(
+    {
+        CR.CR_CONNECTION_ERROR,
+        CR.CR_CONN_HOST_ERROR,
+        CR.CR_UNKNOWN_HOST,
+        CR.CR_SERVER_GONE_ERROR,
+        CR.CR_SERVER_LOST,
+        CR.CR_MALFORMED_PACKET,
+        0,  # PyMySQL's InterfaceError for a connection that it closed itself
+        ER.CON_COUNT_ERROR,
+        ER.SERVER_SHUTDOWN,
+        ER.NET_READ_ERROR,
+        ER.NET_READ_INTERRUPTED,
+        ER.NET_ERROR_ON_WRITE,
+        ER.NET_WRITE_INTERRUPTED,
+        ER.QUERY_INTERRUPTED,
+        ER.LOCK_WAIT_TIMEOUT,
+        1927,  # MariaDB ER_CONNECTION_KILLED
+        2055,  # CR_SERVER_LOST_EXTENDED
+    }
+)
+"""The server does not answer, or not in time."""
+
+_GRANT = "an administrator runs GRANT ALL ON {database}.* TO '{user}'"
+_LOGIN = "check key_storage.user and the password (KRAKE_KEY_STORAGE_PASSWORD or Airflow connection krake_keys)"
+_READ_ONLY = (KeyStoreError, "is read-only ({text}): make it writable, or name its primary in key_storage.servers")
+_NO_ROOM = (KeyStoreError, "{text}: make room on its disk, then run again")
+
+
+class NoDatabaseError(KeyTablesError):
+    """The database is not there, or the user may not see it."""
+
+
+ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
+    ER.NO_SUCH_TABLE: (KeyTablesError, "has no key table in database {database}: run `krake keys create`"),
+    ER.TABLE_EXISTS_ERROR: (
+        KeyTablesError,
+        "key tables stand there already; `krake keys create --drop` deletes them first",
+    ),
+    ER.BAD_DB_ERROR: (NoDatabaseError, "has no database {database}: run `krake keys create`"),
+    ER.DBACCESS_DENIED_ERROR: (
+        NoDatabaseError,
+        "user {user} may not use database {database}: " + _GRANT.replace("GRANT", "CREATE DATABASE {database}; GRANT"),
+    ),
+    ER.ACCESS_DENIED_ERROR: (
+        KeyStoreError,
+        "refuses user {user}: " + _LOGIN,
+    ),
+    1698: (  # MariaDB ER_ACCESS_DENIED_NO_PASSWORD_ERROR: the account logs in by another plugin than a password
+        KeyStoreError,
+        "refuses user {user} with a password: " + _LOGIN,
+    ),
+    ER.TABLEACCESS_DENIED_ERROR: (KeyStoreError, "{text}: " + _GRANT),
+    ER.COLUMNACCESS_DENIED_ERROR: (KeyStoreError, "{text}: " + _GRANT),
+    ER.OPTION_PREVENTS_STATEMENT: _READ_ONLY,
+    1792: _READ_ONLY,  # ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
+    1836: _READ_ONLY,  # ER_READ_ONLY_MODE
+    ER.DISK_FULL: _NO_ROOM,
+    ER.RECORD_FILE_FULL: _NO_ROOM,
+}
+"""What the operator has to do, by the server's error number. Every other error is passed on with its number."""
+
+
+def translate(server: str, user: str, database: str, error: Exception) -> KeyStoreError:
+    """The error of Krake for one of PyMySQL or of a socket: names the server and what to do, never the password."""
+    code = code_of(error)
+    text = " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
+    if code in ADVICE:
+        kind, advice = ADVICE[code]
+        return kind(f"{server}: {advice.format(text=text, user=user, database=database)}")
+    if is_lost(error):
+        return KeyServerDownError(f"{server}: does not answer ({text}): start it, or look at the network")
+    return KeyStoreError(f"{server}: {text} (error {code})")
+
+
+def code_of(error: Exception) -> int | None:
+    """The server's or client's error number; None for a foreign error."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(error, pymysql.MySQLError) and isinstance(first, int) else None
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether the server does not answer, as opposed to answering with a refusal."""
+    return isinstance(error, OSError) or code_of(error) in LOST
+
+
+def tables_stand(server: str) -> KeyTablesError:
+    """The error for creating over existing tables."""
+    return KeyTablesError(f"{server}: {ADVICE[ER.TABLE_EXISTS_ERROR][1]}")

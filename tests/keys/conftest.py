@@ -1,0 +1,3 @@
+from tests.contracts.mariadb import mariadb
+
+__all__ = ["mariadb"]
