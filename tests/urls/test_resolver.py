@@ -1,0 +1,132 @@
+"""LinkResolver says what `resolve` says: plain or not, remembered or not, whatever page came before."""
+
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from crawl_lib.errors import UrlError
+from crawl_lib.urls import LinkResolver, Rejection, Target, canonicalize, host_of, key_of, resolve
+from tests.urls.test_canonical import nasty
+
+BASES = [
+    "http://a.b/",
+    "http://a.b/x",
+    "http://a.b/x/y/z.html",
+    "http://a.b/x/y/other.html",
+    "http://a.b/x/y/?q=/1/2",
+    "https://a.b/x/y/z.html?q",
+    "http://a.b//x//y",
+    "http://a.b:8080/x/y/z.html",
+    "http://[::1]/x/y",
+    "http://127.0.0.1/x",
+]
+# Almost plain hrefs, where the shortcut and the parser could part.
+ALMOST = [
+    "",
+    "../",
+    "./",
+    "/",
+    "//",
+    "x",
+    "y.html",
+    ".",
+    "..",
+    "...",
+    "a..b",
+    "~u",
+    "_",
+    "-",
+    "#",
+    "#f",
+    "?",
+    "?q=1",
+    "?a=b&c=d",
+    "&",
+    ";",
+    "=",
+    "+",
+    ":",
+    "x:y",
+    "%7e",
+    " ",
+    "\t",
+    "é",
+    "http://",
+    "https://",
+    "http:",
+    "HTTP://",
+    "c.d",
+    "C.d",
+    "xn--a",
+    "xn--bcher-kva.de",
+    "0x1",
+    "1.2.3.4",
+    "1.2",
+    "a.1",
+    "a.0x",
+    "-a.b",
+    "a-.b",
+    "a_b.c",
+    "a.b.",
+    ":80",
+    "@",
+    "mailto:",
+    "data:,",
+    "javascript:",
+    "tel:",
+]
+hrefs = st.one_of(st.lists(st.sampled_from(ALMOST), max_size=7).map("".join), nasty)
+
+
+def expected(base: str, href: str, limit: int = 2000) -> Target:
+    try:
+        url = resolve(base, href, max_length_chars=limit)
+    except UrlError as error:
+        return Target("", b"", "", Rejection(error.reason))
+    return Target(url, key_of(url), host_of(url), None)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(BASES), st.lists(hrefs, max_size=4)), max_size=4))
+@example([("http://a.b/x", ["?q"]), ("http://a.b/y", ["?q"])])
+@example(
+    [("http://a.b/x", ["http:?q", "ht\ntp:?q", " ?q", " #f"]), ("http://a.b/y", ["http:?q", "ht\ntp:?q", " ?q", " #f"])]
+)
+@example([("http://a.b/x", ["x #f", "x#f "])])
+def test_it_agrees_with_resolve(pages: list[tuple[str, list[str]]]) -> None:
+    resolver = LinkResolver(max_remembered=8)
+    for base, links in pages * 2:
+        assert resolver.resolve_many(base, links) == [expected(base, href) for href in links]
+
+
+@given(st.sampled_from(BASES), hrefs)
+def test_its_targets_are_canonical(base: str, href: str) -> None:
+    target = LinkResolver().resolve(base, href)
+    assert target.rejection is not None or canonicalize(target.url) == target.url
+
+
+def test_limit_of_length_also_for_plain_links() -> None:
+    resolver = LinkResolver(20)
+    for href in ("x" * 12, "/" + "x" * 12, "http://a.bc/" + "x" * 9, "é" * 3):
+        assert resolver.resolve("http://a.b/", href) == expected("http://a.b/", href, 20)
+        assert resolver.resolve("http://a.b/", href).rejection is Rejection.TOO_LONG
+
+
+def test_what_it_remembers_is_the_same_object_and_bounded() -> None:
+    resolver = LinkResolver(max_remembered=100)
+    first = resolver.resolve("http://a.b/x/1", "y.html")
+    assert resolver.resolve("http://a.b/x/2", "y.html") is first, "another page of the same directory"
+    for number in range(1000):
+        resolver.resolve(f"http://a.b/{number}/", f"{number}.html")
+        kept = sum(len(table) for generation in (resolver._young, resolver._old) for table in generation.values())
+        assert kept <= 101
+        assert len(resolver._young) + len(resolver._old) <= 102
+    assert resolver.resolve("http://a.b/x/1", "y.html") == first
+
+
+def test_long_hrefs_are_not_remembered() -> None:
+    resolver = LinkResolver()
+    resolver.resolve("http://a.b/", "data:," + "x" * 100_000)
+    resolver.resolve("http://a.b/", "x#" + "y" * 100_000)
+    assert not any(resolver._young.values())
