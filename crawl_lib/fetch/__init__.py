@@ -1,0 +1,31 @@
+"""Fetching: from URLs of a take to what the web answered.
+
+`loop.fetch_all` puts each URL into its host's slot (`slots`). When a slot is ready, `robots` says whether the URL may
+be fetched (asking for robots.txt first where nothing is known), `dns` finds an address that the `address` filter
+allows, `turns` gives the IP's turn, and `transport` sends one request. `classify` says what came back means, `retry`
+what to do after a failure. The answer goes to the caller, and the slot rests for its host's delay.
+
+After a crash: URLs that were not reported are fetched again by the caller's next run. `hosts` finds its mark, so every
+host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
+"""
+
+from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.hosts import HostRow, HostStore, RobotsRow
+from crawl_lib.fetch.loop import FetchSummary, Seams, fetch_all
+from crawl_lib.fetch.retry import RETRIES, Retry, Scope, Trouble
+from crawl_lib.fetch.turns import IpTurns
+
+__all__ = [
+    "RETRIES",
+    "AddressFilter",
+    "FetchSummary",
+    "HostRow",
+    "HostStore",
+    "IpTurns",
+    "Retry",
+    "RobotsRow",
+    "Scope",
+    "Seams",
+    "Trouble",
+    "fetch_all",
+]

@@ -1,0 +1,96 @@
+"""The address filter: which addresses of the resolved kind a crawler may open a socket to.
+
+Strangers choose the names we look up, so the check is made on the address, where the socket is opened. Refused is all
+that the special-purpose registries do not give to the public internet, and addresses that carry such an IPv4 address
+inside (IPv4-mapped, 6to4, NAT64).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+# https://www.iana.org/assignments/iana-ipv4-special-registry (and multicast, and reserved)
+_INNER_V4 = tuple(
+    ipaddress.IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",  # link-local, with the metadata address 169.254.169.254
+        "172.16.0.0/12",
+        "192.0.0.0/24",  # with the metadata address 192.0.0.192
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+        "168.63.129.16/32",  # a metadata address that lies in a public network
+    )
+)
+# https://www.iana.org/assignments/iana-ipv6-special-registry; only 2000::/3 is given out to the internet
+_GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
+_INNER_V6 = tuple(
+    ipaddress.IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "3fff::/20", "fd00:ec2::254/128")
+)
+# https://www.rfc-editor.org/rfc/rfc6052#section-2.1
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# https://www.rfc-editor.org/rfc/rfc4291#section-2.5.5.1 (deprecated, never on the wire of the internet)
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class AddressFilter:
+    """Says of a resolved address whether a socket to it may be opened. Safe from many threads.
+
+    `allow_networks`: networks in CIDR form that are allowed although they are inner ones (`fetch.allow_networks`). An
+    IPv6 address that carries an IPv4 address is allowed if either of the two is.
+    """
+
+    def __init__(self, allow_networks: Sequence[str] = ()) -> None:
+        self._allowed = tuple(ipaddress.ip_network(text, strict=False) for text in allow_networks)
+        self._known: dict[str, bool] = {}
+
+    def allows(self, address: str) -> bool:
+        """Whether `address` (text form, a zone after `%` is ignored) may be connected to; no address: False."""
+        known = self._known.get(address)
+        if known is None:
+            if len(self._known) > 100_000:
+                self._known.clear()
+            known = self._known[address] = self._judge(address)
+        return known
+
+    def _judge(self, text: str) -> bool:
+        try:
+            address = ipaddress.ip_address(text.partition("%")[0])
+        except ValueError:
+            return False
+        inside = _carried(address)
+        if self._named(address) or (inside is not None and self._named(inside)):
+            return True
+        if inside is not None:
+            return not _is_inner(inside)
+        return not _is_inner(address)
+
+    def _named(self, address: _Address) -> bool:
+        return any(address.version == network.version and address in network for network in self._allowed)
+
+
+def _carried(address: _Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that packets to an IPv6 address end at, if it carries one."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return None
+    if address in _NAT64 or address in _COMPATIBLE:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
+def _is_inner(address: _Address) -> bool:
+    if isinstance(address, ipaddress.IPv4Address):
+        return any(address in network for network in _INNER_V4)
+    return address not in _GLOBAL_V6 or any(address in network for network in _INNER_V6)

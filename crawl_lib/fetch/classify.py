@@ -1,0 +1,143 @@
+"""What a reply means: curl's numbers and our marks become an `Outcome`. No curl number is known outside this module."""
+
+from __future__ import annotations
+
+import pycurl as _curl  # type: ignore[import-untyped]
+
+from crawl_lib.fetch.retry import Trouble
+from crawl_lib.fetch.transport import (
+    MARK_ADDRESS,
+    MARK_HEADER,
+    MARK_LENGTH,
+    MARK_MIME,
+    MARK_STALE,
+    MARK_UNUSABLE,
+    Reply,
+    head_is_whole,
+)
+from crawl_lib.records import Fetched
+from crawl_lib.states import Outcome
+
+_OUTCOME_OF_MARK = {
+    MARK_ADDRESS: Outcome.ADDRESS_REFUSED,
+    MARK_MIME: Outcome.MIME_REFUSED,
+    MARK_HEADER: Outcome.PROTOCOL_ERROR,
+    MARK_STALE: Outcome.CONNECT_FAILED,
+    MARK_UNUSABLE: Outcome.PROTOCOL_ERROR,
+}
+_WORDS_OF_MARK = {
+    MARK_MIME: "",
+    MARK_HEADER: "the headers pass fetch.max_header_bytes",
+    MARK_STALE: "the server closed a kept connection before it answered",
+}
+# https://curl.se/libcurl/c/libcurl-errors.html
+_OUTCOME_OF_CODE: dict[int, Outcome] = {
+    _curl.E_COULDNT_RESOLVE_HOST: Outcome.DNS_FAILED,
+    _curl.E_COULDNT_RESOLVE_PROXY: Outcome.CONNECT_FAILED,
+    _curl.E_COULDNT_CONNECT: Outcome.CONNECT_FAILED,
+    _curl.E_GOT_NOTHING: Outcome.CONNECT_FAILED,
+    _curl.E_SEND_ERROR: Outcome.CONNECT_FAILED,
+    _curl.E_RECV_ERROR: Outcome.CONNECT_FAILED,
+    _curl.E_PARTIAL_FILE: Outcome.CONNECT_FAILED,
+    97: Outcome.CONNECT_FAILED,  # CURLE_PROXY
+    _curl.E_OPERATION_TIMEDOUT: Outcome.TIMEOUT,
+    _curl.E_SSL_CONNECT_ERROR: Outcome.TLS_FAILED,
+    _curl.E_SSL_ENGINE_NOTFOUND: Outcome.TLS_FAILED,
+    _curl.E_SSL_ENGINE_SETFAILED: Outcome.TLS_FAILED,
+    _curl.E_SSL_CERTPROBLEM: Outcome.TLS_FAILED,
+    _curl.E_SSL_CIPHER: Outcome.TLS_FAILED,
+    _curl.E_PEER_FAILED_VERIFICATION: Outcome.TLS_FAILED,
+    _curl.E_USE_SSL_FAILED: Outcome.TLS_FAILED,
+    _curl.E_SSL_CACERT_BADFILE: Outcome.TLS_FAILED,
+    _curl.E_SSL_SHUTDOWN_FAILED: Outcome.TLS_FAILED,
+    _curl.E_SSL_CRL_BADFILE: Outcome.TLS_FAILED,
+    _curl.E_SSL_ISSUER_ERROR: Outcome.TLS_FAILED,
+    _curl.E_SSL_PINNEDPUBKEYNOTMATCH: Outcome.TLS_FAILED,
+    _curl.E_SSL_INVALIDCERTSTATUS: Outcome.TLS_FAILED,
+}
+_MAX_ERROR_CHARS = 500
+
+
+def one_line(text: str) -> str:
+    """A message for people on one line, at most 500 characters."""
+    return " ".join(text.split())[:_MAX_ERROR_CHARS]
+
+
+def outcome_of_status(status: int, head: bytes) -> Outcome:
+    """The outcome of an answer with a status and a head."""
+    if 200 <= status <= 299:
+        return Outcome.OK
+    if 300 <= status <= 399:
+        return Outcome.REDIRECT if header_of(head, b"location") else Outcome.UNEXPECTED_STATUS
+    if status in (404, 410):
+        return Outcome.GONE
+    if 400 <= status <= 499:
+        return Outcome.CLIENT_ERROR
+    if 500 <= status <= 599:
+        return Outcome.SERVER_ERROR
+    return Outcome.UNEXPECTED_STATUS
+
+
+def header_of(head: bytes, name: bytes) -> str:
+    """The first value of a header (`name` in lower case), stripped; "" if there is none."""
+    for line in head.split(b"\n")[1:]:
+        field, colon, value = line.partition(b":")
+        if colon and field.strip().lower() == name:
+            return value.strip().decode("latin-1")
+    return ""
+
+
+def fetched_of(url: str, reply: Reply, attempts: int) -> Fetched:
+    """The record of a try. Answers whose headers were whole count, cut or not; others are failures."""
+    outcome, truncated, error = _judge(reply)
+    answered = outcome is None
+    return Fetched(
+        url=url,
+        time=reply.started,
+        outcome=outcome_of_status(reply.status, reply.head) if outcome is None else outcome,
+        status=reply.status if answered or outcome is Outcome.MIME_REFUSED else None,
+        ip=reply.ip,
+        request=reply.request,
+        head=reply.head if answered or outcome is Outcome.MIME_REFUSED else b"",
+        body=reply.body if answered else b"",
+        truncated=truncated,
+        attempts=attempts,
+        duration_ms=round(reply.duration_s * 1000),
+        error=error,
+    )
+
+
+def _judge(reply: Reply) -> tuple[Outcome | None, str | None, str]:
+    """(outcome or None for an answer, WARC-Truncated's word, error)."""
+    if reply.mark:
+        return _judge_mark(reply)
+    whole = head_is_whole(reply.head)
+    if reply.code == 0:
+        return (None, None, "") if whole else (Outcome.PROTOCOL_ERROR, None, "the headers do not end")
+    error = one_line(f"{reply.message or 'curl failed'} (curl {reply.code})")
+    if whole and reply.status >= 200:
+        return None, "time" if reply.code == _curl.E_OPERATION_TIMEDOUT else "disconnect", error
+    return _OUTCOME_OF_CODE.get(reply.code, Outcome.PROTOCOL_ERROR), None, error
+
+
+def _judge_mark(reply: Reply) -> tuple[Outcome | None, str | None, str]:
+    if reply.mark == MARK_LENGTH:
+        return None, "length", ""
+    return _OUTCOME_OF_MARK[reply.mark], None, one_line(_WORDS_OF_MARK.get(reply.mark, reply.message))
+
+
+def failure_of(fetched: Fetched, reply: Reply) -> Outcome | Trouble:
+    """The row of the retry table that a try falls under."""
+    if reply.mark == MARK_STALE:
+        return Trouble.STALE_CONNECTION
+    if fetched.status == 429:
+        return Trouble.TOO_MANY_REQUESTS
+    if fetched.status == 503:
+        return Trouble.UNAVAILABLE
+    return fetched.outcome
+
+
+def retry_after_s(head: bytes) -> float:
+    """Seconds that a Retry-After header asks for; 0 if there is none, or if it is a date."""
+    text = header_of(head, b"retry-after")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0

@@ -1,0 +1,605 @@
+"""The crawl loop of one process: URLs in, fetches out, politely.
+
+    items -> slot of the host -> [ready heap] -> robots.txt -> address -> turn of the IP -> transport -> retry or report
+
+All of it runs in the loop's thread by callbacks: no task, future or lock per URL. A slot goes back to the heap when
+its request has ended, under the time that its delay allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Protocol
+
+from crawl_lib.config.model import FetchConfig
+from crawl_lib.errors import UrlError
+from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.classify import failure_of, fetched_of, header_of, one_line, retry_after_s
+from crawl_lib.fetch.dns import Answer, DnsCache, Resolver, literal_address, system_resolver
+from crawl_lib.fetch.hosts import HostRow, HostStore
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, RETRIES, Retry, Scope, Trouble
+from crawl_lib.fetch.robots import MAX_REDIRECTS, Rules, kept_instead, row_of, rules_of_row
+from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Site, Slot, authority_end
+from crawl_lib.fetch.transport import Ask, Reply, Transport
+from crawl_lib.fetch.turns import IpTurns
+from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.states import Outcome
+from crawl_lib.urls import resolve
+
+TICK_S = 0.05
+SAVE_INTERVAL_S = 5.0
+PROGRESS_INTERVAL_S = 1.0
+_PUMP_S = 0.05
+_ROBOTS_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
+
+
+@dataclass(slots=True)
+class FetchSummary:
+    """What a call of `fetch_all` did, so far. `outcomes`: URLs reported, by outcome; `left`: URLs not reported.
+
+    `requests`: requests sent, `robots`: of these for robots.txt; `retries`: tries that were repeated. `body_bytes`:
+    as on the wire. `stopped`: `stop` said so; `deadline`: the deadline passed with URLs left.
+    """
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    left: int = 0
+    in_flight: int = 0
+    requests: int = 0
+    robots: int = 0
+    retries: int = 0
+    body_bytes: int = 0
+    stopped: bool = False
+    deadline: bool = False
+
+
+class Carrier(Protocol):
+    """What the loop needs of a transport."""
+
+    def start(self, ask: Ask, done: Callable[[Reply], None]) -> None:
+        """Send; call `done` later, in the loop's thread."""
+
+    def close(self) -> None:
+        """Abandon everything."""
+
+
+@dataclass(frozen=True)
+class Seams:
+    """What tests put in the place of clocks, resolver, retry table and network."""
+
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    resolver: Resolver = system_resolver
+    retries: Mapping[Outcome | Trouble, Retry] = field(default_factory=lambda: RETRIES)
+    carrier: Callable[[FetchConfig, str, Callable[[BaseException], None]], Carrier] = Transport
+
+
+async def fetch_all(
+    items: Sequence[TakenUrl],
+    *,
+    config: FetchConfig,
+    version: str,
+    hosts: HostStore,
+    turns: IpTurns,
+    stop: Callable[[], bool],
+    deadline_s: float,
+    on_fetched: Callable[[TakenUrl, Fetched], None],
+    on_robots: Callable[[Fetched], None],
+    on_progress: Callable[[FetchSummary], None] | None = None,
+    seams: Seams | None = None,
+) -> FetchSummary:
+    """Fetch URLs, each reported once by `on_fetched` with its final outcome; a host's URLs start in the order given.
+
+    `items`: canonical URLs. `version`: of Krake, for the User-Agent. `hosts`, `turns`: shared by the node's processes.
+    `stop`: asked every 50 ms; True abandons what is in flight at once. `deadline_s`: on the monotonic clock; from then
+    on nothing starts, and what is in flight ends (within `fetch.time_limit_s`). URLs that are not reported then were
+    not fetched to an end; the caller defers them. `on_robots`: each answer to, or final failure of, a robots.txt
+    request, each redirect hop by itself. `on_progress`: about every second.
+    Returns the counts. Whatever a callback raises ends the loop and is raised here, after connections are closed and
+    the hosts' times are saved. Raises StorageError if `hosts` cannot be written.
+    """
+    work = _Work(
+        config=config, hosts=hosts, turns=turns, on_fetched=on_fetched, on_robots=on_robots, seams=seams or Seams()
+    )
+    return await work.run(items, version, stop, deadline_s, on_progress)
+
+
+class _Work:
+    """The state of one `fetch_all`."""
+
+    def __init__(
+        self,
+        *,
+        config: FetchConfig,
+        hosts: HostStore,
+        turns: IpTurns,
+        on_fetched: Callable[[TakenUrl, Fetched], None],
+        on_robots: Callable[[Fetched], None],
+        seams: Seams,
+    ) -> None:
+        self.config = config
+        self.hosts = hosts
+        self.turns = turns
+        self.on_fetched = on_fetched
+        self.on_robots = on_robots
+        self.clock = seams.clock
+        self.wall = seams.wall
+        self.retries = seams.retries
+        self.seams = seams
+        self.loop = asyncio.get_running_loop()
+        self.filter = AddressFilter(config.allow_networks)
+        self.mime_types = frozenset(kind.lower() for kind in config.mime_types) if config.mime_types else None
+        self.summary = FetchSummary()
+        self.sites: dict[str, Site] = {}
+        self.slots: dict[str, Slot] = {}
+        self.gates: dict[str, Gate] = {}
+        self.heap = ReadyHeap()
+        self.numbers = count()
+        self.in_flight = 0
+        self.closing = False
+        self.over = self.loop.create_future()
+        self.wake: asyncio.TimerHandle | None = None
+        self.wake_at = 0.0
+        self.hold_from = hosts.hold_from()
+        self.transport: Carrier
+        self.dns = DnsCache(config.dns_ttl_s, self.clock, self.loop.call_soon_threadsafe, seams.resolver)
+
+    async def run(
+        self,
+        items: Sequence[TakenUrl],
+        version: str,
+        stop: Callable[[], bool],
+        deadline_s: float,
+        on_progress: Callable[[FetchSummary], None] | None,
+    ) -> FetchSummary:
+        self.transport = self.seams.carrier(self.config, version, self.fail)
+        ticker: asyncio.Task[None] | None = None
+        try:
+            self._fill(items)
+            self.summary.left = len(items)
+            ticker = self.loop.create_task(self._tick(stop, deadline_s, on_progress))
+            self._guarded(self._pump)
+            await self.over
+        finally:
+            if ticker is not None:
+                ticker.cancel()
+            if self.wake is not None:
+                self.wake.cancel()
+            self.over.cancel()
+            self.transport.close()
+            self.dns.close()
+            for slot in self.slots.values():
+                if slot.in_flight:
+                    self._rest(slot)  # abandoned: the server may be busy with it still
+            self._save()
+        self.summary.in_flight = 0
+        return self.summary
+
+    # -- from outside ---------------------------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """End the loop with an error."""
+        if not self.over.done():
+            self.over.set_exception(error)
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            self.fail(error)
+
+    async def _tick(
+        self, stop: Callable[[], bool], deadline_s: float, on_progress: Callable[[FetchSummary], None] | None
+    ) -> None:
+        saved = told = self.clock()
+        try:
+            while not self.over.done():
+                now = self.clock()
+                if stop():
+                    self.summary.stopped = True
+                    self._finish()
+                    return
+                if now >= deadline_s and not self.closing:
+                    self.closing = self.summary.deadline = True
+                    self._look_whether_over()
+                if now - saved >= SAVE_INTERVAL_S:
+                    saved = now
+                    self._save()
+                if on_progress is not None and now - told >= PROGRESS_INTERVAL_S:
+                    told = now
+                    self.summary.in_flight = self.in_flight
+                    on_progress(self.summary)
+                await asyncio.sleep(TICK_S)
+        except Exception as error:
+            self.fail(error)
+
+    def _finish(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def _look_whether_over(self) -> None:
+        if not self.summary.left or (self.closing and not self.in_flight):
+            self._finish()
+
+    # -- hosts ----------------------------------------------------------------------------------------------------
+
+    def _fill(self, items: Sequence[TakenUrl]) -> None:
+        sites, slots = self.sites, self.slots
+        for taken in items:
+            url = taken.queued.url
+            authority = url[: authority_end(url)]
+            site = sites.get(authority) or self._site(authority)
+            slot = slots.get(site.host) or self._slot(site.host)
+            slot.pages.append(Job(url, site, taken))
+        for slot in slots.values():
+            self._schedule(slot)
+
+    def _site(self, authority: str) -> Site:
+        site = self.sites.get(authority)
+        if site is None:
+            site = self.sites[authority] = Site(authority)
+            if self.config.robots == "ignore":
+                site.rules = Rules(None, "", float("inf"))
+        return site
+
+    def _slot(self, host: str) -> Slot:
+        slot = self.slots.get(host)
+        if slot is not None:
+            return slot
+        delay_s, ended_at = self.config.host_delay_s, float("-inf")
+        row = self.hosts.host(host)
+        now, wall = self.clock(), self.wall()
+        if row is not None:
+            delay_s = max(delay_s, min(row.delay_s, self.config.max_crawl_delay_s))
+        last_end = max(row.last_end if row is not None else 0.0, self.hold_from)
+        if last_end + delay_s > wall:
+            # A wall clock that was set back never means more than one delay.
+            ended_at = now - max(0.0, wall - last_end)
+        slot = self.slots[host] = Slot(host, delay_s, ended_at)
+        return slot
+
+    def _schedule(self, slot: Slot) -> None:
+        """Put a slot into the heap if it has something to do and may do it beside what it does already."""
+        limit = self.config.connections_per_host if slot.delay_s == 0 else 1
+        if slot.in_heap or slot.in_flight >= limit:
+            return
+        when = slot.wanted_at()
+        if when is not None:
+            self.heap.push(slot, when)
+
+    def _save(self) -> None:
+        rows = []
+        for slot in self.slots.values():
+            if slot.changed:
+                slot.changed = False
+                rows.append(HostRow(slot.host, slot.asked, slot.delay_s))
+        if rows:
+            self.hosts.save_hosts(rows)
+
+    # -- choosing -------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Start what is ready, as far as connections are free; then sleep until more is."""
+        began = now = self.clock()
+        while not self.closing and not self.over.done() and self.in_flight < self.config.connections:
+            item = self.heap.pop(now)
+            if item is None:
+                now = self.clock()
+                item = self.heap.pop(now)
+            if item is None:
+                break
+            if isinstance(item, Gate):
+                self._open(item)
+            else:
+                self._serve(item, now)
+            if self.clock() - began > _PUMP_S:
+                self.loop.call_soon(self._guarded, self._pump)
+                return
+        self._sleep()
+        self._look_whether_over()
+
+    def _sleep(self) -> None:
+        when = self.heap.next_at()
+        if when is None or self.closing or self.in_flight >= self.config.connections:
+            return
+        if self.wake is not None:
+            if self.wake_at <= when:
+                return
+            self.wake.cancel()
+        self.wake_at = when
+        self.wake = self.loop.call_later(max(0.001, when - self.clock()), self._woken)
+
+    def _woken(self) -> None:
+        self.wake = None
+        self._guarded(self._pump)
+
+    def _serve(self, slot: Slot, now: float) -> None:
+        job = self._choose(slot, now)
+        if job is not None:
+            self._send(slot, job, now)
+        self._schedule(slot)
+
+    def _choose(self, slot: Slot, now: float) -> Job | None:
+        """The slot's next request. Reports the URLs before it that need none."""
+        if slot.parked:
+            return slot.parked.popleft()
+        if slot.errands:
+            return slot.errands.popleft()
+        began = self.clock()
+        while (job := self._next_page(slot, now)) is not None:
+            end = slot.ending
+            if end is None:
+                rules = job.site.rules or self._stored_rules(job.site)
+                if rules is None:
+                    slot.pages.appendleft(job)
+                    return self._robots_job(slot, job.site)
+                end = rules.refusal
+                if end is None:
+                    if rules.allows(job.url):
+                        return job
+                    end = (Outcome.ROBOTS_DENIED, "")
+            self._end(job, *end)
+            if self.over.done() or self.clock() - began > _PUMP_S:
+                return None
+        return None
+
+    def _next_page(self, slot: Slot, now: float) -> Job | None:
+        if slot.waits_for is not None and slot.ending is None:
+            return None
+        if slot.later and (slot.later[0][0] <= now or slot.ending):
+            return heapq.heappop(slot.later)[2]
+        return slot.pages.popleft() if slot.pages else None
+
+    def _end(self, job: Job, outcome: Outcome, error: str) -> None:
+        """Report a page that is not asked for (again)."""
+        self._report(job, Fetched(job.url, self.wall(), outcome, attempts=job.tries, error=error))
+
+    def _report(self, job: Job, fetched: Fetched) -> None:
+        assert job.taken is not None
+        self.summary.left -= 1
+        self.summary.outcomes[fetched.outcome] += 1
+        self.on_fetched(job.taken, fetched)
+
+    # -- robots.txt -----------------------------------------------------------------------------------------------
+
+    def _stored_rules(self, site: Site) -> Rules | None:
+        row = self.hosts.robots(site.authority)
+        if row is None or row.expires <= self.wall():
+            return None
+        self._set_rules(site, rules_of_row(row, self.config.user_agent))
+        return site.rules
+
+    def _set_rules(self, site: Site, rules: Rules) -> None:
+        site.rules = rules
+        slot = self._slot(site.host)
+        slot.delay_s = max(slot.delay_s, min(rules.crawl_delay_s, self.config.max_crawl_delay_s))
+
+    def _robots_job(self, slot: Slot, site: Site) -> Job:
+        slot.waits_for = site
+        return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
+
+    def _robots_answered(self, job: Job, fetched: Fetched) -> None:
+        """An answer, or the last failure, of a robots.txt request: follow it, or go by it."""
+        self.on_robots(fetched)
+        site = job.robots_for
+        assert site is not None
+        if fetched.outcome is Outcome.REDIRECT and job.hops < MAX_REDIRECTS:
+            target = self._robots_target(job.url, fetched)
+            if target is not None:
+                next_site = self._site(target[: authority_end(target)])
+                slot = self._slot(next_site.host)
+                slot.errands.append(Job(target, next_site, None, site, job.hops + 1))
+                self._schedule(slot)
+                return
+        self._go_by(site, fetched, job.hops)
+
+    def _robots_target(self, url: str, fetched: Fetched) -> str | None:
+        try:
+            return resolve(url, header_of(fetched.head, b"location"))
+        except UrlError:
+            return None
+
+    def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:
+        slot = self._slot(site.host)
+        if hops == 0 and fetched.outcome in _ROBOTS_ENDS:
+            # The same address, name or certificate that every URL of the authority has.
+            site.rules = Rules.refusing(fetched.outcome, fetched.error, float("inf"))
+        else:
+            now = self.wall()
+            old = self.hosts.robots(site.authority)
+            new = row_of(site.authority, fetched, now, self.config.robots_ttl_s, self.config.max_robots_bytes)
+            row = kept_instead(old, new)
+            self._set_rules(site, rules_of_row(row, self.config.user_agent))
+            self.hosts.save_robots(row, HostRow(slot.host, max(slot.asked, 0.0), slot.delay_s))
+        if slot.waits_for is site:
+            slot.waits_for = None
+        self._schedule(slot)
+
+    # -- sending --------------------------------------------------------------------------------------------------
+
+    def _send(self, slot: Slot, job: Job, now: float) -> None:
+        """Find the address, take the turns, and hand over to the transport."""
+        if self.config.proxy:
+            literal = literal_address(slot.host)
+            if literal is not None and not self.filter.allows(literal):
+                self._unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {literal} is refused")
+            else:
+                self._start(slot, job, None)
+            return
+        if slot.addresses_until <= now and not self._find_addresses(slot, job):
+            return
+        address = slot.address
+        assert address is not None
+        if self.config.ip_delay_s > 0:
+            gate = self.gates.get(address)
+            if gate is None:
+                gate = self.gates[address] = Gate(f"ip {address}")
+            slot.in_flight += 1  # it waits for the gate, and does nothing else
+            gate.waiting.append((slot, job))
+            if not gate.in_heap:
+                self._open(gate)
+            return
+        self._take_turn(slot, job)
+
+    def _open(self, gate: Gate) -> None:
+        """Let the first slot of a gate go if the IP's turn is ours."""
+        if not gate.waiting:
+            return
+        wait_s = self.turns.reserve(gate.name, self.config.ip_delay_s)
+        if wait_s <= 0:
+            slot, job = gate.waiting.popleft()
+            slot.in_flight -= 1
+            wait_s = self.config.ip_delay_s
+            self._take_turn(slot, job)
+            self._schedule(slot)
+        if gate.waiting:
+            self.heap.push(gate, self.clock() + wait_s)
+
+    def _take_turn(self, slot: Slot, job: Job) -> None:
+        """Take the host's turn among the node's processes (redirects of robots.txt cross the hosts' division)."""
+        if slot.delay_s > 0:
+            wait_s = self.turns.reserve(f"host {slot.host}", self.config.time_limit_s + slot.delay_s)
+            if wait_s > 0:
+                slot.parked.appendleft(job)
+                slot.not_before = self.clock() + wait_s
+                return
+        self._start(slot, job, slot.address)
+
+    def _start(self, slot: Slot, job: Job, address: str | None) -> None:
+        self.in_flight += 1
+        slot.in_flight += 1
+        is_robots = job.robots_for is not None
+        ask = Ask(
+            job.url,
+            job.site.scheme_end,
+            job.site.path_start,
+            address,
+            self.config.max_robots_bytes if is_robots else self.config.max_body_bytes,
+            None if is_robots else self.mime_types,
+            False,
+            self._before_send if self.config.ip_delay_s > 0 and address is not None else None,
+        )
+        self.transport.start(ask, partial(self._replied, slot, job))
+
+    def _before_send(self, ip: str) -> None:
+        # A connection took its time to stand: the IP's delay runs from the request.
+        self.turns.put(f"ip {ip}", self.config.ip_delay_s)
+
+    def _find_addresses(self, slot: Slot, job: Job) -> bool:
+        answer = self.dns.get(slot.host)
+        if answer is not None:
+            return self._use_answer(slot, job, answer)
+        slot.in_flight += 1  # no other request of the host meanwhile
+        self.dns.look_up(slot.host, partial(self._looked_up, slot, job))
+        return False
+
+    def _looked_up(self, slot: Slot, job: Job, answer: Answer) -> None:
+        def go_on() -> None:
+            slot.in_flight -= 1
+            if self._use_answer(slot, job, answer):
+                slot.parked.appendleft(job)
+            self._schedule(slot)
+            self._pump()
+
+        if not self.over.done():
+            self._guarded(go_on)
+
+    def _use_answer(self, slot: Slot, job: Job, answer: Answer) -> bool:
+        """Choose an address for the slot; False if there is none, and the job has been dealt with."""
+        if not answer.addresses:
+            job.tries += 1
+            row = self.retries[Trouble.DNS_TEMPORARY if answer.temporary else Outcome.DNS_FAILED]
+            if job.tries < row.max_tries:
+                self._put_back(slot, job, row, row.wait_s)
+            else:
+                self._unsendable(slot, job, Outcome.DNS_FAILED, one_line(f"{slot.host}: {answer.error}"))
+            return False
+        allowed = tuple(address for address in answer.addresses if self.filter.allows(address))
+        if not allowed:
+            refused = ", ".join(answer.addresses[:4])
+            self._unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {refused} is refused")
+            return False
+        slot.addresses = allowed
+        slot.addresses_until = max(answer.expires, self.clock() + 1.0)
+        if slot.address not in allowed:
+            slot.address = allowed[slot.address_turn % len(allowed)]
+        return True
+
+    def _unsendable(self, slot: Slot, job: Job, outcome: Outcome, error: str) -> None:
+        """Nothing can be sent to this host: all its URLs end like this one."""
+        fetched = Fetched(job.url, self.wall(), outcome, attempts=0, error=error)
+        slot.ending = (outcome, error)
+        if job.robots_for is not None:
+            self._robots_answered(job, fetched)
+        else:
+            self._report(job, fetched)
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def _replied(self, slot: Slot, job: Job, reply: Reply) -> None:
+        try:
+            self._take_reply(slot, job, reply)
+            self._schedule(slot)
+            self._pump()
+        except BaseException as error:
+            self.fail(error)
+
+    def _take_reply(self, slot: Slot, job: Job, reply: Reply) -> None:
+        self.in_flight -= 1
+        slot.in_flight -= 1
+        job.tries += 1
+        self.summary.requests += reply.sent
+        self.summary.body_bytes += len(reply.body)
+        fetched = fetched_of(job.url, reply, job.tries)
+        row = self.retries[failure_of(fetched, reply)]
+        self._note_host(slot, fetched, row)
+        if job.tries < row.max_tries and slot.ending is None:
+            self._put_back(slot, job, row, self._wait_s(row, fetched))
+        elif job.robots_for is not None:
+            self.summary.robots += 1
+            self._robots_answered(job, fetched)
+        else:
+            self._report(job, fetched)
+        self._rest(slot)
+
+    def _note_host(self, slot: Slot, fetched: Fetched, row: Retry) -> None:
+        """Count failures that are the host's, and give it up after too many."""
+        if not row.counts:
+            slot.failures = 0
+            return
+        slot.failures += 1
+        if len(slot.addresses) > 1:
+            slot.address_turn += 1
+            slot.address = slot.addresses[slot.address_turn % len(slot.addresses)]
+        if slot.failures >= HOST_GIVES_UP_AFTER and slot.ending is None:
+            slot.ending = (Outcome.HOST_GAVE_UP, one_line(f"after {slot.failures} failed tries: {fetched.error}"))
+
+    def _rest(self, slot: Slot) -> None:
+        """The host's delay begins."""
+        now = self.clock()
+        slot.ended_at = now
+        slot.asked = self.wall()
+        slot.changed = True
+        if slot.delay_s > 0:
+            self.turns.put(f"host {slot.host}", slot.delay_s)
+
+    def _wait_s(self, row: Retry, fetched: Fetched) -> float:
+        if fetched.status in (429, 503):
+            return max(row.wait_s, min(retry_after_s(fetched.head), self.config.max_crawl_delay_s))
+        return row.wait_s
+
+    def _put_back(self, slot: Slot, job: Job, row: Retry, wait_s: float) -> None:
+        """Try again later: the host's next request, or, if it is the URL's trouble alone, beside the others."""
+        self.summary.retries += 1
+        when = self.clock() + wait_s
+        if row.scope is Scope.URL and job.taken is not None:
+            heapq.heappush(slot.later, (when, next(self.numbers), job))
+            return
+        slot.parked.append(job)
+        slot.not_before = max(slot.not_before, when)

@@ -1,0 +1,75 @@
+"""What to do after a failed try, as a table: how long to wait, how many tries in all, and whose trouble it is.
+
+A failure of scope `host` holds back the whole host, and counts towards giving it up; one of scope `url` lets the
+host's other URLs go on meanwhile. The host's delay comes on top of every wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from crawl_lib.states import Outcome
+
+
+class Trouble(StrEnum):
+    """Failures that are told apart for their retries only; what is recorded is the `Outcome` they end in."""
+
+    STALE_CONNECTION = "stale_connection"
+    """The server had closed a kept connection when our request came. Ends as CONNECT_FAILED."""
+    DNS_TEMPORARY = "dns_temporary"
+    """The resolver got no answer, which is not the answer that there is no such name. Ends as DNS_FAILED."""
+    TOO_MANY_REQUESTS = "too_many_requests"
+    """Status 429. Ends as CLIENT_ERROR."""
+    UNAVAILABLE = "unavailable"
+    """Status 503. Ends as SERVER_ERROR."""
+
+
+class Scope(StrEnum):
+    """Whose trouble a failure is."""
+
+    URL = "url"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A row: seconds to wait before the next try, tries in all, and whose trouble it is.
+
+    `counts`: whether it counts towards giving the host up.
+    """
+
+    wait_s: float
+    max_tries: int
+    scope: Scope
+    counts: bool = False
+
+
+_FINAL = Retry(0.0, 1, Scope.URL)
+
+RETRIES: dict[Outcome | Trouble, Retry] = {
+    Outcome.OK: _FINAL,
+    Outcome.REDIRECT: _FINAL,
+    Outcome.GONE: _FINAL,
+    Outcome.CLIENT_ERROR: _FINAL,
+    Outcome.SERVER_ERROR: Retry(2.0, 3, Scope.URL),
+    Outcome.UNEXPECTED_STATUS: _FINAL,
+    Outcome.MIME_REFUSED: _FINAL,
+    Outcome.ROBOTS_DENIED: _FINAL,
+    Outcome.ROBOTS_UNREACHABLE: _FINAL,
+    Outcome.DNS_FAILED: Retry(0.0, 1, Scope.HOST, counts=True),
+    Outcome.CONNECT_FAILED: Retry(2.0, 3, Scope.HOST, counts=True),
+    Outcome.TLS_FAILED: Retry(0.0, 1, Scope.URL),
+    Outcome.TIMEOUT: Retry(5.0, 2, Scope.HOST, counts=True),
+    Outcome.PROTOCOL_ERROR: _FINAL,
+    Outcome.ADDRESS_REFUSED: _FINAL,
+    Outcome.HOST_GAVE_UP: _FINAL,
+    Trouble.STALE_CONNECTION: Retry(0.0, 4, Scope.HOST),
+    Trouble.DNS_TEMPORARY: Retry(2.0, 2, Scope.HOST, counts=True),
+    Trouble.TOO_MANY_REQUESTS: Retry(5.0, 3, Scope.HOST),
+    Trouble.UNAVAILABLE: Retry(5.0, 3, Scope.HOST),
+}
+"""Every `Outcome` and every `Trouble` has a row."""
+
+HOST_GIVES_UP_AFTER = 5
+"""Failed tries of scope `host` that count, one after the other, after which the rest of a host's URLs are given up."""

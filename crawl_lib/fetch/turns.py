@@ -1,0 +1,139 @@
+"""Turns that the processes of a node share: a small table in a mapped file, under a lock.
+
+An entry says from when on a name (an IP, or a host) may be asked again. Entries are found by a digest of the name in
+a table of fixed size; when a neighbourhood is full of names that still wait, a new name shares the entry of another
+one, so crowding makes the crawler slower, never impolite. Times are of the machine's monotonic clock; after a reboot
+the table is emptied, and the `HostStore` (unclean stop) keeps the delays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+
+from crawl_lib.errors import StorageError
+
+_ENTRY = struct.Struct("<Qd")
+_HEADER_BYTES = 72
+_FLOOR = struct.Struct("<d")
+_FLOOR_AT = 64
+_PROBES = 8
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class IpTurns:
+    """Turns in the file `path`, made if it is not there. Several processes may have it open.
+
+    `clock`: seconds, the same for all processes of the machine. `entries`: a power of two, the same for all. Raises
+    StorageError naming the path; the operator looks at the disk.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic, entries: int = 1 << 16) -> None:
+        self._clock = clock
+        self._mask = entries - 1
+        size = _HEADER_BYTES + entries * _ENTRY.size
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+                os.ftruncate(self._file, size)
+                self._map = mmap.mmap(self._file, size)
+                self._start()
+            except BaseException:
+                os.close(self._file)
+                raise
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be used for turns: {error.strerror}") from error
+
+    def _start(self) -> None:
+        """Empty a table that was written before the machine started."""
+        try:
+            boot = _BOOT_ID.read_bytes().strip()
+        except OSError:
+            boot = b"unknown"
+        header = b"krake turns 1 ".ljust(24) + boot[:40].ljust(40)
+        if self._map[: len(header)] != header:
+            self._map[:] = bytes(len(self._map))
+            self._map[: len(header)] = header
+
+    def __enter__(self) -> IpTurns:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. The turns stay."""
+        if self._file >= 0:
+            self._map.close()
+            os.close(self._file)
+            self._file = -1
+
+    def reserve(self, name: str, delay_s: float) -> float:
+        """Ask for the turn of `name` now.
+
+        Returns 0.0 if it is the caller's: nobody else gets one for `delay_s` seconds. Else returns the seconds after
+        which to ask again; nothing was reserved.
+        """
+        return self._change(name, delay_s, wait=True)
+
+    def put(self, name: str, delay_s: float) -> None:
+        """The next turn of `name` comes in `delay_s` seconds, whatever the table says: for the holder of the turn."""
+        self._change(name, delay_s, wait=False)
+
+    def reset(self, hold_s: float) -> None:
+        """Forget all turns; none is given for `hold_s` seconds.
+
+        For the holder of the node's lock after an unclean stop, before its processes start: a killed process leaves
+        turns behind that were taken for the longest time that a request may last.
+        """
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            self._map[_HEADER_BYTES:] = bytes(len(self._map) - _HEADER_BYTES)
+            _FLOOR.pack_into(self._map, _FLOOR_AT, self._clock() + hold_s)
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _change(self, name: str, delay_s: float, *, wait: bool) -> float:
+        key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") or 1
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            now = self._clock()
+            place, found_key, until = self._find(key, now)
+            if wait:
+                earliest = max(until, _FLOOR.unpack_from(self._map, _FLOOR_AT)[0])
+                if earliest > now:
+                    return float(earliest - now)
+            # An entry that is shared with another name moves forward only.
+            later = now + delay_s if found_key == key or until <= now else max(until, now + delay_s)
+            _ENTRY.pack_into(self._map, place, found_key if until > now else key, later)
+            return 0.0
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _find(self, key: int, now: float) -> tuple[int, int, float]:
+        """(offset, key in it, time in it): the name's entry, else one that has run out, else its first neighbour."""
+        free: tuple[int, int, float] | None = None
+        first: tuple[int, int, float] | None = None
+        for step in range(_PROBES):
+            place = _HEADER_BYTES + ((key + step) & self._mask) * _ENTRY.size
+            found_key, until = _ENTRY.unpack_from(self._map, place)
+            entry = (place, found_key, until)
+            if found_key == key:
+                return entry
+            if free is None and until <= now:
+                free = entry
+            first = first or entry
+        chosen = free or first
+        assert chosen is not None
+        return chosen
