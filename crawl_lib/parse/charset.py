@@ -93,24 +93,35 @@ def codec_of(name: str) -> str:
     return _CODECS[name]
 
 
-def decode_html(data: bytes, header_charset: str | None) -> tuple[str, str]:
-    """Return the text of a page and the name of its encoding; what cannot be decoded becomes U+FFFD.
+def to_utf8(data: bytes, header_charset: str | None) -> tuple[bytes, str]:
+    """Return a page's text as UTF-8 without a byte order mark, and the name of the encoding it was in.
 
-    `header_charset`: the charset of its Content-Type. The byte order mark is not part of the text.
+    `header_charset`: the charset of its Content-Type. What cannot be decoded becomes U+FFFD, except in a page that says
+    it is UTF-8: its bytes are returned as they are, for the HTML parser to replace what is wrong.
     """
+    name, mark_bytes = _detect(data, header_charset)
+    if mark_bytes:
+        data = data[mark_bytes:]
+    if name == "utf-8":
+        return data, name
+    return data.decode(_CODECS[name], "replace").encode("utf-8", "replace"), name
+
+
+def _detect(data: bytes, header_charset: str | None) -> tuple[str, int]:
+    """Return the encoding's name and the length of the byte order mark."""
     for bom, name in _BOMS:
         if data.startswith(bom):
-            return data[len(bom) :].decode(_CODECS[name], "replace"), name
+            return name, len(bom)
     declared = (encoding_of(header_charset) if header_charset else None) or _prescan(data[:PRESCAN_BYTES])
     if declared is not None:
-        return data.decode(_CODECS[declared], "replace"), declared
+        return declared, 0
     try:
-        return data.decode(), "utf-8"
+        data.decode()
     except UnicodeDecodeError as error:
-        if error.start >= len(data) - 3 and error.reason == "unexpected end of data":
-            # A body cut at a limit, in the middle of a character.
-            return data.decode("utf-8", "replace"), "utf-8"
-    return data.decode(_CODECS[FALLBACK], "replace"), FALLBACK
+        # The end of a body that was cut at a limit may be a part of a character.
+        cut = error.start >= len(data) - 3 and error.reason == "unexpected end of data"
+        return "utf-8" if cut else FALLBACK, 0
+    return "utf-8", 0
 
 
 def _prescan(data: bytes) -> str | None:
