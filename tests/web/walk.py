@@ -65,7 +65,7 @@ def absolute(base: str, href: str) -> str | None:
     parts = urlsplit(urljoin(base, cleaned))
     if parts.scheme not in ("http", "https"):
         return None
-    assert "\\" not in cleaned and "%2f" not in cleaned.lower(), f"not sure what {href!r} means"
+    assert not re.search(r"\\|%2f", cleaned, re.IGNORECASE), f"not sure what {href!r} means"
     path = quote(unquote(parts.path), safe="/~!$&'()*+,;=:@-._") or "/"
     return urlunsplit((parts.scheme, parts.netloc.lower(), path, quote(parts.query, safe="%/?~!$&()*+,;=:@-._"), ""))
 
