@@ -122,7 +122,7 @@ class ContentReader(MappedFile):
             raise self._offsets.damaged(self._offsets.size_bytes, "the last entry is cut; an entry has 12 bytes")
 
     def __len__(self) -> int:
-        """How many pages there are, by the offset file. Raises ValueError without one."""
+        """How many pages there are, by the offset file. Raises TypeError without one."""
         return self._with_offsets().size_bytes // OFFSET_BYTES
 
     def __iter__(self) -> Iterator[bytes]:
@@ -171,7 +171,7 @@ class ContentReader(MappedFile):
 
     def _with_offsets(self) -> MappedFile:
         if self._offsets is None:
-            raise ValueError(f"{self.path}: was opened without its offset file")
+            raise TypeError(f"{self.path}: was opened without its offset file")
         return self._offsets
 
     def _page(self, start: int) -> tuple[bytes, int]:

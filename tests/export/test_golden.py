@@ -77,12 +77,22 @@ def test_every_file_has_the_bytes_of_the_format(storage: Storage, config: Config
     assert (folder / "webgraph").read_bytes() == b"".join(word.to_bytes(4, "big", signed=True) for word in words)
 
 
+def fixed_huffman(symbols: list[tuple[int, int]]) -> bytes:
+    """A final deflate block with fixed codes (RFC 1951, 3.2.6): symbols as (value, bits), codes from their high bit."""
+    bits = "1" + "10" + "".join(f"{value:0{width}b}" for value, width in symbols)
+    bits += "0" * (-len(bits) % 8)
+    return bytes(int(bits[at : at + 8][::-1], 2) for at in range(0, len(bits), 8))
+
+
 def test_a_known_stream_of_the_compressor(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     """Level and compressor are fixed: the content file of one page of ten `a` is these bytes on every machine."""
     crawl.segment("1", "node-a", [Capture(A, b"a" * 10)])
     export_pages(storage, config, name="x", segments=crawl.segments)
-    # 78 5e: CMF and FLG of levels 2 to 5; 4b 84 83 00: fixed Huffman block; 14 e1 03 cb: Adler-32 of ten `a`.
-    stream = bytes.fromhex("785e4b84830014e103cb")
+    letter_a = (0x30 + ord("a"), 8)
+    eight_bytes, one_back, end = (262 - 256, 7), (0, 5), (0, 7)
+    # 78 5e: CMF and FLG of levels 2 to 5. Adler-32 of ten `a` is 1 + 970, and the sum of 1 + 97 n for n from 1 to 10.
+    stream = b"\x78\x5e" + fixed_huffman([letter_a, letter_a, eight_bytes, one_back, end])
+    stream += struct.pack(">HH", 10 + 97 * 55, 971)
     size = len(stream).to_bytes(4, "big")
     assert (Path(config.dfs_primary) / "export/x/content").read_bytes() == size + stream + size
 
