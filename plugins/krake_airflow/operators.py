@@ -1,0 +1,274 @@
+"""The tasks' operators. Each makes one call of `crawl_lib.stages` and returns a small mapping of paths and counts.
+
+What an error means to Airflow stands in `_translated`: where running again can help, the task is retried; where the
+operator has to mend something first, it fails at once. A stage that was stopped is retried, never a success.
+Work is keyed by run id, iteration and node; `logical_date` is None for most runs and is not used.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+
+from crawl_lib.config import Config, load_config
+from crawl_lib.errors import (
+    ConfigError,
+    InputError,
+    KeyTablesError,
+    KrakeError,
+    OutputConflictError,
+    QueueError,
+    StoppedError,
+)
+from crawl_lib.stores import Secrets
+from krake_airflow.connections import secrets_for
+from krake_airflow.settings import config_path
+from krake_airflow.watching import Reporter, watcher
+
+SEGMENTS = Asset(name="krake_segments", uri="krake://crawl/segments")
+"""Updated by every commit of an iteration; the event's `extra` names the folder."""
+
+_MENDED_BY_HAND = (ConfigError, InputError, KeyTablesError, OutputConflictError, QueueError)
+
+
+def _translated(error: KrakeError) -> AirflowException:
+    """The Airflow exception of an error: one that fails at once if only a person can help, else one that retries."""
+    line = " ".join(str(error).split())
+    if watcher().stopping or isinstance(error, _MENDED_BY_HAND):
+        return AirflowFailException(line)
+    if isinstance(error, StoppedError):
+        return AirflowException(f"stopped before it was done; what it had is kept, and the next try goes on: {line}")
+    return AirflowException(line)
+
+
+class KrakeOperator(BaseOperator):
+    """One stage as a task. A subclass says which in `stage`; everything that all of them share is here."""
+
+    shallow_copy_attrs: Sequence[str] = ("_stop",)  # an Event cannot be copied deeply, and all copies share it
+    ui_color = "#e8f1f8"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._stop = threading.Event()
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Do the stage's one call. Raises KrakeError."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> Any:
+        """Run the stage, report it, and skip what is not needed after it."""
+        watcher().started(self)
+        report = Reporter(self, context.get("task_state_store"))
+        try:
+            if watcher().stopping:
+                raise StoppedError("the run was asked to stop")
+            config = load_config(config_path(os.environ))
+            result = self.stage(config, secrets_for(config), context, report)
+        except KrakeError as error:
+            translated = _translated(error)
+            watcher().failed(self, str(translated))
+            raise translated from error
+        watcher().finished(self, result)
+        self.log.info("%s", result)
+        if skipped := self.not_needed(context):
+            # The signal ends the task (as a success), so its result has to be pushed before.
+            context["ti"].xcom_push(key="return_value", value=result)
+            raise DownstreamTasksSkipped(tasks=skipped)  # type: ignore[no-untyped-call]
+        return result
+
+    def not_needed(self, context: Context) -> list[str]:
+        """Ids of later tasks that this run does not need."""
+        return []
+
+    def on_kill(self) -> None:
+        """Airflow wants the task to end: the stage writes what it has and stops within seconds."""
+        self._stop.set()
+        watcher().stop()
+
+
+def wanted_iterations(context: Context) -> int:
+    """The iterations that this run asks for."""
+    return int(context["params"]["iterations"])
+
+
+class _SkipsLaterIterations(KrakeOperator):
+    """A task before iterations that the run may not need: it skips them all at once, each time it runs.
+
+    `later`: for each later iteration its task ids. Skipped one by one they would cost the scheduler a second each, and
+    a clear with downstream would bring them back to life.
+    """
+
+    def __init__(self, *, later: Mapping[int, Sequence[str]], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.later = later
+
+    def not_needed(self, context: Context) -> list[str]:
+        """All tasks of the iterations beyond those that the run asks for."""
+        wanted = wanted_iterations(context)
+        return [task_id for number, tasks in self.later.items() if number > wanted for task_id in tasks]
+
+
+class InjectOperator(_SkipsLaterIterations):
+    """`inject`: leave the run's seeds for the nodes, and skip the iterations that the run does not ask for."""
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Inject the param `seeds`."""
+        from crawl_lib import stages  # noqa: PLC0415 - loads every back end, which parsing a DAG does not need
+
+        return stages.inject(config, secrets, run_id=run_id(context), seeds=context["params"]["seeds"] or "")
+
+
+class StartOperator(KrakeOperator):
+    """`start`: name the iteration's folder."""
+
+    def __init__(self, *, iteration: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.iteration = iteration
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Start the iteration, or refuse one that the run does not ask for (somebody cleared a skipped task)."""
+        from crawl_lib import stages  # noqa: PLC0415
+
+        wanted = wanted_iterations(context)
+        if self.iteration > wanted:
+            raise AirflowSkipException(f"this run asks for {wanted} iterations; this is number {self.iteration}")
+        return stages.start_iteration(
+            config,
+            secrets,
+            run_id=run_id(context),
+            iteration=self.iteration,
+            batch_size=context["params"]["batch_size"],
+        )
+
+
+class CrawlOperator(KrakeOperator):
+    """`crawl`: one node's batch of an iteration."""
+
+    ui_color = "#cfe8cf"
+
+    def __init__(self, *, iteration: int, node: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.iteration = iteration
+        self.node = node
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Crawl the batch and commit its segment."""
+        from crawl_lib import stages  # noqa: PLC0415
+
+        return stages.crawl_node(
+            config,
+            secrets,
+            run_id=run_id(context),
+            iteration=self.iteration,
+            node=self.node,
+            stop=self._stop,
+            on_progress=report,
+        )
+
+
+class CommitOperator(_SkipsLaterIterations):
+    """`commit`: check that all nodes' segments stand, sum them up, publish the asset."""
+
+    def __init__(self, *, iteration: int, later: Mapping[int, Sequence[str]], **kwargs: Any) -> None:
+        super().__init__(later=later, outlets=[SEGMENTS], **kwargs)
+        self.iteration = iteration
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Commit the iteration."""
+        from crawl_lib import stages  # noqa: PLC0415
+
+        result = stages.commit_iteration(config, secrets, run_id=run_id(context), iteration=self.iteration)
+        with suppress(KeyError):
+            context["outlet_events"][SEGMENTS].extra = {"folder": result["folder"], "run_id": run_id(context)}
+        return result
+
+
+class SettleOperator(KrakeOperator):
+    """`settle`: take in what the last iteration found for a node."""
+
+    def __init__(self, *, node: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.node = node
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Settle the node."""
+        from crawl_lib import stages  # noqa: PLC0415
+
+        return stages.settle_node(config, secrets, node=self.node, stop=self._stop, on_progress=report)
+
+
+class MaintainKeysOperator(KrakeOperator):
+    """`maintain_keys`: count, compare and repair the key servers."""
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Check and repair all key servers."""
+        from crawl_lib import stages  # noqa: PLC0415
+
+        return stages.maintain_keys(config, secrets)
+
+
+class ExportOperator(KrakeOperator):
+    """`export`: mapping, content and offsets. `of_run`: take in what this run could see, else the chosen folders."""
+
+    ui_color = "#f3e6c8"
+
+    def __init__(self, *, of_run: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.of_run = of_run
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Export the run's crawl, or the chosen iterations."""
+        from crawl_lib import stages  # noqa: PLC0415
+
+        params = context["params"]
+        return stages.export_pages(
+            config,
+            secrets,
+            run_id=run_id(context) if self.of_run else None,
+            label=params["label"] or None,
+            folders=None if self.of_run else params["folders"] or None,
+            on_progress=report,
+        )
+
+
+class LinkOperator(KrakeOperator):
+    """`linker`: links between exported pages become arcs."""
+
+    ui_color = "#f3e6c8"
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Link the export of this run."""
+        from crawl_lib import stages  # noqa: PLC0415
+
+        return stages.link_export(config, secrets, export=exported(context), on_progress=report)
+
+
+class FinalizeOperator(KrakeOperator):
+    """`finalizer`: arcs become the web graph."""
+
+    ui_color = "#f3e6c8"
+
+    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+        """Finalize the export of this run."""
+        from crawl_lib import stages  # noqa: PLC0415
+
+        return stages.finalize_export(config, secrets, export=exported(context), on_progress=report)
+
+
+def run_id(context: Context) -> str:
+    """The run that a task belongs to."""
+    return str(context["run_id"])
+
+
+def exported(context: Context) -> str:
+    """The name of this run's export, as the task `export` returned it."""
+    result = context["ti"].xcom_pull(task_ids="export")
+    if not isinstance(result, Mapping) or "export" not in result:
+        raise AirflowFailException("the task export left no result in this run; clear it with its downstream")
+    return str(result["export"])

@@ -1,0 +1,91 @@
+"""Every setting of Airflow that Krake changes, in one place, and where an Airflow of one machine keeps its files."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from crawl_lib.config import CONFIG_PATH_VARIABLE
+
+PROJECT = Path(__file__).resolve().parents[2]
+"""The project's root: `dags/`, `plugins/` and `config/` lie in it."""
+
+HOME_VARIABLE = "KRAKE_AIRFLOW_HOME"
+USER = "admin"
+
+
+def config_path(environ: Mapping[str, str]) -> Path:
+    """The config file of the DAGs: `KRAKE_CONFIG_PATH`, else the project's `config/krake-config.yml`."""
+    named = environ.get(CONFIG_PATH_VARIABLE)
+    return Path(named) if named else PROJECT / "config" / "krake-config.yml"
+
+
+def airflow_home(environ: Mapping[str, str], purpose: str) -> Path:
+    """Where Airflow keeps its database and logs: a folder of `.airflow/`, or of what `KRAKE_AIRFLOW_HOME` names.
+
+    `purpose`: "crawl" (`make crawl`) and "ui" (`make ui`) have a home each, because a scheduler takes up every
+    unfinished run that it finds in its database, also one that another process is just carrying out.
+    """
+    named = environ.get(HOME_VARIABLE)
+    return (Path(named).resolve() if named else PROJECT / ".airflow") / purpose
+
+
+def environment(home: Path, config: Path) -> dict[str, str]:
+    """The variables that make Airflow ours: home, folders, one machine, quick recovery, nothing that is not needed.
+
+    `home`: see `airflow_home`. `config`: Krake's config file.
+    """
+    core = {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        # Each slot is a process of its own; 32 of them are made otherwise.
+        "AIRFLOW__CORE__PARALLELISM": "8",
+        # A paused DAG would let a run that somebody triggers wait without a word. Without `crawl.schedule` an active
+        # DAG does nothing by itself; with it, running by itself is what was asked for.
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        # After a kill of everything a task begins again in 20 s, not in 300 s.
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        CONFIG_PATH_VARIABLE: str(config.resolve()),
+        "PYTHONPATH": os.pathsep.join([str(PROJECT / "plugins"), str(PROJECT)]),
+    }
+    # standalone starts its parts as `airflow`, found by PATH.
+    core["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return core
+
+
+def server_environment(home: Path, *, port: int, worker_log_port: int, trigger_log_port: int) -> dict[str, str]:
+    """The variables of a server that answers on loopback only.
+
+    `port`: of the UI and the API; `worker_log_port`, `trigger_log_port`: of the log servers (8793 and 8794 unless
+    told otherwise, which a second Airflow on the machine would find taken).
+    """
+    url = f"http://127.0.0.1:{port}"
+    return {
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__API_AUTH__JWT_SECRET": _kept_secret(home / "jwt-secret"),
+        "AIRFLOW__API__SECRET_KEY": _kept_secret(home / "api-secret"),
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_log_port),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_log_port),
+    }
+
+
+def _kept_secret(path: Path) -> str:
+    """A random secret, made once, readable by the owner alone."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+    return path.read_text()
