@@ -1,0 +1,190 @@
+"""Adopting a queue made by hand: its lines become canonical, and their keys known; none is dropped for being known."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha1
+from itertools import islice
+
+import numpy as np
+
+from crawl_lib.durable import reached, write_durable
+from crawl_lib.errors import UrlError
+from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
+from crawl_lib.frontier.journal import IntakeReport
+from crawl_lib.frontier.move import HOSTS_FILE, Appended, Change, carry_out_move, plan_move
+from crawl_lib.frontier.outlinks import join_line
+from crawl_lib.frontier.queue import Queue, QueueReader, State, count_lines
+from crawl_lib.frontier.take import HANDED_ON_FILE, SCOPE_FILE, write_lines
+from crawl_lib.keys import KeyStore
+from crawl_lib.urls import Owners, canonicalize, host_of
+
+ADOPTED_FILE = "adopted"
+ADOPTED_HANDED_FILE = "adopted.handed_on"
+ADOPTED_SCOPE_FILE = "adopted.scope"
+EXAMPLES = 20
+_INSERT_KEYS = 50_000
+
+
+@dataclass
+class _Adoption:
+    """What one pass over the queue finds."""
+
+    repeated: frozenset[int] = frozenset()
+    report: IntakeReport = field(default_factory=IntakeReport)
+    prefixes: array[int] = field(default_factory=lambda: array("Q"))
+    hosts: Counter[bytes] = field(default_factory=Counter)
+    scope: set[str] = field(default_factory=set)
+    handed_on: list[bytes] = field(default_factory=list)
+    seen: set[bytes] = field(default_factory=set)
+
+    def is_repeated(self, key: bytes) -> bool:
+        """Whether an earlier line has this key; sure in the second pass, where the suspects are known."""
+        prefix = int.from_bytes(key[:8], "big")
+        self.prefixes.append(prefix)
+        if prefix not in self.repeated:
+            return False
+        if key in self.seen:
+            return True
+        self.seen.add(key)
+        return False
+
+    def suspects(self) -> frozenset[int]:
+        """Key prefixes that came up more than once: 8 bytes a line, since a set of keys would need 100."""
+        values = np.sort(np.frombuffer(self.prefixes, dtype=np.uint64)) if self.prefixes else np.empty(0, np.uint64)
+        return frozenset(values[1:][values[1:] == values[:-1]].tolist())
+
+
+def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_chars: int = 2000) -> IntakeReport:
+    """Make a queue made by hand ours.
+
+    `owners`: with `host` routing; URLs of other nodes go to the file `handed_on`, and travel with the next segment
+    past the key check. None: they all stay here. The hosts go to the file `scope_added`. Repeats within the queue are
+    dropped, and counted. Until its move is durable nothing has changed but keys, so a kill only means beginning anew.
+    Raises QueueError if a meta file does not fit its data file.
+    """
+    state = queue.state()
+    _check_metas(queue, state)
+    found = _Adoption()
+    count = write_lines(queue, ADOPTED_FILE, _adopted_lines(queue, state, owners, found, max_length_chars))
+    suspects = found.suspects()
+    if suspects:
+        found = _Adoption(repeated=suspects)
+        count = write_lines(queue, ADOPTED_FILE, _adopted_lines(queue, state, owners, found, max_length_chars))
+    found.report.adopted = count
+    found.report.adopted_handed_on = len(found.handed_on)
+    reached("adopt.written")
+    _write_for_segment(queue, found)
+    write_durable(queue.path(HOSTS_FILE), counts_bytes(found.hosts))
+    reached("adopt.files_written")
+    _insert_all(queue, keys, found)
+    reached("adopt.inserted")
+    record = queue.record()
+    change = Change(
+        move_id=_move_id(queue, record.last_move, state),
+        state=state,
+        record=replace(record, pending=IntakeReport.from_mapping(record.pending).plus(found.report).to_mapping()),
+        ours=True,
+        appended=Appended(ADOPTED_FILE, count),
+        replaces=True,
+        deletes=[] if count else [ADOPTED_FILE, f"{ADOPTED_FILE}.meta"],
+        renames=[(ADOPTED_HANDED_FILE, HANDED_ON_FILE), (ADOPTED_SCOPE_FILE, SCOPE_FILE)],
+        counts_hosts=True,
+    )
+    carry_out_move(queue, plan_move(queue, change))
+    return found.report
+
+
+def read_handed_on(queue: Queue) -> Iterator[bytes]:
+    """Outlink lines, flagged `h`, that the node's next segment carries to their owners."""
+    path = queue.path(HANDED_ON_FILE)
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                yield line.rstrip(b"\n")
+
+
+def read_scope_added(queue: Queue) -> list[str]:
+    """Hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
+    path = queue.path(SCOPE_FILE)
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def _check_metas(queue: Queue, state: State) -> None:
+    for number, total in enumerate(state.totals):
+        path = queue.path(f"{number}.meta")
+        if path.exists() and (count := count_lines(path)) != total:
+            raise queue.error(f"file {number}.meta has {count} lines, and file {number} has {total}")
+
+
+def _adopted_lines(
+    queue: Queue, state: State, owners: Owners | None, found: _Adoption, max_length_chars: int
+) -> Iterator[tuple[bytes, bytes]]:
+    reader = QueueReader(queue, state)
+    where = _places(state)
+    for url, meta in reader.lines():
+        number, line = next(where)
+        try:
+            text = url.decode("utf-8", "surrogateescape")
+            canonical = canonicalize(text.strip(), max_length_chars=max_length_chars)
+        except UrlError as error:
+            refuse(found.report.adopted_refused, found.report.examples, error, f"{queue.path(str(number))}:{line}")
+            continue
+        data = canonical.encode()
+        if found.is_repeated(sha1(data).digest()):
+            found.report.adopted_duplicates += 1
+            continue
+        host = host_of(canonical)
+        found.scope.add(host)
+        if owners is not None and owners.owner(host) != queue.node:
+            found.handed_on.append(join_line(data, meta, b"h"))
+            continue
+        found.hosts[host_of_line(data)] += 1
+        yield data, meta
+
+
+def _places(state: State) -> Iterator[tuple[int, int]]:
+    """File and line (from 1) of each URL that waits."""
+    for number, total in enumerate(state.totals):
+        for line in range(state.processed if number == 0 else 0, total):
+            yield number, line + 1
+
+
+def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str) -> None:
+    """Count a refused line, and name the first ones."""
+    reason = str(error.reason)
+    counts[reason] = counts.get(reason, 0) + 1
+    if len(examples) < EXAMPLES:
+        examples.append(f"{where}: {error}")
+
+
+def _write_for_segment(queue: Queue, found: _Adoption) -> None:
+    """What the next segment carries: what an earlier adoption left for it, and what this one found."""
+    earlier = list(read_handed_on(queue))
+    known = set(earlier)
+    lines = earlier + [line for line in found.handed_on if line not in known]
+    write_durable(queue.path(ADOPTED_HANDED_FILE), b"".join(line + b"\n" for line in lines))
+    scope = sorted(found.scope.union(read_scope_added(queue)))
+    write_durable(queue.path(ADOPTED_SCOPE_FILE), "".join(f"{host}\n" for host in scope).encode())
+
+
+def _insert_all(queue: Queue, keys: KeyStore, found: _Adoption) -> None:
+    with queue.path(ADOPTED_FILE).open("rb") as file:
+        _insert(keys, found, (sha1(line.rstrip(b"\n")).digest() for line in file))
+    _insert(keys, found, (sha1(line[: line.find(b"\t")]).digest() for line in found.handed_on))
+
+
+def _insert(keys: KeyStore, found: _Adoption, digests: Iterable[bytes]) -> None:
+    source = iter(digests)
+    while some := list(islice(source, _INSERT_KEYS)):
+        for server, count in keys.insert(some).missed.items():
+            found.report.missed[server] = found.report.missed.get(server, 0) + count
+
+
+def _move_id(queue: Queue, last: str, state: State) -> str:
+    sizes = [queue.path(str(number)).stat().st_mtime_ns for number in range(len(state.totals))]
+    return f"adopt-{sha1(json.dumps([last, state.totals, sizes]).encode()).hexdigest()}"

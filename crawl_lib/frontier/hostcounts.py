@@ -1,0 +1,93 @@
+"""How many URLs of each host this node has admitted, for `urls.max_pages_per_host`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from crawl_lib.errors import StorageError
+
+COUNTS_FILE = "hostcounts.sqlite"
+_ASK = 500
+
+
+def host_of_line(url: bytes) -> bytes:
+    """The host of a canonical URL in bytes, without port (IPv6 in brackets)."""
+    host = url.split(b"/", 3)[2]
+    if b":" in host and not host.endswith(b"]"):
+        host = host[: host.rindex(b":")]
+    return host
+
+
+class HostCounts:
+    """URLs admitted by host. Each move adds its counts exactly once, however often it is carried out."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory`: the node's. The file is made at the first write."""
+        self.path = directory / COUNTS_FILE
+
+    def get(self, hosts: Iterable[bytes]) -> dict[bytes, int]:
+        """The counts of these hosts; those not known are left out."""
+        wanted = [host.decode() for host in hosts]
+        if not wanted or not self.path.exists():
+            return {}
+        found: dict[bytes, int] = {}
+        with self._open() as base:
+            for start in range(0, len(wanted), _ASK):
+                some = wanted[start : start + _ASK]
+                marks = ",".join("?" * len(some))
+                rows = base.execute(f"SELECT host, admitted FROM hosts WHERE host IN ({marks})", some)
+                found.update((host.encode(), admitted) for host, admitted in rows)
+        return found
+
+    def add(self, move_id: str, counts: Callable[[], Iterable[tuple[bytes, int]]]) -> None:
+        """Add a move's counts, unless this move's were added before. Durable when it returns."""
+        with self._open() as base:
+            base.execute("BEGIN IMMEDIATE")
+            if base.execute("SELECT 1 FROM applied WHERE move_id = ?", (move_id,)).fetchone() is None:
+                base.executemany(
+                    "INSERT INTO hosts VALUES (?, ?)"
+                    " ON CONFLICT (host) DO UPDATE SET admitted = admitted + excluded.admitted",
+                    ((host.decode(), count) for host, count in counts()),
+                )
+                base.execute("DELETE FROM applied")
+                base.execute("INSERT INTO applied VALUES (?)", (move_id,))
+            base.execute("COMMIT")
+
+    def all(self) -> dict[str, int]:
+        """Every host with its count, for tests and reports."""
+        if not self.path.exists():
+            return {}
+        with self._open() as base:
+            return dict(base.execute("SELECT host, admitted FROM hosts ORDER BY host"))
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            base = sqlite3.connect(self.path, isolation_level=None, timeout=30.0)
+            try:
+                base.execute("PRAGMA synchronous=FULL")
+                base.execute(
+                    "CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, admitted INTEGER NOT NULL) WITHOUT ROWID"
+                )
+                base.execute("CREATE TABLE IF NOT EXISTS applied (move_id TEXT PRIMARY KEY) WITHOUT ROWID")
+                yield base
+            finally:
+                base.close()
+        except sqlite3.Error as error:
+            raise StorageError(f"{self.path}: {error}") from error
+
+
+def counts_bytes(counts: Mapping[bytes, int]) -> bytes:
+    """A move's counts as a file: `host \\t count` lines, sorted."""
+    return b"".join(b"%b\t%d\n" % (host, counts[host]) for host in sorted(counts))
+
+
+def read_counts(path: Path) -> Iterator[tuple[bytes, int]]:
+    """Stream such a file."""
+    with path.open("rb") as file:
+        for line in file:
+            host, _, count = line.partition(b"\t")
+            yield host, int(count)

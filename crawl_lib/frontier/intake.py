@@ -1,0 +1,406 @@
+"""Taking in the URLs that segments and seeds hold for this node: those whose key is new join the queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from hashlib import sha1
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from crawl_lib.durable import fsync_file, reached, write_durable
+from crawl_lib.errors import QueueError, StoppedError, StorageError
+from crawl_lib.frontier.adopt import adopt
+from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
+from crawl_lib.frontier.journal import (
+    CLAIM,
+    CLAIM_FILE,
+    INSERT,
+    JOURNAL_FILE,
+    NEW_FILE,
+    NEW_META_FILE,
+    NEW_UNDECIDED_FILE,
+    UNDECIDED_FILE,
+    IntakeReport,
+    Journal,
+    read_journal,
+)
+from crawl_lib.frontier.move import HOSTS_FILE, Appended, Change, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK, encode_line, read_outlinks, split_line
+from crawl_lib.frontier.queue import Queue
+from crawl_lib.frontier.take import open_take
+from crawl_lib.keys import KeyStore
+from crawl_lib.records import QueuedUrl
+from crawl_lib.urls import Owners, Rejection
+
+CHUNK_LINES = 50_000
+_UNDECIDED = ("", "")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where URLs for this node come from: the part of one segment (or of injected seeds).
+
+    `open` streams outlink lines (bytes without newline), always the same ones; see `part_source`, `lines_of`.
+    """
+
+    folder: str
+    node: str
+    open: Callable[[], Iterator[bytes]]
+
+
+def part_source(folder: str, node: str, open_part: Callable[[], BinaryIO], count: int | None = None) -> Source:
+    """A source that reads one part of an `outlinks` file.
+
+    `open_part`: opens a stream of just that part's bytes. `count`: lines in it, as its manifest says.
+    """
+    return Source(folder, node, lambda: read_outlinks(open_part(), f"outlinks of {folder}/{node}", count))
+
+
+def lines_of(urls: Iterable[QueuedUrl], flags: str = "") -> Iterator[bytes]:
+    """Outlink lines of URLs, for a source that is made in memory."""
+    return (encode_line(queued, flags) for queued in urls)
+
+
+def open_plan(queue: Queue) -> list[tuple[str, str]]:
+    """(folder, node) of the sources that an unfinished intake has yet to finish; the next intake needs them."""
+    journal = read_journal(queue.directory)
+    return [pair for pair in journal.plan[journal.at :] if pair != _UNDECIDED] if journal else []
+
+
+def pending_report(queue: Queue) -> IntakeReport:
+    """What intakes did since the last committed segment of this node: the segment to come reports it."""
+    return IntakeReport.from_mapping(queue.record().pending)
+
+
+def intake(
+    queue: Queue,
+    sources: Sequence[Source],
+    keys: KeyStore,
+    *,
+    routing: str,
+    owners: Owners | None = None,
+    max_pages_per_host: int | None = None,
+    max_length_chars: int = 2000,
+    complete_folders: Collection[str] = (),
+    chunk_lines: int = CHUNK_LINES,
+    stop: Callable[[], bool] | None = None,
+    on_progress: Callable[[IntakeReport], None] | None = None,
+) -> IntakeReport:
+    """Take in each source that has not been taken in, in the order given; adopt a queue made by hand first.
+
+    `routing`: `host` or `local`. `owners`: who owns which host (needed by adoption with `host` routing).
+    `complete_folders`: folders all of whose sources are taken in once these are; their record is kept short.
+    `stop`: asked between chunks. Returns `pending_report`: the same again if there is nothing (more) to do.
+    The caller holds the node's lock. Raises QueueError, KeyStoreError, StorageError or StoppedError; whatever
+    happened, the next call goes on there.
+    """
+    if open_take(queue.directory) is not None:
+        raise QueueError(f"{queue.directory}: a take is open; run the crawl task of this node again, which finishes it")
+    finish_open_move(queue)
+    queue.create()
+    if not queue.is_ours():
+        adopt(queue, keys, owners if routing == "host" else None, max_length_chars=max_length_chars)
+    taken_in = queue.taken_in()
+    waiting = [source for source in sources if (source.folder, source.node) not in taken_in]
+    journal = read_journal(queue.directory)
+    if waiting or journal or queue.path(UNDECIDED_FILE).exists():
+        run = _Intake(queue, keys, routing == "local", max_pages_per_host, chunk_lines)
+        with run.opened(journal, waiting):
+            run.resume()
+            while run.read_chunk():
+                if on_progress:
+                    on_progress(run.report)
+                if stop and stop():
+                    raise StoppedError(f"{queue.directory}: the intake was stopped; it goes on when run again")
+            run.finish(complete_folders)
+    return pending_report(queue)
+
+
+class _Lines:
+    """The lines of all sources of a plan, in order, from a place on; knows the place."""
+
+    def __init__(self, plan: Sequence[tuple[str, str]], sources: dict[tuple[str, str], Source], at: int, line: int):
+        self._plan, self._sources = plan, sources
+        self.at, self.line = at, line
+        self._open: Iterator[bytes] | None = None
+
+    def take(self, count: int) -> list[bytes]:
+        """The next lines, fewer only at the very end."""
+        lines: list[bytes] = []
+        while len(lines) < count and self.at < len(self._plan):
+            if self._open is None:
+                self._open = self._sources[self._plan[self.at]].open()
+                next(islice(self._open, self.line, self.line), None)
+            wanted = count - len(lines)
+            some = list(islice(self._open, wanted))
+            lines += some
+            self.line += len(some)
+            if len(some) < wanted:
+                self.close()
+                self.at, self.line = self.at + 1, 0
+        return lines
+
+    def close(self) -> None:
+        """Close the source that is open."""
+        closer = getattr(self._open, "close", None)
+        if closer:
+            closer()
+        self._open = None
+
+
+class _Intake:
+    """One intake under way: the journal, the files it speaks of, and what is under way in memory."""
+
+    def __init__(self, queue: Queue, keys: KeyStore, claims: bool, limit: int | None, chunk_lines: int) -> None:
+        self.queue = queue
+        self.keys = keys
+        self.claims = claims
+        self.limit = limit
+        self.chunk_lines = chunk_lines
+        self.report = IntakeReport()
+        self.hosts: Counter[bytes] = Counter()
+        self._stored: dict[bytes, int] = {}
+        self._last_keys: list[bytes] = []
+
+    def opened(self, journal: Journal | None, waiting: Sequence[Source]) -> closing[_Lines]:
+        """Bring the files to what the journal says, or begin anew; plans what is to be taken in."""
+        sources = {(source.folder, source.node): source for source in waiting}
+        sources[_UNDECIDED] = Source("", "", lambda: _file_lines(self.queue.path(UNDECIDED_FILE)))
+        if journal is None:
+            self._begin(waiting)
+        else:
+            self.journal = journal
+            self._cut()
+            self._replan(sources, waiting)
+        self.report = IntakeReport.from_mapping(self.journal.report)
+        self.lines = _Lines(self.journal.plan, sources, self.journal.at, self.journal.line)
+        return closing(self.lines)
+
+    def _begin(self, waiting: Sequence[Source]) -> None:
+        for name in (NEW_FILE, NEW_META_FILE, NEW_UNDECIDED_FILE):
+            write_durable(self.queue.path(name), b"")
+        plan = [_UNDECIDED] if self.queue.path(UNDECIDED_FILE).exists() else []
+        self.journal = Journal(plan + [(source.folder, source.node) for source in waiting])
+        self.journal.write(self.queue.directory)
+        reached("intake.planned")
+
+    def _cut(self) -> None:
+        """Cut off what was written and not decided, and count the hosts of what is kept."""
+        journal = self.journal
+        sizes = (journal.new_bytes, journal.meta_bytes, journal.undecided_bytes)
+        for name, size in zip((NEW_FILE, NEW_META_FILE, NEW_UNDECIDED_FILE), sizes, strict=True):
+            path = self.queue.path(name)
+            if not path.exists() or path.stat().st_size < size:
+                raise self.queue.error(f"the intake's journal says `{name}` has {size} bytes, and it has fewer")
+            with path.open("r+b") as file:
+                file.truncate(size)
+                fsync_file(file)
+        for url in _file_lines(self.queue.path(NEW_FILE)):
+            self.hosts[host_of_line(url)] += 1
+
+    def _replan(self, sources: dict[tuple[str, str], Source], waiting: Sequence[Source]) -> None:
+        """Drop planned sources that are not offered any more (they stay untaken), add those that are new."""
+        journal = self.journal
+        begun = journal.plan[journal.at : journal.at + 1] if journal.line else []
+        if begun and begun[0] not in sources:
+            folder, node = begun[0]
+            raise StorageError(f"{self.queue.directory}: half of {folder}/{node} was taken in, and it is not there now")
+        done = journal.plan[: journal.at]
+        ahead = [pair for pair in journal.plan[journal.at :] if pair in sources]
+        planned = {*done, *ahead}
+        more = [(source.folder, source.node) for source in waiting if (source.folder, source.node) not in planned]
+        if more or len(done) + len(ahead) < len(journal.plan):
+            journal.plan = [*done, *ahead, *more]
+            journal.write(self.queue.directory)
+
+    def resume(self) -> None:
+        """Do what the journal says was under way."""
+        if self.journal.phase == CLAIM:
+            self._claim([*_file_lines(self.queue.path(CLAIM_FILE))], first=False)
+        if self.journal.phase == INSERT:
+            self._insert_keys(self._keys_of_chunk())
+
+    def read_chunk(self) -> bool:
+        """Read, decide and append one chunk; False if nothing was left to read."""
+        lines = self.lines.take(self.chunk_lines)
+        if not lines:
+            return False
+        accepted = self._decide(lines)
+        self.journal.at, self.journal.line = self.lines.at, self.lines.line
+        if self.claims and accepted:
+            self._write_candidates(accepted)
+            self._claim(accepted, first=True)
+        else:
+            self._append(accepted)
+        self._insert_keys(self._last_keys)
+        return True
+
+    def _decide(self, lines: list[bytes]) -> list[bytes]:
+        """Which lines to append; the undecided ones go to their file, all are counted."""
+        fresh: dict[bytes, bytes] = {}
+        past: set[bytes] = set()
+        for line in lines:
+            key = sha1(line[: line.find(b"\t")]).digest()
+            if HANDED_ON_MARK in line:
+                past.add(key)
+                fresh[key] = line
+            elif key not in fresh:
+                fresh[key] = line
+        answer = self.keys.unknown([key for key in fresh if key not in past] if past else list(fresh))
+        new = answer.new | past
+        accepted = [line for key, line in fresh.items() if key in new]
+        undecided = [line for key, line in fresh.items() if key in answer.undecided]
+        report = self.report
+        report.seen += len(lines)
+        report.duplicates += len(lines) - len(fresh)
+        report.known += len(fresh) - len(accepted) - len(undecided)
+        report.past_check += len(past)
+        self._add_undecided(undecided)
+        return self._limited(accepted, past)
+
+    def _limited(self, accepted: list[bytes], past: set[bytes]) -> list[bytes]:
+        """Drop, and count, what is over its host's limit."""
+        if self.limit is None:
+            return accepted
+        hosts = [host_of_line(line[: line.find(b"\t")]) for line in accepted]
+        self._stored.update(HostCounts(self.queue.directory).get({host for host in hosts if host not in self._stored}))
+        chunk: Counter[bytes] = Counter()
+        kept: list[bytes] = []
+        for host, line in zip(hosts, accepted, strict=True):
+            room = self._stored.get(host, 0) + self.hosts[host] + chunk[host] < self.limit
+            if room or HANDED_ON_MARK in line:
+                chunk[host] += 1
+                kept.append(line)
+        self._reject(Rejection.HOST_LIMIT, len(accepted) - len(kept))
+        return kept
+
+    def _reject(self, reason: str, count: int) -> None:
+        if count:
+            self.report.rejected[str(reason)] = self.report.rejected.get(str(reason), 0) + count
+
+    def _add_undecided(self, lines: list[bytes]) -> None:
+        if lines:
+            self.journal.undecided_count += len(lines)
+            self.journal.undecided_bytes += self._write(NEW_UNDECIDED_FILE, b"\n".join(lines) + b"\n")
+            self.report.undecided += len(lines)
+
+    def _write_candidates(self, lines: list[bytes]) -> None:
+        """The candidates are durable, and the journal says that they may have been claimed, before they are."""
+        write_durable(self.queue.path(CLAIM_FILE), b"\n".join(lines) + b"\n")
+        reached("intake.claim.written")
+        self._note(CLAIM)
+        reached("intake.claim.journalled")
+
+    def _claim(self, lines: list[bytes], *, first: bool) -> None:
+        """Claim keys and append the URLs that are ours; only a definite answer to the first sending drops one."""
+        keyed = {sha1(line[: line.find(b"\t")]).digest(): line for line in lines}
+        asked = [key for key, line in keyed.items() if HANDED_ON_MARK not in line]
+        if not first:
+            self.report.unsure += len(asked)
+            self._append(lines)
+            return
+        claim = self.keys.claim(asked)
+        reached("intake.claimed")
+        self._miss(claim.missed)
+        self.report.known += len(claim.theirs)
+        self.report.unsure += len(claim.unsure - claim.unreached)
+        self._add_undecided([line for key, line in keyed.items() if key in claim.unreached])
+        dropped = claim.theirs | claim.unreached
+        self._append([line for key, line in keyed.items() if key not in dropped])
+        self._last_keys = [key for key in self._last_keys if key not in claim.ours]
+
+    def _append(self, lines: list[bytes]) -> None:
+        """Append URLs to `new`: once the journal says so, they are decided upon."""
+        pairs = [split_line(line) for line in lines]
+        journal = self.journal
+        journal.chunk_bytes = journal.new_bytes
+        if pairs:
+            journal.new_bytes += self._write(NEW_FILE, b"".join([b"%b\n" % url for url, _, _ in pairs]))
+            journal.meta_bytes += self._write(NEW_META_FILE, b"".join([b"%b\n" % meta for _, meta, _ in pairs]))
+            self.hosts.update([host_of_line(url) for url, _, _ in pairs])
+        journal.new_count += len(pairs)
+        self.report.new += len(pairs)
+        reached("intake.chunk.appended")
+        self._note(INSERT)
+        reached("intake.chunk.journalled")
+        self._last_keys = [sha1(url).digest() for url, _, _ in pairs]
+
+    def _insert_keys(self, keys: list[bytes]) -> None:
+        if keys:
+            self._miss(self.keys.insert(keys).missed)
+        reached("intake.chunk.inserted")
+
+    def _keys_of_chunk(self) -> list[bytes]:
+        return [sha1(url).digest() for url in _file_lines(self.queue.path(NEW_FILE), self.journal.chunk_bytes)]
+
+    def _miss(self, missed: dict[str, int]) -> None:
+        for server, count in missed.items():
+            self.report.missed[server] = self.report.missed.get(server, 0) + count
+
+    def _note(self, phase: str) -> None:
+        self.journal.phase = phase
+        self.journal.report = self.report.to_mapping()
+        self.journal.write(self.queue.directory)
+
+    def _write(self, name: str, data: bytes) -> int:
+        path = self.queue.path(name)
+        try:
+            with path.open("ab") as file:
+                file.write(data)
+                fsync_file(file)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        return len(data)
+
+    def finish(self, complete_folders: Collection[str]) -> None:
+        """One move: `new` becomes the last data file, the sources are noted, the journal goes."""
+        queue, journal = self.queue, self.journal
+        write_durable(queue.path(HOSTS_FILE), counts_bytes(self.hosts))
+        reached("intake.hosts_written")
+        state = queue.state()
+        record = queue.record()
+        ours = queue.is_ours(state)
+        done = [pair for pair in journal.plan if pair != _UNDECIDED]
+        waits = bool(journal.undecided_count)
+        change = Change(
+            move_id=_move_id(journal, record.last_move),
+            state=state,
+            record=replace(
+                record,
+                taken_in=record.taken_in.with_sources(done, complete_folders),
+                pending=IntakeReport.from_mapping(record.pending).plus(self.report).to_mapping(),
+            ),
+            ours=ours,
+            appended=Appended(NEW_FILE, journal.new_count),
+            deletes=[
+                *([] if journal.new_count else [NEW_FILE, NEW_META_FILE]),
+                *([] if waits else [UNDECIDED_FILE, NEW_UNDECIDED_FILE]),
+                CLAIM_FILE,
+                JOURNAL_FILE,
+            ],
+            renames=[(NEW_UNDECIDED_FILE, UNDECIDED_FILE)] if waits else [],
+            counts_hosts=True,
+            offsets=(record.offset, record.meta_offset) if ours else (None, None),
+        )
+        carry_out_move(queue, plan_move(queue, change))
+
+
+def _move_id(journal: Journal, last: str) -> str:
+    """An id that no other move of this queue has: it is a digest of what was taken in, and of the move before."""
+    text = repr((last, journal.plan, journal.new_bytes, journal.report))
+    return f"intake-{sha1(text.encode()).hexdigest()}"
+
+
+def _file_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
+    """Stream the lines of a local file, from a byte on."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                yield line.rstrip(b"\n")
+    except FileNotFoundError:
+        return

@@ -1,0 +1,114 @@
+"""The journal of an intake: how far it got, so that a kill anywhere loses nothing and doubles nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.durable import write_durable
+from crawl_lib.errors import DamagedFileError, StorageError
+
+JOURNAL_FILE = "intake"
+NEW_FILE = "new"
+NEW_META_FILE = "new.meta"
+UNDECIDED_FILE = "undecided"
+NEW_UNDECIDED_FILE = "new.undecided"
+CLAIM_FILE = "new.claim"
+
+READ = "read"
+CLAIM = "claim"
+INSERT = "insert"
+
+
+@dataclass
+class IntakeReport:
+    """What intakes and adoptions did with the URLs they saw.
+
+    `seen` = `new` + `known` + `duplicates` + `undecided` + the sum of `rejected`. `new` includes `past_check` (handed
+    on by another node, the key store not asked) and `unsure` (local routing: kept though another node may have it).
+    `adopted*`: lines of a queue made by hand: kept, repeated, refused by reason, handed on to their owners.
+    `missed`: keys that a key server should hold and did not get, by server. `examples`: the first refusals in words.
+    """
+
+    seen: int = 0
+    new: int = 0
+    known: int = 0
+    duplicates: int = 0
+    undecided: int = 0
+    unsure: int = 0
+    past_check: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    adopted: int = 0
+    adopted_duplicates: int = 0
+    adopted_handed_on: int = 0
+    adopted_refused: dict[str, int] = field(default_factory=dict)
+    missed: dict[str, int] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form for manifests and task results."""
+        return asdict(self)
+
+    @classmethod
+    def from_mapping(cls, value: dict[str, Any]) -> IntakeReport:
+        """The report of a mapping; what is missing is 0."""
+        known = {item.name for item in fields(cls)}
+        return cls(**{name: item for name, item in value.items() if name in known})
+
+    def plus(self, other: IntakeReport) -> IntakeReport:
+        """Both together; at most 20 examples."""
+        total = IntakeReport()
+        for item in fields(self):
+            mine, more = getattr(self, item.name), getattr(other, item.name)
+            if isinstance(mine, dict):
+                setattr(total, item.name, {key: mine.get(key, 0) + more.get(key, 0) for key in sorted({*mine, *more})})
+            elif isinstance(mine, list):
+                setattr(total, item.name, [*mine, *more][:20])
+            else:
+                setattr(total, item.name, mine + more)
+        return total
+
+
+@dataclass
+class Journal:
+    """The content of the file `intake`.
+
+    `plan`: (folder, node) of each source, in order; ("", "") is the file `undecided`. `at`, `line`: the source and its
+    line where the next chunk begins. `*_count`, `*_bytes`: how much of `new`, `new.meta` and `new.undecided` is
+    decided; what lies beyond is cut off. `phase`: `read`: nothing is under way. `claim`: the candidates in `new.claim`
+    may have been claimed; they are decided upon next, and are kept if this is not their first sending. `insert`: the
+    keys of `new` from `chunk_bytes` on are (perhaps again) to be inserted.
+    """
+
+    plan: list[tuple[str, str]]
+    at: int = 0
+    line: int = 0
+    new_count: int = 0
+    new_bytes: int = 0
+    meta_bytes: int = 0
+    undecided_count: int = 0
+    undecided_bytes: int = 0
+    phase: str = READ
+    chunk_bytes: int = 0
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, directory: Path) -> None:
+        """Make it durable."""
+        write_durable(directory / JOURNAL_FILE, (json.dumps(asdict(self), sort_keys=True) + "\n").encode())
+
+
+def read_journal(directory: Path) -> Journal | None:
+    """The journal of an intake that is not finished, None if there is none. Raises DamagedFileError naming it."""
+    path = directory / JOURNAL_FILE
+    try:
+        value = json.loads(path.read_bytes())
+        value["plan"] = [(folder, node) for folder, node in value["plan"]]
+        return Journal(**value)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: is not the journal of an intake: {error}") from error

@@ -1,0 +1,139 @@
+"""The lock of a node's directory: one attempt of one task at a time, whatever Airflow believes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from crawl_lib.errors import LockedError, StorageError
+
+LOCK_FILE = "lock"
+_POLL_S = 0.1
+
+
+class NodeLock:
+    """flock on `<directory>/lock`, held from `__enter__` to the death of the last process that inherited it.
+
+    * Children that get `fileno()` (`pass_fds`) hold the lock too: it is free only when the last writer is dead.
+    * The file's text names the holder (pid, host, what it does, since when); whoever waits is told it.
+    * The kernel frees it at any death, also SIGKILL. Nothing has to be cleaned up.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        node: str,
+        timeout_s: float,
+        *,
+        what: str = "",
+        on_wait: Callable[[str], None] | None = None,
+        report_interval_s: float = 5.0,
+    ) -> None:
+        """`timeout_s`: how long to wait for another holder. `what`: what we do, for whoever waits for us.
+
+        `on_wait`: called with the holder's text at once and then every `report_interval_s` seconds of waiting.
+        """
+        self.path = directory / LOCK_FILE
+        self.node = node
+        self._timeout_s = timeout_s
+        self._what = what
+        self._on_wait = on_wait
+        self._interval_s = report_interval_s
+        self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        """Wait for the lock. Raises LockedError naming the holder, StorageError naming the path."""
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot be opened: {error.strerror}") from error
+        try:
+            self._wait()
+            self._sign()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give our hold up; children that inherited the descriptor keep theirs."""
+        self._close()
+
+    def fileno(self) -> int:
+        """The descriptor, for `pass_fds` of child processes."""
+        return self._descriptor
+
+    def _wait(self) -> None:
+        deadline_s = time.monotonic() + self._timeout_s
+        told_s = 0.0
+        tries = 0
+        while not _try_lock(self._descriptor, fcntl.LOCK_EX):
+            tries += 1
+            now_s = time.monotonic()
+            # At least three tries: a look by `holder` takes the lock for an instant.
+            if now_s >= deadline_s and tries > 2:
+                raise LockedError(
+                    f"{self.path}: node {self.node} is locked by {self._holder()}; waited {self._timeout_s:g} s."
+                    " Wait for it to end, or stop it"
+                )
+            if self._on_wait and tries > 1 and now_s - told_s >= self._interval_s:
+                told_s = now_s
+                self._on_wait(self._holder())
+            time.sleep(_POLL_S if now_s < deadline_s else 0.01)
+
+    def _holder(self) -> str:
+        return _describe(os.pread(self._descriptor, 4096, 0))
+
+    def _sign(self) -> None:
+        text = json.dumps(
+            {"pid": os.getpid(), "host": socket.gethostname(), "what": self._what, "since": round(time.time())}
+        ).encode()
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, text, 0)
+
+    def _close(self) -> None:
+        # No LOCK_UN: that would take the lock from the children too.
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def holder(directory: Path) -> str | None:
+    """Who holds a node's lock, as text; None if nobody does. For `krake status`."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if _try_lock(descriptor, fcntl.LOCK_SH):
+            return None
+        return _describe(os.pread(descriptor, 4096, 0))
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _describe(text: bytes) -> str:
+    try:
+        value = json.loads(text)
+        what = f", {value['what']}" if value["what"] else ""
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(value["since"]))
+        return f"process {value['pid']} on {value['host']}{what}, since {since} UTC (or a child of it)"
+    except (ValueError, KeyError, TypeError):
+        return "a process that has not said its name"

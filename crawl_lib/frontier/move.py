@@ -1,0 +1,228 @@
+"""The only way in which a queue changes: a durable list of what is to be done, then the doing, repeatable."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
+from crawl_lib.errors import StorageError
+from crawl_lib.frontier.hostcounts import HostCounts, read_counts
+from crawl_lib.frontier.queue import STATE_FILE, Queue, State
+from crawl_lib.frontier.record import RECORD_FILE, Record, record_bytes
+
+MOVE_FILE = "move"
+EMPTY_FILE = "empty"
+HOSTS_FILE = "new.hosts"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Delete the file `name`, or rename it to `target`. `inode` is the file that is meant, whatever its name is now."""
+
+    name: str
+    inode: int
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Move:
+    """The content of the file `move`.
+
+    `groups`: steps in order; within a group in any order. `state`, `record`: what `state` and `state.krake` say
+    afterwards. `counts_hosts`: the file `new.hosts` is added to the host counts, once by `move_id`.
+    """
+
+    move_id: str
+    groups: tuple[tuple[Step, ...], ...]
+    state: str
+    record: dict[str, Any]
+    counts_hosts: bool = False
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file."""
+        groups = [[[step.name, step.inode, step.target] for step in group] for group in self.groups]
+        value = {
+            "move_id": self.move_id,
+            "groups": groups,
+            "state": self.state,
+            "record": self.record,
+            "counts_hosts": self.counts_hosts,
+        }
+        return (json.dumps(value, sort_keys=True) + "\n").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A prepared data file (`name`, `<name>.meta`), durable, of `count` lines, that becomes the last one."""
+
+    name: str
+    count: int
+
+
+@dataclass
+class Change:
+    """What a move is to do to a queue whose checked state is `state`.
+
+    `consumed`: URLs that leave at the front. `appended`: what joins at the end, None for nothing. `replaces`: the
+    whole queue goes (adoption). `deletes`, `renames`: other files, done last. `record`: the record to be written;
+    state, sizes and offsets of it are filled in here; `ours`: the queue is known to be as Krake writes it.
+    """
+
+    move_id: str
+    state: State
+    record: Record
+    ours: bool
+    consumed: int = 0
+    appended: Appended | None = None
+    replaces: bool = False
+    deletes: Sequence[str] = ()
+    renames: Sequence[tuple[str, str]] = ()
+    counts_hosts: bool = False
+    offsets: tuple[int | None, int | None] = (None, None)
+    groups: list[tuple[Step, ...]] = field(default_factory=list)
+
+
+def plan_move(queue: Queue, change: Change) -> Move:
+    """Work out a move; nothing happens yet, but for an empty file that an empty queue needs."""
+    state, gone = (State(), len(change.state.totals)) if change.replaces else change.state.after(change.consumed)
+    appended = change.appended if change.appended and change.appended.count else None
+    if gone == len(change.state.totals):
+        state, gone, appended = _emptied(queue, change.state, gone, appended)
+    elif appended:
+        state = State(state.processed, (*state.totals, appended.count))
+    kept = len(change.state.totals) - gone
+    sizes = _data_steps(queue, change, gone, appended)
+    others = [queue_step(queue, name) for name in change.deletes]
+    others += [queue_step(queue, name, target) for name, target in change.renames]
+    change.groups.append(tuple(step for step in others if step))
+    offsets = change.offsets if kept and state.processed else (0, 0)
+    record = replace(
+        change.record,
+        state_sha1=state.sha1() if change.ours else "",
+        sizes=tuple(sizes),
+        offset=offsets[0],
+        meta_offset=offsets[1],
+        last_move=change.move_id,
+    )
+    groups = tuple(group for group in change.groups if group)
+    return Move(change.move_id, groups, state.to_bytes().decode(), record.to_mapping(), change.counts_hosts)
+
+
+def _emptied(queue: Queue, before: State, gone: int, appended: Appended | None) -> tuple[State, int, Appended | None]:
+    if appended:
+        return State(0, (appended.count,)), gone, appended
+    if before == State():
+        return State(), 0, None
+    write_durable(queue.path(EMPTY_FILE), b"")
+    return State(), gone, Appended(EMPTY_FILE, 0)
+
+
+def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[int]:
+    """Add the steps of the data files; returns the sizes of those that will be there."""
+    files = len(change.state.totals)
+    sizes = [queue.path(str(number)).stat().st_size for number in range(gone, files)]
+    for number in range(gone):
+        _add(queue, change, (str(number), None))
+    if gone:
+        for number in range(gone, files):
+            _add(queue, change, (str(number), str(number - gone)))
+    if appended:
+        sizes.append(queue.path(appended.name).stat().st_size)
+        _add(queue, change, (appended.name, str(files - gone)))
+    return sizes
+
+
+def _add(queue: Queue, change: Change, pair: tuple[str, str | None]) -> None:
+    name, target = pair
+    steps = (
+        queue_step(queue, name, target),
+        queue_step(queue, f"{name}.meta", f"{target}.meta" if target is not None else None),
+    )
+    change.groups.append(tuple(step for step in steps if step))
+
+
+def queue_step(queue: Queue, name: str, target: str | None = None) -> Step | None:
+    """The step for a file as it lies there now; None if it is not there."""
+    inode = _inode(queue, name)
+    return None if inode is None else Step(name, inode, target)
+
+
+def carry_out_move(queue: Queue, move: Move) -> None:
+    """Make a move durable, and carry it out."""
+    write_durable(queue.path(MOVE_FILE), move.to_bytes())
+    reached("queue.move.written")
+    _carry_out(queue, move)
+
+
+def finish_open_move(queue: Queue) -> bool:
+    """Carry out the move that a killed task left, if there is one; True if there was.
+
+    Whoever holds the node's lock does this first. Raises QueueError if the files are not those that it names.
+    """
+    move = read_move(queue)
+    if move is None:
+        return False
+    _carry_out(queue, move)
+    return True
+
+
+def read_move(queue: Queue) -> Move | None:
+    """The open move, None if there is none. Raises QueueError if it cannot be read."""
+    try:
+        value = json.loads(queue.path(MOVE_FILE).read_bytes())
+        groups = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
+        return Move(value["move_id"], groups, value["state"], value["record"], value["counts_hosts"])
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{queue.path(MOVE_FILE)}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise queue.error(f"`move` cannot be read ({error})") from error
+
+
+def _carry_out(queue: Queue, move: Move) -> None:
+    for group in move.groups:
+        for step in group:
+            _do(queue, step)
+        # A file system may make renames durable in any order; the next group takes names that this one frees.
+        fsync_dir(queue.directory)
+        reached("queue.move.step")
+    write_durable(queue.path(STATE_FILE), move.state.encode())
+    reached("queue.move.state")
+    if move.counts_hosts:
+        _count_hosts(queue, move)
+    write_durable(queue.path(RECORD_FILE), record_bytes(move.record))
+    reached("queue.move.record")
+    delete_durable(queue.path(MOVE_FILE))
+    reached("queue.move.done")
+
+
+def _do(queue: Queue, step: Step) -> None:
+    path = queue.path(step.name)
+    there = _inode(queue, step.name) == step.inode
+    if step.target is None:
+        if there:
+            path.unlink()
+    elif there:
+        path.replace(queue.path(step.target))
+    elif _inode(queue, step.target) != step.inode:
+        raise queue.error(f"the open move renames `{step.name}` to `{step.target}`, and that file is not there")
+
+
+def _count_hosts(queue: Queue, move: Move) -> None:
+    path = queue.path(HOSTS_FILE)
+    HostCounts(queue.directory).add(move.move_id, lambda: read_counts(path))
+    reached("queue.move.hosts")
+    delete_durable(path)
+    reached("queue.move.hosts_deleted")
+
+
+def _inode(queue: Queue, name: str) -> int | None:
+    try:
+        return os.stat(queue.path(name)).st_ino  # noqa: PTH116 (a hot path of long queues)
+    except FileNotFoundError:
+        return None

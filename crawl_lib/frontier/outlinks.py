@@ -1,0 +1,164 @@
+"""URLs as lines: of a queue's data and meta files, and of the file `outlinks` that carries URLs between nodes.
+
+Outlink line: `url \\t via_hex \\t depth \\t redirects \\t flags \\t metadata` (UTF-8, `\\n`). Meta line of a data file:
+`via_hex \\t depth \\t redirects \\t metadata`. `via_hex` is empty for seeds; `metadata` is a JSON object
+or empty; `flags` is empty, or `h` = handed on past the key check, by a node that adopted a queue made by hand.
+
+The file `outlinks` is a row of gzip members, one part per owner; the manifest holds where each part lies.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO
+
+from isal import isal_zlib
+from isal.igzip_lib import IsalError
+
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.records import QueuedUrl
+
+HANDED_ON = "h"
+HANDED_ON_MARK = b"\th\t"
+"""What a line has in it if, and only if, its flag says handed on: no other field can be `h`."""
+BARE_META = b"\t0\t0\t"
+_LEVEL = 1
+_BLOCK_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinkPart:
+    """Where one owner's part lies in `outlinks`: bytes `offset` to `offset + length`; `count` lines in it."""
+
+    offset: int
+    length: int
+    count: int
+
+    def to_mapping(self) -> dict[str, int]:
+        """The form that stands in the manifest."""
+        return asdict(self)
+
+
+def encode_meta(queued: QueuedUrl) -> bytes:
+    """The meta line of a URL, without its newline."""
+    via = queued.via.hex() if queued.via else ""
+    return f"{via}\t{queued.depth}\t{queued.redirects}\t{queued.metadata}".encode()
+
+
+def decode_meta(url: bytes, meta: bytes, where: str) -> QueuedUrl:
+    """A URL from its lines of data and meta. `where`: the file that DamagedFileError names."""
+    try:
+        via, depth, redirects, metadata = meta.split(b"\t", 3)
+        return QueuedUrl(
+            url.decode(), bytes.fromhex(via.decode()) or None, int(depth), int(redirects), metadata.decode()
+        )
+    except ValueError as error:
+        raise DamagedFileError(f"{where}: not a line of meta: {meta[:200]!r}") from error
+
+
+def encode_line(queued: QueuedUrl, flags: str = "") -> bytes:
+    """The outlink line of a URL, without its newline."""
+    via = queued.via.hex() if queued.via else ""
+    return f"{queued.url}\t{via}\t{queued.depth}\t{queued.redirects}\t{flags}\t{queued.metadata}".encode()
+
+
+def decode_line(line: bytes, where: str = "outlinks") -> tuple[QueuedUrl, str]:
+    """A URL and its flags from an outlink line. Raises DamagedFileError naming `where`."""
+    url, meta, flags = split_line(line, where)
+    return decode_meta(url, meta, where), flags.decode()
+
+
+def split_line(line: bytes, where: str = "outlinks") -> tuple[bytes, bytes, bytes]:
+    """Data line, meta line and flags of an outlink line, still as bytes. Raises DamagedFileError naming `where`."""
+    try:
+        url, via, depth, redirects, flags, metadata = line.split(b"\t", 5)
+    except ValueError as error:
+        raise DamagedFileError(f"{where}: not a line of outlinks: {line[:200]!r}") from error
+    return url, b"%b\t%b\t%b\t%b" % (via, depth, redirects, metadata), flags
+
+
+def join_line(url: bytes, meta: bytes, flags: bytes = b"") -> bytes:
+    """The outlink line of a data line and a meta line."""
+    via, depth, redirects, metadata = meta.split(b"\t", 3)
+    return b"\t".join((url, via, depth, redirects, flags, metadata))
+
+
+class OutlinkWriter:
+    """Writes `outlinks`: one call of `add_part` an owner, streamed; `parts` goes into the manifest.
+
+    The same lines give the same bytes. The file is the caller's: he opens, syncs and closes it.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        """`file`: open for writing, at its beginning."""
+        self._file = file
+        self._offset = 0
+        self.parts: dict[str, OutlinkPart] = {}
+
+    def add_part(self, owner: str, lines: Iterable[bytes]) -> OutlinkPart:
+        """Write the part of a node: outlink lines without their newlines, in the order of intake."""
+        compressor = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+        length = count = 0
+        block: list[bytes] = []
+        block_bytes = 0
+        for line in lines:
+            block.append(line)
+            count += 1
+            block_bytes += len(line)
+            if block_bytes > _BLOCK_BYTES:
+                length += self._file.write(compressor.compress(b"\n".join(block) + b"\n"))
+                block, block_bytes = [], 0
+        if block:
+            length += self._file.write(compressor.compress(b"\n".join(block) + b"\n"))
+        length += self._file.write(compressor.flush())
+        part = self.parts[owner] = OutlinkPart(self._offset, length, count)
+        self._offset += length
+        return part
+
+    def to_mapping(self) -> dict[str, dict[str, int]]:
+        """The manifest's `outlinks`: offset, length and count by owner."""
+        return {owner: part.to_mapping() for owner, part in self.parts.items()}
+
+
+def read_outlinks(file: BinaryIO, where: str = "outlinks", count: int | None = None) -> Iterator[bytes]:
+    """Outlink lines, without newlines, of one part; closes the file.
+
+    `file`: a stream of just that part's bytes. `count`: lines that the manifest promises. Raises DamagedFileError
+    naming `where` if the part is torn or holds another number of lines.
+    """
+    seen = 0
+    with file:
+        for lines in _line_blocks(file, where):
+            seen += len(lines)
+            yield from lines
+    if count is not None and seen != count:
+        raise DamagedFileError(f"{where}: has {seen} lines, its manifest says {count}")
+
+
+def _line_blocks(file: BinaryIO, where: str) -> Iterator[list[bytes]]:
+    inflater: Any = isal_zlib.decompressobj(16 + zlib.MAX_WBITS)
+    tail = b""
+    begun = False
+    try:
+        while data := file.read(_BLOCK_BYTES):
+            begun = True
+            while data:
+                *lines, tail = (tail + inflater.decompress(data)).split(b"\n")
+                yield lines
+                data = inflater.unused_data
+                if data:
+                    inflater = isal_zlib.decompressobj(16 + zlib.MAX_WBITS)
+    except IsalError as error:
+        raise DamagedFileError(f"{where}: not gzip: {error}") from error
+    if tail or (begun and not inflater.eof):
+        raise DamagedFileError(f"{where}: ends within a line")
+
+
+def part_mapping(value: Any, where: str) -> OutlinkPart:
+    """An `OutlinkPart` from a manifest's mapping. Raises DamagedFileError naming `where`."""
+    try:
+        return OutlinkPart(int(value["offset"]), int(value["length"]), int(value["count"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFileError(f"{where}: has no usable part of outlinks: {error}") from error

@@ -1,0 +1,289 @@
+"""A node's queue as it lies on the disk: data files `0`, `1`..., their meta, and `state`. Reading, never changing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice, repeat
+from pathlib import Path
+from typing import BinaryIO
+
+from crawl_lib.durable import write_durable
+from crawl_lib.errors import ConfigError, QueueError, StorageError
+from crawl_lib.frontier.outlinks import BARE_META, decode_meta
+from crawl_lib.frontier.record import Record, TakenIn, read_record
+from crawl_lib.records import QueuedUrl
+
+STATE_FILE = "state"
+_COUNT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The content of `state`: URLs of file 0 already processed, then each data file's number of URLs."""
+
+    processed: int = 0
+    totals: tuple[int, ...] = (0,)
+
+    @property
+    def length(self) -> int:
+        """URLs that wait."""
+        return sum(self.totals) - self.processed
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file."""
+        return b"".join(b"%d\n" % number for number in (self.processed, *self.totals))
+
+    def after(self, count: int) -> tuple[State, int]:
+        """The state with `count` more URLs processed, and how many files are used up and go."""
+        processed, gone = self.processed + count, 0
+        while gone < len(self.totals) and processed >= self.totals[gone]:
+            processed -= self.totals[gone]
+            gone += 1
+        if gone == len(self.totals):
+            if processed:
+                raise ValueError(f"{count} URLs are more than the queue holds")
+            return State(), gone
+        return State(processed, self.totals[gone:]), gone
+
+    def sha1(self) -> str:
+        """Hex digest of the file's bytes."""
+        return hashlib.sha1(self.to_bytes()).hexdigest()
+
+
+def parse_state(data: bytes) -> State:
+    """Read the content of `state`, also as people write it. Raises ValueError saying what is wrong."""
+    lines = data.decode("ascii", "replace").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    numbers = [line.strip() for line in lines]
+    if len(numbers) < 2:
+        raise ValueError(f"has {len(numbers)} lines, and needs two or more")
+    for number, text in enumerate(numbers, 1):
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError(f"line {number} is not a number: {text[:50]!r}")
+    processed, *totals = map(int, numbers)
+    if processed > totals[0]:
+        raise ValueError(f"says {processed} URLs of file 0 are processed, and that file 0 has {totals[0]}")
+    return State(processed, tuple(totals))
+
+
+def open_node_dir(local_dir: Path, node: str) -> Path:
+    """The node's directory `<local_dir>/<node>`, made if it is missing, as `local_dir` is if its parent exists.
+
+    Raises ConfigError (its parent is missing, or a file is in the way) or StorageError, naming the path.
+    """
+    for path in (local_dir, local_dir / node):
+        try:
+            path.mkdir(exist_ok=True)
+        except FileNotFoundError as error:
+            raise ConfigError(f"queue.local_dir: {path}: its parent {path.parent} does not exist") from error
+        except FileExistsError as error:
+            raise ConfigError(f"queue.local_dir: {path}: is not a directory") from error
+        except NotADirectoryError as error:
+            raise ConfigError(f"queue.local_dir: {path}: lies below a file that is not a directory") from error
+        except OSError as error:
+            raise StorageError(f"queue.local_dir: {path}: cannot be made: {error.strerror}") from error
+    return local_dir / node
+
+
+class Queue:
+    """The queue of one node.
+
+    * Reading streams; no data file is ever held in memory.
+    * `state` is believed only after a look at the files: QueueError says what is wrong and names `krake queue repair`.
+    * Whoever reads without the node's lock may see a move half done; `krake status` says so.
+    * It is changed by moves only (`crawl_lib.frontier.move`).
+    """
+
+    def __init__(self, directory: Path, node: str | None = None) -> None:
+        """`directory`: the node's. `node`: its name in messages, else the directory's."""
+        self.directory = directory
+        self.node = node or directory.name
+
+    def error(self, problem: str) -> QueueError:
+        """An error about this queue, with the command that repairs it."""
+        return QueueError(f"{self.directory}: {problem}; run `krake queue repair --node {self.node}`")
+
+    def create(self) -> None:
+        """Make an empty queue if there is none yet; an unfinished attempt to do so is completed."""
+        if self.path(STATE_FILE).exists() or self.path("move").exists():
+            return
+        files = self.data_files()
+        if any(self.path(name).stat().st_size for name in map(str, files)) or len(files) > 1:
+            raise self.error(f"there is no `state` beside {len(files)} data files")
+        write_durable(self.path("0"), b"")
+        write_durable(self.path(STATE_FILE), State().to_bytes())
+
+    def path(self, name: str) -> Path:
+        """A file of the node's directory."""
+        return self.directory / name
+
+    def data_files(self) -> list[int]:
+        """Numbers of the data files that are there, ascending."""
+        return sorted(int(path.name) for path in self.directory.iterdir() if path.name.isdecimal())
+
+    def record(self) -> Record:
+        """What `state.krake` says; an empty one if there is none."""
+        return read_record(self.directory) or Record()
+
+    def taken_in(self) -> TakenIn:
+        """The (folder, node) pairs whose URLs have been taken in."""
+        return self.record().taken_in
+
+    def state(self) -> State:
+        """The state, checked: data files are there without gaps, and hold the numbers of lines it says.
+
+        Files are counted only where their sizes are not those that Krake wrote last. Raises QueueError.
+        """
+        state = self.unchecked_state()
+        found = self.data_files()
+        if found != list(range(len(state.totals))):
+            names = ", ".join(map(str, found)) or "none"
+            raise self.error(f"`state` lists {len(state.totals)} data files, and there are {names}")
+        record = self.record()
+        written = record.sizes if record.state_sha1 == state.sha1() else ()
+        for number, total in enumerate(state.totals):
+            path = self.path(str(number))
+            if number < len(written) and path.stat().st_size == written[number]:
+                continue
+            count = count_lines(path)
+            if count != total:
+                raise self.error(f"file {number} has {count} URLs, and `state` says {total}")
+        return state
+
+    def unchecked_state(self) -> State:
+        """What `state` says, with no look at the files. Raises QueueError if it is no state at all."""
+        try:
+            return parse_state(self.path(STATE_FILE).read_bytes())
+        except FileNotFoundError as error:
+            raise self.error("there is no `state`") from error
+        except OSError as error:
+            raise StorageError(f"{self.path(STATE_FILE)}: cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise self.error(f"`state` {error}") from error
+
+    def length(self) -> int:
+        """URLs that wait."""
+        return self.state().length
+
+    def is_ours(self, state: State | None = None) -> bool:
+        """Whether Krake wrote the queue as it lies there; if not, the next intake adopts it."""
+        state = state or self.state()
+        record = self.record()
+        if state == State():
+            return True
+        if record.state_sha1 != state.sha1() or len(record.sizes) != len(state.totals):
+            return False
+        return all(self.path(str(n)).stat().st_size == size for n, size in enumerate(record.sizes))
+
+    def read(self, count: int | None = None) -> Iterator[QueuedUrl]:
+        """The next `count` URLs (None: all), in order, without taking them."""
+        for url, meta in QueueReader(self, self.state()).lines(count):
+            yield decode_meta(url, meta, str(self.directory))
+
+
+class QueueReader:
+    """Streams raw lines from a queue's position on; knows afterwards where in the last file it stands."""
+
+    def __init__(self, queue: Queue, state: State) -> None:
+        """`state`: the queue's, checked."""
+        self.queue = queue
+        self.state = state
+        self.file = 0
+        """Number of the data file read last."""
+        self.line = state.processed
+        """Lines of it that are behind us."""
+        self.offset = 0
+        self.meta_offset: int | None = None
+
+    @cached_property
+    def _offsets(self) -> tuple[int, int] | None:
+        record = self.queue.record()
+        if record.offset is None or record.meta_offset is None or not self.queue.is_ours(self.state):
+            return None
+        return record.offset, record.meta_offset
+
+    def lines(self, count: int | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The next lines of data and of meta, without newlines. Raises QueueError if a file is shorter than said."""
+        left = self.state.length if count is None else min(count, self.state.length)
+        for number, total in enumerate(self.state.totals):
+            if not left:
+                return
+            start = self.state.processed if number == 0 else 0
+            share = min(left, total - start)
+            if share:
+                yield from self._file_lines(number, start, share)
+            left -= share
+
+    def _file_lines(self, number: int, start: int, share: int) -> Iterator[tuple[bytes, bytes]]:
+        queue = self.queue
+        meta_path = queue.path(f"{number}.meta")
+        self.file, self.line = number, start
+        with queue.path(str(number)).open("rb") as data, _open_if_there(meta_path) as meta:
+            self._skip(data, meta, number, start)
+            metas = iter(meta) if meta else repeat(BARE_META)
+            seen = 0
+            for url, line in zip(islice(data, share), metas, strict=False):
+                seen += 1
+                yield url.rstrip(b"\r\n"), line.rstrip(b"\n")
+            self.line = start + seen
+        if seen < share:
+            raise queue.error(f"file {number} or its meta ends after {start + seen} of {start + share} lines")
+
+    def _skip(self, data: BinaryIO, meta: BinaryIO | None, number: int, start: int) -> None:
+        if number == 0 and start and self._offsets:
+            data.seek(self._offsets[0])
+            if meta:
+                meta.seek(self._offsets[1])
+            return
+        for file in (data, meta):
+            if file and start:
+                next(islice(file, start - 1, start), None)
+
+
+class _NoFile:
+    """Stands for a meta file that is not there."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def _open_if_there(path: Path) -> BinaryIO | _NoFile:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return _NoFile()
+
+
+def offsets_at(queue: Queue, number: int, line: int, known: tuple[int, int, int] | None = None) -> tuple[int, int]:
+    """Byte offsets of line `line` (from 0) in data file `number` and in its meta.
+
+    `known`: a line of that file with its two offsets, to start from.
+    """
+    start, *offsets = known if known and known[0] <= line else (0, 0, 0)
+    found = []
+    for name, offset in zip((str(number), f"{number}.meta"), offsets, strict=True):
+        path = queue.path(name)
+        if not path.exists():
+            found.append(0)
+            continue
+        with path.open("rb") as file:
+            file.seek(offset)
+            found.append(offset + sum(map(len, islice(file, line - start))))
+    return found[0], found[1]
+
+
+def count_lines(path: Path) -> int:
+    """Lines of a file; a last one without newline counts."""
+    count, last = 0, b"\n"
+    with path.open("rb") as file:
+        for block in chain(iter(lambda: file.read(_COUNT_BYTES), b"")):
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count if last == b"\n" else count + 1

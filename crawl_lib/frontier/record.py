@@ -1,0 +1,105 @@
+"""`state.krake`: what Krake remembers beside `state`. A queue made by hand has none, or one that does not fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.errors import DamagedFileError
+
+RECORD_FILE = "state.krake"
+
+
+class TakenIn:
+    """Which (folder, node) pairs have been taken in. A folder whose segments are all taken in is one name."""
+
+    def __init__(self, complete: Iterable[str] = (), partial: dict[str, list[str]] | None = None) -> None:
+        self.complete: set[str] = set(complete)
+        self.partial: dict[str, set[str]] = {folder: set(nodes) for folder, nodes in (partial or {}).items()}
+
+    def __contains__(self, source: object) -> bool:
+        """Whether the pair (folder, node) has been taken in."""
+        if not isinstance(source, tuple):
+            return False
+        folder, node = source
+        return folder in self.complete or node in self.partial.get(folder, ())
+
+    def with_sources(self, sources: Iterable[tuple[str, str]], complete: Collection[str] = ()) -> TakenIn:
+        """A new record with these pairs; `complete`: folders of which nothing else will ever be taken in."""
+        more = TakenIn(self.complete, {folder: list(nodes) for folder, nodes in self.partial.items()})
+        for folder, node in sources:
+            if folder not in more.complete:
+                more.partial.setdefault(folder, set()).add(node)
+        for folder in complete:
+            if more.partial.pop(folder, None) is not None:
+                more.complete.add(folder)
+        return more
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form that stands in `state.krake`."""
+        return {
+            "complete": sorted(self.complete),
+            "partial": {folder: sorted(nodes) for folder, nodes in sorted(self.partial.items())},
+        }
+
+
+@dataclass(frozen=True)
+class Record:
+    """The content of `state.krake`.
+
+    `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
+    bytes of each data file. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta)
+    begins, None if unknown. `last_move`: id of the move that was carried out last. `pending`: counts of intakes (and
+    adoptions) that no committed segment has reported yet.
+    """
+
+    state_sha1: str = ""
+    sizes: tuple[int, ...] = ()
+    offset: int | None = None
+    meta_offset: int | None = None
+    last_move: str = ""
+    taken_in: TakenIn = field(default_factory=TakenIn)
+    pending: dict[str, Any] = field(default_factory=dict)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form that stands in the file."""
+        return {
+            "state_sha1": self.state_sha1,
+            "sizes": list(self.sizes),
+            "offset": self.offset,
+            "meta_offset": self.meta_offset,
+            "last_move": self.last_move,
+            "taken_in": self.taken_in.to_mapping(),
+            "pending": self.pending,
+        }
+
+
+def record_bytes(mapping: dict[str, Any]) -> bytes:
+    """The bytes of `state.krake`."""
+    return (json.dumps(mapping, sort_keys=True) + "\n").encode()
+
+
+def read_record(directory: Path) -> Record | None:
+    """Read `state.krake`, None if there is none. Raises DamagedFileError naming it."""
+    path = directory / RECORD_FILE
+    try:
+        value = json.loads(path.read_bytes())
+        return Record(
+            state_sha1=value["state_sha1"],
+            sizes=tuple(value["sizes"]),
+            offset=value["offset"],
+            meta_offset=value["meta_offset"],
+            last_move=value["last_move"],
+            taken_in=TakenIn(value["taken_in"]["complete"], value["taken_in"]["partial"]),
+            pending=value["pending"],
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedFileError(
+            f"{path}: cannot be read ({error}); delete it, and the queue counts as made by hand, with every folder"
+            " taken in anew"
+        ) from error

@@ -1,0 +1,185 @@
+"""Seeds as people write them: a text, a file, or a directory of files; one URL a line, `key=value` after tabs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from crawl_lib.errors import InputError, UrlError
+from crawl_lib.frontier.adopt import refuse
+from crawl_lib.records import QueuedUrl
+from crawl_lib.urls import UrlFilter, canonicalize, host_of
+
+METADATA = "metadata"
+"""The refusal of a seed with a field that is not `key=value`; the others are of `urls.Rejection`."""
+MAX_LINE_BYTES = 1 << 16
+_LONGEST_PATH = 4096
+
+
+@dataclass
+class SeedReport:
+    """What reading seeds found.
+
+    `lines` = `blank` + `comments` + `accepted` + `duplicates` + the sum of `rejected`. `examples`: the first 20
+    refusals, with file and line.
+    """
+
+    lines: int = 0
+    blank: int = 0
+    comments: int = 0
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+
+    def to_mapping(self) -> dict[str, object]:
+        """The form for manifests and task results."""
+        return dict(self.__dict__)
+
+
+class Seeds:
+    """Iterates over seeds as `QueuedUrl`s, canonical, each once, in the order written; `report` counts as it goes.
+
+    Every iteration reads anew, with a new report. Files are streamed; a line of any length is read in pieces.
+    """
+
+    def __init__(
+        self, files: list[tuple[str, Path | bytes]], *, max_length_chars: int, url_filter: UrlFilter | None = None
+    ) -> None:
+        self._files = files
+        self._max_length_chars = max_length_chars
+        self._filter = url_filter
+        self.report = SeedReport()
+
+    def __iter__(self) -> Iterator[QueuedUrl]:
+        self.report = report = SeedReport()
+        seen: set[str] = set()
+        for where, line in self._lines():
+            report.lines += 1
+            try:
+                seed = self._seed(line)
+            except UrlError as error:
+                refuse(report.rejected, report.examples, error, where())
+                continue
+            if seed is None:
+                continue
+            if seed.url in seen:
+                report.duplicates += 1
+                continue
+            seen.add(seed.url)
+            report.accepted += 1
+            yield seed
+
+    def _lines(self) -> Iterator[tuple[_Place, bytes]]:
+        for name, source in self._files:
+            try:
+                with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+                    for number, line in enumerate(_bounded_lines(file), 1):
+                        yield _Place(name, number), line
+            except OSError as error:
+                raise InputError(f"seeds: {name}: cannot be read: {error.strerror}") from error
+
+    def _seed(self, line: bytes) -> QueuedUrl | None:
+        if len(line) > MAX_LINE_BYTES:
+            raise UrlError("too_long", line[:200].decode("utf-8", "replace"))
+        try:
+            text = line.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UrlError("invalid", line[:200].decode("utf-8", "replace")) from error
+        url, *fields = text.strip().split("\t")
+        if not url:
+            self.report.blank += 1
+            return None
+        if url.startswith("#"):
+            self.report.comments += 1
+            return None
+        canonical = canonicalize(url.strip(), max_length_chars=self._max_length_chars)
+        self._ask_rules(canonical)
+        return QueuedUrl(canonical, metadata=_metadata(fields, canonical))
+
+    def _ask_rules(self, url: str) -> None:
+        if self._filter is None:
+            return
+        host = host_of(url)
+        accepted, name = self._filter.with_scope([self._filter.scope_name(host)]).verdict(url, host, 0)
+        if not accepted:
+            raise UrlError(str(name), url)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    name: str
+    line: int
+
+    def __call__(self) -> str:
+        return f"{self.name}:{self.line}"
+
+
+def parse_seeds(seeds: str, *, max_length_chars: int = 2000, url_filter: UrlFilter | None = None) -> Seeds:
+    """Seeds from what the user gave: the path of a file, or of a directory of files (sorted), else a text.
+
+    `max_length_chars`: of a canonical URL. `url_filter`: its rules hold for seeds too; its scope does not, since seeds
+    make the scope. In a text, URLs may also stand on one line, with spaces between. Raises InputError if the text
+    looks like a path and nothing is there, or a directory has no files.
+    """
+    return Seeds(_files_of(seeds), max_length_chars=max_length_chars, url_filter=url_filter)
+
+
+def _files_of(seeds: str) -> list[tuple[str, Path | bytes]]:
+    text = seeds.strip()
+    path = _as_path(text)
+    if path is None:
+        return [("seeds", "\n".join(map(_split_words, seeds.splitlines())).encode("utf-8", "surrogatepass"))]
+    if path.is_dir():
+        files = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
+        if not files:
+            raise InputError(f"seeds: {path}: a directory without files")
+        return [(str(file), file) for file in files]
+    return [(str(path), path)]
+
+
+def _split_words(line: str) -> str:
+    words = line.split(" ")
+    return "\n".join(words) if len(words) > 1 and all("://" in word for word in words) else line
+
+
+def _as_path(text: str) -> Path | None:
+    """The path that a text is meant to be, None if it is URLs."""
+    if not text or len(text) > _LONGEST_PATH or any(mark in text for mark in "\n\r\t\0"):
+        return None
+    path = Path(text).expanduser() if text.startswith("~") else Path(text)
+    try:
+        if path.exists():
+            return path
+    except OSError:
+        return None
+    if "://" in text or " " in text or text.startswith("#"):
+        return None
+    if text.lower().startswith(("http:", "https:", "mailto:", "javascript:", "data:")):
+        return None
+    raise InputError(f"seeds: {text}: no such file or directory, and not a URL such as https://example.org/")
+
+
+def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines without newline; of a line that is too long only its beginning, one byte more than is allowed."""
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        rest = line
+        while rest and not rest.endswith(b"\n") and len(rest) > MAX_LINE_BYTES:
+            rest = file.readline(MAX_LINE_BYTES + 1)
+        yield line.rstrip(b"\r\n") if len(line) <= MAX_LINE_BYTES else line
+
+
+def _metadata(fields: list[str], url: str) -> str:
+    found: dict[str, str] = {}
+    for item in fields:
+        if not item.strip():
+            continue
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise UrlError(METADATA, f"{url} {item}")
+        found[name.strip()] = value.strip()
+    return json.dumps(found, ensure_ascii=True) if found else ""

@@ -1,0 +1,260 @@
+"""What a node fetches in one iteration: the durable file `take`, the decision `leftover`, and the queue's advance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha1
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
+from crawl_lib.errors import DamagedFileError, QueueError, StorageError
+from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.outlinks import decode_meta, encode_meta
+from crawl_lib.frontier.queue import Queue, QueueReader, State, offsets_at
+from crawl_lib.records import QueuedUrl, TakenUrl
+
+TAKE_FILE = "take"
+LEFTOVER_FILE = "leftover"
+PUT_BACK_FILE = "put_back"
+HANDED_ON_FILE = "handed_on"
+SCOPE_FILE = "scope_added"
+
+
+@dataclass(frozen=True)
+class TakeHeader:
+    """The first line of `take`.
+
+    `position_before`, `position_after`: the queue's state when it was taken, and once it is used up (without the
+    leftover). `count`: URLs in it. `processes`: among how many workers its hosts are divided, also in a rerun.
+    `extra`: what the caller wants to find again.
+    """
+
+    take_id: str
+    run_id: str
+    iteration: int
+    folder: str
+    node: str
+    processes: int
+    position_before: State
+    position_after: State
+    count: int
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form that stands in the file."""
+        return {
+            **self.__dict__,
+            "position_before": [self.position_before.processed, *self.position_before.totals],
+            "position_after": [self.position_after.processed, *self.position_after.totals],
+        }
+
+
+@dataclass(frozen=True)
+class Take:
+    """An open take. Its URLs stream from the file; `take.header` says whose it is."""
+
+    path: Path
+    header: TakeHeader
+
+    @property
+    def take_id(self) -> str:
+        """The id that names the take's segment."""
+        return self.header.take_id
+
+    @property
+    def count(self) -> int:
+        """URLs in it."""
+        return self.header.count
+
+    def urls(self) -> Iterator[TakenUrl]:
+        """The URLs in batch order. Raises DamagedFileError if the file does not hold as many as its header says."""
+        where = str(self.path)
+        for position, (url, meta) in enumerate(self.lines()):
+            yield TakenUrl(position, sha1(url).digest(), decode_meta(url, meta, where))
+
+    def select(self, positions: Iterable[int]) -> Iterator[QueuedUrl]:
+        """The URLs at these positions, ascending: what a leftover puts back."""
+        wanted = set(positions)
+        for position, (url, meta) in enumerate(self.lines()):
+            if position in wanted:
+                yield decode_meta(url, meta, str(self.path))
+
+    def lines(self) -> Iterator[tuple[bytes, bytes]]:
+        """The lines of data and meta, in batch order, as they stand in the file."""
+        seen = 0
+        with self.path.open("rb") as file:
+            file.readline()
+            for line in file:
+                url, _, meta = line.rstrip(b"\n").partition(b"\t")
+                seen += 1
+                yield url, meta
+        if seen != self.count:
+            raise DamagedFileError(f"{self.path}: has {seen} URLs, and its header says {self.count}")
+
+
+def make_take(
+    queue: Queue,
+    size: int,
+    *,
+    take_id: str,
+    run_id: str,
+    iteration: int,
+    folder: str,
+    processes: int,
+    extra: dict[str, Any] | None = None,
+) -> Take:
+    """Take the next `size` URLs of the queue (fewer if it has fewer), durably. `state` does not move yet.
+
+    Raises QueueError if a take or a move is open: finish it first.
+    """
+    if open_take(queue.directory) is not None:
+        raise QueueError(f"{queue.directory}: a take is open; run the crawl task of this node again, which finishes it")
+    require_settled(queue)
+    state = queue.state()
+    count = min(size, state.length)
+    header = TakeHeader(
+        take_id, run_id, iteration, folder, queue.node, processes, state, state.after(count)[0], count, extra or {}
+    )
+    return write_take(queue.directory, header, QueueReader(queue, state).lines(count))
+
+
+def require_settled(queue: Queue) -> None:
+    """Raise QueueError if a move is open: positions mean nothing before it is carried out."""
+    if queue.path("move").exists():
+        raise QueueError(f"{queue.directory}: a move is open; run the crawl task of this node again, which finishes it")
+
+
+def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes, bytes]]) -> Take:
+    """Write the file `take`: the header, then data and meta lines, streamed; durable when it returns."""
+    beside, path = directory / f".{TAKE_FILE}.tmp", directory / TAKE_FILE
+    try:
+        with beside.open("wb") as file:
+            file.write(json.dumps(header.to_mapping(), sort_keys=True).encode() + b"\n")
+            file.writelines(b"%b\t%b\n" % pair for pair in lines)
+            fsync_file(file)
+        rename_durable(beside, path)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+    reached("take.written")
+    return Take(path, header)
+
+
+def open_take(directory: Path) -> Take | None:
+    """The take that is open in a node's directory, None if there is none. Raises DamagedFileError naming it."""
+    path = directory / TAKE_FILE
+    try:
+        with path.open("rb") as file:
+            value = json.loads(file.readline())
+        for name in ("position_before", "position_after"):
+            processed, *totals = value[name]
+            value[name] = State(processed, tuple(totals))
+        return Take(path, TakeHeader(**value))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: is not a take: {error}") from error
+
+
+def write_leftover(take: Take, positions: Collection[int]) -> None:
+    """Decide, durably, that the fetching of a take is over, and that these positions of it were not fetched."""
+    runs: list[list[int]] = []
+    for position in sorted(positions):
+        if runs and runs[-1][1] == position:
+            runs[-1][1] += 1
+        else:
+            runs.append([position, position + 1])
+    value = {"take_id": take.take_id, "runs": runs}
+    write_durable(take.path.with_name(LEFTOVER_FILE), json.dumps(value).encode() + b"\n")
+    reached("take.leftover")
+
+
+def read_leftover(take: Take) -> list[int] | None:
+    """The positions that were decided to be left over, ascending; None while fetching is not over."""
+    path = take.path.with_name(LEFTOVER_FILE)
+    try:
+        value = json.loads(path.read_bytes())
+        if value["take_id"] != take.take_id:
+            return None
+        return [position for start, stop in value["runs"] for position in range(start, stop)]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: cannot be read: {error}") from error
+
+
+def close_take(directory: Path) -> None:
+    """Delete the take, then what belongs to it. The caller deletes the spool afterwards."""
+    delete_durable(directory / TAKE_FILE)
+    reached("take.deleted")
+    delete_durable(directory / LEFTOVER_FILE)
+    reached("take.leftover_deleted")
+
+
+def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> None:
+    """Move the queue past a take whose segment is committed; `leftover` goes to its end, with its meta.
+
+    Repeatable: at the position after, nothing happens. Anywhere else QueueError: somebody changed the queue. What
+    the segment has carried (handed-on URLs, hosts for the scope, the counts of intakes) goes by the same move.
+    """
+    finish_open_move(queue)
+    record = queue.record()
+    move_id = f"take-{take.take_id}"
+    if record.last_move == move_id:
+        return
+    state = queue.state()
+    if state != take.header.position_before:
+        raise queue.error(
+            f"take {take.take_id} begins at {_words(take.header.position_before)}, and `state` is {_words(state)}"
+        )
+    consumed = state.length - take.header.position_after.length
+    count = write_lines(queue, PUT_BACK_FILE, ((item.url.encode(), encode_meta(item)) for item in leftover))
+    reached("take.put_back")
+    change = Change(
+        move_id=move_id,
+        state=state,
+        record=replace(record, pending={}),
+        ours=queue.is_ours(state),
+        consumed=consumed,
+        appended=Appended(PUT_BACK_FILE, count),
+        deletes=[HANDED_ON_FILE, SCOPE_FILE, *([] if count else [PUT_BACK_FILE, f"{PUT_BACK_FILE}.meta"])],
+        offsets=_offsets_after(queue, state, consumed),
+    )
+    carry_out_move(queue, plan_move(queue, change))
+
+
+def _words(state: State) -> str:
+    return "/".join(map(str, (state.processed, *state.totals[:5]))) + ("..." if len(state.totals) > 5 else "")
+
+
+def _offsets_after(queue: Queue, state: State, count: int) -> tuple[int, int]:
+    after, gone = state.after(count)
+    if gone == len(state.totals) or not after.processed:
+        return 0, 0
+    record = queue.record()
+    known = None
+    if gone == 0 and record.offset is not None and record.meta_offset is not None and queue.is_ours(state):
+        known = (state.processed, record.offset, record.meta_offset)
+    return offsets_at(queue, gone, after.processed, known)
+
+
+def write_lines(queue: Queue, name: str, lines: Iterable[tuple[bytes, bytes]]) -> int:
+    """Write a data file and its meta under a name of their own, durably; returns the number of lines."""
+    count = 0
+    path, meta_path = queue.path(name), queue.path(f"{name}.meta")
+    try:
+        with path.open("wb") as data, meta_path.open("wb") as meta:
+            for url, line in lines:
+                data.write(b"%b\n" % url)
+                meta.write(b"%b\n" % line)
+                count += 1
+            fsync_file(data)
+            fsync_file(meta)
+        fsync_dir(queue.directory)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+    return count

@@ -1,0 +1,273 @@
+"""The queue's files, bit for bit, and what is said about a `state` that lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.errors import ConfigError, DamagedFileError, QueueError
+from crawl_lib.frontier import (
+    Queue,
+    State,
+    advance,
+    close_take,
+    make_take,
+    open_node_dir,
+    open_take,
+    read_leftover,
+    repair_queue,
+    write_leftover,
+)
+from crawl_lib.records import QueuedUrl
+from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
+
+THE_EXAMPLE = b"230\n1400\n3000\n50\n"
+
+
+def take(queue: Queue, size: int, take_id: str = "t"):
+    return make_take(queue, size, take_id=take_id, run_id="r", iteration=1, folder="9", processes=2)
+
+
+def numbered(first: int, count: int) -> list[str]:
+    return [f"http://h{n % 7}.test/{n}" for n in range(first, first + count)]
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    queue = Queue(open_node_dir(tmp_path, "node-a"))
+    queue.create()
+    return queue
+
+
+def test_the_example_of_the_design_is_written_bit_for_bit(queue: Queue) -> None:
+    urls = numbered(0, 1400), numbered(1400, 3000), numbered(4400, 50)
+    for number, some in enumerate(urls):
+        fill(queue, some, str(number))
+    advance(queue, take(queue, 230))
+    assert queue.path("state").read_bytes() == THE_EXAMPLE
+    for number, some in enumerate(urls):
+        assert queue.path(str(number)).read_bytes() == "".join(f"{url}\n" for url in some).encode()
+        assert queue.path(f"{number}.meta").read_bytes() == b"\t0\t0\t\n" * len(some)
+    assert queue.length() == 4220
+    assert urls_of(queue) == [*urls[0][230:], *urls[1], *urls[2]]
+
+
+def test_an_empty_queue_is_an_empty_file_and_a_state(queue: Queue) -> None:
+    assert queue.path("0").read_bytes() == b""
+    assert queue.path("state").read_bytes() == b"0\n0\n"
+    queue.create()
+    assert (queue.length(), urls_of(queue), queue.state()) == (0, [], State())
+
+
+def test_a_used_up_queue_is_an_empty_queue_again(queue: Queue) -> None:
+    fill(queue, numbered(0, 5))
+    advance(queue, take(queue, 9))
+    close_take(queue.directory)
+    assert queue.path("state").read_bytes() == b"0\n0\n"
+    assert [path.name for path in sorted(queue.directory.iterdir()) if path.name[0].isdigit()] == ["0"]
+    fill(queue, ["http://a.test/"], "2")
+    assert queue.path("state").read_bytes() == b"0\n1\n"
+    assert queue.path("0").read_bytes() == b"http://a.test/\n"
+
+
+def test_a_take_may_span_files_which_then_go_and_the_others_move_down(queue: Queue) -> None:
+    for number in range(5):
+        fill(queue, numbered(number * 10, 10), str(number))
+    first = take(queue, 25)
+    assert [item.queued.url for item in first.urls()] == numbered(0, 25)
+    assert queue.length() == 50, "a take does not move the queue"
+    advance(queue, first, first.select([3, 4, 24]))
+    assert queue.path("state").read_bytes() == b"5\n10\n10\n10\n3\n"
+    left = ["http://h3.test/3", "http://h4.test/4", "http://h3.test/24"]
+    assert urls_of(queue) == numbered(25, 25) + left
+    close_take(queue.directory)
+    assert not queue.path("5").exists()
+    advance(queue, take(queue, 5, "u"))
+    assert queue.path("state").read_bytes() == b"0\n10\n10\n3\n", "a file used up exactly is deleted"
+
+
+def test_meta_travels_with_its_url(queue: Queue) -> None:
+    items = [QueuedUrl(f"http://a.test/{n}", bytes([n] * 20), n, n % 3, f'{{"n": "{n}"}}') for n in range(1, 9)]
+    take_in(queue, Keys(), source("1", "n", items))
+    assert list(queue.read()) == items
+    first = take(queue, 5)
+    assert [item.queued for item in first.urls()] == items[:5]
+    assert [item.position for item in first.urls()] == [0, 1, 2, 3, 4]
+    advance(queue, first, first.select([0, 4]))
+    assert list(queue.read()) == [*items[5:], items[0], items[4]]
+
+
+def test_advancing_again_does_nothing_and_advancing_elsewhere_is_an_error(queue: Queue) -> None:
+    fill(queue, numbered(0, 10))
+    first = take(queue, 4)
+    advance(queue, first, first.select([1]))
+    state = queue.path("state").read_bytes()
+    advance(queue, first, first.select([1]))
+    assert queue.path("state").read_bytes() == state == b"4\n10\n1\n"
+    close_take(queue.directory)
+    second = take(queue, 2, "u")
+    queue.path("state").write_text("5\n10\n1\n")
+    with pytest.raises(QueueError, match="krake queue repair --node node-a"):
+        advance(queue, second)
+
+
+def test_only_one_take_is_open(queue: Queue) -> None:
+    fill(queue, numbered(0, 3))
+    opened = take(queue, 1)
+    assert open_take(queue.directory) == opened
+    with pytest.raises(QueueError, match="take is open"):
+        take(queue, 1, "u")
+    with pytest.raises(QueueError, match="take is open"):
+        fill(queue, ["http://a.test/"], "2")
+    close_take(queue.directory)
+    assert open_take(queue.directory) is None
+
+
+def test_a_torn_take_is_damaged(queue: Queue) -> None:
+    fill(queue, numbered(0, 3))
+    opened = take(queue, 3)
+    opened.path.write_bytes(opened.path.read_bytes().split(b"\n", 2)[0] + b"\n")
+    with pytest.raises(DamagedFileError, match="has 0 URLs"):
+        list(opened.urls())
+
+
+def test_the_leftover_is_known_by_its_take(queue: Queue) -> None:
+    fill(queue, numbered(0, 9))
+    opened = take(queue, 9)
+    assert read_leftover(opened) is None
+    write_leftover(opened, [7, 1, 2, 3])
+    assert read_leftover(opened) == [1, 2, 3, 7]
+    close_take(queue.directory)
+    write_leftover(opened, [1])
+    assert read_leftover(take(queue, 9, "u")) is None, "a leftover of another take says nothing"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "has 0 lines"),
+        ("0\n", "has 1 lines"),
+        ("x\n3\n", "line 1 is not a number"),
+        ("0\n-3\n", "line 2 is not a number"),
+        ("0\n3.0\n", "line 2 is not a number"),
+        ("0\n\n3\n", "line 2 is not a number"),
+        ("4\n3\n", "says 4 URLs of file 0 are processed"),
+        ("0\n2\n", "file 0 has 3 URLs, and `state` says 2"),
+        ("0\n4\n", "file 0 has 3 URLs, and `state` says 4"),
+        ("0\n3\n1\n", "lists 2 data files, and there are 0"),
+        ("\xff\xfe\n3\n", "line 1 is not a number"),
+    ],
+)
+def test_a_state_that_lies_is_named_with_the_command_that_repairs_it(tmp_path: Path, text: str, problem: str) -> None:
+    queue = hand_made(tmp_path / "node-a", ["http://a.test/1", "http://a.test/2", "http://a.test/3"])
+    queue.path("state").write_text(text, encoding="latin-1")
+    with pytest.raises(QueueError, match="krake queue repair --node node-a") as caught:
+        queue.state()
+    assert problem in str(caught.value)
+
+
+def test_a_missing_or_surplus_file_is_named(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", ["http://a.test/1"], ["http://a.test/2"])
+    queue.path("2").write_text("http://a.test/3\n")
+    with pytest.raises(QueueError, match="lists 2 data files, and there are 0, 1, 2"):
+        queue.state()
+    queue.path("2").unlink()
+    queue.path("0").unlink()
+    with pytest.raises(QueueError, match="lists 2 data files, and there are 1"):
+        queue.state()
+    queue.path("state").unlink()
+    with pytest.raises(QueueError, match="no `state`"):
+        queue.state()
+    with pytest.raises(QueueError, match="no `state`"):
+        queue.create()
+
+
+def test_a_data_file_that_changed_under_our_state_is_noticed(queue: Queue) -> None:
+    fill(queue, numbered(0, 10))
+    with queue.path("0").open("a") as file:
+        file.write("http://a.test/\n")
+    with pytest.raises(QueueError, match="file 0 has 11 URLs"):
+        queue.state()
+
+
+def test_people_may_leave_out_the_last_newline(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", ["http://a.test/1", "http://a.test/2"])
+    queue.path("0").write_text("http://a.test/1\nhttp://a.test/2")
+    queue.path("state").write_text("1\n2")
+    assert queue.state() == State(1, (2,))
+    assert urls_of(queue) == ["http://a.test/2"]
+
+
+def test_a_used_up_first_file_is_passed_over(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", ["http://a.test/1"], [], ["http://a.test/2"], processed=1)
+    assert urls_of(queue) == ["http://a.test/2"]
+
+
+def test_directories_are_made_below_an_existing_parent_only(tmp_path: Path) -> None:
+    assert open_node_dir(tmp_path / "queue", "a") == tmp_path / "queue" / "a"
+    assert open_node_dir(tmp_path / "queue", "a").is_dir()
+    with pytest.raises(ConfigError, match=r"its parent .*/no does not exist"):
+        open_node_dir(tmp_path / "no" / "queue", "a")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="is not a directory"):
+        open_node_dir(tmp_path / "file", "a")
+    with pytest.raises(ConfigError, match="below a file"):
+        open_node_dir(tmp_path / "file" / "queue", "a")
+
+
+def test_repair_counts_what_is_there_and_keeps_the_position_where_it_may(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", ["http://a.test/1", "http://a.test/2"], ["http://a.test/3"], processed=1)
+    queue.path("1").rename(queue.path("4"))
+    with pytest.raises(QueueError):
+        queue.state()
+    report = repair_queue(queue)
+    assert report.state == queue.state() == State(1, (2, 1))
+    queue.path("state").write_text("1\n7\n1\n")
+    assert repair_queue(queue).state == State(0, (2, 1)), "a position in another file 0 means nothing"
+    queue.path("state").unlink()
+    assert repair_queue(queue).state == State(0, (2, 1))
+
+
+def test_repair_sets_a_meta_aside_that_does_not_fit(queue: Queue) -> None:
+    fill(queue, numbered(0, 3))
+    queue.path("0.meta").write_text("\t0\t0\t\n")
+    repair_queue(queue)
+    assert not queue.path("0.meta").exists()
+    assert queue.path("0.meta.broken").exists()
+    assert urls_of(queue) == numbered(0, 3)
+
+
+def test_repair_finds_the_place_of_an_open_take(queue: Queue) -> None:
+    fill(queue, numbered(0, 6))
+    take(queue, 2)
+    queue.path("state").write_text("1\n9\n")
+    repair_queue(queue)
+    opened = open_take(queue.directory)
+    assert opened
+    advance(queue, opened)
+    assert urls_of(queue) == numbered(2, 4)
+
+
+def test_repair_lets_nothing_go_for_a_take_that_is_not_next(queue: Queue) -> None:
+    fill(queue, numbered(0, 6))
+    take(queue, 2)
+    hand_made(queue.directory, numbered(50, 3))
+    repair_queue(queue)
+    opened = open_take(queue.directory)
+    assert opened
+    advance(queue, opened)
+    assert urls_of(queue) == numbered(50, 3)
+    assert not queue.is_ours(), "a queue that was never adopted stays to be adopted"
+
+
+def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue) -> None:
+    fill(queue, numbered(0, 3))
+    queue.path("move").write_text(
+        '{"move_id": "x", "groups": [[["1", 1, "0"]]], "state": "0\\n1\\n", "record": {}, "counts_hosts": false}'
+    )
+    with pytest.raises(QueueError, match="krake queue repair"):
+        fill(queue, ["http://a.test/"], "2")
+    repair_queue(queue)
+    assert queue.path("move.broken").exists()
+    assert urls_of(queue) == numbered(0, 3)
