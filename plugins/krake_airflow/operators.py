@@ -88,8 +88,12 @@ class KrakeOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """Airflow wants the task to end: the stage writes what it has and stops within seconds."""
-        self._stop.set()
+        self.ask_to_stop()
         watcher().stop()
+
+    def ask_to_stop(self) -> None:
+        """Let the stage stop; the task then fails, to be tried again."""
+        self._stop.set()
 
 
 def wanted_iterations(context: Context) -> int:

@@ -1,0 +1,137 @@
+"""What `make crawl` shows: a line for each stage that is done, and below them what each node is at."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from crawl_lib.config import Config
+
+PLAIN_INTERVAL_S = 5.0
+_COLUMNS = {"phase": "phase", "fetched": "pages", "taken": "of", "pages_per_s": "pages/s", "queue": "queue",
+            "errors": "errors"}  # fmt: skip
+
+
+class Display:
+    """The watcher of `make crawl`.
+
+    On a terminal the nodes' table changes in place; elsewhere each node's numbers are a line every few seconds.
+    `results` and `failures` hold, by task id, what the stages returned and why they failed.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.stopping = False
+        self.results: dict[str, Mapping[str, Any]] = {}
+        self.failures: dict[str, str] = {}
+        self._console = console
+        self._nodes: dict[str, Mapping[str, Any]] = {}
+        self._task: Any = None
+        self._began_s = 0.0
+        self._last_s = float("-inf")
+        self._live: Live | None = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+
+    def __enter__(self) -> Display:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def note(self, text: str) -> None:
+        """Say something above the table."""
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def started(self, task: Any) -> None:
+        """A stage begins."""
+        self._task, self._began_s = task, time.monotonic()
+        self.failures.pop(task.task_id, None)
+        self._show(f"[cyan]{task.task_id}[/] ...")
+
+    def progressed(self, task: Any, progress: Mapping[str, Any]) -> None:
+        """New numbers of a stage; those of a node go to the table."""
+        if "node" in progress:
+            self._nodes[str(progress["node"])] = dict(progress)
+            text = "  ".join(f"{title} {_shown(progress.get(name))}" for name, title in _COLUMNS.items())
+        else:
+            text = "  ".join(f"{name} {_shown(value)}" for name, value in progress.items())
+        self._show(f"[cyan]{task.task_id}[/]  {'' if self._live else text}")
+        if self._live is None and time.monotonic() - self._last_s >= PLAIN_INTERVAL_S:
+            self._last_s = time.monotonic()
+            self.note(f"  {task.task_id:28} {text}")
+
+    def finished(self, task: Any, result: Mapping[str, Any]) -> None:
+        """A stage is done: one line that stays."""
+        self.results[task.task_id] = result
+        self._task = None
+        self.note(f"[green]done[/] {task.task_id:28} {time.monotonic() - self._began_s:6.1f} s  {_gist(result)}")
+        self._show("")
+
+    def failed(self, task: Any, message: str) -> None:
+        """A stage failed: its line stays."""
+        self.failures[task.task_id] = message
+        self._task = None
+        self.note(f"[red]FAILED[/] {task.task_id}: {message}")
+
+    def stop(self) -> None:
+        """Ask the stage that runs to stop, and those that follow not to begin."""
+        self.stopping = True
+        if self._task is not None:
+            self._task.ask_to_stop()
+
+    def _show(self, now: str) -> None:
+        if self._live is None:
+            return
+        table = Table(title=now, title_justify="left", box=None, pad_edge=False)
+        for title in ("node", *_COLUMNS.values()):
+            table.add_column(title, justify="left" if title in ("node", "phase") else "right")
+        for node, progress in sorted(self._nodes.items()):
+            table.add_row(node, *(_shown(progress.get(name)) for name in _COLUMNS))
+        self._live.update(table)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value if value is not None else "")
+
+
+def _gist(result: Mapping[str, Any]) -> str:
+    """The first numbers of a result."""
+    numbers = [(name, value) for name, value in result.items() if isinstance(value, int | float) and value]
+    return "  ".join(f"{name} {_shown(value)}" for name, value in numbers[:6] if name != "iteration")
+
+
+def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
+    """What was done and where it lies, from the results of the run's tasks."""
+    table = Table(title="Done", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    commits = [result for task, result in results.items() if task.endswith(".commit")]
+    outcomes: Counter[str] = Counter()
+    for result in commits:
+        outcomes.update(result.get("outcomes", {}))
+    table.add_row("iterations", _shown(len(commits)))
+    table.add_row("pages fetched", _shown(sum(outcomes.values())))
+    for outcome, number in outcomes.most_common():
+        table.add_row(f"  {outcome}", _shown(number))
+    for task, names in (("export", ("pages",)), ("linker", ("arcs",)), ("finalizer", ("nodes", "arcs"))):
+        for name in names:
+            if name in results.get(task, {}):
+                table.add_row(f"{task}: {name}", _shown(results[task][name]))
+    table.add_section()
+    root = config.dfs_primary.rstrip("/")
+    folders = [result["folder"] for result in commits if "folder" in result]
+    table.add_row("WARC files, tables", f"{root}/{config.crawl.directory}/<iteration>/<node>/")
+    table.add_row("  iterations", ", ".join(folders[:2] + ["..."] * (len(folders) > 3) + folders[2:][-1:]))
+    if "path" in results.get("export", {}):
+        table.add_row("export, web graph", f"{root}/{results['export']['path']}/")
+    table.add_row("queues", f"{config.queue.local_dir}/<node>/")
+    return table

@@ -1,0 +1,215 @@
+"""What `make crawl` runs: one run of the DAG `krake_crawl` in this process, with its progress on the terminal.
+
+Airflow runs the tasks one after another here (`dag.test()`), with a database of its own and without a scheduler.
+Whatever Airflow prints goes to a log file. The exit code is 0 only if the whole run succeeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
+from crawl_lib.errors import KrakeError
+from krake_airflow.display import Display, summary
+from krake_airflow.settings import PROJECT, airflow_home, config_path, environment
+from krake_airflow.watching import watch_with
+
+DAG_ID = "krake_crawl"
+DEMO_CONFIG = PROJECT / "config" / "demo.yml"
+DEMO_SITES = 12
+INTERRUPTED = 130
+_RETRY_WAIT_S = 2.0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line of `python -m krake_airflow.run`."""
+    found = argparse.ArgumentParser(prog="make crawl", description="Crawl, export and link, through Airflow's DAG.")
+    found.add_argument("--config", type=Path, help="config file; default: config/demo.yml without seeds")
+    found.add_argument("--seeds", help="URLs, or the path of a file or folder of seeds; default: the synthetic web")
+    found.add_argument("--iterations", type=int, help="rounds of this run")
+    found.add_argument("--label", help="name of the export's folder")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a crawl; returns the exit code (0: all done, 1: a task failed, 2: bad config or arguments, 130: stopped)."""
+    given = parser().parse_args(arguments)
+    try:
+        path = _config_path(given)
+        config = load_config(path)
+        params = _params(given, config)
+    except KrakeError as error:
+        sys.stderr.write(f"make crawl: {error}\n")
+        return 2
+    home = airflow_home(os.environ, "crawl")
+    (home / "logs").mkdir(parents=True, exist_ok=True)
+    log = home / "logs" / f"crawl-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+    with ExitStack() as stack:
+        console = stack.enter_context(_airflow_prints_to(log))
+        try:
+            if not params["seeds"] and path == DEMO_CONFIG.resolve():
+                params["seeds"] = stack.enter_context(_synthetic_web(home, console))
+            os.environ.update(environment(home, path))
+            console.print(f"Config {path}. Starting Airflow (its log: {log}) ...", highlight=False, soft_wrap=True)
+            return _crawl(console, config, home, log, params)
+        except KrakeError as error:
+            console.print(f"[red]{error}[/]", highlight=False, soft_wrap=True)
+            return 1
+
+
+def _config_path(given: argparse.Namespace) -> Path:
+    if given.config is not None:
+        return Path(given.config).resolve()
+    chosen = DEMO_CONFIG if not given.seeds and CONFIG_PATH_VARIABLE not in os.environ else config_path(os.environ)
+    return chosen.resolve()
+
+
+def _params(given: argparse.Namespace, config: Config) -> dict[str, Any]:
+    most = config.crawl.max_iterations
+    demo = not given.seeds
+    iterations = given.iterations if given.iterations is not None else (most if demo else min(3, most))
+    if not 1 <= iterations <= most:
+        raise KrakeError(f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}")
+    return {"seeds": seeds_text(given.seeds or ""), "iterations": iterations, "label": given.label}
+
+
+def seeds_text(given: str) -> str:
+    """Seeds from a command line as the param `seeds` has them: an absolute path, or URLs a line each."""
+    if given and Path(given).exists():
+        return str(Path(given).resolve())
+    words = given.split()
+    return "\n".join(words) if all("://" in word for word in words) else given
+
+
+@contextmanager
+def _airflow_prints_to(log: Path) -> Iterator[Console]:
+    """Send standard output and error of this process and its children to a file; yields a console on the old output.
+
+    By descriptor, because Airflow, its libraries and the workers each print in their own way.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as terminal, log.open("a", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield Console(file=terminal)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, descriptor in enumerate(kept, start=1):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+
+
+@contextmanager
+def _synthetic_web(home: Path, console: Console) -> Iterator[str]:
+    """Serve the demo's web in a process of its own; yields its seeds.
+
+    Its URLs hold its port. An unfinished demo is gone on with only if the port is the same, so the port is kept until
+    a demo is done.
+    """
+    from crawl_lib.synthweb import Serving, SynthWeb  # noqa: PLC0415 - only the demo needs it
+
+    kept = home / "demo-port"
+    web = SynthWeb(seed=1, sites=DEMO_SITES, pages_per_site=100)
+    serving = Serving(web, port=int(kept.read_text()) if kept.exists() else 0)
+    with _fallback(serving, lambda: Serving(web)) as server:
+        kept.write_text(str(server.port))
+        console.print(
+            f"No SEEDS given: crawling a synthetic web of {web.sites} sites on this machine, port {server.port}.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        yield "\n".join(server.seeds)
+
+
+@contextmanager
+def _fallback(first: AbstractContextManager[Any], second: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
+    with ExitStack() as stack:
+        try:
+            entered = stack.enter_context(first)
+        except KrakeError:  # the port of the unfinished demo is taken by another program
+            entered = stack.enter_context(second())
+        yield entered
+
+
+def _crawl(console: Console, config: Config, home: Path, log: Path, params: dict[str, Any]) -> int:
+    began_s = time.monotonic()
+    dag = prepare_dag(home)
+    with Display(console) as display, _stopped_by_signals(display):
+        watch_with(display)
+        run = dag.test(run_conf=params)
+    elapsed_s = time.monotonic() - began_s
+    if display.stopping:
+        console.print("Stopped. What was fetched is kept; the same command goes on.", highlight=False, soft_wrap=True)
+        return INTERRUPTED
+    if str(run.state) == "success":
+        (home / "demo-port").unlink(missing_ok=True)
+        console.print(summary(config, display.results))
+        console.print(f"{elapsed_s:.0f} s in all, as run {run.run_id}", highlight=False, soft_wrap=True)
+        return 0
+    for task_id, message in sorted(display.failures.items()):
+        console.print(f"[red]{task_id}: {message}[/]", highlight=False, soft_wrap=True)
+    console.print(
+        f"[red]The run {run.run_id} is {run.state}.[/] Everything that was said: {log}", highlight=False, soft_wrap=True
+    )
+    console.print("Mend what is named and run the same command again: it goes on where this one stopped.")
+    return 1
+
+
+def prepare_dag(home: Path) -> Any:
+    """Airflow's database, made if this home has none of this version, and the DAG with retries for a person who waits.
+
+    The environment must be `settings.environment`'s. Raises KrakeError with Airflow's words if the DAG does not parse.
+    """
+    from airflow import __version__  # noqa: PLC0415 - reads the environment when it is imported
+    from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415
+    from airflow.utils.db import initdb  # noqa: PLC0415
+
+    migrated = home / f"migrated-{__version__}"
+    if not (migrated.exists() and (home / "airflow.db").exists()):
+        initdb()
+        migrated.touch()
+    bag = DagBag(dag_folder=str(PROJECT / "dags" / "krake_crawl_dag.py"), bundle_name="dags-folder")
+    dag = bag.dags.get(DAG_ID)
+    if dag is None:
+        raise KrakeError("; ".join(bag.import_errors.values()) or f"the DAG {DAG_ID} is not there")
+    for task in dag.tasks:
+        task.retries, task.retry_exponential_backoff = 1, 0
+        task.retry_delay = type(task.retry_delay)(seconds=_RETRY_WAIT_S)
+    return dag
+
+
+@contextmanager
+def _stopped_by_signals(display: Display) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks the run to stop; the second has its old effect."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(number: int, frame: object) -> None:
+        signal.signal(number, before[signal.Signals(number)])
+        display.note("Stopping ...")
+        display.stop()
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""What `make ui` runs: Airflow with Krake's DAGs on this machine, until Ctrl-C.
+
+The port is 8080 if it is free, else any; `AIRFLOW_PORT` names another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from crawl_lib.config import load_config
+from crawl_lib.errors import KrakeError
+from krake_airflow.server import AirflowServer, free_ports
+from krake_airflow.settings import USER, airflow_home, config_path
+
+PORT_VARIABLE = "AIRFLOW_PORT"
+DEFAULT_PORT = 8080
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run Airflow until a signal; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="make ui", description=__doc__)
+    parser.add_argument("--config", type=Path, help="config file; default: KRAKE_CONFIG_PATH, or the project's")
+    given = parser.parse_args(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        path = Path(given.config or config_path(os.environ)).resolve()
+        load_config(path)
+        return _serve(AirflowServer(airflow_home(os.environ, "ui"), path, port=_port()), stop)
+    except KrakeError as error:
+        _say(f"make ui: {error}")
+        return 1
+
+
+def _port() -> int:
+    named = os.environ.get(PORT_VARIABLE)
+    if named is not None:
+        if not named.isdecimal() or not 0 <= int(named) <= 65535:
+            raise KrakeError(f"{PORT_VARIABLE} is {named!r}, which is not a port")
+        return int(named)
+    try:
+        return free_ports([DEFAULT_PORT])[0]
+    except KrakeError:
+        return 0
+
+
+def _serve(server: AirflowServer, stop: threading.Event) -> int:
+    with server:
+        _say(f"Starting Airflow, which takes about half a minute (its log: {server.log}) ...")
+        if server.wait_ready(stopped=stop.is_set):
+            _say(f"Airflow is at {server.url}\n  user      {USER}\n  password  {server.password}\nCtrl-C stops it.")
+        while server.running and not stop.wait(1.0):
+            pass
+        if not stop.is_set():
+            raise KrakeError(f"Airflow ended by itself; see {server.log}")
+        _say("Stopping Airflow ...")
+    _say("Stopped.")
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
