@@ -1,5 +1,8 @@
 """robots.txt: from what came to whether a URL may be fetched (RFC 9309), on protego.
 
+protego takes a group for ours if its name stands anywhere in our token; RFC 9309 (2.2.1) asks for the product token
+itself. So `as_text` writes the names of groups anew before protego reads them.
+
 What an answer means (RFC 9309, 2.3.1): 2xx: its rules; 3xx: followed by `loop`, at most five hops, then as if there
 were none; 4xx: no rules, all is allowed; 5xx, no answer, or an answer that broke off: nothing is allowed, unless
 rules from before are known, which then stay in force (2.4). The body is cut at `fetch.max_robots_bytes` (2.5).
@@ -7,6 +10,7 @@ rules from before are known, which then stay in force (2.4). The body is cut at 
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from protego import Protego
@@ -19,6 +23,13 @@ from crawl_lib.states import Outcome
 # https://www.rfc-editor.org/rfc/rfc9309#section-2.3.1.2
 MAX_REDIRECTS = 5
 UNREACHABLE_TTL_S = 600.0
+
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+# What str.splitlines also takes for line ends, and RFC 9309 does not.
+_OTHER_ENDS = dict.fromkeys(map(ord, "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+_AGENT = re.compile(r"\s*user[- ]?agent\s*:?\s*([^#]*)", re.IGNORECASE)
+_PRODUCT_TOKEN = re.compile(r"[A-Za-z_-]+")
 
 
 class Verdict(StrEnum):
@@ -47,7 +58,7 @@ class Rules:
         self._protego: Protego | None = None
         self.crawl_delay_s = 0.0
         if body is not None:
-            parsed = Protego.parse(as_text(body))
+            parsed = Protego.parse(as_text(body, token))
             self.crawl_delay_s = parsed.crawl_delay(token) or 0.0
             if b"allow" in body.lower():
                 self._protego = parsed
@@ -64,13 +75,29 @@ class Rules:
         return self._protego is None or bool(self._protego.can_fetch(url, self._token))
 
 
-def as_text(body: bytes) -> str:
-    """The text of a robots.txt: UTF-8 (RFC 9309, 2.2), other bytes replaced; a BOM, even a cut one, dropped."""
+def as_text(body: bytes, token: str) -> str:
+    """The text of a robots.txt for protego, to be asked with `token`.
+
+    UTF-8 (RFC 9309, 2.2), other bytes replaced; a BOM, even a cut one, dropped; groups that are not ours renamed.
+    """
     for mark in (b"\xef\xbb\xbf", b"\xef\xbb", b"\xef"):
         if body.startswith(mark):
             body = body[len(mark) :]
             break
-    return body.decode("utf-8", "replace")
+    text = body.decode("utf-8", "replace").translate(_OTHER_ENDS)
+    return "\n".join(_renamed(line, token) for line in _LINE_END.split(text))
+
+
+def _renamed(line: str, token: str) -> str:
+    found = _AGENT.match(line)
+    if found is None:
+        return line
+    name = found[1].strip()
+    if not name or name.split()[0] == "*":
+        return f"user-agent: {name[:1]}"
+    product = _PRODUCT_TOKEN.match(name)
+    ours = product is not None and product[0].lower() == token.lower()
+    return f"user-agent: {token if ours else '!'}"
 
 
 def rules_of_row(row: RobotsRow, token: str) -> Rules:

@@ -22,7 +22,7 @@ class Site:
 
     def __init__(self, authority: str) -> None:
         self.authority = authority
-        self.scheme_end = authority.index(":")
+        self.scheme_end = authority.find(":")
         self.path_start = len(authority)
         self.host = host_of_authority(authority)
         self.rules: Rules | None = None
@@ -30,9 +30,9 @@ class Site:
 
 def host_of_authority(authority: str) -> str:
     """The host (brackets of an IPv6 address kept) of a canonical `scheme://host[:port]`."""
-    host = authority[authority.index("://") + 3 :]
+    host = authority.partition("://")[2]
     if host.startswith("["):
-        return host[: host.index("]") + 1]
+        return host.partition("]")[0] + "]"
     return host.partition(":")[0]
 
 

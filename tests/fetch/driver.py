@@ -1,0 +1,184 @@
+"""Runs `fetch_all` in tests: URLs in, what was reported out. Also a carrier without network, and a loop without time."""
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import uvloop
+
+from crawl_lib.config.model import FetchConfig
+from crawl_lib.fetch import RETRIES, FetchSummary, HostStore, IpTurns, Seams, fetch_all
+from crawl_lib.fetch.transport import Ask, Reply
+from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+
+CONFIG = FetchConfig(
+    host_delay_s=0.0,
+    ip_delay_s=0.0,
+    robots="ignore",
+    time_limit_s=20.0,
+    connect_timeout_s=10.0,
+    allow_networks=("127.0.0.0/8", "::1/128"),
+)
+AT_ONCE = {failure: replace(row, wait_s=0.0) for failure, row in RETRIES.items()}
+
+
+def taken(urls: Sequence[str]) -> list[TakenUrl]:
+    return [TakenUrl(position, b"k" * 20, QueuedUrl(url)) for position, url in enumerate(urls)]
+
+
+def to_loopback(host: str) -> list[str]:
+    return ["127.0.0.1"]
+
+
+@dataclass
+class Run:
+    """What a run reported."""
+
+    summary: FetchSummary = field(default_factory=FetchSummary)
+    fetched: list[Fetched] = field(default_factory=list)
+    robots: list[Fetched] = field(default_factory=list)
+
+    def __getitem__(self, url: str) -> Fetched:
+        (found,) = [fetched for fetched in self.fetched if fetched.url == url]
+        return found
+
+    def outcomes(self) -> list[str]:
+        return [fetched.outcome.value for fetched in self.fetched]
+
+
+def run(
+    directory: Path,
+    urls: Sequence[str],
+    config: FetchConfig = CONFIG,
+    *,
+    seams: Seams | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    limit_s: float = 30.0,
+    on_fetched: Callable[[TakenUrl, Fetched], None] | None = None,
+    on_progress: Callable[[FetchSummary], None] | None = None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+    hosts: HostStore | None = None,
+) -> Run:
+    """Run `fetch_all` to its end; `limit_s` from now is its deadline."""
+    found = Run()
+    seams = seams or Seams(resolver=to_loopback, retries=AT_ONCE)
+    store = hosts or HostStore(directory, wall=seams.wall)
+
+    def keep(item: TakenUrl, fetched: Fetched) -> None:
+        found.fetched.append(fetched)
+        if on_fetched is not None:
+            on_fetched(item, fetched)
+
+    async def main() -> None:
+        with IpTurns(directory / "turns", clock=seams.clock) as turns:
+            found.summary = await fetch_all(
+                taken(urls),
+                config=config,
+                version="1.2",
+                hosts=store,
+                turns=turns,
+                stop=stop,
+                deadline_s=seams.clock() + limit_s,
+                on_fetched=keep,
+                on_robots=found.robots.append,
+                on_progress=on_progress,
+                seams=seams,
+            )
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(main())
+    finally:
+        if hosts is None:
+            store.close()
+    return found
+
+
+class VirtualTime(selectors.DefaultSelector):
+    """A selector that, instead of waiting, moves a clock on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+
+    def select(self, timeout: float | None = None) -> list:
+        ready = super().select(0)
+        if not ready and timeout:
+            self.now += timeout
+        elif timeout is None and not ready:  # a resolver thread is at work
+            ready = super().select(0.01)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in which waiting takes no time."""
+
+    def __init__(self) -> None:
+        self.virtual = VirtualTime()
+        super().__init__(self.virtual)
+
+    def time(self) -> float:
+        return self.virtual.now
+
+
+HEAD = b"HTTP/1.1 %d Word\r\nContent-Type: text/html\r\n%s\r\n"
+
+
+def answer(status: int = 200, headers: bytes = b"", body: bytes = b"", **changes: object) -> Reply:
+    """A reply as the transport gives it."""
+    reply = Reply(0, "", "", time.time(), 0.01, True, b"GET", HEAD % (status, headers), body, status, "127.0.0.1")
+    return replace(reply, **changes)
+
+
+@dataclass
+class Sent:
+    """A request that the fake carrier got, and when it was answered."""
+
+    url: str
+    address: str | None
+    start: float
+    end: float
+
+
+class FakeCarrier:
+    """Answers after `takes_s(url)` seconds of the loop's time with `respond(url, number of the try)`."""
+
+    def __init__(self, respond: Callable[[str, int], Reply], takes_s: Callable[[str], float] = lambda url: 0.1) -> None:
+        self.respond = respond
+        self.takes_s = takes_s
+        self.sent: list[Sent] = []
+        self.running = self.peak = 0
+        self.closed = False
+
+    def start(self, ask: Ask, done: Callable[[Reply], None]) -> None:
+        loop = asyncio.get_running_loop()
+        sent = Sent(ask.url, ask.address, loop.time(), loop.time() + self.takes_s(ask.url))
+        self.sent.append(sent)
+        self.running += 1
+        self.peak = max(self.peak, self.running)
+        loop.call_at(sent.end, self._answer, ask.url, done)
+
+    def _answer(self, url: str, done: Callable[[Reply], None]) -> None:
+        self.running -= 1
+        if not self.closed:
+            done(self.respond(url, sum(sent.url == url for sent in self.sent)))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def run_virtual(directory: Path, urls: Sequence[str], config: FetchConfig, carrier: FakeCarrier, **more: object) -> Run:
+    """`run` with a fake carrier in virtual time."""
+    loop = VirtualLoop()
+    seams = Seams(
+        clock=loop.time,
+        wall=loop.time,
+        resolver=more.pop("resolver", to_loopback),
+        retries=more.pop("retries", RETRIES),
+        carrier=lambda *_: carrier,
+    )
+    more.setdefault("limit_s", 1e9)
+    return run(directory, urls, config, seams=seams, loop_factory=lambda: loop, **more)
