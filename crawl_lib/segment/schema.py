@@ -2,59 +2,57 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from crawl_lib.states import Outcome
 
-PAGES_SCHEMA = pa.schema(
-    [
-        pa.field("key", pa.binary(20), nullable=False),
-        pa.field("url", pa.string(), nullable=False),
-        pa.field("host", pa.string(), nullable=False),
-        pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
-        pa.field("ip", pa.string()),
-        pa.field("outcome", pa.string(), nullable=False),
-        pa.field("status", pa.int16()),
-        pa.field("mime_declared", pa.string()),
-        pa.field("mime_detected", pa.string()),
-        pa.field("charset", pa.string()),
-        pa.field("length", pa.int64()),
-        pa.field("digest", pa.binary(20)),
-        pa.field("title", pa.string()),
-        pa.field("description", pa.string()),
-        pa.field("meta_robots", pa.string()),
-        pa.field("canonical_url", pa.string()),
-        pa.field("redirect_url", pa.string()),
-        pa.field("via_key", pa.binary(20)),
-        pa.field("depth", pa.int32(), nullable=False),
-        pa.field("attempts", pa.int32(), nullable=False),
-        pa.field("duration_ms", pa.int32(), nullable=False),
-        pa.field("truncated", pa.string()),
-        pa.field("etag", pa.string()),
-        pa.field("last_modified", pa.string()),
-        pa.field("warc_file", pa.string(), nullable=False),
-        pa.field("warc_offset", pa.int64(), nullable=False),
-        pa.field("warc_length", pa.int64(), nullable=False),
-        pa.field("metadata", pa.string()),
-    ]
-)
+_PAGE_FIELDS: list[pa.Field[Any]] = [
+    pa.field("key", pa.binary(20), nullable=False),
+    pa.field("url", pa.string(), nullable=False),
+    pa.field("host", pa.string(), nullable=False),
+    pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+    pa.field("ip", pa.string()),
+    pa.field("outcome", pa.string(), nullable=False),
+    pa.field("status", pa.int16()),
+    pa.field("mime_declared", pa.string()),
+    pa.field("mime_detected", pa.string()),
+    pa.field("charset", pa.string()),
+    pa.field("length", pa.int64()),
+    pa.field("digest", pa.binary(20)),
+    pa.field("title", pa.string()),
+    pa.field("description", pa.string()),
+    pa.field("meta_robots", pa.string()),
+    pa.field("canonical_url", pa.string()),
+    pa.field("redirect_url", pa.string()),
+    pa.field("via_key", pa.binary(20)),
+    pa.field("depth", pa.int32(), nullable=False),
+    pa.field("attempts", pa.int32(), nullable=False),
+    pa.field("duration_ms", pa.int32(), nullable=False),
+    pa.field("truncated", pa.string()),
+    pa.field("etag", pa.string()),
+    pa.field("last_modified", pa.string()),
+    pa.field("warc_file", pa.string(), nullable=False),
+    pa.field("warc_offset", pa.int64(), nullable=False),
+    pa.field("warc_length", pa.int64(), nullable=False),
+    pa.field("metadata", pa.string()),
+]
+PAGES_SCHEMA = pa.schema(_PAGE_FIELDS)
 """`pages`: null where unknown. `length`, `digest`: of the content with codings undone, bytes and SHA-1. `warc_*`: the
 response record, or the metadata record of a URL without response. `metadata`: JSON object of the seed's fields."""
 
-LINKS_SCHEMA = pa.schema(
-    [
-        pa.field("source", pa.binary(20), nullable=False),
-        pa.field("target", pa.binary(20)),
-        pa.field("target_url", pa.string()),
-        pa.field("anchor", pa.string()),
-        pa.field("rel", pa.string()),
-        pa.field("element", pa.string()),
-        pa.field("followed", pa.bool_(), nullable=False),
-        pa.field("rule", pa.string()),
-    ]
-)
+_LINK_FIELDS: list[pa.Field[Any]] = [
+    pa.field("source", pa.binary(20), nullable=False),
+    pa.field("target", pa.binary(20)),
+    pa.field("target_url", pa.string()),
+    pa.field("anchor", pa.string()),
+    pa.field("rel", pa.string()),
+    pa.field("element", pa.string()),
+    pa.field("followed", pa.bool_(), nullable=False),
+    pa.field("rule", pa.string()),
+]
+LINKS_SCHEMA = pa.schema(_LINK_FIELDS)
 """`links`: `target` is null where the link is no URL that Krake can crawl. `rule`: what accepted or rejected it."""
 
 
@@ -91,17 +89,28 @@ class PageRow(NamedTuple):
     metadata: str | None = None
 
 
-class LinkColumns(NamedTuple):
-    """The links of one page, column by column, all lists of one length, in link order."""
-
-    target: list[bytes | None]
-    target_url: list[str | None]
-    anchor: list[str | None]
-    rel: list[str | None]
-    element: list[str | None]
-    followed: list[bool]
-    rule: list[str | None]
+LinkRow = tuple[bytes | None, str | None, str | None, str | None, str | None, bool, str | None]
+"""target, target_url, anchor, rel, element, followed, rule: the columns of `links` after `source`."""
 
 
-PAGE_COLUMN_OF_FIELD = {"time_us": "time"}
-"""Fields of PageRow whose column has another name."""
+class LinkColumns:
+    """The links of one page, in link order. `source`: key of the page. Hot loops append tuples to `rows` themselves."""
+
+    __slots__ = ("rows", "source")
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+        self.rows: list[LinkRow] = []
+
+    def add(  # noqa: PLR0917 - the columns in their order
+        self,
+        target: bytes | None,
+        target_url: str | None,
+        anchor: str | None,
+        rel: str | None,
+        element: str | None,
+        followed: bool,
+        rule: str | None,
+    ) -> None:
+        """One link occurrence."""
+        self.rows.append((target, target_url, anchor, rel, element, followed, rule))

@@ -1,0 +1,192 @@
+"""From a spool of closed parts to the files of a segment, streaming."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
+from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.frontier.outlinks import OutlinkWriter
+from crawl_lib.records import QueuedUrl
+from crawl_lib.segment.manifest import (
+    INDEX_NAME,
+    LINKS_NAME,
+    MANIFEST_NAME,
+    OUTLINKS_NAME,
+    PAGES_NAME,
+    Manifest,
+    SegmentFacts,
+)
+from crawl_lib.segment.outlinks import handed_on_runs, merge_outlinks
+from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, POSITIONS_SUFFIX, Part, PartCounts, list_parts
+from crawl_lib.segment.records import FORMAT_VERSION, WarcDates, microseconds
+from crawl_lib.segment.recover import read_positions
+from crawl_lib.segment.runs import merge_runs
+from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
+from crawl_lib.segment.tables import write_parquet
+
+SCRATCH_NAME = ".scratch"
+
+
+def build_segment(
+    spool: Path,
+    out_dir: Path,
+    facts: SegmentFacts,
+    *,
+    handed_on: Iterable[tuple[str, QueuedUrl]] = (),
+    clock: Callable[[], float] = time.time,
+) -> Manifest:
+    """Write all files of a segment into `out_dir`, the manifest last; run again, it begins anew or finds it complete.
+
+    `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `handed_on`: owner and URL
+    of what goes to its owner past the key check. WARC files are linked, not copied, where the disk allows.
+    Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
+    """
+    done = read_built(out_dir, facts.take_id)
+    if done is not None:
+        return done
+    parts = list_parts(spool)
+    counts = _checked_counts(parts, facts)
+    with _translated(out_dir):
+        shutil.rmtree(out_dir, ignore_errors=True)
+        (out_dir / SCRATCH_NAME).mkdir(parents=True)
+        links = _write_tables(parts, out_dir, counts)
+        outlinks = _write_lines(parts, out_dir, facts, handed_on)
+        shutil.rmtree(out_dir / SCRATCH_NAME)
+        for part in parts:
+            _link_or_copy(part.warc, out_dir / part.warc.name)
+        fsync_dir(out_dir)
+        reached("segment.build.files")
+        manifest = _manifest(out_dir, facts, counts | {"links": links}, outlinks, clock())
+        write_durable(out_dir / MANIFEST_NAME, manifest.to_bytes())
+    reached("segment.build.manifest")
+    return manifest
+
+
+def read_built(out_dir: Path, take_id: str) -> Manifest | None:
+    """The manifest of a finished build of this take, None if there is none."""
+    path = out_dir / MANIFEST_NAME
+    if not path.exists():
+        return None
+    with _translated(path):
+        manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+    return manifest if manifest.take_id == take_id else None
+
+
+def _checked_counts(parts: list[Part], facts: SegmentFacts) -> dict[str, Any]:
+    """The sums of all parts. Raises StorageError or DamagedFileError where they cannot be those of the take."""
+    total = PartCounts()
+    seen = bytearray(facts.taken)
+    for part in parts:
+        if not part.is_closed:
+            raise StorageError(f"{part.warc}: is still open; run the crawl task of node {facts.node} again")
+        total.add(part.counts())
+        for position in read_positions(part.path(POSITIONS_SUFFIX)):
+            if position >= facts.taken or seen[position]:
+                raise DamagedFileError(
+                    f"{part.warc}: position {position} of {facts.taken} taken URLs comes twice or late"
+                )
+            seen[position] = 1
+    if total.pages != sum(total.outcomes.values()) or total.pages != sum(seen):
+        raise DamagedFileError(f"{facts.node}: {total.pages} rows of pages, but {sum(seen)} fetched URLs")
+    if facts.taken != total.pages + facts.deferred:
+        raise DamagedFileError(
+            f"{facts.node}: {facts.taken} URLs were taken, but {total.pages} fetched and {facts.deferred} deferred"
+        )
+    return {
+        "taken": facts.taken,
+        "outcomes": dict(sorted(total.outcomes.items())),
+        "deferred": facts.deferred,
+        "pages": total.pages,
+        "links": total.links,
+        "robots_captures": total.robots_captures,
+        "rejections": dict(sorted(total.rejections.items())),
+        "scope_added": sorted(total.scope_hosts.union(facts.scope_added)),
+    }
+
+
+def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> int:
+    """Write both tables; returns the number of links."""
+    pages = write_parquet(out_dir / PAGES_NAME, PAGES_SCHEMA, [part.path(PAGES_SUFFIX) for part in parts])
+    links = write_parquet(out_dir / LINKS_NAME, LINKS_SCHEMA, [part.path(LINKS_SUFFIX) for part in parts])
+    if (pages, links) != (counts["pages"], counts["links"]):
+        raise DamagedFileError(f"{out_dir}: {pages} pages and {links} links written, counted were {counts}")
+    reached("segment.build.tables")
+    return links
+
+
+def _write_lines(
+    parts: list[Part], out_dir: Path, facts: SegmentFacts, handed_on: Iterable[tuple[str, QueuedUrl]]
+) -> OutlinkWriter:
+    scratch = out_dir / SCRATCH_NAME
+    with (out_dir / INDEX_NAME).open("wb") as file:
+        file.writelines(merge_runs(chain.from_iterable(part.runs("cdxj") for part in parts)))
+        fsync_file(file)
+    runs = handed_on_runs(scratch / "handed-on", facts.nodes, handed_on)
+    runs += chain.from_iterable(part.runs("outlinks") for part in parts)
+    with (out_dir / OUTLINKS_NAME).open("wb") as file:
+        outlinks = merge_outlinks(file, runs, facts.nodes, scratch)
+        fsync_file(file)
+    reached("segment.build.outlinks")
+    return outlinks
+
+
+def _manifest(
+    out_dir: Path, facts: SegmentFacts, counts: dict[str, Any], outlinks: OutlinkWriter, now_s: float
+) -> Manifest:
+    dates = WarcDates()
+    scope_added = counts.pop("scope_added")
+    return Manifest(
+        format_version=FORMAT_VERSION,
+        krake_version=facts.krake_version,
+        take_id=facts.take_id,
+        run_id=facts.run_id,
+        iteration=facts.iteration,
+        folder=facts.folder,
+        node=facts.node,
+        config_digest=facts.config_digest,
+        user_agent=facts.user_agent,
+        robots_policy=facts.robots_policy,
+        started=dates.text(microseconds(facts.started_s)),
+        finished=dates.text(microseconds(now_s)),
+        counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
+        intake=dict(facts.intake),
+        scope_added=scope_added,
+        files=[file_entry(path) for path in sorted(out_dir.iterdir())],
+        outlinks=outlinks.to_mapping(),
+    )
+
+
+def file_entry(path: Path) -> dict[str, Any]:
+    """Name, size and SHA-256 of a file."""
+    digest, size = sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+    return {"name": path.name, "size_bytes": size, "sha256": digest.hexdigest()}
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def _translated(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{error.filename or place}: {error.strerror or error}") from error

@@ -1,0 +1,63 @@
+"""CDXJ index lines: `urlkey timestamp {json}`, sorted, so that replay tools find a capture by binary search.
+
+The urlkey is a SURT: host labels in reverse order, without `www`; then path and query, in lower case, query fields
+sorted, no slash at the end. Addresses keep their order. Source: https://specs.webrecorder.net/cdxj/0.1.0/
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from urllib.parse import urlsplit
+
+from crawl_lib.records import Fetched
+from crawl_lib.segment.records import Position
+
+WWW = re.compile(r"^www\d*\.")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def surt(url: str) -> str:
+    """The urlkey of a canonical URL; of anything else, its text in lower case without spaces."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host = ""
+    if not host:
+        return url.lower().replace(" ", "%20") or "-"
+    if ":" in host:
+        labels = f"[{host}]"
+    elif host.replace(".", "").isdigit():
+        labels = host
+    else:
+        labels = ",".join(reversed(WWW.sub("", host).rstrip(".").split(".")))
+    at = f":{port}" if port and port != DEFAULT_PORTS.get(parts.scheme) else ""
+    path = parts.path.rstrip("/") or "/"
+    query = f"?{'&'.join(sorted(parts.query.split('&')))}" if parts.query else ""
+    return f"{labels}{at}){path}{query}".lower().replace(" ", "%20")
+
+
+def declared_mime(head: bytes) -> str:
+    """The media type of an HTTP head, in lower case, "unk" where it has none."""
+    start = head.lower().find(b"\ncontent-type:")
+    if start < 0:
+        return "unk"
+    line = head[start + 14 :].split(b"\n", 1)[0]
+    return line.split(b";", 1)[0].strip().decode("latin-1").lower() or "unk"
+
+
+def cdxj_line(fetched: Fetched, digest: str, position: Position) -> str:
+    """The line of one response. `digest`: "sha1:...", or "" for none."""
+    fields = {
+        "url": fetched.url,
+        "mime": declared_mime(fetched.head),
+        "status": "" if fetched.status is None else str(fetched.status),
+        "digest": digest,
+        "length": str(position.length),
+        "offset": str(position.offset),
+        "filename": position.warc_file,
+    }
+    stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(fetched.time))
+    return f"{surt(fetched.url)} {stamp} {json.dumps(fields)}"

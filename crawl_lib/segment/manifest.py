@@ -1,0 +1,81 @@
+"""`manifest.json`: whose segment this is, what is in it, and where each owner's outlinks lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from crawl_lib.errors import DamagedFileError
+
+MANIFEST_NAME = "manifest.json"
+PAGES_NAME, LINKS_NAME, INDEX_NAME, OUTLINKS_NAME = "pages.parquet", "links.parquet", "index.cdxj", "outlinks"
+
+
+@dataclass(frozen=True)
+class SegmentFacts:
+    """What the caller of `build_segment` knows of it.
+
+    `nodes`: all nodes, in the order of the owners' indexes. `config_digest`: hex SHA-256. `started_s`: POSIX seconds.
+    `taken`: URLs of the take; `deferred`: those of them that were left over. `intake`: counts of this task's intake.
+    `scope_added`: hosts that join the scope beside those that the parts name.
+    `scope_added`: hosts that join the scope beside those the pages add.
+    """
+
+    take_id: str
+    run_id: str
+    iteration: int
+    folder: str
+    node: str
+    nodes: tuple[str, ...]
+    krake_version: str
+    config_digest: str
+    user_agent: str
+    robots_policy: str
+    started_s: float
+    taken: int
+    deferred: int
+    intake: Mapping[str, Any] = field(default_factory=dict)
+    scope_added: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The manifest, field by field as in the file. `files`: name, size_bytes and sha256 (hex) of all other files;
+    `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC."""
+
+    format_version: int
+    krake_version: str
+    take_id: str
+    run_id: str
+    iteration: int
+    folder: str
+    node: str
+    config_digest: str
+    user_agent: str
+    robots_policy: str
+    started: str
+    finished: str
+    counts: dict[str, Any]
+    intake: dict[str, Any]
+    scope_added: list[str]
+    files: list[dict[str, Any]]
+    outlinks: dict[str, dict[str, int]]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form that stands in the file."""
+        return asdict(self)
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        return json.dumps(self.to_mapping(), indent=1).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> Self:
+        """Read the file; fields of later versions are ignored. Raises DamagedFileError naming `where`."""
+        try:
+            mapping = json.loads(data)
+            return cls(**{name: mapping[name] for name in cls.__dataclass_fields__})
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFileError(f"{where}: not the manifest of a segment: {error!r}") from error

@@ -1,0 +1,123 @@
+"""The files of a spool: a part is one WARC file with its rows, index lines and outlinks; a *closed* part is durable.
+
+<part>.warc.gz             the log; the rest can be made again from it
+<part>.pages.arrow .links.arrow .cdxj.<n> .outlinks.<n> .positions
+<part>.closed.json         written last: counts, and that all of the above is whole
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crawl_lib.durable import write_durable
+from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.segment.recover import read_positions
+
+WARC_SUFFIX, CLOSED_SUFFIX = ".warc.gz", ".closed.json"
+PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
+SEQUENCE = re.compile(r"-\d{5,}$")
+
+
+def part_prefix(folder: str, node: str, worker: int) -> str:
+    """How the names of a worker's files begin; `PartWriter` adds the number of the part."""
+    return f"krake-{folder}-{node}-{worker}"
+
+
+@dataclass
+class PartCounts:
+    """What a part holds, and what its pages led to: summed up in the manifest."""
+
+    pages: int = 0
+    links: int = 0
+    robots_captures: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    rejections: Counter[str] = field(default_factory=Counter)
+    scope_hosts: set[str] = field(default_factory=set)
+
+    def add(self, other: PartCounts) -> None:
+        """Add another part's."""
+        self.pages += other.pages
+        self.links += other.links
+        self.robots_captures += other.robots_captures
+        self.outcomes += other.outcomes
+        self.rejections += other.rejections
+        self.scope_hosts |= other.scope_hosts
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a spool, by its path without suffix."""
+
+    stem: Path
+
+    def path(self, suffix: str) -> Path:
+        """One of its files."""
+        return self.stem.with_name(self.stem.name + suffix)
+
+    @property
+    def warc(self) -> Path:
+        """Its WARC file."""
+        return self.path(WARC_SUFFIX)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all its files are whole."""
+        return self.path(CLOSED_SUFFIX).exists()
+
+    def close(self, counts: PartCounts) -> None:
+        """Say, durably, that all files are whole."""
+        mapping = vars(counts) | {"scope_hosts": sorted(counts.scope_hosts)}
+        write_durable(self.path(CLOSED_SUFFIX), json.dumps(mapping, sort_keys=True).encode())
+
+    def counts(self) -> PartCounts:
+        """What a closed part holds. Raises DamagedFileError naming the file."""
+        path = self.path(CLOSED_SUFFIX)
+        try:
+            mapping = json.loads(path.read_bytes())
+            mapping["outcomes"], mapping["rejections"] = Counter(mapping["outcomes"]), Counter(mapping["rejections"])
+            mapping["scope_hosts"] = set(mapping["scope_hosts"])
+            return PartCounts(**mapping)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFileError(f"{path}: not the counts of a closed part: {error}") from error
+
+    def runs(self, kind: str) -> list[Path]:
+        """Its runs, `kind` "cdxj" or "outlinks", in the order they were written."""
+        start = f"{self.stem.name}.{kind}."
+        return sorted(path for path in self.stem.parent.iterdir() if path.name.startswith(start))
+
+    def discard_rows(self) -> None:
+        """Delete what can be made again from the WARC file."""
+        start = f"{self.stem.name}."
+        for path in self.stem.parent.iterdir():
+            if path.name.startswith(start) and path != self.warc:
+                path.unlink()
+
+
+def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
+    """The parts of a spool, or of one worker's files in it, by name. No folder: no parts."""
+    if not directory.is_dir():
+        return []
+    stems = [path.name.removesuffix(WARC_SUFFIX) for path in directory.iterdir() if path.name.endswith(WARC_SUFFIX)]
+    return [
+        Part(directory / stem)
+        for stem in sorted(stems)
+        if SEQUENCE.search(stem) and (prefix is None or SEQUENCE.sub("", stem) == prefix)
+    ]
+
+
+def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
+    """Batch positions whose groups lie in closed parts of a spool, or of one worker's files in it.
+
+    Raises StorageError or DamagedFileError naming the file.
+    """
+    finished: set[int] = set()
+    for part in list_parts(directory, prefix):
+        if part.is_closed:
+            finished.update(read_positions(part.path(POSITIONS_SUFFIX)))
+    return finished

@@ -1,0 +1,78 @@
+"""Reading a committed segment: manifest, tables, single records, whole WARC files, outlinks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.frontier.outlinks import part_mapping, read_outlinks
+from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
+from crawl_lib.segment.warcread import WarcRecord, read_one, walk
+from crawl_lib.storage import Storage
+
+BATCH_ROWS = 10_000
+
+
+class SegmentReader:
+    """One segment. `path`: its folder on the store. Everything streams; raises StorageError and DamagedFileError."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage, self._path = storage, path
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        where = f"{self._path}/{MANIFEST_NAME}"
+        return Manifest.from_bytes(self._storage.read_bytes(where), where)
+
+    @property
+    def warc_files(self) -> list[str]:
+        """Names of its WARC files."""
+        return [entry["name"] for entry in self.manifest.files if entry["name"].endswith(".warc.gz")]
+
+    def pages(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of `pages`, all columns or some."""
+        return self._table(PAGES_NAME, columns)
+
+    def links(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of `links`, all columns or some."""
+        return self._table(LINKS_NAME, columns)
+
+    def read_record(self, warc_file: str, offset: int, length: int) -> WarcRecord:
+        """The record that a row of `pages` or a CDXJ line points at."""
+        where = f"{self._path}/{warc_file}"
+        with self._storage.open_read(where, offset, length) as file:
+            return read_one(file.read(), offset, where)
+
+    def records(self, warc_file: str, damage: Counter[str] | None = None) -> Iterator[WarcRecord]:
+        """All records of a WARC file in file order. `damage` counts the unreadable; without it, an error."""
+        found: Counter[str] = Counter() if damage is None else damage
+        with self._storage.open_read(f"{self._path}/{warc_file}") as file:
+            yield from walk(file, found)
+        if damage is None and found:
+            raise DamagedFileError(f"{self._path}/{warc_file}: {dict(found)}")
+
+    def outlinks(self, owner: str) -> Iterator[bytes]:
+        """The outlink lines that go to a node, in the order of intake."""
+        mapping = self.manifest.outlinks.get(owner)
+        if mapping is None:
+            return iter(())
+        where = f"{self._path}/{OUTLINKS_NAME}"
+        part = part_mapping(mapping, where)
+        return read_outlinks(self._storage.open_read(where, part.offset, part.length), where, part.count)
+
+    def _table(self, name: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        where = f"{self._path}/{name}"
+        with self._storage.open_seekable(where) as file:
+            try:
+                with pq.ParquetFile(file) as table:
+                    yield from table.iter_batches(BATCH_ROWS, columns=list(columns) if columns else None)
+            except pa.ArrowException as error:
+                raise DamagedFileError(f"{where}: {error}") from error
+            except OSError as error:
+                raise StorageError(f"{where}: {error}") from error

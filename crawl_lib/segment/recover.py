@@ -1,0 +1,131 @@
+"""Reading a worker's spool again: whole groups out of a WARC file that a kill cut anywhere."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.segment.records import Position, split_head, unescape_field
+from crawl_lib.segment.warcread import Torn, WarcRecord, members, parse_record
+from crawl_lib.states import Outcome
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Recovered(NamedTuple):
+    """One whole group. `taken`: None for a robots.txt capture. `digest`: of the response's payload, "" where it is
+    not certain, None without a response. `end`: the byte after the group in its file."""
+
+    taken: TakenUrl | None
+    fetched: Fetched
+    position: Position
+    digest: str | None
+    end: int
+
+
+def read_groups(path: Path, damage: Counter[str] | None = None) -> Iterator[Recovered | int]:
+    """The whole groups of a spooled WARC file in file order; first, as a number, the byte where its warcinfo ends.
+
+    Ends at the first byte that is no whole group: what follows was in flight when the process died.
+    """
+    damage = Counter() if damage is None else damage
+    held: list[WarcRecord] = []
+    with path.open("rb") as file:
+        for offset, length, data in members(file, damage):
+            try:
+                record, _ = parse_record(data, offset, length)
+                if record.type == "warcinfo":
+                    yield offset + length
+                    continue
+                held.append(record)
+                if record.type == "metadata":
+                    yield _group(held, path.name, offset + length)
+                    held = []
+            except (Torn, KeyError, ValueError):
+                damage["no_group"] += 1
+                return
+
+
+def _group(records: list[WarcRecord], warc_file: str, end: int) -> Recovered:
+    """A group's records as what was fetched. Raises KeyError or ValueError where they are no group."""
+    metadata = records[-1]
+    fields = warc_fields(metadata.block)
+    by_type = {record.type: record for record in records}
+    response, request = by_type.get("response"), by_type.get("request")
+    main = response or metadata
+    head, body = _http(response, fields)
+    url = fields.get("krake-url") or main.url
+    fetched = Fetched(
+        url=url,
+        time=microseconds_of(main.headers["warc-date"]) / 1_000_000,
+        outcome=Outcome(fields["krake-outcome"]),
+        status=int(fields["krake-status"]) if "krake-status" in fields else None,
+        ip=main.headers.get("warc-ip-address"),
+        request=request.block if request else b"",
+        head=head,
+        body=body,
+        truncated=main.headers.get("warc-truncated"),
+        attempts=int(fields["krake-attempts"]),
+        duration_ms=int(fields["fetchTimeMs"]),
+        error=fields.get("krake-error", ""),
+    )
+    digest = main.headers.get("warc-payload-digest", "") if response else None
+    return Recovered(_taken(fields, url), fetched, Position(warc_file, main.offset, main.length), digest, end)
+
+
+def _http(response: WarcRecord | None, fields: dict[str, str]) -> tuple[bytes, bytes]:
+    if response is None:
+        return b"", b""
+    if "krake-head-bytes" in fields:
+        length = int(fields["krake-head-bytes"])
+        return response.block[:length], response.block[length:]
+    return split_head(response.block)
+
+
+def _taken(fields: dict[str, str], url: str) -> TakenUrl | None:
+    if fields["krake-kind"] == "robots":
+        return None
+    via = fields.get("via")
+    queued = QueuedUrl(
+        url,
+        bytes.fromhex(via) if via else None,
+        int(fields["depth"]),
+        int(fields["krake-redirects"]),
+        fields.get("krake-seed-metadata", ""),
+    )
+    return TakenUrl(int(fields["krake-position"]), sha1(url.encode("utf-8", "backslashreplace")).digest(), queued)
+
+
+def warc_fields(block: bytes) -> dict[str, str]:
+    """The lines of an `application/warc-fields` block, escapes undone."""
+    fields = {}
+    for line in block.decode("utf-8", "replace").split("\r\n"):
+        name, colon, value = line.partition(": ")
+        if colon:
+            fields[name] = unescape_field(value)
+    return fields
+
+
+def microseconds_of(date: str) -> int:
+    """POSIX microseconds of a WARC date. Raises ValueError."""
+    return (datetime.fromisoformat(date) - EPOCH) // MICROSECOND
+
+
+def read_positions(path: Path) -> array[int]:
+    """Batch positions that a closed part holds. Raises StorageError or DamagedFileError naming the file."""
+    positions: array[int] = array("Q")
+    try:
+        positions.frombytes(path.read_bytes())
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise DamagedFileError(f"{path}: not a list of positions: {error}") from error
+    return positions

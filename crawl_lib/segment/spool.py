@@ -1,0 +1,305 @@
+"""The writer of one worker: groups of records into WARC files, rows beside them, a new part when a file is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from crawl_lib.config import SegmentConfig
+from crawl_lib.durable import fsync_dir, reached, write_durable
+from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.segment.cdxj import cdxj_line
+from crawl_lib.segment.outlinks import OutlinkRuns
+from crawl_lib.segment.parts import (
+    LINKS_SUFFIX,
+    PAGES_SUFFIX,
+    POSITIONS_SUFFIX,
+    Part,
+    PartCounts,
+    list_parts,
+)
+from crawl_lib.segment.records import Position, RecordEncoder, WarcInfo, microseconds, new_record_id
+from crawl_lib.segment.recover import read_groups
+from crawl_lib.segment.runs import RunWriter
+from crawl_lib.segment.schema import LinkColumns, PageRow
+from crawl_lib.segment.tables import LinkTable, PageTable
+
+CDXJ_RUN_LINES = 50_000
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+class _Log:
+    """An append-only file that is fsynced every few seconds by a thread of its own."""
+
+    def __init__(self, path: Path, sync_interval_s: float) -> None:
+        self._path, self._interval_s = path, sync_interval_s
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="warc-sync")
+        self._syncing: Future[None] | None = None
+        self._next_sync_s = time.monotonic() + sync_interval_s
+        with _translated(path):
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self.size = os.fstat(self._fd).st_size
+            fsync_dir(path.parent)
+
+    def append(self, data: bytes) -> int:
+        """Add a group by one write to the system; returns its offset. What was written in part is cut off again."""
+        offset = self.size
+        with _translated(self._path):
+            try:
+                if os.write(self._fd, data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                os.ftruncate(self._fd, offset)
+                raise
+        self.size += len(data)
+        if time.monotonic() >= self._next_sync_s:
+            self._start_sync()
+        return offset
+
+    def cut(self, size: int) -> None:
+        """Cut off, durably, what follows byte `size`."""
+        with _translated(self._path):
+            os.ftruncate(self._fd, size)
+            os.fsync(self._fd)
+        self.size = size
+
+    def sync(self) -> None:
+        """Make all that was appended durable."""
+        self._wait()
+        with _translated(self._path):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Make all durable and close."""
+        try:
+            self.sync()
+        finally:
+            self._thread.shutdown()
+            os.close(self._fd)
+
+    def _start_sync(self) -> None:
+        self._next_sync_s = time.monotonic() + self._interval_s
+        self._wait()
+        self._syncing = self._thread.submit(os.fsync, self._fd)
+
+    def _wait(self) -> None:
+        if self._syncing is not None:
+            with _translated(self._path):
+                self._syncing.result()
+
+
+class _OpenPart:
+    """A part that is being written: its log, its rows and its counts."""
+
+    def __init__(self, part: Part, config: SegmentConfig) -> None:
+        self.part = part
+        self.name = part.warc.name
+        self.log = _Log(part.warc, config.sync_interval_s)
+        self.positions: array[int] = array("Q")
+        self.counts = PartCounts()
+        self.pages = PageTable(part.path(PAGES_SUFFIX))
+        self.links = LinkTable(part.path(LINKS_SUFFIX))
+        self.cdxj = RunWriter(part.path(".cdxj"), CDXJ_RUN_LINES)
+        self.outlinks = OutlinkRuns(part.path(".outlinks"))
+
+    def note(self, taken: TakenUrl | None, fetched: Fetched, position: Position, digest: str | None) -> None:
+        """Count a group whose bytes are in the log. `digest`: of its response's payload, None without a response."""
+        if taken is None:
+            self.counts.robots_captures += 1
+        else:
+            self.positions.append(taken.position)
+            self.counts.outcomes[fetched.outcome] += 1
+        if digest is not None:
+            self.cdxj.add(cdxj_line(fetched, digest, position))
+
+    def close(self) -> None:
+        """Make all files whole and durable, the note that says so last."""
+        self.counts.pages, self.counts.links = self.pages.rows, self.links.rows
+        if self.counts.pages != len(self.positions):
+            raise DamagedFileError(
+                f"{self.part.warc}: {len(self.positions)} fetches, but {self.counts.pages} rows of pages"
+            )
+        self.log.close()
+        reached("segment.part.log_synced")
+        self.pages.close()
+        self.links.close()
+        self.cdxj.flush()
+        self.outlinks.flush()
+        reached("segment.part.rows_written")
+        write_durable(self.part.path(POSITIONS_SUFFIX), self.positions.tobytes())
+        self.part.close(self.counts)
+        reached("segment.part.closed")
+
+    def abandon(self) -> None:
+        """Leave the part as a kill would."""
+        self.log.close()
+        self.pages.close(sync=False)
+        self.links.close(sync=False)
+
+
+class PartWriter:
+    """Writes one worker's share of a segment.
+
+    * A group is one write to the system: when `append` returned, a kill of the process does not lose it; a power loss
+      may lose the last `config.sync_interval_s` seconds.
+    * After a kill: a new writer of the same `directory` and `prefix` continues. First run through `recovered()` and add
+      the rows of each group again; `finished_positions` names what closed parts hold.
+    * Each page's rows are added after its `append` and before the next one.
+
+    `prefix`: see `part_prefix`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
+    Raises StorageError naming the file: the operator looks at the disk.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        prefix: str,
+        info: WarcInfo,
+        config: SegmentConfig,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = new_record_id,
+    ) -> None:
+        with _translated(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        self._directory, self._prefix, self._info, self._config, self._clock = directory, prefix, info, config, clock
+        self._encoder = RecordEncoder(config.gzip_level, new_id)
+        parts = list_parts(directory, prefix)
+        unfinished = [part for part in parts if not part.is_closed]
+        if len(unfinished) > 1:
+            raise DamagedFileError(f"{directory}: {len(unfinished)} parts of {prefix} are open at once")
+        self._unfinished = unfinished[0] if unfinished else None
+        self._next_number = len(parts)
+        self._open: _OpenPart | None = None
+
+    def __enter__(self) -> PartWriter:
+        return self
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        elif self._open is not None:
+            part, self._open = self._open, None
+            part.abandon()
+
+    def recovered(self) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
+        """The whole groups of the part that a kill left open, in file order; None is taken for a robots.txt capture.
+
+        Cuts the torn tail. The rows of each group are to be added while it is at hand. Nothing, if none was open.
+        """
+        if self._unfinished is None:
+            return
+        self._unfinished.discard_rows()
+        part = self._open = _OpenPart(self._unfinished, self._config)
+        end = 0
+        for found in read_groups(part.part.warc):
+            if isinstance(found, int):
+                end = found
+                continue
+            part.note(found.taken, found.fetched, found.position, found.digest)
+            yield found.taken, found.fetched, found.position
+            end = found.end
+        part.log.cut(end)
+        self._unfinished = None
+        self._begin_file(part)
+        reached("segment.part.recovered")
+
+    def append(self, taken: TakenUrl, fetched: Fetched) -> Position:
+        """Write the records of a fetch; returns where its response lies, or its metadata if it has no response."""
+        return self._append(taken, fetched)
+
+    def append_robots(self, fetched: Fetched) -> Position:
+        """Write the records of a robots.txt fetch, which is no row of `pages`."""
+        return self._append(None, fetched)
+
+    def add_page(self, row: PageRow) -> None:
+        """The row of the page that was appended last."""
+        self._part().pages.add(row)
+
+    def add_links(self, links: LinkColumns) -> None:
+        """The links of the page that was appended last."""
+        self._part().links.add(links)
+
+    def add_outlink(  # noqa: PLR0917 - a hot call, by position
+        self,
+        owner: int,
+        position: int,
+        index: int,
+        url: str,
+        via: bytes | None,
+        depth: int,
+        redirects: int = 0,
+        metadata: str = "",
+    ) -> None:
+        """A URL to hand on. `owner`: index of its node; `position`, `index`: batch position of the page, and the link's
+        place in it: where a URL was found several times, the lowest counts."""
+        self._part().outlinks.add(owner, position + 1, index, (url, via, depth, redirects, metadata))
+
+    def count_rejection(self, name: str, count: int = 1) -> None:
+        """Count links of the page that was appended last which are not handed on."""
+        self._part().counts.rejections[name] += count
+
+    def add_scope_host(self, host: str) -> None:
+        """A host that a seed redirects to, and that so joins the crawl's scope."""
+        self._part().counts.scope_hosts.add(host)
+
+    def sync(self) -> None:
+        """Make all records durable now."""
+        if self._open is not None:
+            self._open.log.sync()
+
+    def close(self) -> None:
+        """Close the open part, so that all of it is durable. A writer without a record leaves no file."""
+        if self._unfinished is not None:
+            raise RuntimeError("PartWriter.recovered() comes before close()")
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:
+        part = self._open
+        if part is None or self._unfinished is not None or part.log.size >= self._config.max_warc_bytes:
+            part = self._next_part()
+        group = self._encoder.group(fetched, taken)
+        offset = part.log.append(group.data)
+        position = Position(part.name, offset + group.main_offset, group.main_length)
+        part.note(taken, fetched, position, group.digest if group.has_response else None)
+        return position
+
+    def _next_part(self) -> _OpenPart:
+        if self._unfinished is not None:
+            raise RuntimeError("PartWriter.recovered() comes before append()")
+        self.close()
+        stem = self._directory / f"{self._prefix}-{self._next_number:05d}"
+        self._next_number += 1
+        part = self._open = _OpenPart(Part(stem), self._config)
+        self._begin_file(part)
+        return part
+
+    def _begin_file(self, part: _OpenPart) -> None:
+        if part.log.size == 0:
+            part.log.append(self._encoder.warcinfo(part.name, self._info, microseconds(self._clock())))
+
+    def _part(self) -> _OpenPart:
+        if self._open is None:
+            raise RuntimeError("rows come after the append of their page")
+        return self._open
+
+
+def recover(writer: PartWriter) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
+    """The same as `writer.recovered()`."""
+    return writer.recovered()

@@ -1,0 +1,182 @@
+"""Rows of `pages` and `links`: plain lists while a page is handled, Arrow when enough are there, Parquet at the end.
+
+A part's rows are an Arrow stream on the disk (cheap, LZ4); `build` reads the streams of all parts and writes each
+table as Parquet once. Memory is bounded by one block of rows, whatever the segment's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.durable import fsync_file
+from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, LinkRow, PageRow
+
+GROUP_ROWS = 50_000
+PAGE_BLOCK_ROWS = 4_096
+PAGE_FIELDS = tuple("time" if field == "time_us" else field for field in PageRow._fields)
+LINK_FIELDS = tuple(LINKS_SCHEMA.names[1:])
+DICTIONARY_COLUMNS = {
+    "pages": ["host", "ip", "outcome", "mime_declared", "mime_detected", "charset", "truncated", "warc_file"],
+    "links": ["source", "target", "target_url", "anchor", "rel", "element", "rule"],
+}
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Arrow's and the system's errors become ours, naming the file."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise DamagedFileError(f"{path}: not a table of this version: {error}") from error
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror or error}") from error
+
+
+class RowSpool:
+    """An Arrow stream file that grows by blocks."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path, self._schema = path, schema
+        self.rows = 0
+        with _translated(path):
+            self._file = path.open("wb")
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            self._stream = pa.ipc.new_stream(self._file, schema, options=options)
+
+    def write(self, arrays: Sequence[pa.Array[Any]]) -> None:
+        """Add a block, one array a column of the schema."""
+        batch = pa.RecordBatch.from_arrays(list(arrays), schema=self._schema)
+        with _translated(self._path):
+            self._stream.write_batch(batch)
+        self.rows += batch.num_rows
+
+    def close(self, sync: bool = True) -> None:
+        """End the stream; durable if `sync`."""
+        with _translated(self._path):
+            self._stream.close()
+            if sync:
+                fsync_file(self._file)
+            self._file.close()
+
+
+class PageTable:
+    """Collects rows of `pages`."""
+
+    def __init__(self, path: Path) -> None:
+        self._spool = RowSpool(path, PAGES_SCHEMA)
+        self._rows: list[PageRow] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows added so far."""
+        return self._spool.rows + len(self._rows)
+
+    def add(self, row: PageRow) -> None:
+        """One row."""
+        self._rows.append(row)
+        if len(self._rows) >= PAGE_BLOCK_ROWS:
+            self._flush()
+
+    def close(self, sync: bool = True) -> None:
+        """Write what is left and end the file."""
+        self._flush()
+        self._spool.close(sync)
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = dict(zip(PAGE_FIELDS, zip(*self._rows, strict=True), strict=True))
+            self._rows = []
+            self._spool.write([column(columns[field.name], field.type) for field in PAGES_SCHEMA])
+
+
+class LinkTable:
+    """Collects rows of `links`."""
+
+    def __init__(self, path: Path) -> None:
+        self._spool = RowSpool(path, LINKS_SCHEMA)
+        self._rows: list[LinkRow] = []
+        self._sources: list[bytes] = []
+        self._lengths: list[int] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows added so far."""
+        return self._spool.rows + len(self._rows)
+
+    def add(self, links: LinkColumns) -> None:
+        """The links of one page."""
+        self._rows += links.rows
+        self._sources.append(links.source)
+        self._lengths.append(len(links.rows))
+        if len(self._rows) >= GROUP_ROWS:
+            self._flush()
+
+    def close(self, sync: bool = True) -> None:
+        """Write what is left and end the file."""
+        self._flush()
+        self._spool.close(sync)
+
+    def _flush(self) -> None:
+        if not self._rows:
+            self._sources, self._lengths = [], []
+            return
+        columns = zip(*self._rows, strict=True)
+        page_of_row = np.repeat(np.arange(len(self._sources)), self._lengths)
+        source = pa.array(self._sources, pa.binary(20)).take(page_of_row)
+        self._rows, self._sources, self._lengths = [], [], []
+        rest = [
+            column(values, LINKS_SCHEMA.field(name).type) for name, values in zip(LINK_FIELDS, columns, strict=True)
+        ]
+        self._spool.write([source, *rest])
+
+
+def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array[Any]:
+    """An Arrow array. Text that is not Unicode (lone surrogates out of a page) is written with `?` in its place."""
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        clean = [None if v is None else v.encode("utf-8", "replace").decode() for v in values]
+        return pa.array(clean, kind)
+
+
+def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
+    """The blocks of a part's Arrow stream. Raises DamagedFileError naming the file."""
+    with _translated(path), path.open("rb") as file, pa.ipc.open_stream(file) as stream:
+        yield from stream
+
+
+def write_parquet(path: Path, schema: pa.Schema, parts: Iterable[Path]) -> int:
+    """Write one table of all parts' rows, in row groups of about 50,000; durable. Returns the number of rows."""
+    rows = 0
+    dictionary = DICTIONARY_COLUMNS["links" if schema is LINKS_SCHEMA else "pages"]
+    with _translated(path), path.open("wb") as file:
+        writer = pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=dictionary)  # type: ignore[arg-type]
+        with writer:
+            for group in _groups(parts):
+                rows += group.num_rows
+                writer.write_table(group, row_group_size=group.num_rows)
+        fsync_file(file)
+    return rows
+
+
+def _groups(parts: Iterable[Path]) -> Iterator[pa.Table]:
+    """Blocks put together to row groups."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for part in parts:
+        for block in read_blocks(part):
+            held.append(block)
+            rows += block.num_rows
+            if rows >= GROUP_ROWS:
+                yield pa.Table.from_batches(held)
+                held, rows = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
