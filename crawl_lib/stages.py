@@ -2,7 +2,8 @@
 
 Each function takes a config (and secrets), does one stage, and returns a small mapping of paths and counts that can
 be written as JSON. Each may be run again at any time: it goes on where it stopped, or finds its work done and says so.
-A stage that is asked to stop raises StoppedError once what it has is durable. All raise KrakeError, never anything else.
+A stage that is asked to stop raises StoppedError once what it has is durable. All raise
+KrakeError, never anything else.
 
     inject -> (start_iteration -> crawl_node per node -> commit_iteration) x N -> settle_node per node
            -> maintain_keys -> export_pages -> link_export -> finalize_export
@@ -21,8 +22,9 @@ from crawl_lib.crawl import node as _node
 from crawl_lib.crawl import settle as _settle
 from crawl_lib.crawl import start as _start
 from crawl_lib.crawl import status as _status
+from crawl_lib.crawl.places import SEEDS_FOLDER
 from crawl_lib.export import run as _export
-from crawl_lib.frontier import inject as _inject
+from crawl_lib.frontier.inject import inject as _inject
 from crawl_lib.graph import finalizer as _finalizer
 from crawl_lib.graph import linker as _linker
 from crawl_lib.keys import repair
@@ -39,15 +41,10 @@ def inject(config: Config, secrets: Secrets | None = None, *, run_id: str, seeds
     rejections with file and line. Raises InputError if the path is not there.
     """
     stores = open_stores(config, secrets)
-    return _inject(
-        stores.storage,
-        stores.crawl_dir,
-        run_id=run_id,
-        seeds=seeds,
-        nodes=config.servers,
-        routing=config.frontier.routing,
-        urls_config=config.urls,
-    ).to_mapping()
+    manifest = _inject(
+        stores.storage, stores.crawl_dir, run_id, seeds, config.servers, config.frontier.routing, config.urls
+    )
+    return {"path": f"{stores.crawl_dir}/{SEEDS_FOLDER}/{manifest['digest']}", **manifest["seeds"]}
 
 
 def start_iteration(
@@ -104,9 +101,14 @@ def settle_node(
 
 
 def maintain_keys(config: Config, secrets: Secrets | None = None) -> Result:
-    """Count the keys of each server, compare replicas, and fill what is missing. Returns the report."""
+    """Count the keys of each server, compare replicas, and fill what is missing. Returns the report.
+
+    Raises KeyServerDownError naming servers that could not be mended, after all others were.
+    """
     with open_stores(config, secrets).keys() as keys:
-        return repair(keys).to_mapping()
+        report = repair(keys)
+    report.raise_if_failed()
+    return report.to_mapping()
 
 
 def export_pages(

@@ -59,5 +59,3 @@ def settle(arguments: argparse.Namespace) -> int:
             result: dict[str, Any] = stages.settle_node(config, node=node, stop=stop, on_progress=ProgressLine())
             print_counts(f"settled {node}", result)
     return 0
-
-

@@ -40,8 +40,8 @@ def _show(report: MaintenanceReport, *, as_json: bool) -> int:
     if as_json:
         print_json(report.to_mapping())
     else:
-        print(report)
-    return 0 if report.clean else 1
+        print(report.to_text())
+    return 0 if report.ok else 1
 
 
 def forget(arguments: argparse.Namespace) -> int:

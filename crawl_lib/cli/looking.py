@@ -62,9 +62,9 @@ def show_status(found: Mapping[str, Any], console: Console) -> None:
     ]  # fmt: skip
     console.print(_rows("keys", ("server", "keys"), keys))
     exports = [
-        (entry["name"], "unfinished" if not entry["complete"] else f"{entry['pages']:,} pages, {entry['bytes']['webgraph']:,} bytes of graph")
+        (entry["name"], f"{entry['pages']:,} pages" if entry["complete"] else "unfinished")
         for entry in found["exports"]
-    ]  # fmt: skip
+    ]
     console.print(_rows("exports", ("name", ""), exports))
 
 

@@ -15,6 +15,6 @@ After a kill between any two steps the next task of the node, of whatever run, f
 every step from 5 on may be done twice. The WARC files in the spool are the log: a rerun cuts off a torn tail, makes the
 rows of the open part again from its records, and fetches only what has no record.
 
-`start` and `commit` work on the DFS alone; `settle` is the intake of step 3 after the last iteration. `places` knows the
-crawl directory, `exports` which segments an export takes in, `status` shows all of it, `progress` what is going on.
+`start` and `commit` work on the DFS alone; `settle` is the intake of step 3 after the last iteration. `places` knows
+the crawl directory, `exports` which segments an export takes in, `status` shows all of it, `progress` what is going on.
 """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crawl_lib.crawl.places import list_folders, read_iteration, segments_of
 from crawl_lib.errors import ConfigError, PathNotFoundError
-from crawl_lib.export.run import SegmentInput
+from crawl_lib.export.places import SegmentInput
 from crawl_lib.stores import Stores
 
 

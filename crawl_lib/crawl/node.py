@@ -1,1 +1,206 @@
 """The stage `crawl`: one node's task of one iteration, from the lock to the segment. See the package's docstring."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from threading import Event
+from typing import Any
+
+from crawl_lib.config import to_mapping
+from crawl_lib.crawl.commit import require_iteration
+from crawl_lib.crawl.places import MANIFEST_FILE, SCOPE_FILE, Iteration, read_iteration, read_json, read_lines
+from crawl_lib.crawl.progress import OnProgress
+from crawl_lib.crawl.sources import take_in
+from crawl_lib.crawl.task import NodeTask, locked_node
+from crawl_lib.crawl.worker import WorkerTask
+from crawl_lib.crawl.workers import run_workers
+from crawl_lib.durable import fsync_dir, reached, write_durable
+from crawl_lib.errors import ConfigError
+from crawl_lib.fetch import HostStore
+from crawl_lib.fetch.transport import user_agent_header
+from crawl_lib.frontier import (
+    Take,
+    advance,
+    close_take,
+    decode_line,
+    finish_open_move,
+    make_take,
+    open_take,
+    pending_report,
+    read_handed_on,
+    read_leftover,
+    read_scope_added,
+    write_leftover,
+)
+from crawl_lib.segment import SegmentFacts, SegmentReader, build_segment, finished_positions, part_prefix, publish
+from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
+from crawl_lib.stores import Stores
+from crawl_lib.urls import Owners, host_of
+from crawl_lib.version import VERSION
+
+SEGMENT_FOLDER = "segment"
+URLS_OF_A_PROCESS = 1000
+
+
+def crawl_node(
+    stores: Stores, *, run_id: str, iteration: int, node: str, stop: Event, on_progress: OnProgress | None
+) -> dict[str, Any]:
+    """Crawl a node's batch of an iteration. Arguments, result and errors: see `stages.crawl_node`."""
+    own = require_iteration(stores, run_id, iteration)
+    if node not in own.nodes:
+        raise ConfigError(f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}")
+    what = f"run {run_id}, iteration {iteration}"
+    with locked_node(stores, node, what=what, stop=stop, on_progress=on_progress) as task:
+        finish_what_is_open(task)
+        if not stores.storage.exists(segment_path(stores, own.folder, node)):
+            take_in(task, own)
+            complete(task, _decide(task, own))
+        counts = read_json(stores.storage, f"{segment_path(stores, own.folder, node)}/{MANIFEST_FILE}")["counts"]
+        task.progress.enter("done", queue=task.queue.length())
+    return {"folder": own.folder, "node": node, **counts}
+
+
+def segment_path(stores: Stores, folder: str, node: str) -> str:
+    """Where a node's segment of an iteration stands, relative to the storage's root."""
+    return f"{stores.crawl_dir}/{folder}/{node}"
+
+
+def finish_what_is_open(task: NodeTask) -> None:
+    """Bring a move and a take that an earlier task left open to their end, whichever run they are of."""
+    finish_open_move(task.queue)
+    take = open_take(task.directory)
+    if take is not None:
+        complete(task, take)
+    elif task.spool.exists():
+        shutil.rmtree(task.spool)  # a spool without a take is rubbish
+
+
+def _decide(task: NodeTask, own: Iteration) -> Take:
+    """Write the take: which URLs this iteration fetches."""
+    processes = task.stores.config.fetch.processes or os.cpu_count() or 1
+    size = own.batch_sizes.get(task.node, 0)
+    queued = min(size, task.queue.length())
+    return make_take(
+        task.queue,
+        size,
+        take_id=uuid.uuid4().hex,
+        run_id=own.run_id,
+        iteration=own.iteration,
+        folder=own.folder,
+        processes=max(1, min(processes, queued // URLS_OF_A_PROCESS)),
+        extra={"started_s": time.time()},
+    )
+
+
+def complete(task: NodeTask, take: Take) -> None:
+    """From an open take to a published segment and a queue that has moved on; every step may be done again."""
+    storage, built = task.stores.storage, task.spool / SEGMENT_FOLDER
+    folder = f"{task.stores.crawl_dir}/{take.header.folder}"
+    if not storage.exists(f"{folder}/{task.node}"):
+        own = read_iteration(storage, task.stores.crawl_dir, take.header.folder)
+        if read_leftover(take) is None:
+            _fetch(task, take, own)
+        _build(task, take, own)
+    segment = publish(storage, folder, task.node, take.take_id, built)
+    advance(task.queue, take, take.select(read_leftover(take) or []))
+    reached("node.advanced")
+    _mark(task, segment)
+    reached("node.marked")
+    close_take(task.directory)
+    shutil.rmtree(task.spool, ignore_errors=True)
+
+
+def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
+    """Fetch what has no record yet, then decide what is left over."""
+    task.spool.mkdir(exist_ok=True)
+    fsync_dir(task.directory)
+    task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
+    if take.count:
+        with HostStore(task.directory) as hosts:
+            hosts.begin()
+            run_workers(
+                [worker.as_json() for worker in _worker_tasks(task, take, own)],
+                log_dir=task.directory,
+                lock_descriptor=task.lock.fileno(),
+                stop=task.stop.is_set,
+                on_progress=task.progress.fetched,
+            )
+            hosts.finish()
+    done = finished_positions(task.spool)
+    write_leftover(take, [position for position in range(take.count) if position not in done])
+
+
+def _worker_tasks(task: NodeTask, take: Take, own: Iteration) -> list[WorkerTask]:
+    config = task.stores.config
+    scope = read_lines(task.stores.storage, f"{task.stores.crawl_dir}/{own.folder}/{SCOPE_FILE}")
+    scope_file = task.spool / SCOPE_FILE
+    write_durable(scope_file, "".join(f"{host}\n" for host in {*scope, *read_scope_added(task.queue)}).encode())
+    return [
+        WorkerTask(
+            config=to_mapping(config),
+            nodes=list(own.nodes),
+            node=task.node,
+            node_dir=str(task.directory),
+            spool=str(task.spool),
+            scope=str(scope_file),
+            prefix=part_prefix(own.folder, task.node, number),
+            number=number,
+            processes=take.header.processes,
+            seconds_left=config.batch.time_limit_s,
+            info={**_facts(task.stores), "part_of": f"{own.folder}/{task.node}"},
+        )
+        for number in range(take.header.processes)
+    ]
+
+
+def _facts(stores: Stores) -> dict[str, str]:
+    """What warcinfo and manifest say of how the segment came to be."""
+    return {
+        "krake_version": VERSION,
+        "config_digest": stores.config_digest,
+        "user_agent": user_agent_header(stores.config.fetch, VERSION),
+        "robots_policy": stores.config.fetch.robots,
+    }
+
+
+def _build(task: NodeTask, take: Take, own: Iteration) -> None:
+    """Put the segment's files together from the workers' parts."""
+    task.progress.enter("commit")
+    queue = task.queue
+    facts = SegmentFacts(
+        take_id=take.take_id,
+        run_id=take.header.run_id,
+        iteration=take.header.iteration,
+        folder=own.folder,
+        node=task.node,
+        nodes=own.nodes,
+        **_facts(task.stores),
+        started_s=take.header.extra["started_s"],
+        taken=take.count,
+        deferred=len(read_leftover(take) or []),
+        intake=pending_report(queue).to_mapping(),
+        scope_added=tuple(read_scope_added(queue)),
+    )
+    owners = Owners(own.nodes)
+    handed_on = (decode_line(line, "handed_on")[0] for line in read_handed_on(queue))
+    build_segment(
+        task.spool,
+        task.spool / SEGMENT_FOLDER,
+        facts,
+        handed_on=((owners.owner(host_of(queued.url)), queued) for queued in handed_on),
+    )
+
+
+def _mark(task: NodeTask, segment: str) -> None:
+    """Mark the keys of a committed segment as crawled or gone; may be repeated."""
+    with task.stores.keys() as keys:
+        for batch in SegmentReader(task.stores.storage, segment).pages(["key", "outcome"]):
+            by_state: dict[KeyState, list[bytes]] = {}
+            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+            for key, outcome in zip(*rows, strict=True):
+                by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
+            for state, marked in by_state.items():
+                keys.mark(marked, state)

@@ -44,7 +44,7 @@ class PageHandler:
         self._parse = config.parse
         self._max_content_bytes = config.fetch.max_decompressed_bytes
         self._max_redirects = config.fetch.max_redirects
-        self._token = config.fetch.user_agent.lower()
+        self._token = config.fetch.user_agent
         self._filter = url_filter
         self._writer = writer
         self._owner_index = Owners(nodes).index if config.frontier.routing == "host" else lambda host: own_index
@@ -59,19 +59,20 @@ class PageHandler:
             return
         headers = parse_head(fetched.head)
         content = decode_content(fetched.head, fetched.body, max_bytes=self._max_content_bytes)
-        mime = detect_mime(headers.mime, content.data)
+        mime_declared, charset = headers.content_type
+        mime = detect_mime(mime_declared, content.data)
         page: Page | None = None
         if fetched.outcome is Outcome.OK and mime in HTML_TYPES:
             page = parse_html(
-                content.data, url=fetched.url, header_charset=headers.charset, config=self._parse, token=self._token
+                content.data, url=fetched.url, header_charset=charset, config=self._parse, user_agent=self._token
             )
-            self._links(taken, page, page.nofollow or self._header_nofollow(headers))
+            robots_tags = headers.all("x-robots-tag")
+            self._links(taken, page, page.nofollow or x_robots_nofollow(robots_tags, self._token))
         redirect_url = self._redirect(taken, fetched, headers)
-        self._writer.add_page(_full_row(taken, fetched, position, headers, content, mime, page, redirect_url))
-
-    def _header_nofollow(self, headers: Headers) -> bool:
-        value = headers.get("x-robots-tag")
-        return value is not None and header_says_nofollow(value, self._token)
+        row = _bare_row(taken, fetched, position)._replace(
+            mime_declared=mime_declared, mime_detected=mime, charset=charset, redirect_url=redirect_url
+        )
+        self._writer.add_page(_with_content(row, fetched, headers, content, page))
 
     def _links(self, taken: TakenUrl, page: Page, page_nofollow: bool) -> None:
         links = page.links
@@ -176,28 +177,20 @@ def _bare_row(taken: TakenUrl, fetched: Fetched, position: Position) -> PageRow:
     )
 
 
-def _full_row(
-    taken: TakenUrl,
-    fetched: Fetched,
-    position: Position,
-    headers: Headers,
-    content: Content,
-    mime: str,
-    page: Page | None,
-    redirect_url: str | None,
-) -> PageRow:
-    return _bare_row(taken, fetched, position)._replace(
+def _with_content(row: PageRow, fetched: Fetched, headers: Headers, content: Content, page: Page | None) -> PageRow:
+    row = row._replace(
         status=fetched.status,
-        mime_declared=headers.mime,
-        mime_detected=mime,
-        charset=page.charset if page else headers.charset,
         length=len(content.data),
         digest=hashlib.sha1(content.data).digest(),
-        title=page.title if page else None,
-        description=page.description if page else None,
-        meta_robots=page.meta_robots if page else None,
-        canonical_url=page.canonical_url if page else None,
-        redirect_url=redirect_url,
         etag=headers.get("etag"),
         last_modified=headers.get("last-modified"),
+    )
+    if page is None:
+        return row
+    return row._replace(
+        charset=page.charset,
+        title=page.title,
+        description=page.description,
+        meta_robots=page.meta_robots,
+        canonical_url=page.canonical_url,
     )

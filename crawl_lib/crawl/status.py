@@ -78,7 +78,11 @@ def _queue(stores: Stores, node: str) -> dict[str, Any]:
     except QueueError as error:
         return {"error": str(error)}
     if take is not None:
-        status["open_take"] = {"run_id": take.run_id, "iteration": take.iteration, "count": take.count}
+        status["open_take"] = {
+            "run_id": take.header.run_id,
+            "iteration": take.header.iteration,
+            "count": take.count,
+        }
         status["progress"] = _progress(stores, node)
     return status
 

@@ -30,11 +30,12 @@ from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.fetch import HostStore, IpTurns, fetch_all
 from crawl_lib.frontier import open_take
 from crawl_lib.records import Fetched, TakenUrl
-from crawl_lib.segment import PartWriter, WarcInfo, recover
+from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of
 from crawl_lib.version import VERSION
 
 PROGRESS_INTERVAL_S = 0.5
+TURNS_FILE = "ip-turns"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -80,30 +81,35 @@ class _Worker:
         self.outcomes: Counter[str] = Counter()
         self.stopping = False
         self.last_report_s = 0.0
-        self.writer = PartWriter(Path(task.spool), task.prefix, WarcInfo(**task.info), self.config.segment)
-        self.handler = PageHandler(
-            self.config, task.nodes, task.nodes.index(task.node), self._filter(), self.writer
-        )
+
+    def run(self) -> dict[str, Any]:
+        """Take back, fetch, close; returns the counts of the last line."""
+        task = self.task
+        spool = Path(task.spool)
+        info = WarcInfo(**task.info)
+        with PartWriter(spool, task.prefix, info, self.config.segment) as self.writer:
+            self.handler = PageHandler(
+                self.config, task.nodes, task.nodes.index(task.node), self._filter(), self.writer
+            )
+            finished = finished_positions(spool, task.prefix) | self._take_back()
+            items = [taken for taken in self._share() if taken.position not in finished]
+            if items:
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    runner.run(self._fetch(items))
+        return {"final": True, "outcomes": dict(self.outcomes), "stopped": self.stopping}
 
     def _filter(self) -> UrlFilter:
         bare = UrlFilter(self.config.urls, ())
         scope = Path(self.task.scope).read_text(encoding="utf-8").splitlines()
         return bare.with_scope(bare.scope_name(host) for host in scope)
 
-    def run(self) -> dict[str, Any]:
-        """Take back, fetch, close; returns the counts of the last line."""
-        finished = self._take_back()
-        items = [taken for taken in self._share() if taken.position not in finished]
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._fetch(items))
-        finally:
-            self.writer.close()
-        return {"final": True, "outcomes": dict(self.outcomes), "stopped": self.stopping}
-
     def _take_back(self) -> set[int]:
-        """What earlier attempts finished, by position; the rows of the part that was open are made again."""
+        """Make the rows of the part that a kill left open again; returns the positions it holds."""
         finished: set[int] = set()
+        for taken, fetched, position in self.writer.recovered():
+            if taken is not None:
+                self.handler.handle(taken, fetched, position)
+                finished.add(taken.position)
         return finished
 
     def _share(self) -> list[TakenUrl]:
@@ -114,17 +120,22 @@ class _Worker:
         return [taken for taken in take.urls() if share_of(host_of(taken.queued.url), processes) == number]
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
-        await fetch_all(
-            items,
-            config=self.config.fetch,
-            version=VERSION,
-            hosts=HostStore(Path(self.task.node_dir)),
-            turns=IpTurns(Path(self.task.node_dir) / "ip-turns"),
-            stop=lambda: self.stopping,
-            deadline_s=time.monotonic() + self.task.seconds_left,
-            on_fetched=self._on_fetched,
-            on_robots=self.writer.append_robots,
-        )
+        node_dir = Path(self.task.node_dir)
+        with HostStore(node_dir) as hosts, IpTurns(node_dir / TURNS_FILE) as turns:
+            await fetch_all(
+                items,
+                config=self.config.fetch,
+                version=VERSION,
+                hosts=hosts,
+                turns=turns,
+                stop=lambda: self.stopping,
+                deadline_s=time.monotonic() + self.task.seconds_left,
+                on_fetched=self._on_fetched,
+                on_robots=self._on_robots,
+            )
+
+    def _on_robots(self, fetched: Fetched) -> None:
+        self.writer.append_robots(fetched)
 
     def _on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
         self.handler.handle(taken, fetched, self.writer.append(taken, fetched))

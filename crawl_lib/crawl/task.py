@@ -1,0 +1,57 @@
+"""What the steps of a node's task share while it holds the node's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from crawl_lib.crawl.progress import NodeProgress, OnProgress
+from crawl_lib.errors import ConfigError, StoppedError
+from crawl_lib.frontier import NodeLock, Queue, open_node_dir
+from crawl_lib.stores import Stores
+
+SPOOL_FOLDER = "spool"
+
+
+@dataclass
+class NodeTask:
+    """What the steps of a node's task share while it holds the node's lock."""
+
+    stores: Stores
+    node: str
+    directory: Path
+    lock: NodeLock
+    stop: Event
+    progress: NodeProgress
+
+    @property
+    def queue(self) -> Queue:
+        """The node's queue."""
+        return Queue(self.directory, self.node)
+
+    @property
+    def spool(self) -> Path:
+        """Where the open take's records and rows are."""
+        return self.directory / SPOOL_FOLDER
+
+
+@contextmanager
+def locked_node(
+    stores: Stores, node: str, *, what: str, stop: Event, on_progress: OnProgress | None
+) -> Iterator[NodeTask]:
+    """Hold a node's directory. Raises ConfigError for an unknown node, LockedError naming the holder."""
+    if node not in stores.config.servers:
+        raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
+    directory = open_node_dir(Path(stores.config.queue.local_dir), node)
+    progress = NodeProgress(node, directory, on_progress)
+
+    def on_wait(holder: str) -> None:
+        if stop.is_set():
+            raise StoppedError(f"stopped while waiting for {holder}; run the task again")
+        progress.enter(f"waiting for {holder}")
+
+    with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what=what, on_wait=on_wait) as lock:
+        yield NodeTask(stores, node, directory, lock, stop, progress)
