@@ -34,6 +34,16 @@ class LinkFinder(HTMLParser):
         self.base: str | None = None
         self.nofollow = False
 
+    def updatepos(self, i: int, j: int) -> int:
+        """Lines and columns are not wanted; counting them takes a tenth of the time."""
+        return j
+
+    def parse_endtag(self, i: int) -> int:
+        """End tags say nothing of links, but those of script and style switch the parser back."""
+        if self.cdata_elem is None and (end := self.rawdata.find(">", i)) > 0 and self.rawdata[i + 2 : i + 3].isalpha():
+            return end + 1
+        return super().parse_endtag(i)
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in reversed(attrs)}
         rel = set(given.get("rel", "").lower().split())
