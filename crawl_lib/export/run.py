@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -137,11 +139,11 @@ class _Export:
     def choose(self, duck: Duck) -> None:
         """Write `pages.parquet`."""
         progress = Progress(self.on_progress, "export.choose", 0, "pages")
-        paths = pa.array([segment.path for segment in self.inputs.segments], pa.string())
+        paths = text_array([segment.path for segment in self.inputs.segments])
         count = 0
         with self.folder.writing(PAGES) as file, pq.ParquetWriter(file, EXPORT_SCHEMA, compression="zstd") as writer:
             for batch in duck.stream(sql_text("export/chosen"), BATCH_ROWS):
-                numbers = pa.array(range(count, count + len(batch)), pa.int32())
+                numbers = int32_array(np.arange(count, count + len(batch), dtype=np.int32))
                 table = pa.table(
                     [numbers, *batch.columns, paths.take(batch.column("segment"))],
                     names=EXPORT_SCHEMA.names,
@@ -189,6 +191,18 @@ class _Export:
             columns = (column.to_pylist() for column in batch.columns)
             for node_id, segment, file, offset, length in zip(*columns, strict=True):
                 yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)
+
+
+def int32_array(values: npt.NDArray[np.int32]) -> pa.Array[Any]:
+    """Numbers as an Arrow array. `pa.array` would do, but it imports pandas, which takes a second."""
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values.data)])
+
+
+def text_array(values: Sequence[str]) -> pa.StringArray:
+    """Texts as an Arrow array, without pandas."""
+    data = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(data), pa.py_buffer(ends.data), pa.py_buffer(b"".join(data)))
 
 
 def accepted_types(found: Sequence[str], patterns: Sequence[str] | None) -> list[str]:
