@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes
 
@@ -13,6 +14,7 @@ from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import codec_of, to_utf8
 from crawl_lib.parse.robots import says_nofollow
+from crawl_lib.parse.taming import tame
 from crawl_lib.urls import resolve
 
 
@@ -98,7 +100,7 @@ def parse_html(data: bytes, *, url: str, header_charset: str | None, config: Par
     """
     text, charset = to_utf8(data, header_charset)
     reader = _Reader(url, config, user_agent, codec_of(charset), len(text))
-    reader.read(LexborHTMLParser(text).css(_QUERY))
+    reader.read(LexborHTMLParser(tame(text)).css(_QUERY))
     return reader.page(charset)
 
 
@@ -129,7 +131,8 @@ class _Reader:
 
     def read(self, nodes: list[LexborNode]) -> None:
         """Take in the answer of the query. Nine of ten nodes are plain `a` elements: they take the short way."""
-        links, limit, max_anchor_chars = self._links, self._config.max_links_per_page, self._max_anchor_chars
+        links, max_anchor_chars = self._links, self._max_anchor_chars
+        limit = 0 if self._legacy_codec else self._config.max_links_per_page
         for node in nodes:
             tag = node.tag
             if tag != "a":
@@ -137,7 +140,7 @@ class _Reader:
                 continue
             attributes = node.attributes
             href = attributes.get("href")
-            if not href or "rel" in attributes or self._text_left <= 0 or self._legacy_codec or len(links) >= limit:
+            if not href or "rel" in attributes or self._text_left <= 0 or len(links) >= limit:
                 self._read_a(node, attributes)
                 continue
             text = node.text_lexbor()
@@ -177,10 +180,11 @@ class _Reader:
         href = attributes.get("href")
         if not href:
             return
-        words = _rel_words(attributes.get("rel"))
+        rel = attributes.get("rel")
+        words = _read_rel(rel)[1] if rel else _NO_WORDS
         if self._canonical is None and "canonical" in words:
             self._canonical = href
-        self._add(href, "", attributes.get("rel"), "link", not FOLLOWED_RELS.isdisjoint(words))
+        self._add(href, "", rel, "link", not FOLLOWED_RELS.isdisjoint(words))
 
     def _read_source(self, node: LexborNode, tag: str) -> None:
         attributes = node.attributes
@@ -231,16 +235,18 @@ class _Reader:
         href = href.strip() if href else ""
         if self._legacy_codec is not None and not href.isascii():
             href = _encode_query(href, self._legacy_codec)
-        if rel:
-            words = _rel_words(rel)
-            link = Link(href, anchor, " ".join(words)[:_MAX_REL_CHARS], element, followable, "nofollow" in words)
-        else:
-            link = Link(href, anchor, "", element, followable, False)
-        self._links.append(link)
+        text, words = _read_rel(rel) if rel else ("", _NO_WORDS)
+        self._links.append(Link(href, anchor, text, element, followable, "nofollow" in words))
 
 
-def _rel_words(rel: str | None) -> list[str]:
-    return rel.lower().split() if rel else []
+_NO_WORDS: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=1024)
+def _read_rel(rel: str) -> tuple[str, frozenset[str]]:
+    """Return rel as `Link.rel` holds it, and its words."""
+    words = rel[:_MAX_REL_CHARS].lower().split()
+    return " ".join(words), frozenset(words)
 
 
 def _collapse(text: str | None, max_chars: int) -> str:
