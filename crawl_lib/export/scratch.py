@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from crawl_lib.config import Config
 from crawl_lib.errors import LockedError, StorageError
@@ -55,8 +56,16 @@ def local_copy(storage: Storage, path: str, folder: Path, name: str) -> Path:
 
 
 def local_files(storage: Storage, config: Config, folder: ExportFolder, stack: ExitStack) -> Callable[[str], Path]:
-    """A function from the name of an export's file to its place on the local disk, good until `stack` is closed."""
-    scratch = Path()  # a local store is read where it is
-    if storage.local_path(folder.path) is None:
-        scratch = stack.enter_context(scratch_folder(config, f"{folder.name}.read"))
+    """A function from the name of an export's file to its place on the local disk, good until `stack` is closed.
+
+    Files of a remote store are copied to a folder `read-...` of the scratch directory; a killed reader leaves it there.
+    """
+    if storage.local_path(folder.path) is not None:
+        return lambda file: local_copy(storage, folder.file(file), Path(), file)
+    base = Path(config.scratch.directory)
+    try:
+        base.mkdir(exist_ok=True)
+        scratch = Path(stack.enter_context(TemporaryDirectory(dir=base, prefix=f"read-{folder.name}-")))
+    except OSError as error:
+        raise StorageError(f"{base}: scratch.directory cannot be used: {error.strerror}") from error
     return lambda file: local_copy(storage, folder.file(file), scratch, file)
