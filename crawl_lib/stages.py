@@ -42,7 +42,13 @@ def inject(config: Config, secrets: Secrets | None = None, *, run_id: str, seeds
     """
     stores = open_stores(config, secrets)
     manifest = _inject(
-        stores.storage, stores.crawl_dir, run_id, seeds, config.servers, config.frontier.routing, config.urls
+        stores.storage,
+        stores.crawl_dir,
+        run_id,
+        seeds,
+        nodes=config.servers,
+        routing=config.frontier.routing,
+        urls_config=config.urls,
     )
     return {"path": f"{stores.crawl_dir}/{SEEDS_FOLDER}/{manifest['digest']}", **manifest["seeds"]}
 
