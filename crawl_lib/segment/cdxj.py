@@ -6,9 +6,10 @@ sorted, no slash at the end. Addresses keep their order. Source: https://specs.w
 
 from __future__ import annotations
 
-import json
 import re
 import time
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as _quoted
 from urllib.parse import urlsplit
 
 from crawl_lib.records import Fetched
@@ -50,14 +51,15 @@ def declared_mime(head: bytes) -> str:
 
 def cdxj_line(fetched: Fetched, digest: str, position: Position) -> str:
     """The line of one response. `digest`: "sha1:...", or "" for none."""
-    fields = {
-        "url": fetched.url,
-        "mime": declared_mime(fetched.head),
-        "status": "" if fetched.status is None else str(fetched.status),
-        "digest": digest,
-        "length": str(position.length),
-        "offset": str(position.offset),
-        "filename": position.warc_file,
-    }
-    stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(fetched.time))
-    return f"{surt(fetched.url)} {stamp} {json.dumps(fields)}"
+    url = fetched.url
+    status = "" if fetched.status is None else fetched.status
+    return (
+        f'{surt(url)} {_stamp(int(fetched.time))} {{"url": {_quoted(url)}, '
+        f'"mime": {_quoted(declared_mime(fetched.head))}, "status": "{status}", "digest": "{digest}", '
+        f'"length": "{position.length}", "offset": "{position.offset}", "filename": {_quoted(position.warc_file)}}}'
+    )
+
+
+@lru_cache(maxsize=16)
+def _stamp(second: int) -> str:
+    return time.strftime("%Y%m%d%H%M%S", time.gmtime(second))

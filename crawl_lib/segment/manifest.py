@@ -20,7 +20,6 @@ class SegmentFacts:
     `nodes`: all nodes, in the order of the owners' indexes. `config_digest`: hex SHA-256. `started_s`: POSIX seconds.
     `taken`: URLs of the take; `deferred`: those of them that were left over. `intake`: counts of this task's intake.
     `scope_added`: hosts that join the scope beside those that the parts name.
-    `scope_added`: hosts that join the scope beside those the pages add.
     """
 
     take_id: str
