@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # a dependency of Airflow
 
 from crawl_lib.errors import KrakeError
 from krake_airflow.settings import USER, environment, server_environment
