@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from heapq import merge
 from itertools import groupby, islice
@@ -68,9 +68,11 @@ class MaintenanceReport:
 
     def to_mapping(self) -> dict[str, Any]:
         """The report in plain dicts, lists, numbers and texts (JSON)."""
-        plain = asdict(self)
-        for name in ("missing", "behind", "filled", "raised", "misplaced"):
-            plain[name] = dict(plain[name])
+        plain: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        plain["servers"] = [asdict(counts) for counts in self.servers]
+        for name, value in plain.items():
+            if isinstance(value, Counter):
+                plain[name] = dict(value)
         return {**plain, "ok": self.ok}
 
     def to_text(self) -> str:

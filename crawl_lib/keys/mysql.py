@@ -9,6 +9,7 @@ before COMMIT was sent has added nothing; one that is lost after that leaves the
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
 DEFAULT_PORT = 3306
+_SERVER = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 CONNECT_TIMEOUT_S = 10.0
 _SESSION = (
     # As the columns are: nothing is converted, which saves the server a fifth.
@@ -251,16 +253,11 @@ class MySqlKeyServer(KeyServer):
 
 def parse_server(name: str) -> tuple[str, int]:
     """Host and port of `host[:port]` or `[address]:port`. Raises ConfigError."""
-    if name.startswith("["):
-        host, _, rest = name[1:].partition("]")
-        port = rest.removeprefix(":")
-    else:
-        host, _, port = name.partition(":")
-    if not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
-        raise ConfigError(
-            f"key_storage.servers: {name!r} is no server: write host or host:port, [address]:port for IPv6"
-        )
-    return host, int(port or DEFAULT_PORT)
+    found = _SERVER.fullmatch(name)
+    port = int(found["port"] or DEFAULT_PORT) if found else 0
+    if not found or not 0 < port < 65536:
+        raise ConfigError(f"key_storage.servers: {name!r} is no server: write host or host:port, [IPv6 address]:port")
+    return found["address"] or found["host"], port
 
 
 def _quoted(keys: Sequence[bytes]) -> str:

@@ -1,3 +1,7 @@
-from tests.contracts.mariadb import mariadb
+import pytest
+
+pytest.register_assert_rewrite("tests.contracts.keystore")
+
+from tests.contracts.mariadb import mariadb  # noqa: E402
 
 __all__ = ["mariadb"]

@@ -1,0 +1,48 @@
+"""From the config to a store, and the report's two forms."""
+
+import json
+
+import pytest
+
+from crawl_lib.config import KeyStorageConfig
+from crawl_lib.errors import ConfigError
+from crawl_lib.keys import MySqlKeyServer, SqliteKeyServer, check, open_key_store, repair
+from tests.contracts.keystore import make_keys
+
+
+def test_files_are_sqlite_servers_in_the_order_of_the_config(tmp_path):
+    names = tuple(str(tmp_path / f"{number}.sqlite") for number in (2, 0, 1))
+    with open_key_store(KeyStorageConfig(servers=names, replication=2)) as store:
+        assert [type(server) for server in store.servers] == [SqliteKeyServer] * 3
+        assert [server.name for server in store.servers] == list(names)
+        assert store.replication == 2
+
+
+def test_other_names_are_mysql_servers_and_nothing_is_connected_to():
+    store = open_key_store(KeyStorageConfig(servers=("db1.invalid", "db2.invalid:3307")), "s3cret")
+    assert [type(server) for server in store.servers] == [MySqlKeyServer] * 2
+    assert "s3cret" not in repr(store.servers)
+    store.close()
+
+
+def test_more_replicas_than_servers_are_refused():
+    with pytest.raises(ConfigError, match="replication"):
+        open_key_store(KeyStorageConfig(servers=("db",), replication=2))
+
+
+def test_a_report_is_json_and_text(tmp_path):
+    names = tuple(str(tmp_path / f"{number}.sqlite") for number in range(2))
+    with open_key_store(KeyStorageConfig(servers=names, replication=2)) as store:
+        store.ensure_tables()
+        store.insert(make_keys(30))
+        store.servers[0].delete(sorted(make_keys(30))[:4])
+        found = check(store)
+        assert json.loads(json.dumps(found.to_mapping()))["missing"] == {names[0]: 4}
+        assert found.to_text().splitlines() == [
+            f"{names[0]}: 26 keys (26 queued, 0 crawled, 0 gone)",
+            f"{names[1]}: 30 keys (30 queued, 0 crawled, 0 gone)",
+            f"replicas: 2; prefixes compared: 256, differing: {found.differing}",
+            f"{names[0]}: 4 keys missing",
+            "replicas differ: run `krake keys repair`",
+        ]
+        assert repair(store).to_text().endswith("all replicas are whole")
