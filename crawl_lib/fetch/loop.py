@@ -36,6 +36,8 @@ from crawl_lib.urls import resolve
 TICK_S = 0.05
 SAVE_INTERVAL_S = 5.0
 PROGRESS_INTERVAL_S = 1.0
+MIN_RULES_S = 60.0
+"""How long an answer to robots.txt is gone by in the run that asked for it, however short `fetch.robots_ttl_s` is."""
 _PUMP_S = 0.05
 _ROBOTS_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
 
@@ -335,7 +337,9 @@ class _Work:
         while (job := self._next_page(slot, now)) is not None:
             end = slot.ending
             if end is None:
-                rules = job.site.rules or self._stored_rules(job.site)
+                rules = job.site.rules
+                if rules is None or rules.expires <= self.wall():
+                    rules = self._stored_rules(job.site)
                 if rules is None:
                     slot.pages.appendleft(job)
                     return self._robots_job(slot, job.site)
@@ -415,7 +419,9 @@ class _Work:
             old = self.hosts.robots(site.authority)
             new = row_of(site.authority, fetched, now, self.config.robots_ttl_s, self.config.max_robots_bytes)
             row = kept_instead(old, new)
-            self._set_rules(site, rules_of_row(row, self.config.user_agent))
+            rules = rules_of_row(row, self.config.user_agent)
+            rules.expires = max(rules.expires, now + MIN_RULES_S)
+            self._set_rules(site, rules)
             self.hosts.save_robots(row, HostRow(slot.host, max(slot.asked, 0.0), slot.delay_s))
         if slot.waits_for is site:
             slot.waits_for = None

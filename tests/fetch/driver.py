@@ -3,6 +3,7 @@
 import asyncio
 import selectors
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -100,9 +101,9 @@ def run(
 class VirtualTime(selectors.DefaultSelector):
     """A selector that, instead of waiting, moves a clock on."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: float) -> None:
         super().__init__()
-        self.now = 1000.0
+        self.now = start
 
     def select(self, timeout: float | None = None) -> list:
         ready = super().select(0)
@@ -116,8 +117,8 @@ class VirtualTime(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in which waiting takes no time."""
 
-    def __init__(self) -> None:
-        self.virtual = VirtualTime()
+    def __init__(self, start: float = 1000.0) -> None:
+        self.virtual = VirtualTime(start)
         super().__init__(self.virtual)
 
     def time(self) -> float:
@@ -150,6 +151,7 @@ class FakeCarrier:
         self.respond = respond
         self.takes_s = takes_s
         self.sent: list[Sent] = []
+        self.tries: Counter[str] = Counter()
         self.running = self.peak = 0
         self.closed = False
 
@@ -164,15 +166,16 @@ class FakeCarrier:
     def _answer(self, url: str, done: Callable[[Reply], None]) -> None:
         self.running -= 1
         if not self.closed:
-            done(self.respond(url, sum(sent.url == url for sent in self.sent)))
+            self.tries[url] += 1
+            done(self.respond(url, self.tries[url]))
 
     def close(self) -> None:
         self.closed = True
 
 
 def run_virtual(directory: Path, urls: Sequence[str], config: FetchConfig, carrier: FakeCarrier, **more: object) -> Run:
-    """`run` with a fake carrier in virtual time."""
-    loop = VirtualLoop()
+    """`run` with a fake carrier in virtual time, which begins at `start` (1000)."""
+    loop = VirtualLoop(more.pop("start", 1000.0))
     seams = Seams(
         clock=loop.time,
         wall=loop.time,

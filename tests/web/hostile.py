@@ -370,7 +370,7 @@ class HostileWeb:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             data = sock.recv(65536)
-            if not data:
+            if not data or data[0] == 0x16:  # a TLS hello, which no HTTP server understands
                 return False
             head += data
         lines = head.decode("latin-1").split("\r\n")

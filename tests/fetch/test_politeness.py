@@ -1,0 +1,222 @@
+"""I6: never two requests to one host closer than its delay, end to start; nor to one IP, start to start."""
+
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from zlib import crc32
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawl_lib.fetch import HostStore, IpTurns
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER
+from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual
+from tests.web.hostile import HostileWeb
+
+POLITE = replace(CONFIG, robots="obey", host_delay_s=1.0, ip_delay_s=0.25)
+SLACK_S = 1e-6
+
+
+def of_hosts(carrier: FakeCarrier) -> dict[str, list]:
+    hosts = defaultdict(list)
+    for sent in carrier.sent:
+        hosts[sent.url.split("/")[2].partition(":")[0]].append(sent)
+    return hosts
+
+
+def gaps(sent: list) -> list[float]:
+    """End of a request to the start of the next."""
+    return [after.start - before.end for before, after in pairwise(sorted(sent, key=lambda item: item.start))]
+
+
+def test_the_delay_runs_from_end_to_start_robots_and_failed_tries_included(tmp_path):
+    def respond(url: str, number: int):
+        if url.endswith("/bad"):
+            return answer(500)
+        if url.endswith("/broken") and number == 1:
+            return answer(0, code=52, head=b"")
+        return answer()
+
+    paths = ["1", "bad", "2", "broken", "3"]
+    urls = [f"http://{host}.test:{port}/{path}" for path in paths for host in "abc" for port in (80, 81)]
+    carrier = FakeCarrier(respond, takes_s=lambda url: 0.7)
+    found = run_virtual(tmp_path, urls, POLITE, carrier)
+    assert len(found.fetched) == len(urls)
+    for host, sent in of_hosts(carrier).items():
+        assert len(sent) == 2 * (1 + 5 + 2 + 1), host
+        assert min(gaps(sent)) >= 1.0 - SLACK_S
+
+
+def test_an_ip_is_asked_start_to_start_over_all_its_hosts(tmp_path):
+    urls = [f"http://h{number}.test/{page}" for page in range(3) for number in range(20)]
+    carrier = FakeCarrier(lambda *_: answer())
+    run_virtual(tmp_path, urls, POLITE, carrier)
+    starts = sorted(sent.start for sent in carrier.sent)
+    assert len(starts) == 80
+    between = [after - before for before, after in pairwise(starts)]
+    assert min(between) >= 0.25 - SLACK_S
+    assert starts[-1] - starts[0] < 80 * 0.25 * 1.1  # and no turn is wasted
+
+
+def test_a_crawl_delay_is_honoured_up_to_the_cap(tmp_path):
+    def respond(url: str, _: int):
+        delay = b"5" if "//slow." in url else b"9999"
+        return answer(body=b"user-agent: *\ncrawl-delay: " + delay)
+
+    carrier = FakeCarrier(respond)
+    urls = [f"http://{host}.test/{page}" for host in ("slow", "endless") for page in range(3)]
+    run_virtual(tmp_path, urls, replace(POLITE, max_crawl_delay_s=30.0), carrier)
+    hosts = of_hosts(carrier)
+    assert min(gaps(hosts["slow.test"])) == pytest.approx(5.0, abs=0.2)
+    assert min(gaps(hosts["endless.test"])) == pytest.approx(30.0, abs=0.2)
+
+
+def test_redirects_of_robots_wait_for_the_other_host(tmp_path):
+    def respond(url: str, _: int):
+        if url == "http://a.test/robots.txt":
+            return answer(301, b"Location: http://b.test/moved.txt\r\n")
+        return answer()
+
+    carrier = FakeCarrier(respond, takes_s=lambda url: 0.3)
+    urls = [f"http://{host}.test/{page}" for page in range(3) for host in "ab"]
+    run_virtual(tmp_path, urls, POLITE, carrier)
+    sent = of_hosts(carrier)["b.test"]
+    assert "http://b.test/moved.txt" in [item.url for item in sent]
+    assert min(gaps(sent)) >= 1.0 - SLACK_S
+
+
+def test_delays_hold_over_iterations(tmp_path):
+    carriers = [FakeCarrier(lambda *_: answer()) for _ in range(2)]
+    with HostStore(tmp_path, wall=lambda: 1000.0) as store:
+        store.begin()
+    run_virtual(tmp_path, ["http://a.test/1"], POLITE, carriers[0])
+    run_virtual(tmp_path, ["http://a.test/2"], replace(POLITE, host_delay_s=20.0), carriers[1], start=1002.0)
+    assert carriers[1].sent[0].start >= carriers[0].sent[-1].end + 20.0 - 0.01
+
+
+def test_after_an_unclean_stop_each_host_waits_its_own_delay(tmp_path):
+    """The delay known from robots.txt counts, for hosts without one the configured one."""
+    first = FakeCarrier(lambda *_: answer(body=b"user-agent: *\ncrawl-delay: 8"))
+    with HostStore(tmp_path, wall=lambda: 1000.0) as store:
+        store.begin()
+    run_virtual(tmp_path, ["http://slow.test/1"], POLITE, first)
+    with HostStore(tmp_path, wall=lambda: 1000.0) as store:
+        assert store.begin() is True
+    (tmp_path / "turns").unlink()
+    second = FakeCarrier(lambda *_: answer())
+    run_virtual(tmp_path, ["http://slow.test/2", "http://new.test/"], POLITE, second)
+    starts = {host: sent[0].start for host, sent in of_hosts(second).items()}
+    assert starts["new.test"] >= 1001.0 - SLACK_S
+    assert starts["slow.test"] >= 1008.0 - SLACK_S
+
+
+def test_the_turn_of_a_host_is_kept_among_processes(tmp_path):
+    with IpTurns(tmp_path / "turns", clock=lambda: 1000.0) as other:
+        other.reserve("host a.test", 40.0)
+    carrier = FakeCarrier(lambda *_: answer())
+    run_virtual(tmp_path, ["http://a.test/"], POLITE, carrier)
+    assert carrier.sent[0].start >= 1040.0 - SLACK_S
+
+
+def test_one_connection_a_host_also_without_delay(tmp_path):
+    carrier = FakeCarrier(lambda *_: answer())
+    urls = [f"http://a.test/{page}" for page in range(20)]
+    run_virtual(tmp_path, urls, CONFIG, carrier)
+    assert carrier.peak == 1
+    assert [sent.url for sent in carrier.sent] == urls
+
+
+def test_more_connections_a_host_if_asked_for_unless_it_wants_a_delay(tmp_path):
+    def respond(url: str, _: int):
+        return answer(body=b"user-agent: *\ncrawl-delay: 3" if "slow" in url else b"")
+
+    config = replace(CONFIG, robots="obey", connections_per_host=4)
+    fast, slow = FakeCarrier(respond), FakeCarrier(respond)
+    run_virtual(tmp_path, [f"http://fast.test/{page}" for page in range(20)], config, fast)
+    run_virtual(tmp_path, [f"http://slow.test/{page}" for page in range(20)], config, slow)
+    assert (fast.peak, slow.peak) == (4, 1)
+    assert min(gaps(slow.sent)) >= 3.0 - SLACK_S
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_any_mixture_of_hosts_and_failures_stays_polite(tmp_path_factory, data):
+    """Random hosts, authorities, statuses and durations: the delay holds, each URL ends once, hosts stay in order."""
+    number = data.draw(st.integers(1, 60))
+    urls = [
+        f"http://h{data.draw(st.integers(0, 5))}.test{data.draw(st.sampled_from(['', ':81']))}/{page}"
+        for page in range(number)
+    ]
+    status = data.draw(st.lists(st.sampled_from([200, 200, 200, 301, 404, 500, 503]), min_size=7, max_size=7))
+    takes = data.draw(st.lists(st.floats(0.01, 3.0), min_size=5, max_size=5))
+    carrier = FakeCarrier(
+        lambda url, tries: answer(404) if "robots" in url else answer(status[(crc32(url.encode()) + tries) % 7]),
+        takes_s=lambda url: takes[crc32(url.encode()) % 5],
+    )
+    found = run_virtual(tmp_path_factory.mktemp("polite"), urls, replace(POLITE, connections=3), carrier)
+    assert sorted(fetched.url for fetched in found.fetched) == sorted(urls)
+    assert found.summary.left == 0
+    assert carrier.peak <= 3
+    for sent in of_hosts(carrier).values():
+        assert min(gaps(sent), default=9) >= 1.0 - SLACK_S
+
+
+def test_the_servers_own_log_shows_the_delay(tmp_path):
+    config = replace(CONFIG, robots="obey", host_delay_s=0.05)
+    with HostileWeb(robots=b"") as web:
+        run(
+            tmp_path,
+            [web.url(path) for path in ("/ok", "/stale", "/flaky/500/1", "/close", "/chunked", "/short")],
+            config,
+        )
+        log = sorted(web.requests, key=lambda seen: seen.start)
+    assert len(log) == 1 + 1 + 2 + 2 + 3 + 1 + 1
+    assert min(after.start - before.end for before, after in pairwise(log)) >= 0.05
+
+
+def test_a_broken_kept_connection_is_not_asked_again_without_delay(tmp_path):
+    """curl would repeat the request at once on a new connection; here the repetition waits its turn."""
+    config = replace(CONFIG, host_delay_s=0.1)
+    with HostileWeb() as web:
+        found = run(tmp_path, [web.url("/stale?1"), web.url("/stale?2")], config)
+        log = web.requests
+    assert found.outcomes() == ["ok", "ok"]
+    assert web.paths() == ["/stale?1", "/stale?2", "/stale?2"]
+    assert found[web.url("/stale?2")].attempts == 2
+    assert min(after.start - before.end for before, after in pairwise(log)) >= 0.1
+
+
+def test_a_host_that_fails_too_often_is_given_up(tmp_path):
+    carrier = FakeCarrier(lambda url, _: answer(0, code=7, head=b"") if "//dead." in url else answer())
+    urls = [f"http://{host}.test/{page}" for page in range(30) for host in ("dead", "fine")]
+    found = run_virtual(tmp_path, urls, CONFIG, carrier)
+    assert len([sent for sent in carrier.sent if "//dead." in sent.url]) == HOST_GIVES_UP_AFTER
+    outcomes = found.summary.outcomes
+    assert (outcomes["ok"], outcomes["connect_failed"], outcomes["host_gave_up"]) == (30, 2, 28)
+
+
+def test_failures_of_a_url_do_not_give_its_host_up(tmp_path):
+    carrier = FakeCarrier(lambda url, _: answer(500))
+    found = run_virtual(tmp_path, [f"http://a.test/{page}" for page in range(30)], CONFIG, carrier)
+    assert found.summary.outcomes == {"server_error": 30}
+
+
+def test_a_retry_lets_the_others_go_on(tmp_path):
+    carrier = FakeCarrier(
+        lambda url, tries: answer(500 if "bad" in url and tries == 1 else 200), takes_s=lambda _: 0.01
+    )
+    found = run_virtual(tmp_path, [f"http://a.test/{page}" for page in ("bad", "1", "2")], CONFIG, carrier)
+    assert [fetched.url[-1] for fetched in found.fetched] == ["1", "2", "d"]
+
+
+def test_retry_after_is_honoured_up_to_the_cap(tmp_path):
+    def respond(url: str, tries: int):
+        seconds = b"12" if "//a." in url else b"99999999"
+        return answer(503, b"Retry-After: " + seconds + b"\r\n") if tries == 1 else answer()
+
+    carrier = FakeCarrier(respond)
+    run_virtual(tmp_path, ["http://a.test/", "http://b.test/"], replace(CONFIG, max_crawl_delay_s=30.0), carrier)
+    hosts = of_hosts(carrier)
+    assert gaps(hosts["a.test"]) == pytest.approx([12.0], abs=0.1)
+    assert gaps(hosts["b.test"]) == pytest.approx([30.0], abs=0.1)

@@ -1,0 +1,103 @@
+"""Turns of an IP: start to start, over all processes that have the file open."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawl_lib.errors import StorageError
+from crawl_lib.fetch import IpTurns
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_one_turn_a_delay_over_two_openers(tmp_path, clock):
+    with IpTurns(tmp_path / "t", clock=clock) as one, IpTurns(tmp_path / "t", clock=clock) as other:
+        assert one.reserve("ip 1.2.3.4", 0.5) == 0.0
+        assert other.reserve("ip 1.2.3.4", 0.5) == pytest.approx(0.5)
+        clock.now += 0.4
+        assert one.reserve("ip 1.2.3.4", 0.5) == pytest.approx(0.1)
+        assert one.reserve("ip 1.2.3.5", 0.5) == 0.0
+        clock.now += 0.11
+        assert other.reserve("ip 1.2.3.4", 0.5) == 0.0
+        assert one.reserve("ip 1.2.3.4", 0.5) == pytest.approx(0.5)
+
+
+def test_the_holder_moves_its_turn_both_ways(tmp_path, clock):
+    with IpTurns(tmp_path / "t", clock=clock) as turns:
+        turns.reserve("host a", 61.0)
+        turns.put("host a", 1.0)
+        assert turns.reserve("host a", 1.0) == pytest.approx(1.0)
+        turns.put("host a", 5.0)
+        assert turns.reserve("host a", 1.0) == pytest.approx(5.0)
+
+
+def test_turns_outlive_their_process_and_a_reset_holds_all(tmp_path, clock):
+    with IpTurns(tmp_path / "t", clock=clock) as turns:
+        turns.reserve("host a", 60.0)
+    with IpTurns(tmp_path / "t", clock=clock) as turns:
+        assert turns.reserve("host a", 1.0) == pytest.approx(60.0)
+        turns.reset(2.0)
+        assert turns.reserve("host a", 1.0) == pytest.approx(2.0)
+        assert turns.reserve("host never seen", 1.0) == pytest.approx(2.0)
+        clock.now += 2.1
+        assert turns.reserve("host a", 1.0) == 0.0
+
+
+def test_a_table_of_another_boot_is_emptied(tmp_path, clock):
+    with IpTurns(tmp_path / "t", clock=clock) as turns:
+        turns.reserve("x", 1e9)
+    data = bytearray((tmp_path / "t").read_bytes())
+    data[24:30] = b"reboot"
+    (tmp_path / "t").write_bytes(data)
+    with IpTurns(tmp_path / "t", clock=clock) as turns:
+        assert turns.reserve("x", 1.0) == 0.0
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 0.7)), max_size=200))
+def test_crowding_never_gives_a_turn_too_early(tmp_path_factory, steps):
+    """The table has fewer entries than there are names: turns may come later, never sooner."""
+    clock = Clock()
+    given_at: dict[int, float] = {}
+    path = tmp_path_factory.mktemp("turns") / "t"
+    with IpTurns(path, clock=clock, entries=16) as turns:
+        for name, pause in steps:
+            clock.now += pause
+            if turns.reserve(str(name), 1.0) == 0.0:
+                assert clock.now - given_at.get(name, 0.0) >= 1.0
+                given_at[name] = clock.now
+
+
+def test_processes_share_the_turns(tmp_path):
+    """Four processes ask for one turn without end: it is given once."""
+    code = (
+        "import sys; from pathlib import Path; from crawl_lib.fetch.turns import IpTurns\n"
+        "turns = IpTurns(Path(sys.argv[1]))\n"
+        "print(sum(turns.reserve('ip 9.9.9.9', 1e6) == 0.0 for _ in range(2000)))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "t")], stdout=subprocess.PIPE, text=True, cwd=root)
+        for _ in range(4)
+    ]
+    assert sum(int(process.communicate(timeout=60)[0]) for process in running) == 1
+
+
+def test_an_unusable_path_is_named(tmp_path):
+    with pytest.raises(StorageError, match="missing"):
+        IpTurns(tmp_path / "missing" / "t")
