@@ -1,0 +1,119 @@
+"""Killed right after any durable step, and run again: the same output, and no page fetched twice (I1, I2, I4)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+from crawl_lib.durable import KILL_VARIABLE
+from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from tests.e2e.crawl import Result, make_config
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = sorted(
+    {
+        step
+        for path in (ROOT / "crawl_lib").rglob("*.py")
+        for step in re.findall(r'reached\("([a-z._]+)"\)', path.read_text(encoding="utf-8"))
+    }
+)
+ELSEWHERE = {
+    "adopt": "only with a queue made by hand: tests/frontier",
+    "intake.claim": "only with local routing: tests/frontier",
+    "segment.part.recovered": "only in a second attempt: the test below",
+    "export.buckets": "reached by name built at run time: tests/export",
+}
+WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
+ITERATIONS = (1, 2, 3)
+
+
+def is_elsewhere(step: str) -> bool:
+    return any(step.startswith(start) for start in ELSEWHERE)
+
+
+def one_pass(config: Config, seeds: str, kill_at: str | None) -> None:
+    """Every stage once, in a process that `kill_at` may end."""
+    if kill_at is not None:
+        os.environ[KILL_VARIABLE] = kill_at
+    stages.inject(config, run_id="run", seeds=seeds)
+    for iteration in ITERATIONS:
+        stages.start_iteration(config, run_id="run", iteration=iteration)
+        stages.crawl_node(config, run_id="run", iteration=iteration, node="node-0")
+        stages.commit_iteration(config, run_id="run", iteration=iteration)
+    stages.settle_node(config, node="node-0")
+    stages.maintain_keys(config)
+    export = stages.export_pages(config, run_id="run", label="out")["export"]
+    stages.link_export(config, export=export)
+    stages.finalize_export(config, export=export)
+
+
+def run_pass(config: Config, seeds: str, kill_at: str | None = None) -> int | None:
+    """One pass in a process of its own; returns its exit code."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["crawl_lib.stages", "tests.e2e.crawl"])
+    process = context.Process(target=one_pass, args=(config, seeds, kill_at))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Serving]:
+    with Serving(WEB) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def unbroken(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    config = make_config(tmp_path_factory.mktemp("unbroken"), nodes=1, fetch={"host_delay_s": 0.0})
+    assert run_pass(config, serving.seeds[0]) == 0
+    result = Result(config, export="out")
+    assert set(result.visited()) == set(serving.truth(options=TruthOptions(rounds=len(ITERATIONS))).visits)
+    return result
+
+
+def exported(result: Result) -> dict[str, bytes]:
+    folder = Path(result.config.dfs_primary) / "export" / "out"
+    return {name: (folder / name).read_bytes() for name in ("urlmapping", "content", "offsets", "webgraph")}
+
+
+def rows(result: Result) -> list[tuple[object, ...]]:
+    """Rows of both tables, without times, durations and file positions."""
+    pages = result.rows("pages", ["url", "outcome", "status", "digest", "via_key", "depth", "attempts", "title"])
+    links = result.rows("links", ["source", "target", "target_url", "anchor", "rel", "element", "followed", "rule"])
+    return sorted(tuple(map(str, row.values())) for row in [*pages, *links])
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if not is_elsewhere(step)])
+def test_killed_after_a_step_and_run_again(step: str, serving: Serving, unbroken: Result, tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    before = serving.log().counts()
+    assert run_pass(config, serving.seeds[0], kill_at=step), f"{step} was not reached, so nothing was tested"
+    assert run_pass(config, serving.seeds[0]) == 0
+    result = Result(config, export="out")
+    assert exported(result) == exported(unbroken)
+    assert rows(result) == rows(unbroken)
+    asked = serving.log().counts() - before
+    assert set(asked) == set(result.visited())
+    assert set(asked.values()) == {1}, "a page was fetched again"
+    assert not (Path(config.queue.local_dir) / "node-0" / "spool").exists()
+
+
+def test_killed_while_taking_back_a_spool(serving: Serving, unbroken: Result, tmp_path: Path) -> None:
+    """The second attempt dies too, in the middle of reading the first one's records."""
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    assert run_pass(config, serving.seeds[0], kill_at="segment.part.log_synced:2")
+    assert run_pass(config, serving.seeds[0], kill_at="segment.part.recovered")
+    assert run_pass(config, serving.seeds[0]) == 0
+    assert exported(Result(config, export="out")) == exported(unbroken)
+
+
+def test_the_steps_were_found() -> None:
+    assert len(STEPS) > 30
