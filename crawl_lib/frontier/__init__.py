@@ -43,8 +43,8 @@ QueueError, which names `krake queue repair`.
 **Intake.** (1) The journal with the plan, after empty files. For each chunk of lines: (2) the key store says what is
 new; undecided lines go to `new.undecided`. (3, local routing) The candidates are durable in `new.claim`, then the
 journal says "claim"; the claim is sent. (4) The URLs are appended to `new` and `new.meta`, fsynced. (5) The journal
-says so: the decision. (6) Their keys are inserted. At the end (7) `new.hosts`, then one move: `new` becomes the last data
-file, `new.undecided` becomes `undecided`, the sources are noted, the journal goes.
+says so: the decision. (6) Their keys are inserted. At the end (7) `new.hosts`, then one move: `new` becomes the last
+data file, `new.undecided` becomes `undecided`, the sources are noted, the journal goes.
 Killed before (5): what lies beyond the journal's sizes is cut off, and the chunk is done again; no key of it was
 inserted. After (5): its keys are inserted again, which changes nothing. Killed at (3) once the journal says "claim":
 the claim may have been sent, a second answer would call our own keys known; so all candidates are kept, counted as

@@ -85,7 +85,7 @@ def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_cha
     reached("adopt.inserted")
     record = queue.record()
     change = Change(
-        move_id=_move_id(queue, record.last_move, state),
+        move_id=_move_id(queue, record.last_move, state, found),
         state=state,
         record=replace(record, pending=IntakeReport.from_mapping(record.pending).plus(found.report).to_mapping()),
         ours=True,
@@ -185,6 +185,8 @@ def _insert(keys: KeyStore, found: _Adoption, digests: Iterable[bytes]) -> None:
             found.report.missed[server] = found.report.missed.get(server, 0) + count
 
 
-def _move_id(queue: Queue, last: str, state: State) -> str:
-    sizes = [queue.path(str(number)).stat().st_mtime_ns for number in range(len(state.totals))]
-    return f"adopt-{sha1(json.dumps([last, state.totals, sizes]).encode()).hexdigest()}"
+def _move_id(queue: Queue, last: str, state: State, found: _Adoption) -> str:
+    """An id that no other move of this queue has: a digest of what was adopted, and of the move before."""
+    size = queue.path(ADOPTED_FILE).stat().st_size
+    text = json.dumps([last, state.processed, state.totals, size, found.report.to_mapping()], sort_keys=True)
+    return f"adopt-{sha1(text.encode()).hexdigest()}"

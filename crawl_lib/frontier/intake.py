@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -391,7 +392,7 @@ class _Intake:
 
 def _move_id(journal: Journal, last: str) -> str:
     """An id that no other move of this queue has: it is a digest of what was taken in, and of the move before."""
-    text = repr((last, journal.plan, journal.new_bytes, journal.report))
+    text = json.dumps([last, journal.plan, journal.new_bytes, journal.report], sort_keys=True)
     return f"intake-{sha1(text.encode()).hexdigest()}"
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
@@ -25,6 +25,7 @@ HANDED_ON_MARK = b"\th\t"
 """What a line has in it if, and only if, its flag says handed on: no other field can be `h`."""
 BARE_META = b"\t0\t0\t"
 _LEVEL = 1
+_GZIP_ERROR = cast(type[Exception], IsalError)
 _BLOCK_BYTES = 1 << 18
 
 
@@ -150,7 +151,7 @@ def _line_blocks(file: BinaryIO, where: str) -> Iterator[list[bytes]]:
                 data = inflater.unused_data
                 if data:
                     inflater = isal_zlib.decompressobj(16 + zlib.MAX_WBITS)
-    except IsalError as error:
+    except _GZIP_ERROR as error:
         raise DamagedFileError(f"{where}: not gzip: {error}") from error
     if tail or (begun and not inflater.eof):
         raise DamagedFileError(f"{where}: ends within a line")

@@ -49,9 +49,9 @@ class Keys:
         return set(self.memory)
 
     def _add(self, keys: Iterable[bytes]) -> None:
+        more = sorted(set(keys) - self.keys)
         self.memory |= set(keys)
         if self.path:
-            more = sorted(set(keys) - self.keys)
             with self.path.open("ab") as file:
                 file.write(b"".join(more))
 
@@ -103,26 +103,20 @@ def hand_made(directory: Path, *files: list[str], processed: int = 0) -> Queue:
 
 
 def snapshot(directory: Path) -> dict[str, Any]:
-    """Every file of a directory; the host counts as rows, since SQLite's bytes tell how often it was opened.
-
-    Of `state.krake` the id of an adoption's move is left out: it is made of times.
-    """
+    """Every file of a directory; the host counts as rows, since SQLite's bytes tell how often it was opened."""
     found: dict[str, Any] = {}
     for path in sorted(directory.rglob("*")):
         name = str(path.relative_to(directory))
-        if not path.is_file() or name.startswith("hostcounts.sqlite-") or name == "lock":
+        if not path.is_file() or path.name.startswith("hostcounts.sqlite-") or path.name == "lock":
             continue
-        if name == "hostcounts.sqlite":
+        if path.name == "hostcounts.sqlite":
             base = sqlite3.connect(path)
             found[name] = sorted(base.execute("SELECT * FROM hosts"))
             base.close()
         else:
             found[name] = path.read_bytes()
-        if name == "state.krake":
-            value = json.loads(found[name])
-            if value["last_move"].startswith("adopt"):
-                value["last_move"] = "adopt"
-            found[name] = value
+        if path.name == "state.krake":
+            found[name] = json.loads(found[name])
     return found
 
 
