@@ -118,8 +118,9 @@ def _detect(data: bytes, header_charset: str | None) -> tuple[str, int]:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        # The end of a body that was cut at a limit may be a part of a character.
-        cut = error.start >= len(data) - 3 and error.reason == "unexpected end of data"
+        # UTF-8 that was cut at a limit, in the middle of a character.
+        at_end = error.start >= len(data) - 3 and error.reason == "unexpected end of data"
+        cut = at_end and not data[: error.start].isascii()
         return "utf-8" if cut else FALLBACK, 0
     return "utf-8", 0
 

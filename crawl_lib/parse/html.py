@@ -88,7 +88,7 @@ _MAX_REL_CHARS = 200
 
 # https://html.spec.whatwg.org/#shared-declarative-refresh-steps
 _REFRESH = re.compile(
-    r"\s*+(?:[0-9]++[0-9.]*+|\.[0-9.]*+)\s*+[;,\s]\s*+(?:url\s*+=\s*+)?(.*)", re.IGNORECASE | re.DOTALL
+    r"\s*+(?:[0-9]++[0-9.]*+|\.[0-9.]*+)(?=[;,\s])\s*+[;,]?\s*+(?:url\s*+=\s*+)?(.*)", re.IGNORECASE | re.DOTALL
 )
 
 
@@ -290,9 +290,10 @@ def _encode_query(href: str, codec: str) -> str:
     query, sharp, fragment = rest.partition("#")
     if not question or query.isascii() or "#" in before:
         return href
-    escaped = quote_from_bytes(query.encode(codec, "xmlcharrefreplace"), safe=_QUERY_SAFE)
+    escaped = "".join(char if char.isascii() else _escape(char, codec) for char in query)
     return f"{before}?{escaped}{sharp}{fragment}"
 
 
-# Everything ASCII stays for the URL parser to decide.
-_QUERY_SAFE = "".join(map(chr, range(128)))
+def _escape(char: str, codec: str) -> str:
+    """What the charset lacks becomes an escaped character reference: browsers do so."""
+    return quote_from_bytes(char.encode(codec, "xmlcharrefreplace"), safe="")

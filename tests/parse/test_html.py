@@ -1,0 +1,238 @@
+"""What a page says: links, base, metas. Each rule of the issue, and hostile bytes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawl_lib.config import ParseConfig
+from crawl_lib.parse import Link, Page, parse_html, taming
+from crawl_lib.parse.html import FOLLOWED_RELS
+
+URL = "http://a.b/dir/page.html"
+
+
+def page_of(html: str | bytes, **options: object) -> Page:
+    data = html.encode() if isinstance(html, str) else html
+    config = ParseConfig(**{key: options.pop(key) for key in list(options) if hasattr(ParseConfig, key)})  # type: ignore[arg-type]
+    return parse_html(data, url=URL, config=config, **{"header_charset": None, **options})  # type: ignore[arg-type]
+
+
+def links_of(html: str | bytes, **options: object) -> list[Link]:
+    return page_of(html, **options).links
+
+
+@pytest.mark.parametrize(
+    ("html", "href", "element", "followable"),
+    [
+        ("<a href=x>t</a>", "x", "a", True),
+        ("<map><area href=x></map>", "x", "area", True),
+        ("<frameset><frame src=x></frameset>", "x", "frame", True),
+        ("<iframe src=x></iframe>", "x", "iframe", True),
+        ("<meta http-equiv=refresh content='5; url=x'>", "x", "meta", True),
+        ("<link rel=stylesheet href=x>", "x", "link", False),
+        ("<link href=x>", "x", "link", False),
+        ("<img src=x>", "x", "img", False),
+        ("<script src=x></script>", "x", "script", False),
+        ("<video src=x></video>", "x", "video", False),
+        ("<audio src=x></audio>", "x", "audio", False),
+        ("<video><source src=x><track></video>", "x", "source", False),
+        ("<video><track src=x></video>", "x", "track", False),
+        ("<embed src=x>", "x", "embed", False),
+        ("<object data=x></object>", "x", "object", False),
+        ("<input type=IMAGE src=x>", "x", "input", False),
+        ("<noscript><a href=x>t</a></noscript>", "x", "a", True),
+        ("<A HREF=' \n x '>t</A>", "x", "a", True),
+        ("<a href='x&amp;y'>t</a>", "x&y", "a", True),
+    ],
+)
+def test_elements(html: str, href: str, element: str, followable: bool) -> None:
+    (link,) = links_of(html)
+    assert (link.href, link.element, link.followable) == (href, element, followable)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<a name=x>t</a>",
+        "<img src=''>",
+        "<input src=x>",
+        "<script>'<a href=x>'</script>",
+        "<!-- <a href=x> -->",
+        "<textarea><a href=x></textarea>",
+        "<svg><use href=x /></svg>",
+        "<meta http-equiv=refresh content=5>",
+        "<meta http-equiv=refresh content='x'>",
+        "<link rel=next href=''>",
+    ],
+)
+def test_what_is_no_link(html: str) -> None:
+    assert links_of(html) == []
+
+
+@pytest.mark.parametrize("rel", sorted(FOLLOWED_RELS))
+def test_followed_rels(rel: str) -> None:
+    assert [link.followable for link in links_of(f"<link rel='x {rel.upper()}' href=y><link rel=x{rel} href=y>")] == [
+        True,
+        False,
+    ]
+
+
+def test_followed_rels_are_those_of_the_issue() -> None:
+    expected = "next prev index contents start alternate canonical author copyright help search license"
+    assert set(expected.split()) == FOLLOWED_RELS
+
+
+@pytest.mark.parametrize(
+    ("content", "target"),
+    [
+        ("0;x", "x"),
+        ("0; URL=x", "x"),
+        ("0,url = 'x y' z", "x y"),
+        ('1.5 url="x', "x"),
+        (" 0 ; url=x?a;b", "x?a;b"),
+        (".5;x", "x"),
+        ("0; url=", None),
+    ],
+)
+def test_meta_refresh(content: str, target: str | None) -> None:
+    found = links_of(f"<meta http-equiv='Refresh' content='{content.replace(chr(39), '&#39;')}'>")
+    assert [link.href for link in found] == ([target] if target else [])
+
+
+def test_links_stand_in_document_order_one_for_each_occurrence() -> None:
+    html = "<link href=1 rel=next><a href=2>x<img src=3></a><a href=2>y</a><iframe src=4></iframe>"
+    assert [link.href for link in links_of(html)] == ["1", "2", "3", "2", "4"]
+
+
+def test_anchor_text_is_collapsed_and_cut() -> None:
+    html = "<a href=x> one\n <b>two</b>\t&amp; three </a><img src=y alt=' a  b '><area href=z alt=c>"
+    assert [link.anchor for link in links_of(html)] == ["one two & three", "a b", "c"]
+    assert [link.anchor for link in links_of(html, max_anchor_chars=3)] == ["one", "a b", "c"]
+    assert [link.anchor for link in links_of(html, max_anchor_chars=0)] == ["", "", ""]
+
+
+def test_rel_and_nofollow() -> None:
+    html = "<a href=1 rel='External  NoFollow'>a</a><a href=2 rel=nofollowx>b</a><a href=3 rel>c</a>"
+    assert [(link.rel, link.nofollow) for link in links_of(html)] == [
+        ("external nofollow", True),
+        ("nofollowx", False),
+        ("", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("html", "base"),
+    [
+        ("", URL),
+        ("<base href=/x/><base href=/y/>", "http://a.b/x/"),
+        ("<base target=_top><base href=/y/>", "http://a.b/y/"),
+        ("<base href=sub/>", "http://a.b/dir/sub/"),
+        ("<base href='ftp://c/'>", URL),
+        ("<base href='http://['>", URL),
+        ("<a href=x>t</a><base href=//C.d/?#x>", "http://c.d/"),
+    ],
+)
+def test_base(html: str, base: str) -> None:
+    assert page_of(html).base == base
+
+
+def test_descriptions() -> None:
+    page = page_of(
+        "<title> A \n title </title><title>second</title><meta name=Description content=' d  e '>"
+        "<link rel=canonical href='%7ex#f'><svg><title>s</title></svg>"
+    )
+    assert page.title == "A title"
+    assert page.description == "d e"
+    assert page.canonical_url == "http://a.b/dir/~x"
+    assert page.meta_robots is None
+    empty = page_of("<svg><g><title>s</title></g></svg><link rel=canonical href='mailto:x'>")
+    assert (empty.title, empty.description, empty.canonical_url) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("html", "robots", "nofollow"),
+    [
+        ("<meta name=ROBOTS content='noindex, NOFOLLOW'>", "noindex, NOFOLLOW", True),
+        ("<meta name=robots content=none>", "none", True),
+        ("<meta name=robots content=noindex><meta name=Krake content=nofollow>", "noindex, nofollow", True),
+        ("<meta name=otherbot content=nofollow>", None, False),
+        ("<meta name=robots content='index, follow'>", "index, follow", False),
+    ],
+)
+def test_meta_robots(html: str, robots: str | None, nofollow: bool) -> None:
+    page = page_of(html, user_agent="krake")
+    assert (page.meta_robots, page.nofollow) == (robots, nofollow)
+
+
+def test_links_beyond_the_limit_are_counted() -> None:
+    page = page_of("<a href=x>t</a>" * 30 + "<img src=y>", max_links_per_page=20)
+    assert (len(page.links), page.links_cut) == (20, 11)
+
+
+def test_queries_of_legacy_pages_are_escaped_in_their_charset() -> None:
+    html = "<a href='/日?q=日&amp;r=é#日'>日</a>".encode("shift_jis", "xmlcharrefreplace")
+    (link,) = links_of(html, header_charset="shift_jis")
+    assert link.href == "/日?q=%93%FA&r=%26%23233%3B#日"
+    assert link.anchor == "日"
+    assert links_of("<a href='?q=日'>x</a>")[0].href == "?q=日"
+
+
+HOSTILE = {
+    "nested div": b"<div>" * 100_000 + b"<a href=x>t</a>",
+    "nested li": b"<ul><li>" * 50_000 + b"<a href=x>t</a>",
+    "closed by others": b"<div></p>" * 60_000 + b"<a href=x>t</a>",
+    "fonts": b"".join(b"<font a%d>" % number for number in range(20_000)) + b"<a href=x>t</a>",
+    "attributes": b"<b " + b"".join(b"a%d=1 " % number for number in range(50_000)) + b"><a href=x>t</a>",
+    "attributes without spaces": b"<b "
+    + b"".join(b"a%d=''" % number for number in range(50_000))
+    + b"><a href=x>t</a>",
+    "links in links": b"<a href=x><object>" * 9_000 + b"t" * 100_000,
+    "huge attribute": b"<a title='" + b"x" * 3_000_000 + b"' href=x>t</a>",
+    "NUL": b"\0" * 500_000 + b"<a\0b><a href=x>t</a>",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_markup_is_read_in_seconds_and_keeps_its_links(name: str) -> None:
+    start = time.process_time()
+    links = links_of(HOSTILE[name])
+    assert time.process_time() - start < 5
+    assert {link.href for link in links} == {"x"}
+
+
+def test_taming_keeps_what_is_harmless_and_the_links_of_what_is_not() -> None:
+    plain = b"<div><p title='a>b'>x</p></div>" * 10_000
+    assert taming.tame(plain) == plain
+    deep = b"<div class=x><A HREF='u'>a<b>c</b></A><meta name=robots content=nofollow>" * 6_000
+    page = page_of(deep)
+    assert page.nofollow
+    assert {(link.href, link.anchor) for link in page.links} == {("u", "ac")}
+    long = b"<a data-json='" + b"word " * 50_000 + b"' href=u>t</a>"
+    assert taming.tame(long) == long
+
+
+fragments = st.lists(
+    st.one_of(
+        st.binary(max_size=8),
+        st.sampled_from(
+            b"<a href=|<a |href|<base href=|<meta |name=robots|content=|http-equiv=refresh|charset=|>|</a>|'|\"|<svg>|<title>|</title>|"
+            b"<!--|-->|<frameset>|<frame src=|<template>|<table>|<select>|<math>|<![CDATA[|\xff\xfe|\xef\xbb\xbf|\x00|&#0;|&#xd800;|//|:".split(
+                b"|"
+            )
+        ),
+    ),
+    max_size=25,
+).map(b"".join)
+
+
+@settings(max_examples=700, deadline=None)
+@given(fragments, st.sampled_from([None, "utf-8", "utf-16", "shift_jis", "gb18030", "iso-2022-jp", "x"]))
+def test_bytes_in_page_out(data: bytes, header_charset: str | None) -> None:
+    page = page_of(data, header_charset=header_charset)
+    assert page.base.startswith("http")
+    for link in page.links:
+        link.href.encode(), link.anchor.encode()
