@@ -1,9 +1,10 @@
 """Fetching: from URLs of a take to what the web answered.
 
-`loop.fetch_all` puts each URL into its host's slot (`slots`). When a slot is ready, `robots` says whether the URL may
-be fetched (asking for robots.txt first where nothing is known), `dns` finds an address that the `address` filter
-allows, `turns` gives the IP's turn, and `transport` sends one request. `classify` says what came back means, `retry`
-what to do after a failure. The answer goes to the caller, and the slot rests for its host's delay.
+`loop.fetch_all` puts each URL into its host's slot (`slots`; `book` knows what the node remembers of it). When a slot
+is ready, the `desk` says by the `robots` rules whether the URL may be fetched, asking for robots.txt first where
+nothing is known; `dns` finds an address that the `address` filter allows, `turns` gives the IP's turn, and `transport`
+sends one request. `classify` says what came back means, `retry` what to do after a failure. The answer goes to the
+caller, and the slot rests for its host's delay.
 
 After a crash: URLs that were not reported are fetched again by the caller's next run. `hosts` finds its mark, so every
 host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
@@ -11,8 +12,9 @@ host waits one delay (its own, since answers to robots.txt are stored at once) b
 
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.hosts import HostRow, HostStore, RobotsRow
-from crawl_lib.fetch.loop import FetchSummary, Seams, fetch_all
+from crawl_lib.fetch.loop import fetch_all
 from crawl_lib.fetch.retry import RETRIES, Retry, Scope, Trouble
+from crawl_lib.fetch.seams import FetchSummary, Seams
 from crawl_lib.fetch.turns import IpTurns
 
 __all__ = [

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 Resolver = Callable[[str], list[str]]
 """Looks a name up, blocking. Raises LookupFailed."""
 
-_THREADS = 16
+THREADS = 16
 _MAX_ENTRIES = 100_000
 _NEGATIVE_TTL_S = 60.0
 
@@ -65,7 +65,8 @@ class DnsCache:
     """Answers of the resolver, kept `ttl_s` seconds (failures: at most 60).
 
     `call_soon`: hands a call from a resolver thread to the loop's thread. `clock`: seconds, monotonic. All methods
-    belong to the loop's thread. The threads are daemons: a hanging look-up never holds the process.
+    belong to the loop's thread. The threads are daemons: a hanging look-up never holds the process. `threads`: 0 asks
+    the resolver in the loop's thread, for resolvers that answer at once.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class DnsCache:
         clock: Callable[[], float],
         call_soon: Callable[..., object],
         resolver: Resolver = system_resolver,
+        threads: int = THREADS,
     ) -> None:
+        self._max_threads = threads
         self._ttl_s = ttl_s
         self._clock = clock
         self._call_soon = call_soon
@@ -102,8 +105,11 @@ class DnsCache:
             waiting.append(then)
             return
         self._waiting[host] = [then]
+        if not self._max_threads:
+            self._call_soon(self._arrived, host, self._ask(host))
+            return
         self._questions.put(host)
-        if self._threads < min(_THREADS, len(self._waiting)):
+        if self._threads < min(self._max_threads, len(self._waiting)):
             self._threads += 1
             threading.Thread(target=self._work, name="krake-dns", daemon=True).start()
 

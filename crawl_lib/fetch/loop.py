@@ -10,76 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Protocol
 
 from crawl_lib.config.model import FetchConfig
-from crawl_lib.errors import UrlError
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.classify import failure_of, fetched_of, header_of, one_line, retry_after_s
-from crawl_lib.fetch.dns import Answer, DnsCache, Resolver, literal_address, system_resolver
-from crawl_lib.fetch.hosts import HostRow, HostStore
-from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, RETRIES, Retry, Scope, Trouble
-from crawl_lib.fetch.robots import MAX_REDIRECTS, Rules, kept_instead, row_of, rules_of_row
-from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Site, Slot, authority_end
-from crawl_lib.fetch.transport import Ask, Reply, Transport
+from crawl_lib.fetch.book import HostBook
+from crawl_lib.fetch.classify import failure_of, fetched_of, one_line, retry_after_s
+from crawl_lib.fetch.desk import RobotsDesk
+from crawl_lib.fetch.dns import Answer, DnsCache, literal_address
+from crawl_lib.fetch.hosts import HostStore
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope, Trouble
+from crawl_lib.fetch.seams import Carrier, FetchSummary, Seams
+from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot, authority_end
+from crawl_lib.fetch.transport import Ask, Reply
 from crawl_lib.fetch.turns import IpTurns
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome
-from crawl_lib.urls import resolve
 
 TICK_S = 0.05
 SAVE_INTERVAL_S = 5.0
 PROGRESS_INTERVAL_S = 1.0
-MIN_RULES_S = 60.0
-"""How long an answer to robots.txt is gone by in the run that asked for it, however short `fetch.robots_ttl_s` is."""
 _PUMP_S = 0.05
-_ROBOTS_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
-
-
-@dataclass(slots=True)
-class FetchSummary:
-    """What a call of `fetch_all` did, so far. `outcomes`: URLs reported, by outcome; `left`: URLs not reported.
-
-    `requests`: requests sent, `robots`: of these for robots.txt; `retries`: tries that were repeated. `body_bytes`:
-    as on the wire. `stopped`: `stop` said so; `deadline`: the deadline passed with URLs left.
-    """
-
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
-    left: int = 0
-    in_flight: int = 0
-    requests: int = 0
-    robots: int = 0
-    retries: int = 0
-    body_bytes: int = 0
-    stopped: bool = False
-    deadline: bool = False
-
-
-class Carrier(Protocol):
-    """What the loop needs of a transport."""
-
-    def start(self, ask: Ask, done: Callable[[Reply], None]) -> None:
-        """Send; call `done` later, in the loop's thread."""
-
-    def close(self) -> None:
-        """Abandon everything."""
-
-
-@dataclass(frozen=True)
-class Seams:
-    """What tests put in the place of clocks, resolver, retry table and network."""
-
-    clock: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
-    resolver: Resolver = system_resolver
-    retries: Mapping[Outcome | Trouble, Retry] = field(default_factory=lambda: RETRIES)
-    carrier: Callable[[FetchConfig, str, Callable[[BaseException], None]], Carrier] = Transport
 
 
 async def fetch_all(
@@ -126,10 +79,8 @@ class _Work:
         seams: Seams,
     ) -> None:
         self.config = config
-        self.hosts = hosts
         self.turns = turns
         self.on_fetched = on_fetched
-        self.on_robots = on_robots
         self.clock = seams.clock
         self.wall = seams.wall
         self.retries = seams.retries
@@ -138,8 +89,7 @@ class _Work:
         self.filter = AddressFilter(config.allow_networks)
         self.mime_types = frozenset(kind.lower() for kind in config.mime_types) if config.mime_types else None
         self.summary = FetchSummary()
-        self.sites: dict[str, Site] = {}
-        self.slots: dict[str, Slot] = {}
+        self.book = HostBook(config, hosts, self.clock, self.wall)
         self.gates: dict[str, Gate] = {}
         self.heap = ReadyHeap()
         self.numbers = count()
@@ -148,9 +98,19 @@ class _Work:
         self.over = self.loop.create_future()
         self.wake: asyncio.TimerHandle | None = None
         self.wake_at = 0.0
-        self.hold_from = hosts.hold_from()
         self.transport: Carrier
-        self.dns = DnsCache(config.dns_ttl_s, self.clock, self.loop.call_soon_threadsafe, seams.resolver)
+        self.desk = RobotsDesk(
+            config,
+            hosts,
+            wall=self.wall,
+            site_of=self.book.site,
+            slot_of=self.book.slot,
+            schedule=self._schedule,
+            on_robots=on_robots,
+        )
+        self.dns = DnsCache(
+            config.dns_ttl_s, self.clock, self.loop.call_soon_threadsafe, seams.resolver, seams.resolver_threads
+        )
 
     async def run(
         self,
@@ -176,10 +136,10 @@ class _Work:
             self.over.cancel()
             self.transport.close()
             self.dns.close()
-            for slot in self.slots.values():
+            for slot in self.book.slots.values():
                 if slot.in_flight:
                     self._rest(slot)  # abandoned: the server may be busy with it still
-            self._save()
+            self.book.save()
         self.summary.in_flight = 0
         return self.summary
 
@@ -212,7 +172,7 @@ class _Work:
                     self._look_whether_over()
                 if now - saved >= SAVE_INTERVAL_S:
                     saved = now
-                    self._save()
+                    self.book.save()
                 if on_progress is not None and now - told >= PROGRESS_INTERVAL_S:
                     told = now
                     self.summary.in_flight = self.in_flight
@@ -232,39 +192,12 @@ class _Work:
     # -- hosts ----------------------------------------------------------------------------------------------------
 
     def _fill(self, items: Sequence[TakenUrl]) -> None:
-        sites, slots = self.sites, self.slots
         for taken in items:
             url = taken.queued.url
-            authority = url[: authority_end(url)]
-            site = sites.get(authority) or self._site(authority)
-            slot = slots.get(site.host) or self._slot(site.host)
-            slot.pages.append(Job(url, site, taken))
-        for slot in slots.values():
+            site = self.book.site(url[: authority_end(url)])
+            self.book.slot(site.host).pages.append(Job(url, site, taken))
+        for slot in self.book.slots.values():
             self._schedule(slot)
-
-    def _site(self, authority: str) -> Site:
-        site = self.sites.get(authority)
-        if site is None:
-            site = self.sites[authority] = Site(authority)
-            if self.config.robots == "ignore":
-                site.rules = Rules(None, "", float("inf"))
-        return site
-
-    def _slot(self, host: str) -> Slot:
-        slot = self.slots.get(host)
-        if slot is not None:
-            return slot
-        delay_s, ended_at = self.config.host_delay_s, float("-inf")
-        row = self.hosts.host(host)
-        now, wall = self.clock(), self.wall()
-        if row is not None:
-            delay_s = max(delay_s, min(row.delay_s, self.config.max_crawl_delay_s))
-        last_end = max(row.last_end if row is not None else 0.0, self.hold_from)
-        if last_end + delay_s > wall:
-            # A wall clock that was set back never means more than one delay.
-            ended_at = now - max(0.0, wall - last_end)
-        slot = self.slots[host] = Slot(host, delay_s, ended_at)
-        return slot
 
     def _schedule(self, slot: Slot) -> None:
         """Put a slot into the heap if it has something to do and may do it beside what it does already."""
@@ -274,15 +207,6 @@ class _Work:
         when = slot.wanted_at()
         if when is not None:
             self.heap.push(slot, when)
-
-    def _save(self) -> None:
-        rows = []
-        for slot in self.slots.values():
-            if slot.changed:
-                slot.changed = False
-                rows.append(HostRow(slot.host, slot.asked, slot.delay_s))
-        if rows:
-            self.hosts.save_hosts(rows)
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
@@ -337,12 +261,10 @@ class _Work:
         while (job := self._next_page(slot, now)) is not None:
             end = slot.ending
             if end is None:
-                rules = job.site.rules
-                if rules is None or rules.expires <= self.wall():
-                    rules = self._stored_rules(job.site)
+                rules = self.desk.rules_of(job.site)
                 if rules is None:
                     slot.pages.appendleft(job)
-                    return self._robots_job(slot, job.site)
+                    return self.desk.job(slot, job.site)
                 end = rules.refusal
                 if end is None:
                     if rules.allows(job.url):
@@ -369,63 +291,6 @@ class _Work:
         self.summary.left -= 1
         self.summary.outcomes[fetched.outcome] += 1
         self.on_fetched(job.taken, fetched)
-
-    # -- robots.txt -----------------------------------------------------------------------------------------------
-
-    def _stored_rules(self, site: Site) -> Rules | None:
-        row = self.hosts.robots(site.authority)
-        if row is None or row.expires <= self.wall():
-            return None
-        self._set_rules(site, rules_of_row(row, self.config.user_agent))
-        return site.rules
-
-    def _set_rules(self, site: Site, rules: Rules) -> None:
-        site.rules = rules
-        slot = self._slot(site.host)
-        slot.delay_s = max(slot.delay_s, min(rules.crawl_delay_s, self.config.max_crawl_delay_s))
-
-    def _robots_job(self, slot: Slot, site: Site) -> Job:
-        slot.waits_for = site
-        return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
-
-    def _robots_answered(self, job: Job, fetched: Fetched) -> None:
-        """An answer, or the last failure, of a robots.txt request: follow it, or go by it."""
-        self.on_robots(fetched)
-        site = job.robots_for
-        assert site is not None
-        if fetched.outcome is Outcome.REDIRECT and job.hops < MAX_REDIRECTS:
-            target = self._robots_target(job.url, fetched)
-            if target is not None:
-                next_site = self._site(target[: authority_end(target)])
-                slot = self._slot(next_site.host)
-                slot.errands.append(Job(target, next_site, None, site, job.hops + 1))
-                self._schedule(slot)
-                return
-        self._go_by(site, fetched, job.hops)
-
-    def _robots_target(self, url: str, fetched: Fetched) -> str | None:
-        try:
-            return resolve(url, header_of(fetched.head, b"location"))
-        except UrlError:
-            return None
-
-    def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:
-        slot = self._slot(site.host)
-        if hops == 0 and fetched.outcome in _ROBOTS_ENDS:
-            # The same address, name or certificate that every URL of the authority has.
-            site.rules = Rules.refusing(fetched.outcome, fetched.error, float("inf"))
-        else:
-            now = self.wall()
-            old = self.hosts.robots(site.authority)
-            new = row_of(site.authority, fetched, now, self.config.robots_ttl_s, self.config.max_robots_bytes)
-            row = kept_instead(old, new)
-            rules = rules_of_row(row, self.config.user_agent)
-            rules.expires = max(rules.expires, now + MIN_RULES_S)
-            self._set_rules(site, rules)
-            self.hosts.save_robots(row, HostRow(slot.host, max(slot.asked, 0.0), slot.delay_s))
-        if slot.waits_for is site:
-            slot.waits_for = None
-        self._schedule(slot)
 
     # -- sending --------------------------------------------------------------------------------------------------
 
@@ -542,7 +407,7 @@ class _Work:
         fetched = Fetched(job.url, self.wall(), outcome, attempts=0, error=error)
         slot.ending = (outcome, error)
         if job.robots_for is not None:
-            self._robots_answered(job, fetched)
+            self.desk.answered(job, fetched)
         else:
             self._report(job, fetched)
 
@@ -569,7 +434,7 @@ class _Work:
             self._put_back(slot, job, row, self._wait_s(row, fetched))
         elif job.robots_for is not None:
             self.summary.robots += 1
-            self._robots_answered(job, fetched)
+            self.desk.answered(job, fetched)
         else:
             self._report(job, fetched)
         self._rest(slot)

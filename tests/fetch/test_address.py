@@ -67,4 +67,5 @@ def test_an_ipv4_address_is_judged_alike_inside_ipv6(address):
 @given(st.ip_addresses())
 def test_nothing_private_by_the_standard_library_is_allowed(address):
     if AddressFilter().allows(str(address)):
-        assert not (address.is_private or address.is_loopback or address.is_link_local or address.is_multicast)
+        inner = address.is_private or address.is_loopback or address.is_link_local or address.is_multicast
+        assert not inner

@@ -135,7 +135,7 @@ def test_no_cookie_is_sent_back(tmp_path):
 
 @pytest.mark.parametrize(("lines", "block"), [
     ([b"HTTP/1.1 200 OK\r\n", b"\r\n"], b"HTTP/1.1 200 OK\r\n\r\n"),
-    ([b"HTTP/1.1 100 C\r\n", b"\r\n", b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", b"\r\n"], b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n"),
+    ([b"HTTP/1.1 100 C\r\n", b"\r\n", b"HTTP/1.1 200 OK\r\n", b"A:b\r\n", b"\r\n"], b"HTTP/1.1 200 OK\r\nA:b\r\n\r\n"),
     ([b"HTTP/1.1 200 OK\n", b"\n", b"Trailer: x\n"], b"HTTP/1.1 200 OK\n\n"),
     ([b"HTTP/1.1 200 OK\r\n", b"HTTP/fake: x\r\n", b"\r\n", b"T: x\r\n"], b"HTTP/1.1 200 OK\r\nHTTP/fake: x\r\n\r\n"),
     ([b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"], b"HTTP/1.1 200 OK\r\nA: b\r\n"),

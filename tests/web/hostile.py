@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -326,10 +327,8 @@ class HostileWeb:
         with self._lock:
             still_open = list(self._open)
         for sock in still_open:
-            try:
+            with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
         for thread in self._threads:
             thread.join(5)
 

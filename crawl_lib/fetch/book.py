@@ -1,0 +1,67 @@
+"""The hosts and authorities of one run, with what the node remembers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crawl_lib.config.model import FetchConfig
+from crawl_lib.fetch.hosts import HostRow, HostStore
+from crawl_lib.fetch.robots import Rules
+from crawl_lib.fetch.slots import Site, Slot
+
+
+class HostBook:
+    """Slots by host and sites by authority, made at their first use.
+
+    `clock`: the loop's, seconds; `wall`: POSIX seconds. A new slot is owed what is left of its delay since its last
+    response in an earlier run, or since the last unclean stop was found. Raises StorageError as `HostStore` does.
+    """
+
+    def __init__(
+        self, config: FetchConfig, hosts: HostStore, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self.slots: dict[str, Slot] = {}
+        self._sites: dict[str, Site] = {}
+        self._config = config
+        self._hosts = hosts
+        self._clock = clock
+        self._wall = wall
+        self._hold_from = hosts.hold_from()
+
+    def site(self, authority: str) -> Site:
+        """The site of `scheme://host[:port]`."""
+        site = self._sites.get(authority)
+        if site is None:
+            site = self._sites[authority] = Site(authority)
+            if self._config.robots == "ignore":
+                site.rules = Rules(None, "", float("inf"))
+        return site
+
+    def slot(self, host: str) -> Slot:
+        """The slot of a host."""
+        slot = self.slots.get(host)
+        if slot is None:
+            slot = self.slots[host] = self._remembered(host)
+        return slot
+
+    def _remembered(self, host: str) -> Slot:
+        delay_s, last_end = self._config.host_delay_s, self._hold_from
+        row = self._hosts.host(host)
+        if row is not None:
+            delay_s = max(delay_s, min(row.delay_s, self._config.max_crawl_delay_s))
+            last_end = max(row.last_end, last_end)
+        ago_s = self._wall() - last_end
+        if ago_s >= delay_s:
+            return Slot(host, delay_s, float("-inf"))
+        # A wall clock that was set back never means more than one delay.
+        return Slot(host, delay_s, self._clock() - max(0.0, ago_s))
+
+    def save(self) -> None:
+        """Write down the hosts that were asked since the last call."""
+        rows = []
+        for slot in self.slots.values():
+            if slot.changed:
+                slot.changed = False
+                rows.append(HostRow(slot.host, slot.asked, slot.delay_s))
+        if rows:
+            self._hosts.save_hosts(rows)

@@ -1,0 +1,111 @@
+"""Who asks for robots.txt, follows its redirects, keeps the answers, and says which rules an authority has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crawl_lib.config.model import FetchConfig
+from crawl_lib.errors import UrlError
+from crawl_lib.fetch.classify import header_of
+from crawl_lib.fetch.hosts import HostRow, HostStore
+from crawl_lib.fetch.robots import MAX_REDIRECTS, Rules, kept_instead, row_of, rules_of_row
+from crawl_lib.fetch.slots import Job, Site, Slot, authority_end
+from crawl_lib.records import Fetched
+from crawl_lib.states import Outcome
+from crawl_lib.urls import resolve
+
+MIN_RULES_S = 60.0
+"""How long an answer to robots.txt is gone by in the run that asked for it, however short `fetch.robots_ttl_s` is."""
+# What fails here is what every URL of the authority has too: its name, its address, its certificate.
+_SHARED_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
+
+
+class RobotsDesk:
+    """The rules of authorities during one run.
+
+    `wall`: POSIX seconds. `site_of`, `slot_of`: the loop's authorities and hosts by name. `schedule`: called with a
+    slot that has something to do again. `on_robots`: gets each answer and each final failure.
+    """
+
+    def __init__(
+        self,
+        config: FetchConfig,
+        hosts: HostStore,
+        *,
+        wall: Callable[[], float],
+        site_of: Callable[[str], Site],
+        slot_of: Callable[[str], Slot],
+        schedule: Callable[[Slot], None],
+        on_robots: Callable[[Fetched], None],
+    ) -> None:
+        self._config = config
+        self._hosts = hosts
+        self._wall = wall
+        self._site_of = site_of
+        self._slot_of = slot_of
+        self._schedule = schedule
+        self._on_robots = on_robots
+
+    def rules_of(self, site: Site) -> Rules | None:
+        """The rules in force; None: robots.txt must be asked for first (`job`)."""
+        rules = site.rules
+        now = self._wall()
+        if rules is not None and rules.expires > now:
+            return rules
+        row = self._hosts.robots(site.authority)
+        if row is None or row.expires <= now:
+            return None
+        rules = rules_of_row(row, self._config.user_agent)
+        self._set(site, rules)
+        return rules
+
+    def job(self, slot: Slot, site: Site) -> Job:
+        """The request for an authority's robots.txt; the host's pages wait for it."""
+        slot.waits_for = site
+        return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
+
+    def answered(self, job: Job, fetched: Fetched) -> None:
+        """An answer, or the last failure, of a request for robots.txt: follow it, or go by it."""
+        self._on_robots(fetched)
+        site = job.robots_for
+        assert site is not None
+        target = _target(job, fetched) if fetched.outcome is Outcome.REDIRECT else None
+        if target is None:
+            self._go_by(site, fetched, job.hops)
+            return
+        # The hop is a request to its own host, in that host's turn.
+        next_site = self._site_of(target[: authority_end(target)])
+        slot = self._slot_of(next_site.host)
+        slot.errands.append(Job(target, next_site, None, site, job.hops + 1))
+        self._schedule(slot)
+
+    def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:
+        slot = self._slot_of(site.host)
+        if hops == 0 and fetched.outcome in _SHARED_ENDS:
+            site.rules = Rules.refusing(fetched.outcome, fetched.error, float("inf"))
+        else:
+            now = self._wall()
+            new = row_of(site.authority, fetched, now, self._config.robots_ttl_s, self._config.max_robots_bytes)
+            row = kept_instead(self._hosts.robots(site.authority), new)
+            rules = rules_of_row(row, self._config.user_agent)
+            rules.expires = max(rules.expires, now + MIN_RULES_S)
+            self._set(site, rules)
+            self._hosts.save_robots(row, HostRow(slot.host, slot.asked, slot.delay_s))
+        if slot.waits_for is site:
+            slot.waits_for = None
+        self._schedule(slot)
+
+    def _set(self, site: Site, rules: Rules) -> None:
+        site.rules = rules
+        slot = self._slot_of(site.host)
+        slot.delay_s = max(slot.delay_s, min(rules.crawl_delay_s, self._config.max_crawl_delay_s))
+
+
+def _target(job: Job, fetched: Fetched) -> str | None:
+    """Where a redirect of robots.txt leads; None after the fifth, or if it leads nowhere."""
+    if job.hops >= MAX_REDIRECTS:
+        return None
+    try:
+        return resolve(job.url, header_of(fetched.head, b"location"))
+    except UrlError:
+        return None
