@@ -51,11 +51,19 @@ class Duck:
         with _translated():
             return [row[0] for row in self._connection.execute(query).fetchall()]
 
-    def stream(self, query: str, rows: int) -> Iterator[pa.RecordBatch]:
-        """A query's answer in batches of about so many rows, in the order of the query."""
+    def stream(
+        self, query: str, rows: int, on_progress: OnProgress | None = None, stage: str = ""
+    ) -> Iterator[pa.RecordBatch]:
+        """A query's answer in batches of about so many rows, in the order of the query.
+
+        Progress is told until the first batch comes, which takes as long as the query's sort.
+        """
         with _translated():
             reader = self._connection.sql(query).to_arrow_reader(rows)
-            yield from reader
+            first = self.patiently(lambda: next(reader, None), on_progress, stage)
+            if first is not None:
+                yield first
+                yield from reader
 
     def copy(self, query: str, target: Path, on_progress: OnProgress | None, stage: str) -> None:
         """Write a query's answer to a local Parquet file, in the order of the query."""

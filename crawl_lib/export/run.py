@@ -142,7 +142,7 @@ class _Export:
         paths = text_array([segment.path for segment in self.inputs.segments])
         count = 0
         with self.folder.writing(PAGES) as file, pq.ParquetWriter(file, EXPORT_SCHEMA, compression="zstd") as writer:
-            for batch in duck.stream(sql_text("export/chosen"), BATCH_ROWS):
+            for batch in duck.stream(sql_text("export/chosen"), BATCH_ROWS, self.on_progress, "export.choose"):
                 numbers = int32_array(np.arange(count, count + len(batch), dtype=np.int32))
                 table = pa.table(
                     [numbers, *batch.columns, paths.take(batch.column("segment"))],
@@ -187,7 +187,7 @@ class _Export:
     def wanted(self, duck: Duck) -> Iterator[Wanted]:
         """The records to read, in order of file and offset."""
         paths = [segment.path for segment in self.inputs.segments]
-        for batch in duck.stream(sql_text("export/reading_order"), BATCH_ROWS):
+        for batch in duck.stream(sql_text("export/reading_order"), BATCH_ROWS, self.on_progress, "export.order"):
             columns = (column.to_pylist() for column in batch.columns)
             for node_id, segment, file, offset, length in zip(*columns, strict=True):
                 yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)
