@@ -220,6 +220,14 @@ PIECES = (
     b"|</title>|<!--|-->|<frameset>|<frame src=|<template>|<table>|<select>|<math>|<![CDATA[|\xff\xfe|\xef\xbb\xbf"
     b"|\x00|&#0;|&#xd800;|//|:"
 ).split(b"|")
+
+
+def test_end_tags_of_nothing_do_not_hide_depth() -> None:
+    deep = b"<b>" + b"</b>" * 50_000 + b"<b>" * 20_000 + b"<a href=u>t</a>"
+    assert b"<b>" not in taming.tame(deep)
+    assert [link.href for link in links_of(deep)] == ["u"]
+
+
 fragments = st.lists(st.one_of(st.binary(max_size=8), st.sampled_from(PIECES)), max_size=25).map(b"".join)
 
 
