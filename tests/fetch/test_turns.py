@@ -68,19 +68,29 @@ def test_a_table_of_another_boot_is_emptied(tmp_path, clock):
         assert turns.reserve("x", 1.0) == 0.0
 
 
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 0.7)), max_size=200))
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 0.7), st.sampled_from([None, 0.1, 3.0])), max_size=200))
 def test_crowding_never_gives_a_turn_too_early(tmp_path_factory, steps):
     """The table has fewer entries than there are names: turns may come later, never sooner."""
     clock = Clock()
-    given_at: dict[int, float] = {}
+    allowed_at: dict[int, float] = {}
     path = tmp_path_factory.mktemp("turns") / "t"
     with IpTurns(path, clock=clock, entries=16) as turns:
-        for name, pause in steps:
+        for name, pause, moved in steps:
             clock.now += pause
             if turns.reserve(str(name), 1.0) == 0.0:
-                assert clock.now - given_at.get(name, 0.0) >= 1.0
-                given_at[name] = clock.now
+                assert clock.now >= allowed_at.get(name, 0.0)
+                allowed_at[name] = clock.now + 1.0
+                if moved is not None:
+                    turns.put(str(name), moved)
+                    allowed_at[name] = clock.now + moved
+
+
+def test_names_that_share_an_entry_only_move_it_forward(tmp_path, clock):
+    with IpTurns(tmp_path / "t", clock=clock, entries=1) as turns:
+        turns.reserve("a", 50.0)
+        turns.put("b", 1.0)
+        assert turns.reserve("a", 1.0) == pytest.approx(50.0)
 
 
 def test_processes_share_the_turns(tmp_path):
