@@ -130,6 +130,7 @@ class _OpenPart:
         """Make all files whole and durable, the note that says so last."""
         self.counts.pages, self.counts.links = self.pages.rows, self.links.rows
         if self.counts.pages != len(self.positions):
+            self.abandon()
             raise DamagedFileError(
                 f"{self.part.warc}: {len(self.positions)} fetches, but {self.counts.pages} rows of pages"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,20 @@ def avoid_pandas() -> None:
     Only for processes that are Krake's own (the workers): pyarrow remembers the answer, `to_pandas` no longer works.
     """
     if "pandas" not in sys.modules:
-        sys.modules["pandas"] = None  # type: ignore[assignment]
+        refusing = _RefusePandas()
+        sys.meta_path.insert(0, refusing)
         try:
             pa.array([0])
         finally:
-            del sys.modules["pandas"]
+            sys.meta_path.remove(refusing)
+
+
+class _RefusePandas(MetaPathFinder):
+    """An import hook to which pandas is not installed."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("not wanted here", name=fullname)
 
 
 @contextmanager
@@ -130,7 +140,7 @@ class LinkTable:
         """The links of one page."""
         # Page by page, while the rows are in the processor's cache: 50,000 rows turned at once cost ten times as much.
         for values, more in zip(self._columns, zip(*links.rows, strict=True), strict=False):
-            values += more
+            values.extend(more)
         self._sources.append(links.source)
         self._lengths.append(len(links.rows))
         if len(self._columns[0]) >= LINK_BLOCK_ROWS:

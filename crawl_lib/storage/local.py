@@ -141,6 +141,8 @@ class LocalStorage(Storage):
             return
         self._make_dir(place.parent)
         with _translated(place, "cannot be made"):
+            if place.exists():
+                raise NotADirectoryError(errno.ENOTDIR, "is a file")
             place.mkdir(exist_ok=True)
             fsync_dir(place.parent)
 
@@ -163,9 +165,17 @@ class _NewFile(io.FileIO):
     def close(self) -> None:
         if not self.closed:
             with _translated(self._place, "cannot be written"):
-                fsync_file(self)
+                try:
+                    fsync_file(self)
+                except OSError:
+                    self._discard()
+                    raise
                 super().close()
                 fsync_dir(self._place.parent)
+
+    def _discard(self) -> None:
+        super().close()
+        self._place.unlink(missing_ok=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -173,8 +183,7 @@ class _NewFile(io.FileIO):
         if kind is None:
             self.close()
             return
-        super().close()
-        self._place.unlink(missing_ok=True)
+        self._discard()
 
 
 class _Window(io.RawIOBase):

@@ -1,0 +1,136 @@
+"""Fetches of all kinds, a clock and ids that stand still, and a spool written of them."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from hashlib import sha1
+from pathlib import Path
+
+from crawl_lib.config import SegmentConfig
+from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.segment import LinkColumns, PageRow, PartWriter, Position, SegmentFacts, WarcInfo
+from crawl_lib.states import Outcome
+
+TIME = 1_795_000_000.123456
+INFO = WarcInfo("0.1.0", "c" * 64, "krake/0.1.0", "obey", "1795000000/node-a")
+REQUEST = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/html\r\n\r\n"
+GZIPPED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/html\r\n\r\n"
+
+
+def key(url: str) -> bytes:
+    return sha1(url.encode("utf-8", "backslashreplace")).digest()
+
+
+def ids():
+    """Record ids that count."""
+    numbers = itertools.count()
+    return lambda: f"<urn:uuid:00000000-0000-4000-8000-{next(numbers):012d}>"
+
+
+def taken(position: int, url: str | None = None, **queued) -> TakenUrl:
+    url = f"http://a.example/{position}" if url is None else url
+    return TakenUrl(position, key(url), QueuedUrl(url, **queued))
+
+
+def answered(url: str, body: bytes = b"<p>hello", head: bytes = HEAD, **more) -> Fetched:
+    facts = {"time": TIME, "outcome": Outcome.OK, "status": 200, "ip": "192.0.2.7", "attempts": 1, "duration_ms": 12}
+    return Fetched(url, request=REQUEST, head=head, body=body, **(facts | more))
+
+
+def failed(url: str, outcome: Outcome = Outcome.TIMEOUT, **more) -> Fetched:
+    return Fetched(url, **({"time": TIME + 1, "outcome": outcome, "attempts": 2, "error": "no answer"} | more))
+
+
+def fetches() -> list[tuple[TakenUrl, Fetched]]:
+    """One fetch of each kind."""
+    return [
+        (taken(0, via=b"v" * 20, depth=3, redirects=1, metadata='{"a": "x\\\\ny"}'), answered("http://a.example/0")),
+        (taken(1), answered("http://a.example/1", b"", truncated="length")),
+        (taken(2), failed("http://a.example/2", error="line one\r\nkrake-outcome: ok\\\nline two")),
+        (taken(3), answered("http://a.example/3", b"3\r\nabc\r\n0\r\n\r\n", CHUNKED)),
+        (taken(4), answered("http://a.example/4", gzip.compress(b"<p>zip", mtime=0), GZIPPED, truncated="time")),
+        (taken(5), answered("http://a.example/5", outcome=Outcome.GONE, status=404, ip="2001:db8::1")),
+        (taken(6), failed("http://a.example/6", Outcome.ROBOTS_DENIED, attempts=0, error="")),
+    ]
+
+
+def robots() -> Fetched:
+    return answered("http://a.example/robots.txt", b"User-agent: *\n", duration_ms=3)
+
+
+def writer(spool: Path, worker: int = 0, **more) -> PartWriter:
+    config = SegmentConfig(**({"sync_interval_s": 3600.0} | more))
+    return PartWriter(spool, f"krake-1-node-a-{worker}", INFO, config, clock=lambda: TIME, new_id=ids())
+
+
+def row(taken_url: TakenUrl, fetched: Fetched, position: Position) -> PageRow:
+    return PageRow(
+        key=taken_url.key,
+        url=fetched.url,
+        host="a.example",
+        time_us=round(fetched.time * 1_000_000),
+        outcome=fetched.outcome,
+        depth=taken_url.queued.depth,
+        attempts=fetched.attempts,
+        duration_ms=fetched.duration_ms,
+        warc_file=position.warc_file,
+        warc_offset=position.offset,
+        warc_length=position.length,
+        ip=fetched.ip,
+        status=fetched.status,
+        via_key=taken_url.queued.via,
+        truncated=fetched.truncated,
+        metadata=taken_url.queued.metadata or None,
+    )
+
+
+def add_rows(out: PartWriter, taken_url: TakenUrl, fetched: Fetched, position: Position) -> None:
+    """What the crawl does with each page: a row, two links, one rejection."""
+    out.add_page(row(taken_url, fetched, position))
+    links = LinkColumns(taken_url.key)
+    for index, url in enumerate((f"http://b.example/{taken_url.position % 3}", "http://c.example/")):
+        links.add(key(url), url, f"anchor {index}", None, "a", True, "accepted")
+        out.add_outlink(index % 2, taken_url.position, index, url, taken_url.key, taken_url.queued.depth + 1)
+    out.add_links(links)
+    out.count_rejection("scope", 1)
+
+
+def take_back(out: PartWriter) -> set[int]:
+    """Make the rows of recovered groups again; returns their positions."""
+    found = set()
+    for taken_url, fetched, position in out.recovered():
+        if taken_url is not None:
+            add_rows(out, taken_url, fetched, position)
+            found.add(taken_url.position)
+    return found
+
+
+def fill(out: PartWriter, items: list[tuple[TakenUrl, Fetched]]) -> list[Position]:
+    positions = []
+    for taken_url, fetched in items:
+        position = out.append(taken_url, fetched)
+        add_rows(out, taken_url, fetched, position)
+        positions.append(position)
+    return positions
+
+
+def facts(count: int, deferred: int = 0, take_id: str = "take1", **more) -> SegmentFacts:
+    base = {
+        "take_id": take_id,
+        "run_id": "run",
+        "iteration": 1,
+        "folder": "1",
+        "node": "node-a",
+        "nodes": ("node-a", "node-b"),
+        "krake_version": "0.1.0",
+        "config_digest": "c" * 64,
+        "user_agent": "krake/0.1.0",
+        "robots_policy": "obey",
+        "started_s": TIME,
+        "taken": count,
+        "deferred": deferred,
+    }
+    return SegmentFacts(**(base | more))

@@ -1,0 +1,284 @@
+"""The log of a worker: what a kill leaves of it, at every byte."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.segment import build_segment, finished_positions, list_parts
+from crawl_lib.segment.parts import PAGES_SUFFIX
+from crawl_lib.segment.reader import SegmentReader
+from crawl_lib.segment.recover import read_groups
+from crawl_lib.segment.tables import avoid_pandas, read_blocks
+from crawl_lib.storage import LocalStorage
+from tests.segment.helpers import (
+    add_rows,
+    answered,
+    facts,
+    failed,
+    fetches,
+    fill,
+    robots,
+    row,
+    take_back,
+    taken,
+    writer,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def kill(out) -> None:
+    """Leave the writer as SIGKILL leaves it: what was written stays, nothing more comes."""
+    out._open.abandon()
+    out._open = None
+
+
+def content(directory: Path, count: int, deferred: int = 0) -> tuple:
+    """What a segment built of a spool says, without positions in files."""
+    built = directory / "built"
+    shutil.rmtree(built, ignore_errors=True)
+    manifest = build_segment(directory / "spool", built, facts(count, deferred))
+    reader = SegmentReader(LocalStorage(directory), "built")
+    columns = ["key", "url", "outcome", "status", "attempts", "metadata", "via_key", "ip", "time"]
+    pages = sorted((r for batch in reader.pages(columns) for r in batch.to_pylist()), key=lambda r: r["key"])
+    links = sorted(str(r) for batch in reader.links() for r in batch.to_pylist())
+    outlinks = {owner: list(reader.outlinks(owner)) for owner in ("node-a", "node-b")}
+    counts = {name: value for name, value in manifest.counts.items() if name != "robots_captures"}
+    return pages, links, outlinks, counts
+
+
+def test_a_torn_tail_at_every_byte_is_cut_to_the_last_whole_group(tmp_path):
+    """Cut anywhere, run again: what was whole comes back, what was not is fetched again, the segment is the same."""
+    items = fetches()
+    out = writer(tmp_path / "whole" / "spool")
+    fill(out, items)
+    out.append_robots(robots())
+    ends = [group if isinstance(group, int) else group.end for group in read_groups(out._open.part.warc)]
+    data = out._open.part.warc.read_bytes()
+    name = out._open.part.warc.name
+    out.close()
+    expected = content(tmp_path / "whole", len(items))
+    assert ends[-1] == len(data)
+    for cut in range(len(data) + 1):
+        whole = sum(end <= cut for end in ends)
+        spool = tmp_path / "cut" / "spool"
+        spool.mkdir(parents=True, exist_ok=True)
+        for path in spool.iterdir():
+            path.unlink()
+        (spool / name).write_bytes(data[:cut])
+        groups = list(read_groups(spool / name))
+        assert len(groups) == whole, cut
+        if cut % 499 and cut not in ends and cut + 1 not in ends:
+            continue  # the rest of the way is long, and the same for all bytes of a group
+        again = writer(spool)
+        done = take_back(again)
+        assert done == set(range(min(max(whole - 1, 0), len(items))))
+        fill(again, [item for item in items if item[0].position not in done])
+        again.close()
+        assert content(tmp_path / "cut", len(items)) == expected, cut
+
+
+@given(noise=st.binary(min_size=1, max_size=300), at=st.integers(0, 3000))
+def test_rubbish_in_the_log_ends_it_without_a_crash(tmp_path_factory, noise, at):
+    """A power loss may leave blocks of anything."""
+    spool = tmp_path_factory.mktemp("spool")
+    out = writer(spool)
+    fill(out, fetches())
+    path = out._open.part.warc
+    kill(out)
+    data = path.read_bytes()
+    path.write_bytes(data[:at] + noise + data[at + len(noise) :])
+    again = writer(spool)
+    done = take_back(again)
+    fill(again, [item for item in fetches() if item[0].position not in done])
+    again.close()
+    groups = [group for group in read_groups(path) if not isinstance(group, int)]
+    assert sorted(group.taken.position for group in groups) == list(range(7))
+
+
+def test_recovered_groups_are_equal_and_the_file_goes_on(tmp_path):
+    out = writer(tmp_path)
+    items = fetches()
+    first = fill(out, items[:4])
+    out.append_robots(robots())
+    kill(out)
+    again = writer(tmp_path)
+    found = []
+    for taken_url, fetched, position in again.recovered():
+        found.append((taken_url, fetched, position))
+        if taken_url:
+            add_rows(again, taken_url, fetched, position)
+    assert [(t, f) for t, f, _ in found] == [*items[:4], (None, robots())]
+    assert [position for _, _, position in found[:4]] == first
+    fill(again, items[4:])
+    again.close()
+    assert [part.warc.name for part in list_parts(tmp_path)] == ["krake-1-node-a-0-00000.warc.gz"]
+    assert finished_positions(tmp_path) == set(range(7))
+
+
+def test_nothing_is_appended_before_the_spool_was_read_again(tmp_path):
+    out = writer(tmp_path)
+    fill(out, fetches()[:1])
+    kill(out)
+    again = writer(tmp_path)
+    with pytest.raises(RuntimeError, match="recovered"):
+        again.append(*fetches()[1])
+    with pytest.raises(RuntimeError, match="recovered"):
+        again.close()
+
+
+def test_closed_parts_are_trusted_and_open_ones_are_not_finished(tmp_path):
+    out = writer(tmp_path, max_warc_bytes=1 << 16)
+    fill(out, [(taken(i), answered(f"http://a.example/{i}", os.urandom(30_000))) for i in range(7)])
+    assert finished_positions(tmp_path) == {0, 1, 2, 3, 4, 5}
+    kill(out)
+    again = writer(tmp_path, max_warc_bytes=1 << 16)
+    assert take_back(again) == {6}
+    again.close()
+    assert finished_positions(tmp_path) == set(range(7))
+
+
+def test_files_rotate_and_each_begins_with_warcinfo(tmp_path):
+    out = writer(tmp_path, max_warc_bytes=1 << 16)
+    fill(out, [(taken(i), answered(f"http://a.example/{i}", os.urandom(30_000))) for i in range(7)])
+    out.close()
+    parts = list_parts(tmp_path)
+    assert [part.warc.name[-13:] for part in parts] == ["00000.warc.gz", "00001.warc.gz", "00002.warc.gz"]
+    for part in parts:
+        assert isinstance(next(iter(read_groups(part.warc))), int)
+        assert part.warc.stat().st_size < (1 << 16) + 31_000
+
+
+def test_workers_with_like_numbers_keep_apart(tmp_path):
+    for number in (1, 11):
+        out = writer(tmp_path, number)
+        fill(out, [(taken(number), answered(f"http://a.example/{number}"))])
+        out.close()
+    assert finished_positions(tmp_path, "krake-1-node-a-1") == {1}
+    assert finished_positions(tmp_path) == {1, 11}
+
+
+def test_a_writer_without_work_leaves_no_file(tmp_path):
+    out = writer(tmp_path / "spool")
+    out.sync()
+    out.close()
+    assert list((tmp_path / "spool").iterdir()) == []
+    assert finished_positions(tmp_path / "none") == set()
+
+
+def test_a_page_without_its_row_is_noticed(tmp_path):
+    out = writer(tmp_path)
+    out.append(*fetches()[0])
+    with pytest.raises(DamagedFileError, match="1 fetches, but 0 rows"):
+        out.close()
+
+
+def test_an_exception_leaves_the_part_open(tmp_path):
+    def broken():
+        with writer(tmp_path) as out:
+            fill(out, fetches()[:2])
+            out.append(*fetches()[2])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        broken()
+    assert finished_positions(tmp_path) == set()
+    again = writer(tmp_path)
+    assert take_back(again) == {0, 1, 2}
+    again.close()
+
+
+def test_a_full_disk_cuts_the_half_group_off_again(tmp_path, monkeypatch):
+    out = writer(tmp_path)
+    fill(out, fetches()[:1])
+    size = out._open.part.warc.stat().st_size
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
+    with pytest.raises(StorageError, match=r"00000\.warc\.gz.*No space"):
+        out.append(*fetches()[1])
+    monkeypatch.undo()
+    assert out._open.part.warc.stat().st_size == size
+    fill(out, fetches()[1:])
+    out.close()
+    assert finished_positions(tmp_path) == set(range(7))
+
+
+def test_records_are_synced_every_interval(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    out = writer(tmp_path, sync_interval_s=0.0)
+    fill(out, fetches())
+    out._open.log._wait()
+    assert synced.count(out._open.log._fd) >= 7
+    out.close()
+
+
+def test_an_unwritable_spool_is_a_clear_error(tmp_path):
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(StorageError, match="f/spool"):
+        writer(tmp_path / "f" / "spool")
+
+
+def test_text_that_is_not_unicode_does_not_break_a_table(tmp_path):
+    out = writer(tmp_path)
+    item = taken(0)
+    position = out.append(item, failed("http://a.example/0"))
+    out.add_page(row(item, failed("http://a.example/0"), position)._replace(title="a\ud800b"))
+    out.close()
+    blocks = list(read_blocks(list_parts(tmp_path)[0].path(PAGES_SUFFIX)))
+    assert blocks[0].column("title").to_pylist() == ["a?b"]
+
+
+KILLED = """
+import os, sys
+os.fsync = lambda descriptor: None
+from pathlib import Path
+from tests.segment.helpers import fetches, fill, writer, take_back
+from crawl_lib.segment import finished_positions
+spool = Path(sys.argv[1])
+out = writer(spool)
+done = take_back(out) | finished_positions(spool)
+fill(out, [item for item in fetches() if item[0].position not in done])
+out.close()
+"""
+
+
+@pytest.mark.parametrize(
+    "step", ["segment.part.log_synced", "segment.part.rows_written", "segment.part.closed", "segment.part.recovered"]
+)
+def test_killed_between_write_and_close(tmp_path, step):
+    spool = tmp_path / "spool"
+    if step == "segment.part.recovered":
+        out = writer(spool)
+        fill(out, fetches()[:3])
+        kill(out)
+
+    def run(**more):
+        command = [sys.executable, "-c", KILLED, str(spool)]
+        return subprocess.run(command, cwd=ROOT, env=os.environ | more, check=False).returncode
+
+    assert run(KRAKE_KILL_AT=step) == -signal.SIGKILL
+    assert run() == 0
+    reference = writer(tmp_path / "reference" / "spool")
+    fill(reference, fetches())
+    reference.close()
+    assert content(tmp_path, 7) == content(tmp_path / "reference", 7)
+
+
+def test_a_worker_does_not_import_pandas():
+    code = (
+        "import sys; from crawl_lib.segment import avoid_pandas; avoid_pandas(); import pyarrow as pa;"
+        "pa.array(['x']); assert 'pandas' not in sys.modules; import pandas"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    avoid_pandas()

@@ -1,0 +1,107 @@
+"""The local back end: the contract, and what only a local disk can do wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from crawl_lib.config import Config
+from crawl_lib.errors import ConfigError, StorageError, TargetExistsError
+from crawl_lib.storage import LocalStorage, open_storage
+from crawl_lib.storage import local as local_module
+from crawl_lib.storage.base import RangedFile
+from tests.contracts.storage import StorageContract
+
+
+class TestLocalStorage(StorageContract):
+    @pytest.fixture
+    def storage(self, tmp_path):
+        return LocalStorage.open(tmp_path / "root")
+
+
+class TestWithoutNoReplace(TestLocalStorage):
+    """File systems that know no RENAME_NOREPLACE keep the same contract."""
+
+    @pytest.fixture(autouse=True)
+    def _old_file_system(self, monkeypatch):
+        monkeypatch.setattr(local_module, "_renameat2", lambda source, target: errno.EINVAL)
+
+
+def config(address: str) -> Config:
+    return Config(servers=("a",), dfs_primary=address)
+
+
+def test_missing_root_is_made_if_its_parent_is_there(tmp_path):
+    storage = open_storage(config(str(tmp_path / "dfs")))
+    storage.write_bytes("x", b"1")
+    assert (tmp_path / "dfs" / "x").read_bytes() == b"1"
+    with pytest.raises(ConfigError, match=r"no/dfs: the parent directory is not there"):
+        open_storage(config(str(tmp_path / "no" / "dfs")))
+
+
+def test_root_that_is_a_file_or_below_one(tmp_path):
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(ConfigError, match="is a file"):
+        open_storage(config(str(tmp_path / "f")))
+    with pytest.raises(ConfigError, match="parent directory"):
+        open_storage(config(str(tmp_path / "f" / "x")))
+
+
+@pytest.mark.parametrize("address", ["http://nn:9870", "https://a;https://b", "HTTP://nn:1"])
+def test_hdfs_is_named_as_not_there_yet(address):
+    with pytest.raises(ConfigError, match=r"dfs_primary: .*not available"):
+        open_storage(config(address))
+
+
+def test_errors_name_path_and_reason(tmp_path, monkeypatch):
+    storage = LocalStorage.open(tmp_path / "root")
+    storage.write_bytes("f", b"1")
+    with pytest.raises(StorageError, match=r"root/f: cannot be made: .*regular file"):
+        storage.write_bytes("f/x", b"")
+
+    def refuse(*args, **more):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(StorageError, match=r"root: cannot be listed: no permission"):
+        storage.list("")
+
+
+def test_full_disk_leaves_no_file(tmp_path, monkeypatch):
+    storage = LocalStorage.open(tmp_path / "root")
+
+    def full(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(local_module, "fsync_file", full)
+    with pytest.raises(StorageError, match=r"root/.f\..*No space left"):
+        storage.write_bytes("f", b"x")
+    assert storage.list("") == []
+
+
+def test_folder_is_not_renamed_into_itself(tmp_path):
+    storage = LocalStorage.open(tmp_path / "root")
+    storage.write_bytes("d/x", b"1")
+    with pytest.raises(StorageError):
+        storage.rename("d", "d/e")
+    assert storage.read_bytes("d/x") == b"1"
+
+
+def test_two_writers_of_one_path(tmp_path):
+    storage = LocalStorage.open(tmp_path / "root")
+    with storage.open_write("f") as first:
+        with pytest.raises(TargetExistsError):
+            storage.open_write("f")
+        first.write(b"1")
+    assert storage.read_bytes("f") == b"1"
+
+
+def test_ranged_file_reads_as_a_file_does(tmp_path):
+    storage = LocalStorage.open(tmp_path / "root")
+    storage.write_bytes("f", bytes(range(100)))
+    with RangedFile(storage, "f") as file:
+        file.seek(90)
+        assert file.read(20) == bytes(range(90, 100))
+        assert file.read(1) == b""
