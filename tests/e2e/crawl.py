@@ -208,14 +208,14 @@ def cdxj_entries(segment: Path) -> Iterator[dict[str, Any]]:
         yield json.loads(line.split(" ", 2)[2])
 
 
-def record_at(path: Path, offset: int, length: int) -> tuple[str, str, bytes]:
-    """Type, target URI and decoded payload of the one record in these bytes, which must be one whole gzip member."""
+def record_at(path: Path, offset: int, length: int) -> tuple[str, str]:
+    """Type and target URI of the one record in these bytes, which must be one whole gzip member."""
     with path.open("rb") as stream:
         stream.seek(offset)
         member = stream.read(length)
     assert gzip.decompress(member)
     [record] = [
-        (found.rec_type, found.rec_headers.get_header("WARC-Target-URI"), found.content_stream().read())
+        (found.rec_type, found.rec_headers.get_header("WARC-Target-URI"))
         for found in WarcioIterator(io.BytesIO(member))
     ]
     return record
@@ -228,12 +228,12 @@ def check_cdxj(result: Result) -> int:
         indexed: set[tuple[str, int]] = set()
         for entry in cdxj_entries(segment):
             offset, length = int(entry["offset"]), int(entry["length"])
-            kind, url, _ = record_at(segment / entry["filename"], offset, length)
+            kind, url = record_at(segment / entry["filename"], offset, length)
             assert (kind, url) == ("response", entry["url"])
             indexed.add((entry["filename"], offset))
             entries += 1
         for row in pq.ParquetFile(segment / "pages.parquet").read().to_pylist():
-            kind, url, _ = record_at(segment / row["warc_file"], row["warc_offset"], row["warc_length"])
+            kind, url = record_at(segment / row["warc_file"], row["warc_offset"], row["warc_length"])
             assert url == row["url"]
             assert kind == ("response" if row["status"] is not None else "metadata")
             assert ((row["warc_file"], row["warc_offset"]) in indexed) == (row["status"] is not None)

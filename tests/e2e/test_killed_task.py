@@ -14,7 +14,7 @@ from crawl_lib.synthweb import Serving, SynthWeb
 from crawl_lib.urls import Owners
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl, write_config
 
-WEB = SynthWeb(seed=30, sites=4, pages_per_site=60, specials=False)
+WEB = SynthWeb(seed=30, sites=4, pages_per_site=30, specials=False)
 HOST_DELAY_S = 0.05
 RUN = "import sys; from crawl_lib import stages; from crawl_lib.config import load_config\n"
 RUN += "stages.crawl_node(load_config(sys.argv[1]), run_id='run-1', iteration=int(sys.argv[2]), node=sys.argv[3])"
@@ -33,7 +33,7 @@ def crawl_and_kill(path: Path, iteration: int, node: str, when: Callable[[], boo
 
 
 def test_killed_task_runs_again_to_the_truth(tmp_path: Path) -> None:
-    config = make_config(tmp_path, nodes=2, fetch={"host_delay_s": HOST_DELAY_S, "processes": 2})
+    config = make_config(tmp_path, nodes=2, fetch={"host_delay_s": HOST_DELAY_S, "processes": 1})
     path = write_config(config, tmp_path)
     owned = Counter(Owners(config.servers).owner(address) for address in WEB.addresses())
     busiest = owned.most_common(1)[0][0]
