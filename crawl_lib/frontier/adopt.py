@@ -18,7 +18,7 @@ from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.frontier.move import HOSTS_FILE, Appended, Change, carry_out_move, plan_move
 from crawl_lib.frontier.outlinks import join_line
-from crawl_lib.frontier.queue import Queue, QueueReader, State, count_lines
+from crawl_lib.frontier.queue import Queue, QueueReader, State
 from crawl_lib.frontier.take import HANDED_ON_FILE, SCOPE_FILE, write_lines
 from crawl_lib.keys import KeyStore
 from crawl_lib.urls import Owners, canonicalize, host_of
@@ -65,10 +65,8 @@ def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_cha
     `owners`: with `host` routing; URLs of other nodes go to the file `handed_on`, and travel with the next segment
     past the key check. None: they all stay here. The hosts go to the file `scope_added`. Repeats within the queue are
     dropped, and counted. Until its move is durable nothing has changed but keys, so a kill only means beginning anew.
-    Raises QueueError if a meta file does not fit its data file.
     """
     state = queue.state()
-    _check_metas(queue, state)
     found = _Adoption()
     count = write_lines(queue, ADOPTED_FILE, _adopted_lines(queue, state, owners, found, max_length_chars))
     suspects = found.suspects()
@@ -112,13 +110,6 @@ def read_scope_added(queue: Queue) -> list[str]:
     """Hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
     path = queue.path(SCOPE_FILE)
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def _check_metas(queue: Queue, state: State) -> None:
-    for number, total in enumerate(state.totals):
-        path = queue.path(f"{number}.meta")
-        if path.exists() and (count := count_lines(path)) != total:
-            raise queue.error(f"file {number}.meta has {count} lines, and file {number} has {total}")
 
 
 def _adopted_lines(

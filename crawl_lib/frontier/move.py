@@ -12,7 +12,7 @@ from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
 from crawl_lib.errors import StorageError
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import STATE_FILE, Queue, State
-from crawl_lib.frontier.record import RECORD_FILE, Record, record_bytes
+from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, record_bytes
 
 MOVE_FILE = "move"
 EMPTY_FILE = "empty"
@@ -124,7 +124,11 @@ def _emptied(queue: Queue, before: State, gone: int, appended: Appended | None) 
 def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[int]:
     """Add the steps of the data files; returns the sizes of those that will be there."""
     files = len(change.state.totals)
-    sizes = [queue.path(str(number)).stat().st_size for number in range(gone, files)]
+    metas = queue.own_metas()
+    sizes = [
+        queue.path(str(number)).stat().st_size if change.ours or number in metas else UNKNOWN_SIZE
+        for number in range(gone, files)
+    ]
     for number in range(gone):
         _add(queue, change, (str(number), None))
     if gone:

@@ -179,6 +179,14 @@ class Queue:
             return False
         return all(self.path(str(n)).stat().st_size == size for n, size in enumerate(record.sizes))
 
+    def own_metas(self) -> frozenset[int]:
+        """Numbers of the data files whose meta is theirs: those that still have the size that Krake wrote.
+
+        People who replace a data file leave its old meta lying there.
+        """
+        paths = [(number, self.path(str(number)), size) for number, size in enumerate(self.record().sizes)]
+        return frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
+
     def read(self, count: int | None = None) -> Iterator[QueuedUrl]:
         """The next `count` URLs (None: all), in order, without taking them."""
         for url, meta in QueueReader(self, self.state()).lines(count):
@@ -190,6 +198,7 @@ class QueueReader:
 
     def __init__(self, queue: Queue, state: State) -> None:
         """`state`: the queue's, checked."""
+        self._metas = queue.own_metas()
         self.queue = queue
         self.state = state
         self.file = 0
@@ -220,9 +229,8 @@ class QueueReader:
 
     def _file_lines(self, number: int, start: int, share: int) -> Iterator[tuple[bytes, bytes]]:
         queue = self.queue
-        meta_path = queue.path(f"{number}.meta")
         self.file, self.line = number, start
-        with queue.path(str(number)).open("rb") as data, _open_if_there(meta_path) as meta:
+        with queue.path(str(number)).open("rb") as data, self._open_meta(number) as meta:
             self._skip(data, meta, number, start)
             metas = iter(meta) if meta else repeat(BARE_META)
             seen = 0
@@ -232,6 +240,11 @@ class QueueReader:
             self.line = start + seen
         if seen < share:
             raise queue.error(f"file {number} or its meta ends after {start + seen} of {start + share} lines")
+
+    def _open_meta(self, number: int) -> BinaryIO | _NoFile:
+        if number not in self._metas:
+            return _NoFile()
+        return _open_if_there(self.queue.path(f"{number}.meta"))
 
     def _skip(self, data: BinaryIO, meta: BinaryIO | None, number: int, start: int) -> None:
         if number == 0 and start and self._offsets:

@@ -11,6 +11,8 @@ from typing import Any
 from crawl_lib.errors import DamagedFileError
 
 RECORD_FILE = "state.krake"
+UNKNOWN_SIZE = -1
+"""Among `sizes`: a data file that people made; a meta file beside it is not its own."""
 
 
 class TakenIn:

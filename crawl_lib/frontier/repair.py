@@ -8,7 +8,7 @@ from crawl_lib.durable import rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError
 from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
 from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
-from crawl_lib.frontier.record import RECORD_FILE, Record, record_bytes
+from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, record_bytes
 from crawl_lib.frontier.take import TAKE_FILE, Take, open_take, write_take
 
 BROKEN = ".broken"
@@ -101,7 +101,9 @@ def _believe_nothing(queue: Queue, report: RepairReport) -> None:
     except DamagedFileError:
         _set_aside(queue, RECORD_FILE, report)
         record = Record()
-    blank = replace(record, state_sha1="", sizes=(), offset=None, meta_offset=None)
+    found = [queue.path(str(number)).stat().st_size for number in queue.data_files()]
+    sizes = tuple(size if size in record.sizes else UNKNOWN_SIZE for size in found)
+    blank = replace(record, state_sha1="", sizes=sizes, offset=None, meta_offset=None)
     write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))
 
 

@@ -1,0 +1,164 @@
+"""A queue made by hand is adopted: canonical, counted, nothing dropped for being known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.frontier import (
+    Queue,
+    advance,
+    close_take,
+    decode_line,
+    make_take,
+    read_handed_on,
+    read_scope_added,
+    repair_queue,
+)
+from crawl_lib.records import QueuedUrl
+from crawl_lib.urls import Owners, host_of
+from tests.frontier.helpers import Keys, hand_made, key, source, take_in, urls_of
+
+A, B, C = (f"http://{name}.test/" for name in "abc")
+
+
+def test_lines_become_canonical_and_refusals_name_file_and_line(tmp_path: Path) -> None:
+    queue = hand_made(
+        tmp_path / "n",
+        ["done", "HTTP://A.test", "mailto:x@y", "  "],
+        [B, "http://\udce4/".replace("\udce4", "[")],
+        processed=1,
+    )
+    keys = Keys()
+    report = take_in(queue, keys)
+    assert urls_of(queue) == [A, B]
+    assert (report.adopted, sum(report.adopted_refused.values())) == (2, 3)
+    assert report.adopted_refused["scheme"] == 1
+    assert f"{queue.path('0')}:3: " in report.examples[0]
+    assert f"{queue.path('1')}:2: " in report.examples[2]
+    assert keys.keys == {key(A), key(B)}
+    assert queue.path("state").read_bytes() == b"0\n2\n"
+    assert queue.is_ours()
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", [A])
+    queue.path("0").write_bytes(b"http://\xff\xfe.test/\n" + B.encode() + b"\r\n")
+    queue.path("state").write_text("0\n2\n")
+    assert take_in(queue, Keys()).adopted_refused
+    assert urls_of(queue) == [B]
+
+
+def test_known_urls_stay_and_repeats_go(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", [A, B, A], ["http://A.test", C, B])
+    keys = Keys()
+    keys._add([key(A), key(C)])
+    report = take_in(queue, keys)
+    assert urls_of(queue) == [A, B, C]
+    assert (report.adopted, report.adopted_duplicates) == (3, 3)
+
+
+def test_it_is_adopted_once_and_again_when_it_is_changed(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", [A])
+    take_in(queue, Keys())
+    assert take_in(queue, Keys()).adopted == 1, "the count is the pending one, it did not grow"
+    hand_made(queue.directory, [A, B])
+    assert not queue.is_ours()
+    assert take_in(queue, Keys()).adopted == 3
+    assert queue.is_ours()
+
+
+def test_what_was_taken_in_stays_known(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "n")
+    queue.directory.mkdir()
+    take_in(queue, Keys(), source("1", "x", [C]))
+    hand_made(queue.directory, [A])
+    take_in(queue, Keys(), source("1", "x", [C]), source("2", "x", [B]))
+    assert urls_of(queue) == [A, B]
+
+
+@pytest.mark.parametrize("urls", [[B], [A, B, C], [C, A]])
+def test_the_old_meta_of_a_file_that_people_replaced_is_not_its_own(tmp_path: Path, urls: list[str]) -> None:
+    queue = Queue(tmp_path / "n")
+    queue.directory.mkdir()
+    take_in(queue, Keys(), source("1", "x", [QueuedUrl("http://old.test/", depth=7), QueuedUrl(f"{A}x", depth=8)]))
+    hand_made(queue.directory, urls)
+    take_in(queue, Keys())
+    assert [(item.url, item.depth) for item in queue.read()] == [(url, 0) for url in urls]
+
+
+def test_meta_stays_where_only_the_state_was_changed_or_repaired(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "n")
+    queue.directory.mkdir()
+    items = [QueuedUrl(A, depth=7), QueuedUrl(B, bytes(20), 8), QueuedUrl(C, metadata='{"a": "b"}')]
+    take_in(queue, Keys(), source("1", "x", items))
+    queue.path("state").write_text("1\n3\n")
+    take_in(queue, Keys())
+    assert list(queue.read()) == items[1:]
+    repair_queue(queue)
+    assert not queue.is_ours()
+    take_in(queue, Keys())
+    assert list(queue.read()) == items[1:]
+
+
+def test_urls_of_other_nodes_go_to_their_owners_past_the_key_check(tmp_path: Path) -> None:
+    owners = Owners(["n1", "n2"])
+    urls = [f"http://h{n}.test/" for n in range(20)]
+    queue = hand_made(tmp_path / "n1", urls)
+    keys = Keys()
+    report = take_in(queue, keys, owners=owners)
+    mine = [url for url in urls if owners.owner(host_of(url)) == "n1"]
+    theirs = [url for url in urls if url not in mine]
+    assert mine
+    assert theirs
+    assert urls_of(queue) == mine
+    lines = [decode_line(line) for line in read_handed_on(queue)]
+    assert [(item.url, flags) for item, flags in lines] == [(url, "h") for url in theirs]
+    assert report.adopted_handed_on == len(theirs)
+    assert read_scope_added(queue) == sorted(host_of(url) for url in urls)
+    assert keys.keys == {key(url) for url in urls}
+    other = Queue(tmp_path / "n2")
+    other.directory.mkdir()
+    take_in(other, keys, source("1", "n1", theirs, "h"))
+    assert urls_of(other) == theirs
+
+
+def test_a_second_adoption_keeps_what_the_first_left_for_the_segment(tmp_path: Path) -> None:
+    owners = Owners(["n1", "n2"])
+    urls = [f"http://h{n}.test/" for n in range(20)]
+    theirs = [url for url in urls if owners.owner(host_of(url)) == "n2"]
+    queue = hand_made(tmp_path / "n1", urls[:10])
+    take_in(queue, Keys(), owners=owners)
+    hand_made(queue.directory, urls)
+    take_in(queue, Keys(), owners=owners)
+    assert [decode_line(line)[0].url for line in read_handed_on(queue)] == theirs
+    take = make_take(queue, 2, take_id="t", run_id="r", iteration=1, folder="1", processes=1)
+    assert list(read_handed_on(queue))
+    advance(queue, take)
+    close_take(queue.directory)
+    assert (list(read_handed_on(queue)), read_scope_added(queue)) == ([], [])
+
+
+def test_with_local_routing_all_stay(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n1", [A, B, C])
+    take_in(queue, Keys(), routing="local", owners=Owners(["n1", "n2"]))
+    assert urls_of(queue) == [A, B, C]
+
+
+def test_nothing_usable_leaves_an_empty_queue(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", ["x", "y"])
+    take_in(queue, Keys())
+    assert queue.path("state").read_bytes() == b"0\n0\n"
+    assert queue.path("0").read_bytes() == b""
+
+
+def test_a_finished_take_of_a_queue_not_adopted_leaves_it_to_be_adopted(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", [A, B, "HTTP://c.test"])
+    take = make_take(queue, 1, take_id="t", run_id="r", iteration=1, folder="1", processes=1)
+    advance(queue, take)
+    close_take(queue.directory)
+    assert json.loads(queue.path("state.krake").read_text())["state_sha1"] == ""
+    take_in(queue, Keys())
+    assert urls_of(queue) == [B, C]

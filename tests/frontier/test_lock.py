@@ -1,0 +1,65 @@
+"""The node's lock: one holder, inherited by children, freed by death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.errors import LockedError, StorageError
+from crawl_lib.frontier import NodeLock, holder
+
+
+def lock(path: Path, timeout_s: float = 0.0, **options) -> NodeLock:
+    return NodeLock(path, "node-a", timeout_s, **options)
+
+
+def test_a_second_holder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+    with lock(tmp_path, what="crawl of iteration 3"):
+        told: list[str] = []
+        with pytest.raises(LockedError, match=f"node node-a is locked by process {os.getpid()} on .*iteration 3"):
+            lock(tmp_path, 0.35, on_wait=told.append, report_interval_s=0.1).__enter__()
+        assert told
+        assert str(os.getpid()) in told[0]
+        assert "crawl of iteration 3" in (holder(tmp_path) or "")
+    assert holder(tmp_path) is None
+    with lock(tmp_path):
+        pass
+
+
+def test_waiting_ends_when_the_holder_does(tmp_path: Path) -> None:
+    first = lock(tmp_path)
+    first.__enter__()
+    with lock(tmp_path, 60, on_wait=lambda text: first.__exit__(None, None, None), report_interval_s=0.0):
+        assert holder(tmp_path)
+
+
+def test_children_that_inherit_the_descriptor_keep_the_lock(tmp_path: Path) -> None:
+    with lock(tmp_path) as held:
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, pass_fds=[held.fileno()]
+        )
+    try:
+        with pytest.raises(LockedError):
+            lock(tmp_path).__enter__()
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+    with lock(tmp_path):
+        pass
+
+
+def test_other_children_do_not_keep_it(tmp_path: Path) -> None:
+    with lock(tmp_path):
+        child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    with lock(tmp_path):
+        child.communicate()
+
+
+def test_a_path_that_cannot_be_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no/lock"):
+        lock(tmp_path / "no").__enter__()

@@ -1,0 +1,183 @@
+"""Seeds as people write them, and their injection."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawl_lib.config import RuleConfig, UrlsConfig
+from crawl_lib.errors import InputError
+from crawl_lib.frontier import Seeds, decode_line, parse_seeds, read_outlinks
+from crawl_lib.frontier.inject import inject
+from crawl_lib.storage.local import LocalStorage
+from crawl_lib.urls import Owners, UrlFilter, host_of
+
+GOOD = "http://a.test/"
+
+
+def listed(seeds: Seeds) -> list[str]:
+    return [seed.url for seed in seeds]
+
+
+def adds_up(seeds: Seeds) -> bool:
+    report = seeds.report
+    parts = report.blank + report.comments + report.accepted + report.duplicates + sum(report.rejected.values())
+    return report.lines == parts
+
+
+def test_garbage_is_counted_and_named_and_the_good_ones_come_through(tmp_path: Path) -> None:
+    file = tmp_path / "seeds.txt"
+    file.write_bytes(
+        b"\xef\xbb\xbfhttp://A.test\r\n# comment\n\n   \nftp://b.test/\nno url\n\xff\xfe\n"
+        b"http://big.test/"
+        + b"x" * (1 << 20)
+        + b"\nhttp://c.test/\nhttp://a.test/#x\nhttp://long.test/"
+        + b"y" * 3000
+        + b"\nhttp://d.test/\tdepth"
+    )
+    seeds = parse_seeds(str(file))
+    assert listed(seeds) == [GOOD, "http://c.test/"]
+    report = seeds.report
+    assert (report.lines, report.blank, report.comments, report.duplicates) == (12, 2, 1, 1)
+    assert report.rejected == {"scheme": 1, "invalid": 2, "too_long": 2, "metadata": 1}
+    assert adds_up(seeds)
+    for line, example in zip((5, 6, 7, 8, 11, 12), report.examples, strict=True):
+        assert example.startswith(f"{file}:{line}: ")
+        assert len(example) < 500
+
+
+def test_only_the_first_refusals_are_named() -> None:
+    seeds = parse_seeds("\n".join(f"garbage {n}" for n in range(50)))
+    assert listed(seeds) == []
+    assert (len(seeds.report.examples), seeds.report.rejected) == (20, {"invalid": 50})
+    assert seeds.report.examples[19].startswith("seeds:20: ")
+
+
+def test_metadata_is_kept_as_json() -> None:
+    (seed,) = parse_seeds(f"{GOOD}\tsource=list 1\tlabel=Ä=b\t\n")
+    assert json.loads(seed.metadata) == {"source": "list 1", "label": "Ä=b"}
+    assert "\t" not in seed.metadata
+
+
+def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("http://b.test/\n")
+    (tmp_path / "a").write_text("http://a.test/\nbad")
+    (tmp_path / ".hidden").write_text("http://hidden.test/\n")
+    (tmp_path / "folder").mkdir()
+    seeds = parse_seeds(str(tmp_path))
+    assert listed(seeds) == [GOOD, "http://b.test/"]
+    assert seeds.report.examples[0].startswith(f"{tmp_path / 'a'}:2: ")
+    assert listed(seeds) == [GOOD, "http://b.test/"], "it can be read again"
+    assert seeds.report.lines == 3
+
+
+def test_what_looks_like_a_path_and_is_none_is_an_error(tmp_path: Path) -> None:
+    for text in (str(tmp_path / "none.txt"), "seeds.txt", "./x", "~/nobody-has-this"):
+        with pytest.raises(InputError, match="no such file"):
+            parse_seeds(text)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="without files"):
+        parse_seeds(str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("", []),
+        ("\n", []),
+        (GOOD, [GOOD]),
+        (f"{GOOD} http://b.test/", [GOOD, "http://b.test/"]),
+        (f"{GOOD}\nhttp://b.test/", [GOOD, "http://b.test/"]),
+        ("mailto:x@y.z", []),
+        ("http:/a.test", [GOOD]),
+    ],
+)
+def test_a_text_is_read_as_urls(text: str, urls: list[str]) -> None:
+    seeds = parse_seeds(text)
+    assert listed(seeds) == urls
+    assert adds_up(seeds)
+
+
+def test_rules_hold_for_seeds_and_the_scope_does_not() -> None:
+    config = UrlsConfig(rules=(RuleConfig("-", "suffix", ".pdf"),))
+    seeds = parse_seeds(f"{GOOD}\n{GOOD}x.pdf", url_filter=UrlFilter(config, ()))
+    assert listed(seeds) == [GOOD]
+    assert seeds.report.rejected == {"rule": 1}
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_reader(data: bytes) -> None:
+    seeds = Seeds([("x", data)], max_length_chars=100)
+    listed(seeds)
+    assert adds_up(seeds)
+
+
+def injected(
+    root: Path, seeds: str, nodes: tuple[str, ...] = ("n1", "n2", "n3"), routing: str = "host", run: str = "r"
+):
+    storage = LocalStorage.open(root)
+    return storage, inject(storage, "crawl", run, seeds, nodes=nodes, routing=routing, urls_config=UrlsConfig())
+
+
+def parts_of(storage: LocalStorage, manifest) -> dict[str, list[str]]:
+    path = f"crawl/seeds/{manifest['digest']}/outlinks"
+    return {
+        node: [
+            decode_line(line)[0].url
+            for line in read_outlinks(storage.open_read(path, part["offset"], part["length"]), count=part["count"])
+        ]
+        for node, part in manifest["outlinks"].items()
+    }
+
+
+URLS = [f"http://h{n}.test/{n}" for n in range(31)]
+
+
+def test_each_seed_goes_to_the_owner_of_its_host(tmp_path: Path) -> None:
+    storage, manifest = injected(tmp_path, "\n".join(URLS))
+    owners = Owners(["n1", "n2", "n3"])
+    for node, urls in parts_of(storage, manifest).items():
+        assert urls == [url for url in URLS if owners.owner(host_of(url)) == node]
+    scope = storage.read_bytes(f"crawl/seeds/{manifest['digest']}/scope").decode().splitlines()
+    assert scope == sorted(host_of(url) for url in URLS)
+    assert manifest["accepted"] == manifest["seeds"]["accepted"] == 31
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 31])
+def test_local_routing_spreads_seeds_evenly_and_without_overlap(tmp_path: Path, count: int) -> None:
+    storage, manifest = injected(tmp_path, "\n".join([*URLS[:count], *URLS[:count]]), routing="local")
+    parts = parts_of(storage, manifest)
+    sizes = [len(urls) for urls in parts.values()]
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(url for urls in parts.values() for url in urls) == sorted(URLS[:count])
+
+
+def test_injecting_again_finds_it_complete(tmp_path: Path) -> None:
+    storage, manifest = injected(tmp_path, "\n".join(URLS))
+    before = storage.stat(f"crawl/seeds/{manifest['digest']}/outlinks")
+    assert injected(tmp_path, "\n".join(URLS))[1] == manifest
+    assert storage.stat(f"crawl/seeds/{manifest['digest']}/outlinks") == before
+    assert injected(tmp_path, "\n".join(URLS), run="s")[1]["digest"] != manifest["digest"]
+    assert injected(tmp_path, "\n".join(URLS[1:]))[1]["digest"] != manifest["digest"]
+    assert len(storage.list("crawl/seeds")) == 3
+
+
+def test_of_two_that_inject_the_same_at_once_one_finds_the_other(tmp_path: Path) -> None:
+    class Racing(LocalStorage):
+        raced = False
+
+        def rename(self, source: str, target: str) -> None:
+            if not self.raced:
+                self.raced = True
+                injected(tmp_path, "\n".join(URLS))
+            super().rename(source, target)
+
+    storage = Racing.open(tmp_path)
+    manifest = inject(storage, "crawl", "r", "\n".join(URLS), nodes=["n1"], routing="host", urls_config=UrlsConfig())
+    assert storage.raced
+    assert manifest["nodes"] == ["n1", "n2", "n3"], "what stands there is the truth"
+    assert [entry.name for entry in storage.list("crawl/seeds")] == [manifest["digest"]]
