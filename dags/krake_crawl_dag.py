@@ -53,6 +53,7 @@ from krake_airflow.parsing import (
     crawl_timeout,
     default_args,
     label_param,
+    schedule_of,
     settle_timeout,
     task_ids_of_iterations,
 )
@@ -65,7 +66,7 @@ with DAG(
     dag_id="krake_crawl",
     description="Seeds to WARC files, tables and web graph",
     doc_md=__doc__,
-    schedule=config.crawl.schedule,
+    schedule=schedule_of(config),
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowException
+from croniter import croniter  # type: ignore[import-untyped]  # a dependency of Airflow
 
 from crawl_lib.config import Config, load_config
 from crawl_lib.config.model import NAME_PATTERN
@@ -31,6 +32,14 @@ def config_at_parse() -> Config:
         return load_config(path)
     except ConfigError as error:
         raise AirflowException(f"Krake's config cannot be used: {error}") from None
+
+
+def schedule_of(config: Config) -> str | None:
+    """The cron expression of `crawl.schedule`. Raises AirflowException that says so if it is none."""
+    schedule = config.crawl.schedule
+    if schedule is not None and not croniter.is_valid(schedule):
+        raise AirflowException(f"Krake's config cannot be used: crawl.schedule: {schedule!r} is not a cron expression")
+    return schedule
 
 
 def default_args() -> dict[str, Any]:

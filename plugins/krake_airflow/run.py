@@ -25,8 +25,11 @@ from krake_airflow.settings import PROJECT, airflow_home, config_path, environme
 from krake_airflow.watching import watch_with
 
 DAG_ID = "krake_crawl"
+DEFAULT_ITERATIONS = 3
 DEMO_CONFIG = PROJECT / "config" / "demo.yml"
 DEMO_SITES = 12
+DEMO_ITERATIONS = 6
+"""More rounds would only follow the odd redirect chain of the demo web, a URL a round."""
 INTERRUPTED = 130
 _RETRY_WAIT_S = 2.0
 
@@ -76,8 +79,8 @@ def _config_path(given: argparse.Namespace) -> Path:
 
 def _params(given: argparse.Namespace, config: Config) -> dict[str, Any]:
     most = config.crawl.max_iterations
-    demo = not given.seeds
-    iterations = given.iterations if given.iterations is not None else (most if demo else min(3, most))
+    usual = DEMO_ITERATIONS if not given.seeds else DEFAULT_ITERATIONS
+    iterations = given.iterations if given.iterations is not None else min(usual, most)
     if not 1 <= iterations <= most:
         raise KrakeError(f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}")
     return {"seeds": seeds_text(given.seeds or ""), "iterations": iterations, "label": given.label}

@@ -1,0 +1,182 @@
+"""The DAGs parse, and their edges hold what the protocol needs; asked over all ancestors, not only direct ones."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+from krake_airflow.settings import PROJECT, environment
+
+NODES = ["node-a", "node.b"]
+MOST = 4
+
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "scheduled": {"crawl": {"schedule": "17 3 * * *", "max_iterations": 1}},
+    "unknown option": {"servres": ["a"]},
+    "no cron": {"crawl": {"schedule": "whenever"}},
+    "large": {"servers": [f"node-{number}" for number in range(100)], "crawl": {"max_iterations": 50}},
+}
+
+
+@pytest.fixture(scope="module")
+def bags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What `tests.dags.parse` says of each config, and of a config that is not there."""
+    directory = tmp_path_factory.mktemp("parse")
+    files = {name: directory / f"{name.replace(' ', '-')}.yml" for name in [*CONFIGS, "nowhere"]}
+    for name, options in CONFIGS.items():
+        mapping = {"servers": NODES, "dfs_primary": "dfs", "crawl": {"max_iterations": MOST}, **options}
+        files[name].write_text(yaml.safe_dump(mapping))
+    variables = {**os.environ, **environment(directory / "home", files["usual"])}
+    command = [sys.executable, "-m", "tests.dags.parse", str(PROJECT / "dags"), *map(str, files.values())]
+    done = subprocess.run(command, env=variables, cwd=PROJECT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [line.removeprefix("RESULT") for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    return dict(zip(files, map(json.loads, lines), strict=True))
+
+
+@pytest.fixture(scope="module")
+def parsed(bags: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return bags["usual"]
+
+
+@pytest.fixture(scope="module")
+def crawl(parsed: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = parsed["dags"]["krake_crawl"]["tasks"]
+    return found
+
+
+def ancestors(tasks: dict[str, Any], task_id: str) -> set[str]:
+    found: set[str] = set()
+    waiting = list(tasks[task_id]["upstream"])
+    while waiting:
+        upstream = waiting.pop()
+        if upstream not in found:
+            found.add(upstream)
+            waiting += tasks[upstream]["upstream"]
+    return found
+
+
+def test_no_import_errors_and_both_dags(parsed: dict[str, Any]) -> None:
+    assert parsed["errors"] == {}
+    assert set(parsed["dags"]) == {"krake_crawl", "krake_process"}
+
+
+def test_one_task_per_node_and_iteration(crawl: dict[str, Any]) -> None:
+    iterations = range(1, MOST + 1)
+    expected = {"inject", "maintain_keys", "export", "linker", "finalizer", *(f"settle.{node}" for node in NODES)}
+    expected |= {f"iteration_{i}.{part}" for i in iterations for part in ("start", "commit")}
+    expected |= {f"iteration_{i}.crawl.{node}" for i in iterations for node in NODES}
+    assert set(crawl) == expected
+
+
+def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
+    chain = [["inject"]]
+    for i in range(1, MOST + 1):
+        chain += [
+            [f"iteration_{i}.start"],
+            [f"iteration_{i}.crawl.{node}" for node in NODES],
+            [f"iteration_{i}.commit"],
+        ]
+    chain += [[f"settle.{node}" for node in NODES], ["maintain_keys"], ["export"], ["linker"], ["finalizer"]]
+    before: set[str] = set()
+    for level in chain:
+        for task_id in level:
+            assert ancestors(crawl, task_id) == before
+        before |= set(level)
+
+
+def test_settle_waits_for_every_commit_itself(crawl: dict[str, Any]) -> None:
+    """The commit of a skipped iteration is done at once, so the last commit alone would not hold it back."""
+    for node in NODES:
+        settle = crawl[f"settle.{node}"]
+        assert {f"iteration_{i}.commit" for i in range(1, MOST + 1)} | {"inject"} <= set(settle["upstream"])
+        assert settle["trigger_rule"] == "none_failed"
+
+
+def test_no_other_task_runs_after_a_failure(crawl: dict[str, Any]) -> None:
+    others = [task for task_id, task in crawl.items() if not task_id.startswith("settle.")]
+    assert {task["trigger_rule"] for task in others} == {"all_success"}
+
+
+def test_inject_and_every_commit_can_skip_all_later_iterations(crawl: dict[str, Any]) -> None:
+    for task_id, first in [("inject", 1), *((f"iteration_{i}.commit", i + 1) for i in range(1, MOST + 1))]:
+        skippable = {task for tasks in crawl[task_id]["later"].values() for task in tasks}
+        wanted = {task for task in crawl for i in range(first, MOST + 1) if task.startswith(f"iteration_{i}.")}
+        assert skippable == wanted
+
+
+@pytest.mark.parametrize("dag_id", ["krake_crawl", "krake_process"])
+def test_every_task_has_owner_retries_and_limit(parsed: dict[str, Any], dag_id: str) -> None:
+    for task_id, task in parsed["dags"][dag_id]["tasks"].items():
+        assert task["owner"] == "krake", task_id
+        assert task["retries"] >= (5 if ".crawl." in task_id else 1), task_id
+        assert 0 < task["retry_delay_s"] <= 30, task_id
+        assert task["timeout_s"], task_id
+
+
+def test_a_node_s_tasks_are_in_its_queue_and_outlast_two_batches(crawl: dict[str, Any]) -> None:
+    for task_id, task in crawl.items():
+        node = next((node for node in NODES if task_id.endswith(f".{node}")), None)
+        assert task["queue"] == (node or "default"), task_id
+        if ".crawl." in task_id:
+            assert task["timeout_s"] > 2 * 600 + 900, "two batches and the wait for the lock"
+
+
+def test_process_is_the_tail_of_crawl(parsed: dict[str, Any]) -> None:
+    tasks = parsed["dags"]["krake_process"]["tasks"]
+    assert [len(ancestors(tasks, task)) for task in ("maintain_keys", "export", "linker", "finalizer")] == [0, 1, 2, 3]
+    assert len(tasks) == 4
+
+
+@pytest.mark.parametrize("dag_id", ["krake_crawl", "krake_process"])
+def test_the_form_and_the_page_explain_themselves(parsed: dict[str, Any], dag_id: str) -> None:
+    dag = parsed["dags"][dag_id]
+    assert "When it failed" in dag["doc"]
+    assert dag["tags"] == ["krake"]
+    assert dag["max_active_runs"] == 1
+    assert dag["catchup"] is False
+    for name, param in dag["params"].items():
+        assert param["title"], name
+        assert param["description_md"], name
+        assert param["type"], name
+        assert f"*{name}*" in dag["doc"]
+
+
+def test_iterations_are_bounded_by_the_config(parsed: dict[str, Any]) -> None:
+    iterations = parsed["dags"]["krake_crawl"]["params"]["iterations"]
+    assert (iterations["minimum"], iterations["maximum"]) == (1, MOST)
+
+
+def test_schedule_comes_from_the_config(bags: dict[str, dict[str, Any]]) -> None:
+    assert bags["scheduled"]["errors"] == {}
+    assert bags["scheduled"]["dags"]["krake_crawl"]["schedule"] == "17 3 * * *"
+    assert bags["usual"]["dags"]["krake_crawl"]["schedule"] is None
+
+
+@pytest.mark.parametrize(
+    ("config", "dags", "says"),
+    [
+        ("unknown option", 2, "servres: unknown option; the nearest valid one is servers"),
+        ("no cron", 1, "crawl.schedule: 'whenever' is not a cron expression"),
+        ("nowhere", 2, "nowhere.yml: cannot be read"),
+    ],
+)
+def test_a_bad_config_is_an_import_error_of_one_clear_line(
+    bags: dict[str, dict[str, Any]], config: str, dags: int, says: str
+) -> None:
+    errors = bags[config]["errors"]
+    assert len(errors) == dags
+    for text in errors.values():
+        assert says in text.strip().splitlines()[-1]
+        assert len(text.strip().splitlines()) < 12, text
+
+
+def test_a_hundred_nodes_and_fifty_iterations_parse_in_time(bags: dict[str, dict[str, Any]]) -> None:
+    """Airflow's limit is 30 s, and each task start pays it again; about 2 s on an idle machine."""
+    assert len(bags["large"]["dags"]["krake_crawl"]["tasks"]) == 100 * 51 + 50 * 2 + 5
+    assert bags["large"]["parse_s"] < 15
