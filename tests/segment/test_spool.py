@@ -247,6 +247,8 @@ from tests.segment.helpers import fetches, fill, writer, take_back
 from crawl_lib.segment import finished_positions
 spool = Path(sys.argv[1])
 out = writer(spool)
+from crawl_lib.segment import avoid_pandas
+avoid_pandas()
 done = take_back(out) | finished_positions(spool)
 fill(out, [item for item in fetches() if item[0].position not in done])
 out.close()
