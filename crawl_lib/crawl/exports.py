@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crawl_lib.crawl.places import list_folders, read_iteration, segments_of
 from crawl_lib.errors import ConfigError, PathNotFoundError
-from crawl_lib.export.places import SegmentInput
+from crawl_lib.export.places import NAME_PATTERN, SegmentInput
 from crawl_lib.stores import Stores
 
 
@@ -51,8 +51,8 @@ def segment_inputs(stores: Stores, folders: Sequence[str]) -> list[SegmentInput]
 def export_name(folders: Sequence[str], label: str | None) -> str:
     """The export's folder: the label, else its newest iteration. Raises ConfigError if it has neither."""
     if label:
-        if not all(part.isalnum() or part in "._-" for part in label) or label.startswith("."):
-            raise ConfigError(f"label {label!r}: use letters, digits, '.', '_' and '-', not beginning with '.'")
+        if not NAME_PATTERN.fullmatch(label):
+            raise ConfigError(f"label {label!r}: use letters, digits, '.', '_' and '-', beginning with the first two")
         return label
     if not folders:
         raise ConfigError("there is no iteration to export; crawl first, or give the export a label")

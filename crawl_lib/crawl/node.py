@@ -15,11 +15,11 @@ from crawl_lib.crawl.places import MANIFEST_FILE, SCOPE_FILE, Iteration, read_it
 from crawl_lib.crawl.progress import OnProgress
 from crawl_lib.crawl.sources import take_in
 from crawl_lib.crawl.task import NodeTask, locked_node
-from crawl_lib.crawl.worker import WorkerTask
+from crawl_lib.crawl.worker import TURNS_FILE, WorkerTask
 from crawl_lib.crawl.workers import run_workers
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import ConfigError
-from crawl_lib.fetch import HostStore
+from crawl_lib.fetch import HostStore, IpTurns
 from crawl_lib.fetch.transport import user_agent_header
 from crawl_lib.frontier import (
     Take,
@@ -120,7 +120,8 @@ def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
     task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
     if take.count:
         with HostStore(task.directory) as hosts:
-            hosts.begin()
+            if hosts.begin():
+                _hold_turns(task)
             run_workers(
                 [worker.as_json() for worker in _worker_tasks(task, take, own)],
                 log_dir=task.directory,
@@ -131,6 +132,13 @@ def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
             hosts.finish()
     done = finished_positions(task.spool)
     write_leftover(take, [position for position in range(take.count) if position not in done])
+
+
+def _hold_turns(task: NodeTask) -> None:
+    """After an unclean stop: turns that the dead processes held are free again, after one delay for everybody."""
+    fetch = task.stores.config.fetch
+    with IpTurns(task.directory / TURNS_FILE) as turns:
+        turns.reset(max(fetch.host_delay_s, fetch.ip_delay_s))
 
 
 def _worker_tasks(task: NodeTask, take: Take, own: Iteration) -> list[WorkerTask]:

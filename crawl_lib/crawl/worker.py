@@ -162,7 +162,8 @@ def main() -> int:
     """Run the task that stands on standard input."""
     given = json.loads(sys.stdin.readline())
     die_with_parent(given.pop("parent"))
-    gc.set_threshold(50_000, 20, 50)
+    gc.freeze()
+    gc.set_threshold(200_000, 20, 100)
     try:
         worker = _Worker(WorkerTask(**given))
 

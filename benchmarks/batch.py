@@ -1,0 +1,141 @@
+"""Export, linker and finalizer over a generated crawl: one segment, pages of about 26 KB, 250 links a page."""
+
+from __future__ import annotations
+
+import json
+import random
+from hashlib import sha1
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from isal import igzip
+
+from benchmarks.report import Row, measure
+from crawl_lib import Config, from_mapping, stages
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA
+
+PAGES = 20_000
+LINKS_PER_PAGE = 250
+PAGE_BYTES = 26_000
+FOLDER, NODE, WARC = "1000000000", "node", "bench-00000.warc.gz"
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
+BLOCK = 500
+
+
+def make_segment(config: Config) -> None:
+    """Write the segment as a node would have left it."""
+    folder = Path(config.dfs_primary) / "crawl" / FOLDER
+    place = folder / NODE
+    place.mkdir(parents=True)
+    rng = random.Random(1)
+    words = [rng.randbytes(rng.randint(1, 5)).hex().encode() for _ in range(5000)]
+    urls = [f"http://site{number % 97}.example/page/{number}" for number in range(PAGES)]
+    with (place / WARC).open("wb") as file:
+        rows = [(url, file.tell(), file.write(_record(url, _text(rng, words)))) for url in urls]
+    _write_pages(place, rows)
+    _write_links(place, np.array([sha1(url.encode()).digest() for url in urls], dtype=object), urls)
+    (place / "manifest.json").write_text(json.dumps({"take_id": "bench", "counts": {"pages": PAGES}}))
+    iteration: dict[str, Any] = {
+        "run_id": "bench", "iteration": 1, "nodes": [NODE], "routing": "host", "config_digest": "",
+        "batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [],
+    }  # fmt: skip
+    (folder / "iteration.json").write_text(json.dumps(iteration))
+
+
+def _text(rng: random.Random, words: list[bytes]) -> bytes:
+    text = b" ".join(rng.choices(words, k=PAGE_BYTES // 7))
+    return text[:PAGE_BYTES]
+
+
+def _record(url: str, body: bytes) -> bytes:
+    block = HEAD + body
+    head = (
+        f"WARC/1.1\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:{sha1(url.encode()).hexdigest()}>\r\n"
+        f"WARC-Date: 2001-09-09T01:46:40Z\r\nWARC-Target-URI: {url}\r\n"
+        f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n"
+    )
+    return bytes(igzip.compress(head.encode() + block + b"\r\n\r\n", 2))
+
+
+def _write_pages(place: Path, rows: list[tuple[str, int, int]]) -> None:
+    count = len(rows)
+    known: dict[str, Any] = {
+        "key": [sha1(url.encode()).digest() for url, _, _ in rows],
+        "url": [url for url, _, _ in rows],
+        "host": [url.split("/")[2] for url, _, _ in rows],
+        "time": [1_000_000_000_000_000] * count,
+        "outcome": ["ok"] * count,
+        "status": [200] * count,
+        "mime_detected": ["text/html"] * count,
+        "depth": [1] * count,
+        "attempts": [1] * count,
+        "duration_ms": [1] * count,
+        "warc_file": [WARC] * count,
+        "warc_offset": [offset for _, offset, _ in rows],
+        "warc_length": [length for _, _, length in rows],
+    }
+    columns = [pa.array(known.get(field.name, [None] * count), field.type) for field in PAGES_SCHEMA]
+    pq.write_table(pa.Table.from_arrays(columns, schema=PAGES_SCHEMA), place / "pages.parquet", compression="zstd")
+
+
+def _write_links(place: Path, keys: np.ndarray[Any, Any], urls: list[str]) -> None:
+    """Half of the links lead to pages of the crawl, by a power law; the others to pages that nobody fetched."""
+    chooser = np.random.default_rng(1)
+    texts = np.array(urls)
+    with pq.ParquetWriter(place / "links.parquet", LINKS_SCHEMA, compression="zstd") as writer:
+        for first in range(0, PAGES, BLOCK):
+            count = BLOCK * LINKS_PER_PAGE
+            to = np.minimum((PAGES * chooser.random(count) ** 3).astype(np.int64), PAGES - 1)
+            outside = chooser.random(count) < 0.5
+            foreign = chooser.bytes(20 * count)
+            targets = [
+                foreign[20 * index : 20 * index + 20] if away else key
+                for index, (away, key) in enumerate(zip(outside, keys[to].tolist(), strict=True))
+            ]
+            sources = np.repeat(keys[first : first + BLOCK], LINKS_PER_PAGE).tolist()
+            known: dict[str, Any] = {
+                "source": sources,
+                "target": targets,
+                "target_url": texts[to].tolist(),
+                "anchor": ["next page"] * count,
+                "element": ["a"] * count,
+                "followed": [True] * count,
+                "rule": ["accepted"] * count,
+            }
+            columns = [pa.array(known.get(field.name, [None] * count), field.type) for field in LINKS_SCHEMA]
+            writer.write_table(pa.Table.from_arrays(columns, schema=LINKS_SCHEMA))
+
+
+def _export(config: Config) -> dict[str, Any]:
+    return stages.export_pages(config, label="bench")
+
+
+def _link(config: Config) -> dict[str, Any]:
+    return stages.link_export(config, export="bench")
+
+
+def _finalize(config: Config) -> dict[str, Any]:
+    return stages.finalize_export(config, export="bench")
+
+
+def run(directory: Path) -> list[Row]:
+    """Make the segment, then the three stages."""
+    config = from_mapping(
+        {"servers": [NODE], "dfs_primary": "dfs", "scratch": {"directory": "scratch"}}, base=directory
+    )
+    measure(make_segment, config)
+    export, link, finalize = measure(_export, config), measure(_link, config), measure(_finalize, config)
+    links = PAGES * LINKS_PER_PAGE
+    arcs = finalize.result["arcs"]
+    return [
+        Row("export", f"{PAGES / export.cpu_s:,.0f} pages/s per core ({PAGE_BYTES // 1000} KB each)", "2,000"),
+        Row("linker", f"{links / link.wall_s:,.0f} links/s ({links:,} links)", "2,000,000 on two cores"),
+        Row("finalizer", f"{arcs / finalize.wall_s:,.0f} arcs/s ({arcs:,} arcs)", "2,000,000"),
+        Row(
+            "export, linker, finalizer: peak memory",
+            f"{export.peak_mb:,.0f}, {link.peak_mb:,.0f}, {finalize.peak_mb:,.0f} MB",
+        ),
+    ]
