@@ -127,7 +127,7 @@ class ParseConfig:
     """What is read out of a page."""
 
     follow_nofollow: bool = option(False)
-    max_links_per_page: int = option(10_000, minimum=1)
+    max_links_per_page: int = option(50_000, minimum=1)
     max_anchor_chars: int = option(200, minimum=0)
 
 
