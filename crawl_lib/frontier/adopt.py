@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from itertools import islice
+from typing import BinaryIO
 
 import numpy as np
 
-from crawl_lib.durable import reached, write_durable
+from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import UrlError
 from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
@@ -39,7 +40,7 @@ class _Adoption:
     prefixes: array[int] = field(default_factory=lambda: array("Q"))
     hosts: Counter[bytes] = field(default_factory=Counter)
     scope: set[str] = field(default_factory=set)
-    handed_on: list[bytes] = field(default_factory=list)
+    earlier: frozenset[bytes] = frozenset()
     seen: set[bytes] = field(default_factory=set)
 
     def is_repeated(self, key: bytes) -> bool:
@@ -67,16 +68,14 @@ def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_cha
     dropped, and counted. Until its move is durable nothing has changed but keys, so a kill only means beginning anew.
     """
     state = queue.state()
-    found = _Adoption()
-    count = write_lines(queue, ADOPTED_FILE, _adopted_lines(queue, state, owners, found, max_length_chars))
+    found = _read_all(queue, state, owners, _Adoption(), max_length_chars)
     suspects = found.suspects()
     if suspects:
-        found = _Adoption(repeated=suspects)
-        count = write_lines(queue, ADOPTED_FILE, _adopted_lines(queue, state, owners, found, max_length_chars))
-    found.report.adopted = count
-    found.report.adopted_handed_on = len(found.handed_on)
+        found = _read_all(queue, state, owners, _Adoption(repeated=suspects), max_length_chars)
+    count = found.report.adopted
     reached("adopt.written")
-    _write_for_segment(queue, found)
+    scope = sorted(found.scope.union(read_scope_added(queue)))
+    write_durable(queue.path(ADOPTED_SCOPE_FILE), "".join(f"{host}\n" for host in scope).encode())
     write_durable(queue.path(HOSTS_FILE), counts_bytes(found.hosts))
     reached("adopt.files_written")
     _insert_all(queue, keys, found)
@@ -97,6 +96,20 @@ def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_cha
     return found.report
 
 
+def _read_all(queue: Queue, state: State, owners: Owners | None, found: _Adoption, max_length_chars: int) -> _Adoption:
+    """One pass over the queue, which writes `adopted` and `adopted.handed_on`.
+
+    The latter begins with what an earlier adoption left for the segment to come.
+    """
+    found.earlier = frozenset(read_handed_on(queue))
+    with queue.path(ADOPTED_HANDED_FILE).open("wb") as handed_on:
+        handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
+        lines = _adopted_lines(queue, state, owners, found, handed_on, max_length_chars)
+        found.report.adopted = write_lines(queue, ADOPTED_FILE, lines)
+        fsync_file(handed_on)
+    return found
+
+
 def read_handed_on(queue: Queue) -> Iterator[bytes]:
     """Outlink lines, flagged `h`, that the node's next segment carries to their owners."""
     path = queue.path(HANDED_ON_FILE)
@@ -113,7 +126,12 @@ def read_scope_added(queue: Queue) -> list[str]:
 
 
 def _adopted_lines(
-    queue: Queue, state: State, owners: Owners | None, found: _Adoption, max_length_chars: int
+    queue: Queue,
+    state: State,
+    owners: Owners | None,
+    found: _Adoption,
+    handed_on: BinaryIO,
+    max_length_chars: int,
 ) -> Iterator[tuple[bytes, bytes]]:
     reader = QueueReader(queue, state)
     where = _places(state)
@@ -132,7 +150,10 @@ def _adopted_lines(
         host = host_of(canonical)
         found.scope.add(host)
         if owners is not None and owners.owner(host) != queue.node:
-            found.handed_on.append(join_line(data, meta, b"h"))
+            found.report.adopted_handed_on += 1
+            line = join_line(data, meta, b"h")
+            if line not in found.earlier:
+                handed_on.write(line + b"\n")
             continue
         found.hosts[host_of_line(data)] += 1
         yield data, meta
@@ -153,20 +174,11 @@ def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: 
         examples.append(f"{where}: {error}")
 
 
-def _write_for_segment(queue: Queue, found: _Adoption) -> None:
-    """What the next segment carries: what an earlier adoption left for it, and what this one found."""
-    earlier = list(read_handed_on(queue))
-    known = set(earlier)
-    lines = earlier + [line for line in found.handed_on if line not in known]
-    write_durable(queue.path(ADOPTED_HANDED_FILE), b"".join(line + b"\n" for line in lines))
-    scope = sorted(found.scope.union(read_scope_added(queue)))
-    write_durable(queue.path(ADOPTED_SCOPE_FILE), "".join(f"{host}\n" for host in scope).encode())
-
-
 def _insert_all(queue: Queue, keys: KeyStore, found: _Adoption) -> None:
     with queue.path(ADOPTED_FILE).open("rb") as file:
         _insert(keys, found, (sha1(line.rstrip(b"\n")).digest() for line in file))
-    _insert(keys, found, (sha1(line[: line.find(b"\t")]).digest() for line in found.handed_on))
+    with queue.path(ADOPTED_HANDED_FILE).open("rb") as file:
+        _insert(keys, found, (sha1(line[: line.find(b"\t")]).digest() for line in file))
 
 
 def _insert(keys: KeyStore, found: _Adoption, digests: Iterable[bytes]) -> None:
