@@ -1,0 +1,180 @@
+"""What an operator makes of its stage: one call, errors that Airflow understands, results before skips, a stop."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+)
+from krake_airflow import connections, operators, watching
+
+from crawl_lib import errors, stages
+from tests.dags.crawls import MOST_ITERATIONS, small_config
+
+
+class TaskInstance:
+    """As much of a task instance as an operator uses."""
+
+    def __init__(self, pulled: object = None) -> None:
+        self.pushed: dict[str, Any] = {}
+        self.pulled = pulled
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+    def xcom_pull(self, task_ids: str) -> object:
+        return self.pulled
+
+
+class RefusingStore:
+    """The task state store of an attempt that was cleared."""
+
+    def set(self, key: str, value: object) -> None:
+        raise RuntimeError("404")
+
+
+@pytest.fixture
+def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    _, path = small_config(tmp_path)
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(path))
+    return path
+
+
+def context(iterations: int = 2, ti: TaskInstance | None = None, **params: Any) -> dict[str, Any]:
+    given = {"iterations": iterations, "seeds": "http://a/", "batch_size": None, "label": None, **params}
+    return {"params": given, "run_id": "run-1", "ti": ti or TaskInstance(), "outlet_events": {}}
+
+
+def run(operator: Any, given: dict[str, Any]) -> Any:
+    """Execute as the task runner does, without its guard against calls from elsewhere."""
+    return getattr(operator.execute, "__wrapped__", operator.execute.__func__)(operator, given)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch, config_file: Path) -> list[dict[str, Any]]:
+    """Stages that note their arguments; `crawl_node` waits until it is stopped if the run id says so."""
+    calls: list[dict[str, Any]] = []
+
+    def made(name: str) -> Any:
+        def called(config: object, secrets: object, **arguments: Any) -> dict[str, Any]:
+            calls.append({"stage": name, **arguments})
+            return {"folder": "17", "export": "17"}
+
+        return called
+
+    for name in ("inject", "start_iteration", "crawl_node", "commit_iteration", "export_pages", "link_export"):
+        monkeypatch.setattr(stages, name, made(name))
+    return calls
+
+
+LATER = {i: [f"iteration_{i}.start", f"iteration_{i}.commit"] for i in range(1, MOST_ITERATIONS + 1)}
+
+
+def test_inject_pushes_its_result_and_then_skips_all_that_is_beyond(stage: list[dict[str, Any]]) -> None:
+    ti = TaskInstance()
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        run(operators.InjectOperator(task_id="inject", later=LATER), context(2, ti))
+    assert list(skipped.value.tasks) == [*LATER[3], *LATER[4]]
+    assert ti.pushed["return_value"] == {"folder": "17", "export": "17"}
+    assert stage == [{"stage": "inject", "run_id": "run-1", "seeds": "http://a/"}]
+
+
+def test_a_commit_skips_again_what_a_clear_brought_back(stage: list[dict[str, Any]]) -> None:
+    commit = operators.CommitOperator(task_id="commit", iteration=2, later={3: LATER[3], 4: LATER[4]})
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        run(commit, context(2))
+    assert list(skipped.value.tasks) == [*LATER[3], *LATER[4]]
+
+
+def test_a_run_of_all_iterations_skips_nothing(stage: list[dict[str, Any]]) -> None:
+    inject = operators.InjectOperator(task_id="inject", later=LATER)
+    assert run(inject, context(MOST_ITERATIONS)) == {"folder": "17", "export": "17"}
+
+
+def test_start_refuses_an_iteration_that_the_run_does_not_ask_for(stage: list[dict[str, Any]]) -> None:
+    with pytest.raises(AirflowSkipException, match="asks for 2 iterations"):
+        run(operators.StartOperator(task_id="start", iteration=3), context(2))
+    assert stage == []
+
+
+MENDED_BY_HAND = {"ConfigError", "InputError", "KeyTablesError", "OutputConflictError", "QueueError"}
+
+
+@pytest.mark.parametrize("name", [name for name in dir(errors) if name.endswith("Error") and name != "UrlError"])
+def test_every_error_either_fails_at_once_or_is_retried(
+    name: str, config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fails at once where the error tree says that the operator has to mend something before it can help to retry."""
+
+    def fails(*arguments: object, **named: object) -> None:
+        raise getattr(errors, name)("what is wrong\nand what to do")
+
+    monkeypatch.setattr(stages, "maintain_keys", fails)
+    with pytest.raises(AirflowException) as raised:
+        run(operators.MaintainKeysOperator(task_id="maintain_keys"), context())
+    assert isinstance(raised.value, AirflowFailException) == (name in MENDED_BY_HAND)
+    assert str(raised.value).endswith("what is wrong and what to do")
+
+
+def test_a_stopped_crawl_is_a_failure_that_is_retried(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crawl = operators.CrawlOperator(task_id="crawl", iteration=1, node="node-0")
+
+    def crawl_node(config: object, secrets: object, **arguments: Any) -> None:
+        assert not arguments["stop"].is_set()
+        crawl.on_kill()
+        assert arguments["stop"].is_set()
+        raise errors.StoppedError("stopped")
+
+    monkeypatch.setattr(stages, "crawl_node", crawl_node)
+    with pytest.raises(AirflowException) as raised:
+        run(crawl, context())
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_progress_is_logged_and_survives_a_refusing_server(caplog: pytest.LogCaptureFixture) -> None:
+    reporter = watching.Reporter(object(), RefusingStore())
+    with caplog.at_level(logging.INFO, logger="krake"):
+        reporter({"node": "node-0", "fetched": 3})
+        reporter({"node": "node-0", "fetched": 4})
+    assert [record.message for record in caplog.records] == [
+        "node node-0  fetched 3",
+        "progress was not kept: RuntimeError",
+    ]
+
+
+def test_linker_takes_the_name_that_export_returned(stage: list[dict[str, Any]]) -> None:
+    run(operators.LinkOperator(task_id="linker"), context(ti=TaskInstance({"export": "17"})))
+    assert stage[0]["export"] == "17"
+    with pytest.raises(AirflowFailException, match="clear it with its downstream"):
+        run(operators.LinkOperator(task_id="linker"), context(ti=TaskInstance(None)))
+
+
+def test_export_of_process_takes_chosen_folders_and_no_run(stage: list[dict[str, Any]]) -> None:
+    run(operators.ExportOperator(task_id="export", of_run=False), context(folders=["1", "2"], label="mine"))
+    run(operators.ExportOperator(task_id="export", of_run=True), context())
+    assert (stage[0]["run_id"], stage[0]["folders"], stage[0]["label"]) == (None, ["1", "2"], "mine")
+    assert (stage[1]["run_id"], stage[1]["folders"], stage[1]["label"]) == ("run-1", None, None)
+
+
+def test_the_password_comes_from_the_environment_else_from_the_connection_and_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded, _ = small_config(tmp_path)
+    servers, _ = small_config(tmp_path / "servers", key_storage={"servers": ["db1:3306"]})
+
+    class Connection:
+        password = "of-connection"
+
+    monkeypatch.delenv("KRAKE_KEY_STORAGE_PASSWORD", raising=False)
+    monkeypatch.setattr(connections.BaseHook, "get_connection", lambda name: Connection)
+    assert connections.secrets_for(embedded).key_storage_password is None
+    found = connections.secrets_for(servers)
+    assert found.key_storage_password == "of-connection"
+    assert "of-connection" not in repr(found)
+    monkeypatch.setenv("KRAKE_KEY_STORAGE_PASSWORD", "of-environment")
+    assert connections.secrets_for(servers).key_storage_password == "of-environment"
