@@ -104,7 +104,7 @@ def _read_all(queue: Queue, state: State, owners: Owners | None, found: _Adoptio
     found.earlier = frozenset(read_handed_on(queue))
     with queue.path(ADOPTED_HANDED_FILE).open("wb") as handed_on:
         handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
-        lines = _adopted_lines(queue, state, owners, found, handed_on, max_length_chars)
+        lines = _adopted_lines(queue, state, owners, found, handed_on=handed_on, max_length_chars=max_length_chars)
         found.report.adopted = write_lines(queue, ADOPTED_FILE, lines)
         fsync_file(handed_on)
     return found
@@ -130,6 +130,7 @@ def _adopted_lines(
     state: State,
     owners: Owners | None,
     found: _Adoption,
+    *,
     handed_on: BinaryIO,
     max_length_chars: int,
 ) -> Iterator[tuple[bytes, bytes]]:
@@ -151,9 +152,9 @@ def _adopted_lines(
         found.scope.add(host)
         if owners is not None and owners.owner(host) != queue.node:
             found.report.adopted_handed_on += 1
-            line = join_line(data, meta, b"h")
-            if line not in found.earlier:
-                handed_on.write(line + b"\n")
+            handed = join_line(data, meta, b"h")
+            if handed not in found.earlier:
+                handed_on.write(handed + b"\n")
             continue
         found.hosts[host_of_line(data)] += 1
         yield data, meta
