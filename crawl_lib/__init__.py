@@ -6,8 +6,8 @@ The life of a URL, and where to read on:
 2. `crawl.start` names an iteration's folder on the DFS (`storage`) and fixes what its nodes agree on.
 3. The node takes in what was left for it: URLs whose key the key store (`keys`) does not know join the node's queue
    files (`frontier`).
-4. The node takes the first `batch.size` URLs of its queue (`frontier.take`), and shares them among fetching processes by
-   host (`crawl.workers`, `crawl.worker`).
+4. The node takes the first `batch.size` URLs of its queue (`frontier.take`), and shares them among fetching processes
+   by host (`crawl.workers`, `crawl.worker`).
 5. A process asks robots.txt, waits the host's and the address's turn, and fetches (`fetch`).
 6. Request and response become WARC records of the node's segment (`segment`); content, links and metadata are read out
    of the page (`parse`) and become rows of its tables (`crawl.page`).
@@ -27,7 +27,9 @@ from crawl_lib.errors import KrakeError
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.states import KeyState, Outcome
 from crawl_lib.stores import Secrets, Stores, open_stores
-from crawl_lib.version import VERSION as __version__
+from crawl_lib.version import VERSION
+
+__version__ = VERSION
 
 __all__ = [
     "Config",

@@ -30,7 +30,12 @@ def config(tmp_path: Path) -> Config:
             "queue": {"local_dir": "queue"},
             "scratch": {"directory": "scratch"},
             "urls": {"scope": "any"},
-            "fetch": {"host_delay_s": 0.0, "ip_delay_s": 0.0, "allow_networks": ["127.0.0.0/8", "::1/128"], "processes": 1},
+            "fetch": {
+                "host_delay_s": 0.0,
+                "ip_delay_s": 0.0,
+                "allow_networks": ["127.0.0.0/8", "::1/128"],
+                "processes": 1,
+            },
         },
         base=tmp_path,
     )
