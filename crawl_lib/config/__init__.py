@@ -22,8 +22,8 @@ from crawl_lib.config.model import (
 )
 
 __all__ = [
-    "BatchConfig",
     "CONFIG_PATH_VARIABLE",
+    "BatchConfig",
     "Config",
     "CrawlConfig",
     "ExportConfig",
