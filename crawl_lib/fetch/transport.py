@@ -30,7 +30,8 @@ from crawl_lib.fetch.address import AddressFilter
 _SUPPRESS_CONNECT_HEADERS = 265
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-ACCEPT_ENCODING = "gzip, deflate, br"
+# Not br, though we could undo it: warcio 1.8.1's `check` ends in an AttributeError on such a body with brotli 1.2.
+ACCEPT_ENCODING = "gzip, deflate"
 
 # Our own marks, for ends that curl reports under numbers it uses for other things too.
 MARK_LENGTH = "length"
