@@ -52,13 +52,18 @@ class Stores:
 
     def node_dir(self, node: str) -> Path:
         """The local directory of a node's queue."""
-        return Path(self.config.queue.local_dir) / node
+        return node_dir(self.config, node)
 
     @cached_property
     def config_digest(self) -> str:
         """SHA-256 of the config, in hex: the same on every node that has the same config."""
         text = json.dumps(to_mapping(self.config), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def node_dir(config: Config, node: str) -> Path:
+    """The local directory of a node's queue, whether it is there or not."""
+    return Path(config.queue.local_dir) / node
 
 
 def open_stores(config: Config, secrets: Secrets | None = None) -> Stores:

@@ -1,7 +1,7 @@
 """The command line, `krake`: each stage by hand, with the same code as the tasks, and tools to look and repair.
 
 `parser` says which commands there are, the other modules carry them out. A KrakeError becomes one line on standard
-error and exit code 1; a wrong argument exits with 2, Ctrl-C with 130.
+error and exit code 1; a wrong argument exits with 2, Ctrl-C and SIGTERM with 130.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import sys
 from collections.abc import Sequence
 
 from crawl_lib.cli.parser import build_parser
-from crawl_lib.errors import KrakeError
+from crawl_lib.errors import KrakeError, StoppedError
+
+STOPPED = 130
+"""The exit code of whatever was asked to stop, as shells have it for Ctrl-C."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,11 +22,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except KrakeError as error:
-        print(f"krake: {error}", file=sys.stderr)
-        return 1
+        print(f"krake: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return STOPPED if isinstance(error, StoppedError) else 1
     except KeyboardInterrupt:
         print("krake: stopped; run the same command again to go on", file=sys.stderr)
-        return 130
+        return STOPPED
     except BrokenPipeError:
         sys.stderr.close()
         return 1

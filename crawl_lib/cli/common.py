@@ -13,9 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from crawl_lib.config import Config, load_config
+from crawl_lib.errors import ConfigError
 from crawl_lib.stores import Secrets, Stores, open_stores
 
 PROGRESS_INTERVAL_S = 1.0
+WIDTH_ELSEWHERE_CHARS = 1000
+"""Of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
 
 
 def config_of(arguments: argparse.Namespace) -> Config:
@@ -28,21 +31,37 @@ def stores_of(arguments: argparse.Namespace) -> Stores:
     return open_stores(config_of(arguments), Secrets.from_environment())
 
 
+def one_node(name: str, config: Config) -> str:
+    """A node's name as the user gave it. Raises ConfigError naming the nodes there are."""
+    if name not in config.servers:
+        raise ConfigError(f"node {name!r} is not one of servers: {', '.join(config.servers)}")
+    return name
+
+
+def console() -> Console:
+    """Where tables go. What stands in brackets is text, never markup: URLs and paths may have any."""
+    width = None if sys.stdout.isatty() else WIDTH_ELSEWHERE_CHARS
+    return Console(markup=False, emoji=False, highlight=False, width=width)
+
+
 def print_json(value: object) -> None:
     """A result for programs, on standard output."""
     print(json.dumps(value, indent=1, sort_keys=True, default=str))
 
 
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
-    """A result for people: a table of names and values; mappings within become rows of their own."""
+    """A result for people: a table of names and values; mappings and lists within become rows of their own."""
     table = Table("", "", title=title, title_justify="left", show_header=False)
     for name, value in counts.items():
         if isinstance(value, Mapping):
             for inner, number in value.items():
                 table.add_row(f"{name}.{inner}", _shown(number))
+        elif isinstance(value, list | tuple):
+            for item in value:
+                table.add_row(name, _shown(item))
         else:
             table.add_row(name, _shown(value))
-    Console().print(table)
+    console().print(table)
 
 
 def _shown(value: object) -> str:

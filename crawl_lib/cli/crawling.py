@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import ProgressLine, config_of, print_counts
+from crawl_lib.cli.common import ProgressLine, config_of, one_node, print_counts
 from crawl_lib.config import Config
 from crawl_lib.crawl.signals import stop_on_signals
 from crawl_lib.errors import ConfigError
@@ -17,12 +17,8 @@ def _run_id(arguments: argparse.Namespace) -> str:
     return arguments.run_id or f"by-hand-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
 
 
-def _node(arguments: argparse.Namespace, config: Config) -> list[str]:
-    if arguments.node is None:
-        return list(config.servers)
-    if arguments.node not in config.servers:
-        raise ConfigError(f"node {arguments.node!r} is not one of servers: {', '.join(config.servers)}")
-    return [arguments.node]
+def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
+    return list(config.servers) if arguments.node is None else [one_node(arguments.node, config)]
 
 
 def inject(arguments: argparse.Namespace) -> int:
@@ -35,7 +31,8 @@ def inject(arguments: argparse.Namespace) -> int:
 def crawl(arguments: argparse.Namespace) -> int:
     """Iterations of start, every node's crawl, commit; with --node only that node's crawl."""
     config, run_id = config_of(arguments), _run_id(arguments)
-    nodes, progress = _node(arguments, config), ProgressLine()
+    nodes, progress = _nodes(arguments, config), ProgressLine()
+    _check(arguments, config)
     with stop_on_signals() as stop:
         for iteration in range(1, arguments.iterations + 1):
             if arguments.node is None:
@@ -51,11 +48,23 @@ def crawl(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check(arguments: argparse.Namespace, config: Config) -> None:
+    """Refuse what would fail only after hours."""
+    if arguments.iterations > config.crawl.max_iterations:
+        raise ConfigError(
+            f"--iterations {arguments.iterations} is more than crawl.max_iterations ({config.crawl.max_iterations})"
+        )
+    if arguments.node is not None and arguments.run_id is None:
+        raise ConfigError("--node crawls one node's part of a run that was started elsewhere: name it with --run-id")
+
+
 def settle(arguments: argparse.Namespace) -> int:
     """Take in what the last iteration found."""
     config = config_of(arguments)
     with stop_on_signals() as stop:
-        for node in _node(arguments, config):
-            result: dict[str, Any] = stages.settle_node(config, node=node, stop=stop, on_progress=ProgressLine())
+        for node in _nodes(arguments, config):
+            progress = ProgressLine()
+            result: dict[str, Any] = stages.settle_node(config, node=node, stop=stop, on_progress=progress)
+            progress.close()
             print_counts(f"settled {node}", result)
     return 0

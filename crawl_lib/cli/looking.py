@@ -11,7 +11,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from crawl_lib.cli.common import config_of, print_counts, print_json, stores_of
+from crawl_lib.cli.common import config_of, console, print_counts, print_json, stores_of
 from crawl_lib.config import to_mapping
 from crawl_lib.crawl.exports import newest_export
 from crawl_lib.crawl.status import crawl_status
@@ -32,8 +32,8 @@ def config(arguments: argparse.Namespace) -> int:
 
 
 def masked(address: str | None) -> str | None:
-    """An address without the password that stands in it."""
-    return address and re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:****@", address)
+    """An address, or several with `;` between, without the passwords that stand in them."""
+    return address and ";".join(re.sub(r"^((?:[^/]*//)?[^/:@]*):.*@", r"\1:****@", one) for one in address.split(";"))
 
 
 def status(arguments: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(found)
     else:
-        show_status(found, Console())
+        show_status(found, console())
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TypeAlias
 
-from crawl_lib.cli import crawling, keys, looking, processing
+from crawl_lib.cli import crawling, keys, looking, processing, queues
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -18,11 +18,18 @@ def build_parser() -> argparse.ArgumentParser:
     _add_crawling(commands)
     _add_processing(commands)
     _add_keys(commands)
+    _add_queue(commands)
     _add_looking(commands)
     return parser
 
 
 _Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a whole number of 1 or more, not {text!r}")
+    return int(text)
 
 
 def _add_crawling(commands: _Commands) -> None:
@@ -32,8 +39,8 @@ def _add_crawling(commands: _Commands) -> None:
     inject.set_defaults(run=crawling.inject)
 
     crawl = commands.add_parser("crawl", help="crawl: iterations of start, every node's crawl, commit")
-    crawl.add_argument("--iterations", type=int, default=1, metavar="N", help="how many (default 1)")
-    crawl.add_argument("--batch-size", type=int, metavar="N", help="URLs a node takes; default: batch.size")
+    crawl.add_argument("--iterations", type=_count, default=1, metavar="N", help="how many (default 1)")
+    crawl.add_argument("--batch-size", type=_count, metavar="N", help="URLs a node takes; default: batch.size")
     crawl.add_argument("--run-id", help="name of the run; give it again to go on with an unfinished one")
     crawl.add_argument("--node", help="only this node's part (on many machines); start and commit are left out")
     crawl.set_defaults(run=crawling.crawl)
@@ -73,6 +80,14 @@ def _add_keys(commands: _Commands) -> None:
     repair = actions.add_parser("repair", help="fill replicas that miss keys")
     repair.add_argument("--json", action="store_true")
     repair.set_defaults(run=keys.repair_keys)
+
+
+def _add_queue(commands: _Commands) -> None:
+    command = commands.add_parser("queue", help="repair a node's queue")
+    actions = command.add_subparsers(metavar="ACTION", required=True)
+    repair = actions.add_parser("repair", help="make a queue that contradicts itself usable again; no URL is lost")
+    repair.add_argument("--node", required=True, help="the node; its queue lies on this machine")
+    repair.set_defaults(run=queues.repair)
 
 
 def _add_looking(commands: _Commands) -> None:

@@ -18,7 +18,7 @@ from crawl_lib.crawl.places import (
     segments_of,
 )
 from crawl_lib.crawl.progress import PROGRESS_FILE
-from crawl_lib.errors import KrakeError, QueueError
+from crawl_lib.errors import KrakeError
 from crawl_lib.frontier import Queue, open_take
 from crawl_lib.stores import Stores
 
@@ -74,8 +74,8 @@ def _queue(stores: Stores, node: str) -> dict[str, Any]:
         return {"length": 0, "note": f"{directory}: not on this machine, or not used yet"}
     try:
         take = open_take(directory)
-        status: dict[str, Any] = {"length": Queue(directory).length()}
-    except QueueError as error:
+        status: dict[str, Any] = {"length": Queue(directory, node).length()}
+    except KrakeError as error:
         return {"error": str(error)}
     if take is not None:
         status["open_take"] = {
