@@ -31,6 +31,8 @@ DEMO_SITES = 12
 DEMO_ITERATIONS = 6
 """More rounds would only follow the odd redirect chain of the demo web, a URL a round."""
 INTERRUPTED = 130
+PLAIN_WIDTH = 200
+"""Characters of a line where the output is no terminal, so that paths stay whole."""
 _RETRY_WAIT_S = 2.0
 
 
@@ -107,7 +109,7 @@ def _airflow_prints_to(log: Path) -> Iterator[Console]:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:
-            yield Console(file=terminal)
+            yield Console(file=terminal, width=None if terminal.isatty() else PLAIN_WIDTH)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
