@@ -49,7 +49,8 @@ import logging, os, signal, socket, sys, threading
 def state():
     loggers = [logging.root, *(one for one in logging.Logger.manager.loggerDict.values() if hasattr(one, "handlers"))]
     handlers = {one.name: list(one.handlers) for one in loggers}
-    handlers = {name: found for name, found in handlers.items() if {type(one).__name__ for one in found} - {"NullHandler"}}
+    kinds = {name: {type(one).__name__ for one in found} - {"NullHandler"} for name, found in handlers.items()}
+    handlers = {name: found for name, found in handlers.items() if kinds[name]}
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     return handlers, logging.root.level, signals, threading.active_count(), os.getcwd(), dict(os.environ)
 

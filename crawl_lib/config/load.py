@@ -55,7 +55,8 @@ def load_config(path: Path | str | None = None) -> Config:
 def from_mapping(mapping: object, base: Path, source: str = "config") -> Config:
     """Build a `Config` from parsed YAML.
 
-    `base`: the folder that relative local paths are relative to. `source`: named in errors.
+    `base`: the folder that relative local paths are relative to; they are absolute from here on, so that child
+    processes and a changed working directory mean the same. `source`: named in errors.
     """
     config = _Reader(source, base).section(Config, mapping, "")
     _check_together(config, source)
@@ -179,7 +180,7 @@ class _Reader:
         if "networks" in checks:
             self.network(value, key)
         if "path" in checks:
-            return self.path(value, checks["path"])
+            return self.path(value, checks["path"], key)
         return value
 
     def network(self, value: str, key: str) -> None:
@@ -188,12 +189,18 @@ class _Reader:
         except ValueError as error:
             self.fail(key, f"is not a network such as 127.0.0.0/8: {error}")
 
-    def path(self, value: str, kind: str) -> str:
+    def path(self, value: str, kind: str, key: str) -> str:
         if kind == "dfs" and value.startswith(("http://", "https://")):
             return value
         if kind == "servers" and not is_sqlite_server(value):
             return value
-        return os.path.normpath(self.base / Path(value).expanduser())
+        try:
+            given = Path(value).expanduser()
+        except RuntimeError:
+            self.fail(key, f"{value!r}: there is no such user")
+        if not value or "\0" in value:
+            self.fail(key, f"{value!r} is no path")
+        return os.path.normpath(self.base.absolute() / given)
 
 
 def _word(value: object) -> str:
