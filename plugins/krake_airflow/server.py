@@ -27,7 +27,8 @@ from crawl_lib.errors import KrakeError
 from krake_airflow.settings import USER, environment, server_environment
 
 PASSWORDS_FILE = "simple_auth_manager_passwords.json.generated"
-_STOP_S = 40.0
+_STOP_S = 20.0
+"""A task that runs while its API server goes down would hold the scheduler for minutes; Krake's files bear its death."""
 _PR_SET_PDEATHSIG = 1
 
 

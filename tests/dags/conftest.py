@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="krake-airflow-"))
 
 @dataclass
 class Reference:
-    """An untroubled run: its exported files and its rows."""
+    """An untroubled run: its exported files, the folder that they lie in, and its rows."""
 
     exported: dict[str, bytes]
+    export_folder: Path
     pages: list[Any]
     links: list[Any]
 
@@ -38,4 +40,5 @@ def reference(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Ref
     config, _ = small_config(tmp_path_factory.mktemp("reference"))
     result = run_crawl(config, serving.seeds, ITERATIONS)
     assert set(result.visited()) == set(serving.truth().visits)
-    return Reference(exported_bytes(config, result.export), rows(config, "pages"), rows(config, "links"))
+    folder = Path(config.dfs_primary) / config.export.directory / result.export
+    return Reference(exported_bytes(config, result.export), folder, rows(config, "pages"), rows(config, "links"))

@@ -11,11 +11,11 @@ from crawl_lib.config import Config
 from crawl_lib.synthweb import SynthWeb
 from tests.e2e.crawl import Result, make_config, write_config
 
-WEB = SynthWeb(seed=6, sites=3, pages_per_site=6, specials=False)
+WEB = SynthWeb(seed=8, sites=2, pages_per_site=4, specials=False)
 NODES = 2
-ITERATIONS = 3
+ITERATIONS = 2
 """Rounds that reach all of `WEB`."""
-MOST_ITERATIONS = 4
+MOST_ITERATIONS = 3
 EXPORTED = ("urlmapping", "content", "offsets", "webgraph")
 _VARYING = {"time", "duration_ms", "warc_file", "warc_offset", "warc_length"}
 

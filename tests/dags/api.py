@@ -1,0 +1,140 @@
+"""Airflow's REST API, as much of it as the tests use, and `make ui` as a fixture would run it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+from krake_airflow.settings import PROJECT, environment
+
+DAG = "krake_crawl"
+READY_S = 180.0
+RUN_S = 240.0
+
+
+class Ui:
+    """`make ui`, while the `with` block runs; signs in with what it prints."""
+
+    def __init__(self, home: Path, config: Path) -> None:
+        self.home, self.config = home, config
+        self.output = ""
+
+    def __enter__(self) -> Self:
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
+        variables |= {
+            "KRAKE_AIRFLOW_HOME": str(self.home),
+            "AIRFLOW_PORT": "0",
+            "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}",
+        }
+        command = [sys.executable, "-m", "krake_airflow.ui", "--config", str(self.config)]
+        self.process = subprocess.Popen(
+            command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        said = {}
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output += line
+            words = line.split()
+            said[words[0]] = words[-1]
+            if "password" in said:
+                break
+        assert "password" in said, self.output
+        self.url = self.output.split("Airflow is at ")[1].split()[0]
+        signed = self.ask("POST", "/auth/token", {"username": said["user"], "password": said["password"]})
+        self.token = signed["access_token"]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(signal.SIGTERM)
+
+    def stop(self, number: signal.Signals) -> list[psutil.Process]:
+        """End it by a signal; returns the processes that outlived it (and kills them)."""
+        if self.process.poll() is not None:
+            return []
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.send_signal(number)
+        rest, _ = self.process.communicate(timeout=90)
+        self.output += rest
+        alive = [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+        for child in alive:
+            child.kill()
+        return alive
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One request; returns the JSON of the answer."""
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(f"{self.url}{path}", data=data, method=method)
+        request.add_header("Content-Type", "application/json")
+        if hasattr(self, "token"):
+            request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()[:500]}") from error
+        return json.loads(text) if text else None
+
+    def trigger(self, **params: Any) -> str:
+        """Trigger the DAG; returns the run's id."""
+        body = {"logical_date": None, "conf": params}
+        return str(self.ask("POST", f"/api/v2/dags/{DAG}/dagRuns", body)["dag_run_id"])
+
+    def runs(self) -> dict[str, str]:
+        """State by run id, oldest first."""
+        found = self.ask("GET", f"/api/v2/dags/{DAG}/dagRuns?limit=100&order_by=id")["dag_runs"]
+        return {run["dag_run_id"]: run["state"] for run in found}
+
+    def tasks(self, run: str) -> dict[str, tuple[str, int]]:
+        """State and number of tries by task id."""
+        path = f"/api/v2/dags/{DAG}/dagRuns/{urllib.request.quote(run)}/taskInstances?limit=100"
+        found = self.ask("GET", path)["task_instances"]
+        return {task["task_id"]: (task["state"], task["try_number"]) for task in found}
+
+    def wait(self, true: Callable[[], bool], what: str, timeout_s: float = RUN_S) -> None:
+        """Until something holds."""
+        until_s = time.monotonic() + timeout_s
+        while not true():
+            assert time.monotonic() < until_s, f"not within {timeout_s} s: {what}; runs: {self.runs()}"
+            time.sleep(0.5)
+
+    def wait_end(self, run: str) -> str:
+        """The state that a run ends in."""
+        self.wait(lambda: self.runs()[run] in ("success", "failed"), f"the end of {run}")
+        return self.runs()[run]
+
+    def clear(self, run: str, task: str, *, only_failed: bool) -> None:
+        """Clear a task with its downstream, as the button of the UI does."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run,
+            "task_ids": [task],
+            "include_downstream": True,
+            "only_failed": only_failed,
+            "reset_dag_runs": True,
+        }
+        self.ask("POST", f"/api/v2/dags/{DAG}/clearTaskInstances", body)
+
+    def parse_again(self, true: Callable[[dict[str, Any]], bool]) -> None:
+        """Have the DAG's file parsed, until the DAG is as wanted."""
+        found = self.ask("GET", f"/api/v2/dags/{DAG}")
+        self.ask("PUT", f"/api/v2/parseDagFile/{found['file_token']}")
+        self.wait(lambda: true(self.ask("GET", f"/api/v2/dags/{DAG}")), "the DAG as its new config says", 90)
+
+    def airflow(self, *arguments: str) -> str:
+        """A command of Airflow's command line on the same database."""
+        variables = {**os.environ, **environment(self.home / "ui", self.config)}
+        command = [sys.executable, "-m", "airflow", *arguments]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout

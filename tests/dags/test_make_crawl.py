@@ -1,0 +1,137 @@
+"""`make crawl`: the whole DAG in one process, on embedded stores; its exit code is the run's state."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from krake_airflow.run import seeds_text
+from krake_airflow.settings import PROJECT
+
+from crawl_lib.config import Config
+from crawl_lib.synthweb import Serving
+from tests.dags.conftest import Reference
+from tests.dags.crawls import ITERATIONS, exported_bytes, exports, rows, small_config
+
+
+def start(home: Path, config: Path, *arguments: str) -> subprocess.Popen[str]:
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
+    variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
+    command = [sys.executable, "-m", "krake_airflow.run", "--config", str(config), *arguments]
+    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=200)
+    return process.returncode, output
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One Airflow home for all, so that its database is made once."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def crawl(tmp_path: Path) -> tuple[Config, Path]:
+    return small_config(tmp_path)
+
+
+def test_a_whole_crawl_equals_one_without_airflow(
+    home: Path, crawl: tuple[Config, Path], serving: Serving, reference: Reference, tmp_path: Path
+) -> None:
+    config, path = crawl
+    seeds = tmp_path / "seeds.txt"
+    seeds.write_text("\n".join(serving.seeds))
+    code, output = finish(start(home, path, "--seeds", str(seeds), "--iterations", str(ITERATIONS)))
+    assert code == 0, output
+    [export] = exports(config)
+    assert exported_bytes(config, export) == reference.exported
+    assert rows(config, "pages") == reference.pages
+    assert rows(config, "links") == reference.links
+    assert "pages fetched" in output
+    assert f"{config.dfs_primary}/crawl/<iteration>/<node>/" in output
+    assert f"{config.dfs_primary}/export/{export}/" in output
+    assert f"iteration_{ITERATIONS + 1}" not in output
+    assert "WARNING" not in output.upper(), "Airflow's own words go to its log"
+
+
+def test_a_failed_task_is_named_and_the_next_run_goes_on(
+    home: Path, crawl: tuple[Config, Path], serving: Serving, reference: Reference
+) -> None:
+    """node-1's directory lies below a regular file, so its crawl fails while node-0's batch stands."""
+    config, path = crawl
+    blocked = Path(config.queue.local_dir) / "node-1"
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("in the way")
+    arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
+    code, output = finish(start(home, path, *arguments))
+    assert code == 1
+    assert "iteration_1.crawl.node-1: " in output
+    assert str(blocked) in output
+    assert "Traceback" not in output
+    blocked.unlink()
+    code, output = finish(start(home, path, *arguments))
+    assert code == 0, output
+    assert exported_bytes(config, exports(config)[-1]) == reference.exported
+
+
+def test_an_interrupt_stops_it_and_the_next_run_goes_on(
+    home: Path, tmp_path: Path, serving: Serving, reference: Reference
+) -> None:
+    config, path = small_config(tmp_path / "slow")
+    path.write_text(path.read_text().replace("host_delay_s: 0.0", "host_delay_s: 0.5"))
+    arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
+    process = start(home, path, *arguments)
+    assert process.stdout is not None
+    said = []
+    while not any("iteration_1.commit" in line for line in said[-1:]):
+        said.append(process.stdout.readline())
+        assert said[-1], "".join(said)
+    wait_for_spool(Path(config.queue.local_dir))
+    asked_s = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    code, output = finish(process)
+    assert code == 130, output
+    assert time.monotonic() - asked_s < 30
+    assert "Stopped" in output
+    code, output = finish(start(home, path, *arguments))
+    assert code == 0, output
+    assert exported_bytes(config, exports(config)[-1]) == reference.exported
+
+
+def wait_for_spool(queue: Path) -> None:
+    """Until a node has begun to fetch."""
+    until_s = time.monotonic() + 60
+    while not list(queue.glob("*/spool*/**/*.warc.gz")):
+        assert time.monotonic() < until_s, list(queue.rglob("*"))
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["--iterations", "0"], "ITERATIONS is 0"), (["--iterations", "99"], "crawl.max_iterations, 4")],
+)
+def test_bad_arguments_are_one_line(home: Path, crawl: tuple[Config, Path], arguments: list[str], says: str) -> None:
+    code, output = finish(start(home, crawl[1], *arguments))
+    assert code == 2
+    assert says in output
+    assert len(output.strip().splitlines()) == 1
+
+
+def test_a_missing_config_is_one_line(home: Path, tmp_path: Path) -> None:
+    code, output = finish(start(home, tmp_path / "nowhere.yml"))
+    assert code == 2
+    assert "nowhere.yml: cannot be read" in output
+    assert len(output.strip().splitlines()) == 1
+
+
+def test_seeds_of_a_command_line_are_a_path_or_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("seeds").write_text("")
+    assert seeds_text("seeds") == str(tmp_path / "seeds")
+    assert seeds_text("http://a/ https://b/") == "http://a/\nhttps://b/"
+    assert seeds_text("no such file") == "no such file"

@@ -1,0 +1,182 @@
+"""Krake under a running Airflow (`make ui`): real faults, retries, clears, backfill, a schedule.
+
+Each ends in the same output as an untroubled run. One server and one config for all; a test begins with an empty crawl.
+"""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+from crawl_lib.synthweb import Serving
+from tests.dags.api import Ui
+from tests.dags.conftest import Reference
+from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config, wipe
+from tests.e2e.crawl import Result
+
+pytestmark = pytest.mark.timeout(400)
+SKIPPED = [f"iteration_{MOST_ITERATIONS}.{part}" for part in ("start", "crawl.node-0", "crawl.node-1", "commit")]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
+    return small_config(tmp_path_factory.mktemp("airflow"))
+
+
+@pytest.fixture(scope="module")
+def ui(made: tuple[Config, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    with Ui(tmp_path_factory.mktemp("home"), made[1]) as running:
+        yield running
+
+
+@pytest.fixture
+def config(made: tuple[Config, Path], ui: Ui) -> Config:
+    """The crawl, empty; no run is active."""
+    assert not [run for run, state in ui.runs().items() if state in ("queued", "running")]
+    wipe(made[0])
+    return made[0]
+
+
+@pytest.fixture
+def seeds(serving: Serving) -> str:
+    return "\n".join(serving.seeds)
+
+
+def assert_complete(config: Config, serving: Serving, reference: Reference, export: str) -> None:
+    """All of the web was visited, each URL once, and the export is that of an untroubled run, byte for byte."""
+    visited = Result(config).visited()
+    assert set(visited) == set(serving.truth().visits)
+    assert set(visited.values()) == {1}
+    assert exported_bytes(config, export) == reference.exported
+
+
+def reschedule(ui: Ui, schedule: str | None) -> None:
+    """Change `crawl.schedule` in the config file, and wait until Airflow has seen it."""
+    mapping = yaml.safe_load(ui.config.read_text())
+    mapping["crawl"]["schedule"] = schedule
+    ui.config.write_text(yaml.safe_dump(mapping))
+    ui.parse_again(lambda dag: (dag["timetable_summary"] or "None") == str(schedule))
+
+
+def states(tasks: dict[str, tuple[str, int]], chosen: list[str]) -> set[str]:
+    return {tasks[task][0] for task in chosen}
+
+
+def test_a_crawl_task_retried_alone_a_stage_cleared_and_an_early_task_cleared(
+    ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
+) -> None:
+    """node-1's lock cannot be opened at first; the export's name is taken by another export at first."""
+    blocked = Path(config.queue.local_dir) / "node-1" / "lock"
+    blocked.mkdir(parents=True)
+    taken = Path(config.dfs_primary) / config.export.directory / "final"
+    shutil.copytree(reference.export_folder, taken)
+
+    run = ui.trigger(seeds=seeds, iterations=ITERATIONS, label="final")
+    crawl = "iteration_1.crawl.node-1"
+    ui.wait(lambda: ui.tasks(run)[crawl][0] in ("up_for_retry", "failed"), f"the first failure of {crawl}")
+    assert ui.tasks(run)[crawl][0] == "up_for_retry"
+    blocked.rmdir()
+
+    assert ui.wait_end(run) == "failed"
+    tasks = ui.tasks(run)
+    assert tasks[crawl] == ("success", 2)
+    assert tasks["iteration_1.crawl.node-0"] == ("success", 1)
+    assert tasks["export"] == ("failed", 1), "a name that is taken is not tried again"
+    assert states(tasks, ["linker", "finalizer"]) == {"upstream_failed"}
+    assert states(tasks, SKIPPED) == {"skipped"}
+
+    shutil.rmtree(taken)
+    ui.clear(run, "export", only_failed=True)
+    assert ui.wait_end(run) == "success"
+    assert states(ui.tasks(run), SKIPPED) == {"skipped"}
+    assert_complete(config, serving, reference, "final")
+    assert rows(config, "pages") == reference.pages
+    assert rows(config, "links") == reference.links
+
+    ui.clear(run, "iteration_1.crawl.node-0", only_failed=False)
+    assert ui.wait_end(run) == "success"
+    tasks = ui.tasks(run)
+    assert tasks["iteration_1.crawl.node-0"] == ("success", 2)
+    assert states(tasks, SKIPPED) == {"skipped"}, "a clear does not bring skipped iterations to life"
+    assert exports(config) == ["final"]
+    assert_complete(config, serving, reference, "final")
+    assert rows(config, "pages") == reference.pages
+
+
+def test_a_new_run_after_a_failed_one(
+    ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
+) -> None:
+    """node-1's queue lies: its `state` counts URLs that are not there. Nobody repairs that by trying again."""
+    lying = Path(config.queue.local_dir) / "node-1"
+    lying.mkdir(parents=True)
+    (lying / "0").write_text("")
+    (lying / "state").write_text("0\n7\n")
+
+    failed = ui.trigger(seeds=seeds, iterations=ITERATIONS)
+    assert ui.wait_end(failed) == "failed"
+    assert ui.tasks(failed)["iteration_1.crawl.node-1"] == ("failed", 1)
+    assert ui.tasks(failed)["iteration_1.crawl.node-0"] == ("success", 1)
+
+    shutil.rmtree(lying)
+    assert ui.wait_end(ui.trigger(seeds=seeds, iterations=ITERATIONS)) == "success"
+    [export] = exports(config)
+    assert_complete(config, serving, reference, export)
+
+
+def test_backfill_of_three_dates_beside_a_manual_run(
+    ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
+) -> None:
+    """Backfill does not heed the limit of one run at a time: several runs crawl at once, and only locks part them."""
+    reschedule(ui, "0 0 1 1 *")
+    before = set(ui.runs())
+    manual = ui.trigger(seeds=seeds, iterations=ITERATIONS)
+    dates = ["--from-date", "2021-01-01", "--to-date", "2023-01-01"]
+    conf = json.dumps({"seeds": seeds, "iterations": 1})
+    ui.airflow("backfill", "create", "--dag-id", "krake_crawl", *dates, "--dag-run-conf", conf)
+    new = [run for run in ui.runs() if run not in before]
+    assert sum(run.startswith("backfill__") for run in new) == 3
+    reschedule(ui, None)
+    for run in [manual, *new]:
+        assert ui.wait_end(run) == "success", run
+    newest = max(exports(config), key=int)
+    assert_complete(config, serving, reference, newest)
+
+
+def test_a_second_scheduled_run_makes_a_new_export_beside_the_first(
+    ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
+) -> None:
+    """The seeds are injected by hand, and the schedule does the rest; the second run finds nothing new."""
+    stages.inject(config, run_id="by hand", seeds=seeds)
+    before = set(ui.runs())
+    reschedule(ui, "* * * * * */15")
+
+    def new() -> list[str]:
+        return [run for run in ui.runs() if run not in before]
+
+    ui.wait(lambda: len(new()) >= 2, "two scheduled runs")
+    reschedule(ui, None)
+    for run in new():
+        assert run.startswith("scheduled__")
+        assert ui.wait_end(run) == "success", ui.tasks(run)
+    made = exports(config)
+    assert len(made) == len(new())
+    for export in made:
+        assert_complete(config, serving, reference, export)
+
+
+def test_ctrl_c_leaves_no_process_behind(ui: Ui) -> None:
+    """The last test here: the server is stopped."""
+    assert ui.stop(signal.SIGINT) == []
+    assert ui.process.returncode == 0
+    assert "Stopped." in ui.output
+
+
+def test_no_secret_is_readable_by_others(ui: Ui) -> None:
+    for name in ("jwt-secret", "api-secret"):
+        assert (ui.home / "ui" / name).stat().st_mode & 0o777 == 0o600
