@@ -11,9 +11,9 @@ from typing import Any
 
 from crawl_lib.config import to_mapping
 from crawl_lib.crawl.commit import require_iteration
-from crawl_lib.crawl.places import MANIFEST_FILE, SCOPE_FILE, Iteration, read_iteration, read_json, read_lines
+from crawl_lib.crawl.places import MANIFEST_FILE, SCOPE_FILE, Iteration, read_iteration, read_json
 from crawl_lib.crawl.progress import OnProgress
-from crawl_lib.crawl.sources import take_in
+from crawl_lib.crawl.sources import scope_hosts, take_in
 from crawl_lib.crawl.task import NodeTask, locked_node
 from crawl_lib.crawl.worker import TURNS_FILE, WorkerTask
 from crawl_lib.crawl.workers import run_workers
@@ -143,9 +143,10 @@ def _hold_turns(task: NodeTask) -> None:
 
 def _worker_tasks(task: NodeTask, take: Take, own: Iteration) -> list[WorkerTask]:
     config = task.stores.config
-    scope = read_lines(task.stores.storage, f"{task.stores.crawl_dir}/{own.folder}/{SCOPE_FILE}")
     scope_file = task.spool / SCOPE_FILE
-    write_durable(scope_file, "".join(f"{host}\n" for host in {*scope, *read_scope_added(task.queue)}).encode())
+    if not scope_file.exists():  # decided once a take
+        write_durable(scope_file, "".join(f"{host}\n" for host in sorted(scope_hosts(task, own))).encode())
+        reached("node.scope")
     return [
         WorkerTask(
             config=to_mapping(config),

@@ -9,16 +9,18 @@ from typing import Any
 from crawl_lib.crawl.places import (
     INDEX_FILE,
     MANIFEST_FILE,
+    SCOPE_FILE,
     SEEDS_FOLDER,
     Iteration,
     list_folders,
     list_seeds,
     read_json,
+    read_lines,
     segments_of,
 )
 from crawl_lib.crawl.task import NodeTask
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import IntakeReport, Source, TakenIn, intake, open_plan, part_source
+from crawl_lib.frontier import IntakeReport, Source, TakenIn, intake, open_plan, part_source, read_scope_added
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners
 
@@ -109,3 +111,24 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
             stop=task.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
         )
+
+
+def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
+    """The hosts whose pages a take of iteration `own` may follow links to: those of its folder, and of what was queued.
+
+    The queue may hold more than `start` could know of: seeds injected since, and, where an early iteration is done
+    late, what later ones found. Links of their pages would be rejected for good, since a page is fetched once. Nothing
+    is added but by what this node has taken in, so that an untroubled crawl does not depend on who was faster.
+    """
+    storage, crawl_dir = task.stores.storage, task.stores.crawl_dir
+    taken_in = task.queue.taken_in()
+    hosts = {*read_lines(storage, f"{crawl_dir}/{own.folder}/{SCOPE_FILE}"), *read_scope_added(task.queue)}
+    for digest in list_seeds(storage, crawl_dir):
+        if digest not in own.seeds and (digest, SEEDS_NODE) in taken_in:
+            hosts.update(read_lines(storage, f"{crawl_dir}/{SEEDS_FOLDER}/{digest}/{SCOPE_FILE}"))
+    for folder in list_folders(storage, crawl_dir):
+        if folder not in own.summed:
+            for node in segments_of(storage, crawl_dir, folder):
+                if (folder, node) in taken_in:
+                    hosts.update(read_json(storage, f"{crawl_dir}/{folder}/{node}/{MANIFEST_FILE}")["scope_added"])
+    return hosts
