@@ -9,11 +9,13 @@ has a hidden folder of its own, so that none renames what another one is still w
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from crawl_lib.config import Config
 from crawl_lib.crawl.places import (
     INDEX_FILE,
     ITERATION_FILE,
@@ -34,6 +36,8 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION
 from crawl_lib.stores import Stores
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -65,8 +69,29 @@ def start_iteration(
         )
     if batch_size is not None and batch_size < 1:
         raise ConfigError(f"batch size {batch_size} is less than 1")
+    if iteration == 1:
+        for warning in warnings_of(stores.config):
+            log.warning("%s", warning)
     found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration)
     return found or _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+
+
+def warnings_of(config: Config) -> list[str]:
+    """What the operator should know of this config's politeness before it crawls, a sentence each."""
+    found = []
+    if len(config.servers) > 1:
+        if config.frontier.routing == "local" and config.fetch.host_delay_s > 0:
+            found.append(
+                "frontier.routing is local: several nodes may visit one host, and fetch.host_delay_s holds for each"
+                " node by itself; use host routing where that matters"
+            )
+        elif config.fetch.ip_delay_s > 0:
+            found.append(
+                "hosts of one address may belong to several nodes, and fetch.ip_delay_s holds for each node by itself"
+            )
+    if config.fetch.contact is None:
+        found.append("fetch.contact is not set: the people whose sites you crawl cannot reach you")
+    return found
 
 
 def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]) -> Iteration:

@@ -140,3 +140,19 @@ def test_commit_names_the_nodes_that_are_missing(stores: Stores) -> None:
 def test_commit_before_start_says_so(stores: Stores) -> None:
     with pytest.raises(PathNotFoundError, match="iteration 1 of run 'r' has no folder; run its start first"):
         commit_iteration(stores, run_id="r", iteration=1)
+
+
+def test_politeness_that_nodes_cannot_keep_together_is_warned_of(
+    config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    fetch = dataclasses.replace(config.fetch, host_delay_s=1.0, ip_delay_s=0.25)
+    local = dataclasses.replace(config, fetch=fetch, frontier=dataclasses.replace(config.frontier, routing="local"))
+    start_iteration(open_stores(local), run_id="a", iteration=1)
+    assert "frontier.routing is local" in caplog.text
+    caplog.clear()
+    start_iteration(open_stores(dataclasses.replace(config, fetch=fetch)), run_id="b", iteration=1)
+    assert "fetch.ip_delay_s holds for each node by itself" in caplog.text
+    one_node = dataclasses.replace(config, servers=("node-a",), fetch=dataclasses.replace(fetch, contact="me@x"))
+    caplog.clear()
+    start_iteration(open_stores(one_node), run_id="c", iteration=1)
+    assert caplog.text == ""

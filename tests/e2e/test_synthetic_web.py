@@ -39,6 +39,9 @@ class Crawled:
 
 
 CASES = [Case(1, "host", processes=2), Case(3, "host"), Case(1, "local"), Case(3, "local")]
+HOST_ROUTING = [case for case in CASES if case.routing == "host"]
+# With local routing several nodes visit one host; `start` warns of it.
+ONE_NODE_A_HOST = [case for case in CASES if case.routing == "host" or case.nodes == 1]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
@@ -85,18 +88,16 @@ def test_server_saw_each_url_once_unless_it_failed(crawled: Crawled) -> None:
     assert all(counts[url] > 1 for url in failing)
 
 
+@pytest.mark.parametrize("crawled", ONE_NODE_A_HOST, indirect=True, ids=str)
 def test_no_two_requests_to_a_host_are_closer_than_its_delay(crawled: Crawled) -> None:
     """Over all nodes, processes and iterations, robots.txt and retries included."""
-    if crawled.case.routing == "local" and crawled.case.nodes > 1:
-        pytest.skip("with local routing several nodes visit one host, until turns are reserved in the key servers")
     for host in crawled.log.hosts():
         delay_s = max(HOST_DELAY_S, WEB.delay_s(host.partition(":")[0]))
         assert crawled.log.closest_gap_s(host) >= delay_s, host
 
 
+@pytest.mark.parametrize("crawled", HOST_ROUTING, indirect=True, ids=str)
 def test_with_host_routing_a_host_belongs_to_one_node(crawled: Crawled) -> None:
-    if crawled.case.routing == "local":
-        pytest.skip("with local routing URLs stay where they were found")
     nodes_of: dict[str, set[str]] = {}
     for segment, manifest in zip(crawled.result.segments(), crawled.result.manifests(), strict=True):
         rows = crawled.result.rows("pages", ["host"], segment)
