@@ -57,6 +57,7 @@ def crawl_node(
         finish_what_is_open(task)
         if not stores.storage.exists(segment_path(stores, own.folder, node)):
             take_in(task, own)
+            task.go_on()
             complete(task, _decide(task, own))
         counts = read_json(stores.storage, f"{segment_path(stores, own.folder, node)}/{MANIFEST_FILE}")["counts"]
         task.progress.enter("done", queue=task.queue.length())
@@ -74,8 +75,14 @@ def finish_what_is_open(task: NodeTask) -> None:
     take = open_take(task.directory)
     if take is not None:
         complete(task, take)
-    elif task.spool.exists():
-        shutil.rmtree(task.spool)  # a spool without a take is rubbish
+    else:
+        _delete_spool(task)
+
+
+def _delete_spool(task: NodeTask) -> None:
+    """A spool without a take is rubbish, and must be gone before the next take: its positions mean other URLs."""
+    if task.spool.exists():
+        shutil.rmtree(task.spool)
 
 
 def _decide(task: NodeTask, own: Iteration) -> Take:
@@ -102,15 +109,19 @@ def complete(task: NodeTask, take: Take) -> None:
     if not storage.exists(f"{folder}/{task.node}"):
         own = read_iteration(storage, task.stores.crawl_dir, take.header.folder)
         if read_leftover(take) is None:
+            task.go_on()
             _fetch(task, take, own)
+        task.progress.enter("commit")
+        task.go_on()
         _build(task, take, own)
+        task.go_on()
     segment = publish(storage, folder, task.node, take.take_id, built)
     advance(task.queue, take, take.select(read_leftover(take) or []))
     reached("node.advanced")
     _mark(task, segment)
     reached("node.marked")
     close_take(task.directory)
-    shutil.rmtree(task.spool, ignore_errors=True)
+    _delete_spool(task)
 
 
 def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
@@ -177,7 +188,6 @@ def _facts(stores: Stores) -> dict[str, str]:
 
 def _build(task: NodeTask, take: Take, own: Iteration) -> None:
     """Put the segment's files together from the workers' parts."""
-    task.progress.enter("commit")
     queue = task.queue
     facts = SegmentFacts(
         take_id=take.take_id,

@@ -40,6 +40,12 @@ class NodeProgress:
         self._started_s = time.monotonic()
         self._report()
 
+    def waiting(self, holder: str) -> None:
+        """Say who holds the node, once a second; the file is left to the holder."""
+        self._now["phase"] = f"waiting for {holder}"
+        if time.monotonic() - self._last_s >= INTERVAL_S:
+            self._tell()
+
     def fetched(self, workers: list[Mapping[str, Any]]) -> None:
         """The newest lines of all workers; reported once a second."""
         if time.monotonic() - self._last_s < INTERVAL_S:
@@ -55,9 +61,12 @@ class NodeProgress:
         self._report()
 
     def _report(self) -> None:
-        self._last_s = time.monotonic()
         beside = self._path.with_suffix(f".{os.getpid()}")
         beside.write_text(json.dumps({**self._now, "time": time.time()}))
         beside.replace(self._path)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._last_s = time.monotonic()
         if self._on_progress is not None:
             self._on_progress(dict(self._now))

@@ -9,11 +9,13 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.crawl.progress import NodeProgress, OnProgress
-from crawl_lib.errors import ConfigError, StoppedError
+from crawl_lib.errors import ConfigError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, Queue, open_node_dir
 from crawl_lib.stores import Stores
 
 SPOOL_FOLDER = "spool"
+_LOOK_INTERVAL_S = 0.5
+"""How often a task that waits for the lock looks whether it is to stop."""
 
 
 @dataclass
@@ -37,12 +39,21 @@ class NodeTask:
         """Where the open take's records and rows are."""
         return self.directory / SPOOL_FOLDER
 
+    def go_on(self) -> None:
+        """Raise StoppedError if the task is to stop: asked before each step that takes its time."""
+        if self.stop.is_set():
+            raise StoppedError(f"{self.directory}: stopped as asked; run the task again to go on")
+
 
 @contextmanager
 def locked_node(
     stores: Stores, node: str, *, what: str, stop: Event, on_progress: OnProgress | None
 ) -> Iterator[NodeTask]:
-    """Hold a node's directory. Raises ConfigError for an unknown node, LockedError naming the holder."""
+    """Hold a node's directory.
+
+    Raises ConfigError for an unknown node, LockedError naming the holder. Whatever the system refuses while it is held
+    (a full disk, a directory of somebody else) is a StorageError that names the path.
+    """
     if node not in stores.config.servers:
         raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)
@@ -51,7 +62,11 @@ def locked_node(
     def on_wait(holder: str) -> None:
         if stop.is_set():
             raise StoppedError(f"stopped while waiting for {holder}; run the task again")
-        progress.enter(f"waiting for {holder}")
+        progress.waiting(holder)
 
-    with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what=what, on_wait=on_wait) as lock:
-        yield NodeTask(stores, node, directory, lock, stop, progress)
+    timeout_s = stores.config.queue.lock_timeout_s
+    with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=_LOOK_INTERVAL_S) as lock:
+        try:
+            yield NodeTask(stores, node, directory, lock, stop, progress)
+        except OSError as error:
+            raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from crawl_lib.errors import KrakeError, StoppedError
+from crawl_lib.errors import KrakeError, StoppedError, StorageError
 
 STOP_GRACE_S = 4.0
 POLL_S = 0.1
@@ -46,15 +46,24 @@ def run_workers(
     """Run one process for each task and wait for all.
 
     `tasks`: JSON-able, one a worker. `log_dir`: where `worker-<n>.log` goes. `stop`: asked every 0.1 s. `on_progress`
-    gets the newest progress of every worker. Returns the workers' last lines. Raises StoppedError when stopped, and
-    KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
+    gets the newest progress of every worker. Returns the workers' last lines. Raises StoppedError when stopped, also
+    when a signal reached a worker only, StorageError when one cannot be started, and KrakeError with the worker's own
+    error, or its log's name, when one died; the others are stopped then.
     """
-    workers = [_start(number, task, log_dir, lock_descriptor) for number, task in enumerate(tasks)]
+    workers: list[_Worker] = []
     try:
+        for number, task in enumerate(tasks):
+            workers.append(_start(number, task, log_dir, lock_descriptor))
         _wait(workers, stop, on_progress)
+    except OSError as error:
+        raise StorageError(f"{error.filename or log_dir}: fetching processes: {error.strerror or error}") from error
     finally:
         _end(workers)
-    return [_result(worker) for worker in workers]
+    results = [_result(worker) for worker in workers]
+    # A signal to the whole process group may reach the workers before us. What they left is not left over.
+    if any(result.get("stopped") for result in results):
+        raise StoppedError("a fetching process was stopped; run the task again to go on")
+    return results
 
 
 def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: int) -> _Worker:

@@ -1,0 +1,135 @@
+"""A task that is asked to stop, at whatever step, stops soon and loses nothing (I1); the next one goes on there."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.crawl import workers
+from crawl_lib.crawl.workers import run_workers
+from crawl_lib.errors import KrakeError, StoppedError, StorageError
+from crawl_lib.frontier import NodeLock, open_node_dir, open_take
+from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from tests.e2e.crawl import Result, make_config, run_iteration
+
+WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
+
+
+def fetching_processes() -> list[int]:
+    """Workers that this process has started."""
+    pids = [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    return [pid for pid in pids if b"crawl_lib.crawl.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_worker_that_was_stopped_alone_stops_the_task(tmp_path: Path) -> None:
+    """What a worker did not get to is not left over: that is the decision of a time limit, not of a signal."""
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.3})
+
+    def on_progress(progress: Mapping[str, Any]) -> None:
+        if progress["phase"] == "fetch" and progress["fetched"]:
+            for pid in fetching_processes():
+                os.kill(pid, signal.SIGTERM)
+
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        for number in (1, 2):
+            if number == 2:
+                stages.start_iteration(config, run_id="run", iteration=2)
+                with pytest.raises(StoppedError, match="run the task again"):
+                    stages.crawl_node(config, run_id="run", iteration=2, node="node-0", on_progress=on_progress)
+            counts = run_iteration(config, "run", number)
+            assert counts["deferred"] == 0
+        truth, asked = serving.truth(options=TruthOptions(rounds=2)), serving.log().counts()
+    assert set(Result(config).visited()) == set(truth.visits)
+    assert set(asked.values()) == {1}
+
+
+@pytest.mark.parametrize("phase", ["intake", "fetch", "commit"])
+def test_stop_set_in_a_phase(phase: str, tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    directory = Path(config.queue.local_dir) / "node-0"
+    stop = threading.Event()
+
+    def on_progress(progress: Mapping[str, Any]) -> None:
+        if progress["phase"] == phase:
+            stop.set()
+
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        stages.start_iteration(config, run_id="run", iteration=1)
+        with pytest.raises(StoppedError):
+            stages.crawl_node(config, run_id="run", iteration=1, node="node-0", stop=stop, on_progress=on_progress)
+        assert not Result(config).segments()
+        assert (open_take(directory) is None) == (phase == "intake")
+        counts = run_iteration(config, "run", 1)
+        asked = serving.log().counts()
+    assert (counts["taken"], counts["pages"], counts["deferred"]) == (1, 1, 0)
+    assert set(asked.values()) == {1}
+
+
+def test_stop_while_another_task_holds_the_node(tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1)
+    directory = open_node_dir(Path(config.queue.local_dir), "node-0")
+    stop, seen = threading.Event(), []
+
+    def on_progress(progress: Mapping[str, Any]) -> None:
+        seen.append(progress["phase"])
+        if len(seen) == 1:
+            threading.Timer(0.1, stop.set).start()
+
+    with NodeLock(directory, "node-0", 1.0, what="the other task"):
+        began_s = time.monotonic()
+        with pytest.raises(StoppedError, match="the other task"):
+            stages.settle_node(config, node="node-0", stop=stop, on_progress=on_progress)
+    assert time.monotonic() - began_s < 3
+    assert "the other task" in seen[0]
+    assert not (directory / "progress.json").exists(), "the file tells what the holder does"
+
+
+def test_worker_that_cannot_be_started_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An orphan would hold the node's lock, and write to the spool."""
+    sleeper = tmp_path / "sleeper"
+    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
+    sleeper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(sleeper))
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
+
+    def popen(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        if started:
+            raise OSError(11, "Resource temporarily unavailable")
+        started.append(real(*args, **kwargs))
+        return started[-1]
+
+    monkeypatch.setattr(workers.subprocess, "Popen", popen)
+    with (tmp_path / "lock").open("w") as lock, pytest.raises(KrakeError, match="temporarily unavailable"):
+        run_workers(
+            [{}, {}],
+            log_dir=tmp_path,
+            lock_descriptor=lock.fileno(),
+            stop=lambda: False,
+            on_progress=lambda progress: None,
+        )
+    assert started[0].poll() is not None
+
+
+def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the system refuses, the caller gets a KrakeError that names the path."""
+    config = make_config(tmp_path, nodes=1)
+    stages.start_iteration(config, run_id="run", iteration=1)
+
+    def refuse(path: Path, *args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("crawl_lib.crawl.node.shutil.rmtree", refuse)
+    (open_node_dir(Path(config.queue.local_dir), "node-0") / "spool").mkdir()
+    with pytest.raises(StorageError, match="spool: No space left"):
+        stages.crawl_node(config, run_id="run", iteration=1, node="node-0")
