@@ -6,6 +6,7 @@ error and exit code 1; a wrong argument exits with 2, Ctrl-C and SIGTERM with 13
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -20,13 +21,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away, as `head` does; Python's own flush at the end must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KrakeError as error:
         print(f"krake: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return STOPPED if isinstance(error, StoppedError) else 1
     except KeyboardInterrupt:
         print("krake: stopped; run the same command again to go on", file=sys.stderr)
         return STOPPED
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+    return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import uuid
 from typing import Any
 
 from crawl_lib import stages
@@ -14,7 +15,10 @@ from crawl_lib.errors import ConfigError
 
 
 def _run_id(arguments: argparse.Namespace) -> str:
-    return arguments.run_id or f"by-hand-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    if arguments.run_id:
+        return str(arguments.run_id)
+    # The random part: two commands of one second are two runs.
+    return f"by-hand-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:4]}"
 
 
 def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:

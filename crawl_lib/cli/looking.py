@@ -33,7 +33,9 @@ def config(arguments: argparse.Namespace) -> int:
 
 def masked(address: str | None) -> str | None:
     """An address, or several with `;` between, without the passwords that stand in them."""
-    return address and ";".join(re.sub(r"^((?:[^/]*//)?[^/:@]*):.*@", r"\1:****@", one) for one in address.split(";"))
+    return address and ";".join(
+        re.sub(r"^((?:[^/]*//)?[^/:@]*):(?!//).*@", r"\1:****@", one) for one in address.split(";")
+    )
 
 
 def status(arguments: argparse.Namespace) -> int:

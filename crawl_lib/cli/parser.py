@@ -6,6 +6,7 @@ import argparse
 from typing import TypeAlias
 
 from crawl_lib.cli import crawling, keys, looking, processing, queues
+from crawl_lib.version import VERSION
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -14,6 +15,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config", metavar="FILE", help="config file; default: KRAKE_CONFIG_PATH, else config/krake-config.yml"
     )
+    parser.add_argument("--version", action="version", version=f"krake {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_crawling(commands)
     _add_processing(commands)

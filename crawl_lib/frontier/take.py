@@ -92,7 +92,10 @@ class Take:
                 seen += 1
                 yield url, meta
         if seen != self.count:
-            raise DamagedFileError(f"{self.path}: has {seen} URLs, and its header says {self.count}")
+            raise DamagedFileError(
+                f"{self.path}: has {seen} URLs, and its header says {self.count};"
+                f" run `krake queue repair --node {self.path.parent.name}`"
+            )
 
 
 def make_take(
@@ -157,7 +160,9 @@ def open_take(directory: Path) -> Take | None:
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path}: is not a take: {error}") from error
+        raise DamagedFileError(
+            f"{path}: is not a take: {error}; run `krake queue repair --node {directory.name}`"
+        ) from error
 
 
 def write_leftover(take: Take, positions: Collection[int]) -> None:

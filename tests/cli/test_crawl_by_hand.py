@@ -1,0 +1,200 @@
+"""A crawl with commands alone, from seeds to the web graph, and what can be asked about it afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from crawl_lib import cli
+from crawl_lib.synthweb import Serving
+from tests.cli.conftest import Krake
+
+STAGES = [("settle",), ("keys", "repair"), ("export",), ("link",), ("finalize",)]
+
+
+@pytest.fixture
+def crawled(krake: Krake, serving: Serving) -> Krake:
+    """Crawled to the end and processed."""
+    krake.ok("inject", "\n".join(serving.seeds), "--run-id", "one")
+    for iterations in ("8",):
+        krake.ok("crawl", "--iterations", iterations, "--run-id", "one")
+    for words in STAGES:
+        krake.ok(*words)
+    return krake
+
+
+def test_a_crawl_by_hand_finds_the_truth_and_says_so(crawled: Krake, serving: Serving) -> None:
+    truth = serving.truth()
+    status = crawled.status()
+    assert status["totals"]["outcomes"] == {str(word): count for word, count in truth.counts().items() if count}
+    assert [entry["complete"] for entry in status["iterations"]] == [True] * 8
+    assert [queue["length"] for queue in status["queues"].values()] == [0, 0]
+    assert status["keys"][0]["total"] == len(truth.visits)
+    [export] = status["exports"]
+    assert export["complete"]
+    assert export["pages"] == len(truth.contents())
+
+    shown = crawled.ok("status").out
+    for word in (str(crawled.directory / "dfs"), "node-a", "node-b", "ok", "one / 8", export["name"], "crawled"):
+        assert word in shown
+
+    stats = crawled.ok("graph", "stats").out
+    assert f"{len(truth.arcs):,}" in stats
+    assert crawled.ok("graph", "stats", "--export", export["name"]).out == stats
+    _show_by_url_key_and_node_id(
+        crawled, serving.seeds[0], len({arc for arc in truth.arcs if arc[0] == serving.seeds[0]})
+    )
+    _stages_again_find_their_work_done(crawled, status)
+
+
+def _show_by_url_key_and_node_id(krake: Krake, url: str, out_links: int) -> None:
+    page = krake.ok("show", url).json
+    assert page["url"] == url
+    assert page["key"] == hashlib.sha1(url.encode()).hexdigest()
+    assert page["out_degree"] == out_links
+    # Another spelling is the same page, and so are its key and its NodeID.
+    for name in (url.replace("http:", "HTTP:") + "#x", page["key"], str(page["node_id"])):
+        assert krake.ok("show", name).json == page
+    for missing in ("http://127.0.0.1:1/none", "0" * 40, "4000000"):
+        assert f"{missing}: is not among the" in krake("show", missing).error()
+    assert krake("show", "ftp://x/").error().startswith("scheme: ")
+    assert "none-such" in krake("show", url, "--export", "none-such").error()
+
+
+def _stages_again_find_their_work_done(krake: Krake, status: dict[str, object]) -> None:
+    files = {file: file.stat().st_mtime_ns for file in (krake.directory / "dfs").rglob("*")}
+    krake.ok("crawl", "--iterations", "8", "--run-id", "one")
+    for words in STAGES:
+        krake.ok(*words)
+    assert {file: file.stat().st_mtime_ns for file in files} == files
+    assert krake.status() == status
+
+
+def test_forgotten_urls_are_fetched_again_when_they_are_injected(krake: Krake, serving: Serving) -> None:
+    first, _ = serving.seeds
+    krake.configure(urls={"scope": "hosts", "max_depth": 0})
+    krake.ok("inject", "\n".join(serving.seeds))
+    krake.ok("crawl")
+    assert krake.status()["totals"]["fetched"] == 2
+
+    done = krake.ok("forget", first.upper().replace("HTTP", "http"), "http://never.example/")
+    assert done.out == "forgot 1 of 2 URLs; 1 were not known\n"
+    krake.ok("inject", "\n".join(serving.seeds))
+    krake.ok("crawl")
+    status = krake.status()
+    assert status["iterations"][1]["counts"]["fetched"] == 1
+    assert "not a URL" in krake("forget", "nonsense").error()
+
+
+def test_forget_is_refused_while_a_replica_is_down_and_names_it(krake: Krake) -> None:
+    servers = [str(krake.directory / "keys" / name) for name in ("0.sqlite", "1.sqlite")]
+    krake.configure(key_storage={"servers": servers, "replication": 2, "timeout_s": 0.2})
+    krake.ok("keys", "create")
+    krake.ok("inject", "http://127.0.0.1/a")
+    krake.ok("settle")
+    whole = krake.ok("keys", "check", "--json").json["servers"]
+    (krake.directory / "keys" / "1.sqlite").write_bytes(b"no database at all" * 100)
+    for wal in (krake.directory / "keys").glob("1.sqlite-*"):
+        wal.unlink()
+    assert servers[1] in krake("forget", "http://127.0.0.1/a").error()
+    report = krake("keys", "check", "--json")
+    assert report.code == 1
+    assert report.json["servers"][0] == whole[0], "nothing was deleted on the other server"
+    assert list(report.json["failed"]) == [servers[1]]
+    assert servers[1] in krake("keys", "check").out
+
+
+def test_keys_are_created_once_and_dropped_only_when_told(krake: Krake) -> None:
+    assert str(krake.directory / "keys" / "0.sqlite") in krake.ok("keys", "create").out
+    krake.ok("inject", "http://127.0.0.1/a")
+    krake.ok("settle")
+    assert "krake keys create --drop" in krake("keys", "create").error()
+    assert krake.status()["keys"][0]["queued"] == 1
+    krake.ok("keys", "create", "--drop")
+    assert krake.status()["keys"][0]["total"] == 0
+
+
+def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
+    servers = [str(krake.directory / "keys" / name) for name in ("0.sqlite", "1.sqlite")]
+    krake.configure(key_storage={"servers": servers, "replication": 2})
+    krake.ok("inject", "\n".join(f"http://127.0.0.1/{number}" for number in range(20)))
+    krake.ok("settle")
+    assert "all replicas are whole" in krake.ok("keys", "check").out
+    for file in (krake.directory / "keys").glob("1.sqlite*"):
+        file.unlink()
+    assert krake("keys", "check").code == 1
+    report = krake.ok("keys", "repair", "--json").json
+    assert report["filled"] == {servers[1]: 20}
+    assert [server["total"] for server in krake.ok("keys", "check", "--json").json["servers"]] == [20, 20]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("crawl", "--node", "node-x", "--run-id", "r"), "node 'node-x' is not one of servers: node-a, node-b"),
+        (("settle", "--node", "node-x"), "node 'node-x' is not one of servers: node-a, node-b"),
+        (("queue", "repair", "--node", "node-x"), "node 'node-x' is not one of servers: node-a, node-b"),
+        (("queue", "repair", "--node", "node-a"), "node node-a has no queue on this machine"),
+        (("crawl", "--node", "node-a"), "--run-id"),
+        (("crawl", "--node", "node-a", "--run-id", "r"), "iteration 1 of run 'r' has no folder"),
+        (("crawl", "--iterations", "21"), "crawl.max_iterations (20)"),
+        (("link",), "run `krake export` first"),
+        (("finalize",), "run `krake export` first"),
+        (("show", "1"), "run `krake export` first"),
+        (("graph", "stats"), "run `krake export` first"),
+        (("export",), "crawl first"),
+        (("export", "--folders", "1700000000"), "no iteration 1700000000; there are none yet"),
+        (("export", "--label", "../x"), "label '../x'"),
+        (("inject", "no-such-file.txt"), "no-such-file.txt: no such file or directory"),
+        (("forget", "http://127.0.0.1/"), "run `krake keys create`"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(krake: Krake, words: tuple[str, ...], problem: str) -> None:
+    assert problem in krake(*words).error()
+
+
+@pytest.mark.parametrize("words", [["crawl", "--iterations", "0"], ["crawl", "--batch-size", "-1"], ["nonsense"], []])
+def test_a_wrong_argument_exits_with_2(krake: Krake, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        krake(*words)
+    assert ended.value.code == 2
+    assert "usage: krake" in capsys.readouterr().err
+
+
+def test_brackets_in_seeds_are_shown_as_they_are(krake: Krake) -> None:
+    """Tables of the terminal have a markup with brackets; URLs have brackets too."""
+    shown = krake.ok("inject", "http://[/b]/x\nhttp://[bold]:smile:/y\nhttp://127.0.0.1/").out
+    assert "http://[/b]/x" in shown
+    assert "http://[bold]:smile:/y" in shown
+    assert "seeds:2" in shown
+
+
+def test_each_node_alone_with_a_run_that_was_started(krake: Krake, serving: Serving) -> None:
+    """What many machines do: the folder is there, and each does its own part."""
+    krake.ok("inject", "\n".join(serving.seeds), "--run-id", "r")
+    krake.ok("crawl", "--run-id", "r")
+    folder = krake.status()["iterations"][0]["folder"]
+    done = krake.ok("crawl", "--run-id", "r", "--node", "node-a")
+    assert folder in done.out
+    assert "node-b" not in done.out
+    assert krake.ok("settle", "--node", "node-b").out.count("settled") == 1
+
+
+def test_ctrl_c_is_no_traceback(krake: Krake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("crawl_lib.cli.looking.crawl_status", interrupted)
+    done = krake("status")
+    assert done.code == cli.STOPPED == 130
+    assert done.err == "krake: stopped; run the same command again to go on\n"
+
+
+def test_a_status_where_nothing_is_yet(krake: Krake) -> None:
+    status = krake.status()
+    assert status["iterations"] == status["exports"] == []
+    assert set(status["queues"]) == {"node-a", "node-b"}
+    assert "not on this machine, or not used yet" in json.dumps(status["queues"])
+    assert "node-a" in krake.ok("status").out

@@ -1,0 +1,47 @@
+"""The installed program, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.version import VERSION
+
+PROGRAM = Path(sys.executable).with_name("krake")
+
+
+def test_the_program_shows_its_commands_and_needs_no_config_for_that() -> None:
+    if not PROGRAM.exists():
+        pytest.skip("krake is not installed beside this Python: make setup does it")
+    shown = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, cwd="/")
+    assert shown.returncode == 0
+    for command in ("inject", "crawl", "settle", "export", "link", "finalize", "status", "show", "keys", "queue"):
+        assert f"\n    {command} " in shown.stdout
+    assert subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout == f"krake {VERSION}\n"
+
+
+def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import sys; from crawl_lib.cli import main; sys.exit(main(sys.argv[1:]))"]
+    done = subprocess.run([*command, "--config", tmp_path / "none.yml", "status"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"krake: {tmp_path}/none.yml: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> None:
+    """`krake status | head -1`: what cannot be written any more is nobody's error."""
+    config = tmp_path / "krake.yml"
+    config.write_text("servers: [node-a]\ndfs_primary: dfs\n")
+    code = "import sys; from crawl_lib.cli import main; sys.exit(main(['--config', sys.argv[1], 'keys', 'create']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1

@@ -1,0 +1,87 @@
+"""Whatever is wrong with a queue, the error names a command, and that command mends it without losing a URL."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.frontier import NodeLock
+from tests.cli.conftest import Krake
+
+URLS = [f"http://127.0.0.1:1/{number}" for number in range(6)]
+
+
+def write(name: str, data: bytes) -> Callable[[Path], None]:
+    def broken(queue: Path) -> None:
+        (queue / name).write_bytes(data)
+
+    return broken
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    def broken(queue: Path) -> None:
+        (queue / name).unlink()
+
+    return broken
+
+
+BREAKS = {
+    "says more": write("state", b"0\n7\n"),
+    "says less": write("state", b"0\n5\n"),
+    "no numbers": write("state", b"one\ntwo\n"),
+    "empty": write("state", b""),
+    "too much processed": write("state", b"7\n6\n"),
+    "no state": remove("state"),
+    "a file that state does not list": write("7", b"http://127.0.0.1:1/x\n"),
+    "no data file": lambda queue: (queue / "0").rename(queue / "3"),
+    "an unreadable record": write("state.krake", b"{"),
+    "an unreadable move": write("move", b"{"),
+    "an unreadable take": write("take", b"no take\n"),
+}
+
+
+@pytest.fixture
+def filled(krake: Krake) -> Path:
+    """A node's queue of six URLs."""
+    krake.configure(servers=["node-a"])
+    krake.ok("inject", "\n".join(URLS))
+    krake.ok("settle")
+    assert krake.status()["queues"]["node-a"] == {"length": 6}
+    return krake.directory / "queue" / "node-a"
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_queue_that_is_wrong_names_the_command_that_mends_it(krake: Krake, filled: Path, name: str) -> None:
+    BREAKS[name](filled)
+    error = krake("settle").error()
+    assert str(filled) in error
+    [command] = re.findall(r"`krake (queue repair [^`]*)`", error)
+    assert command == "queue repair --node node-a"
+    if "move" not in name:  # which status does not look at
+        assert f"`krake {command}`" in krake.status()["queues"]["node-a"]["error"], "status shows it, and goes on"
+    krake.ok("status")
+
+    assert krake.ok(*shlex.split(command)).out
+    krake.ok("settle")
+    krake.ok("crawl", "--run-id", "r")
+    fetched = krake.status()["totals"]["fetched"]
+    assert fetched == (7 if "does not list" in name else 6)
+
+
+def test_repair_of_a_good_queue_changes_nothing_that_counts(krake: Krake, filled: Path) -> None:
+    before = (filled / "0").read_bytes()
+    assert "6 URLs wait" in krake.ok("queue", "repair", "--node", "node-a").out
+    assert (filled / "0").read_bytes() == before
+    assert krake.ok("settle").code == 0
+    assert krake.status()["queues"]["node-a"] == {"length": 6}
+
+
+def test_repair_waits_for_whoever_works_on_the_node(krake: Krake, filled: Path) -> None:
+    with NodeLock(filled, "node-a", 1, what="a crawl"):
+        error = krake("queue", "repair", "--node", "node-a").error()
+    assert f"{filled}/lock: node node-a is locked by process" in error
+    assert "a crawl" in error
