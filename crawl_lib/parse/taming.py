@@ -29,12 +29,26 @@ _KEPT = _VOID | frozenset(b"a audio frame frameset iframe object script style te
 
 def tame(html: bytes) -> bytes:
     """Return `html` (UTF-8), or what is harmless of it, with the same links."""
-    if html.count(b"<") - html.count(b"</") > _FEW_TAGS and _may_be_deep(html):
+    if _has_many_tags(html) and _may_be_deep(html):
         html = b"<".join(map(_without_container, html.split(b"<")))
         html = html.replace(_DROPPED, b"")
-    if len(html) > _LONG_TAG_BYTES and _LONG_TAG(html):
+    if _may_hold_long_tag(html) and _LONG_TAG(html):
         html = b"<".join(map(_with_few_attributes, html.split(b"<")))
     return html
+
+
+def _has_many_tags(html: bytes) -> bool:
+    """Say whether there are more than _FEW_TAGS tags that are not end tags. The cheap questions come first."""
+    if len(html) <= _FEW_TAGS * len(b"<a>"):
+        return False
+    tags = html.count(b"<")
+    return tags > _FEW_TAGS and tags - html.count(b"</") > _FEW_TAGS
+
+
+def _may_hold_long_tag(html: bytes) -> bool:
+    """Say whether a stretch of half a long tag's length has no `<`: every long tag holds one such stretch whole."""
+    size = _LONG_TAG_BYTES // 2
+    return any(html.find(b"<", start, start + size) < 0 for start in range(0, len(html) - size + 1, size))
 
 
 def _may_be_deep(html: bytes) -> bool:
