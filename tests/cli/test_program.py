@@ -35,7 +35,7 @@ def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
 def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> None:
     """`krake status | head -1`: what cannot be written any more is nobody's error."""
     config = tmp_path / "krake.yml"
-    config.write_text("servers: [node-a]\ndfs_primary: dfs\n")
+    config.write_text("servers: [node-a]\ndfs_primary: dfs\nkey_storage: {servers: [./0.sqlite]}\n")
     code = "import sys; from crawl_lib.cli import main; sys.exit(main(['--config', sys.argv[1], 'keys', 'create']))"
     with subprocess.Popen(
         [sys.executable, "-c", code, config], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
