@@ -2,6 +2,7 @@
 
 SIGTERM to standalone kills only the parent, and its parts live on; SIGINT ends it cleanly. So it runs in a session of
 its own (a Ctrl-C at the terminal does not reach it by itself), gets SIGINT, and what is left after that is killed.
+Airflow's two log servers, which ask for a token, listen on all addresses; 3.3.2 has no option for that.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from krake_airflow.settings import USER, environment, server_environment
 
 PASSWORDS_FILE = "simple_auth_manager_passwords.json.generated"
 _STOP_S = 20.0
-"""A task that runs while its API server goes down would hold the scheduler for minutes; Krake's files bear its death."""
+"""A task that runs while its API server ends would hold the scheduler for minutes; Krake's files bear its death."""
 _PR_SET_PDEATHSIG = 1
 
 

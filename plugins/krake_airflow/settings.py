@@ -62,7 +62,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
 
 
 def server_environment(home: Path, *, port: int, worker_log_port: int, trigger_log_port: int) -> dict[str, str]:
-    """The variables of a server that answers on loopback only.
+    """The variables of a server whose UI and API answer on loopback only.
 
     `port`: of the UI and the API; `worker_log_port`, `trigger_log_port`: of the log servers (8793 and 8794 unless
     told otherwise, which a second Airflow on the machine would find taken).

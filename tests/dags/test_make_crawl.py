@@ -14,7 +14,7 @@ from krake_airflow.settings import PROJECT
 from crawl_lib.config import Config
 from crawl_lib.synthweb import Serving
 from tests.dags.conftest import Reference
-from tests.dags.crawls import ITERATIONS, exported_bytes, exports, rows, small_config
+from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config
 
 
 def start(home: Path, config: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -113,7 +113,7 @@ def wait_for_spool(queue: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["--iterations", "0"], "ITERATIONS is 0"), (["--iterations", "99"], "crawl.max_iterations, 4")],
+    [(["--iterations", "0"], "ITERATIONS is 0"), (["--iterations", "99"], f"crawl.max_iterations, {MOST_ITERATIONS}")],
 )
 def test_bad_arguments_are_one_line(home: Path, crawl: tuple[Config, Path], arguments: list[str], says: str) -> None:
     code, output = finish(start(home, crawl[1], *arguments))
