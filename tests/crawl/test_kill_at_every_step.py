@@ -31,7 +31,7 @@ ELSEWHERE = {
     "export.buckets": "reached by name built at run time: tests/export",
 }
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
-ITERATIONS = (1, 2, 3)
+ITERATIONS = (1, 2)
 
 
 def is_elsewhere(step: str) -> bool:

@@ -56,10 +56,9 @@ def test_racing_starts_of_one_iteration_agree_on_one_folder(config: Config) -> N
         def attempt(_: int, run_id: str = run_id) -> str:
             return start_iteration(open_stores(config), run_id=run_id, iteration=1).folder
 
-        with ThreadPoolExecutor(4) as pool:
-            # A loser may fail; Airflow retries it, and then it must agree.
-            with contextlib.suppress(StorageError):
-                list(pool.map(attempt, range(4)))
+        # A loser may fail; Airflow retries it, and then it must agree.
+        with ThreadPoolExecutor(4) as pool, contextlib.suppress(StorageError):
+            list(pool.map(attempt, range(4)))
         stores = open_stores(config)
         agreed = start_iteration(stores, run_id=run_id, iteration=1).folder
         assert attempt(0) == agreed
