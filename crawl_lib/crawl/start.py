@@ -106,7 +106,7 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
         "nodes": list(stores.config.servers),
         "routing": stores.config.frontier.routing,
         "config_digest": stores.config_digest,
-        "batch_sizes": share_out(batch_size, stores.config.servers, _remaining(stores, sums)),
+        "batch_sizes": share_out(batch_size, stores.config.servers, _remaining(stores, sums), len(folders)),
         "taken_before": sums.taken,
         "summed": sums.summed,
         "seeds": seeds,
@@ -144,15 +144,18 @@ def _settle_race(stores: Stores, mine: Iteration) -> Iteration:
     return mine
 
 
-def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None) -> dict[str, int]:
+def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, round_number: int = 0) -> dict[str, int]:
     """URLs that each node may take: `batch_size`, or an even share of what `crawl.max_pages` leaves.
 
-    The shares sum to at most `remaining` and differ by at most one.
+    The shares sum to at most `remaining` and differ by at most one. Which nodes get one more changes with
+    `round_number`: else a node with an empty queue would be given the last pages for ever.
     """
     if remaining is None:
         return dict.fromkeys(nodes, batch_size)
     share, more = divmod(max(0, remaining), len(nodes))
-    return {node: min(batch_size, share + (index < more)) for index, node in enumerate(nodes)}
+    return {
+        node: min(batch_size, share + ((index - round_number) % len(nodes) < more)) for index, node in enumerate(nodes)
+    }
 
 
 def _remaining(stores: Stores, sums: _Sums) -> int | None:

@@ -115,14 +115,25 @@ def test_max_pages_is_never_passed(config: Config) -> None:
     assert sum(last.batch_sizes.values()) == 25 - 17
 
 
-@given(st.integers(1, 1000), st.integers(1, 50), st.integers(-5, 5000))
-def test_shares_are_even_and_within_the_limit(batch_size: int, count: int, remaining: int) -> None:
+@given(st.integers(1, 1000), st.integers(1, 50), st.integers(-5, 5000), st.integers(0, 1000))
+def test_shares_are_even_and_within_the_limit(batch_size: int, count: int, remaining: int, number: int) -> None:
     nodes = tuple(f"n{index}" for index in range(count))
-    shares = share_out(batch_size, nodes, remaining)
+    shares = share_out(batch_size, nodes, remaining, number)
     assert set(shares) == set(nodes)
     assert sum(shares.values()) == min(max(0, remaining), sum(shares.values())) <= max(0, remaining)
     assert max(shares.values()) - min(shares.values()) <= 1
     assert sum(shares.values()) == max(0, remaining) or max(shares.values()) == batch_size
+
+
+@given(st.integers(1, 20), st.integers(1, 60), st.integers(0, 100))
+def test_the_last_pages_come_to_every_node(count: int, remaining: int, number: int) -> None:
+    """Also where all that waits is in the queue of one node, `crawl.max_pages` is reached."""
+    nodes = tuple(f"n{index}" for index in range(count))
+    for busy in nodes:
+        left = remaining
+        for rounds in range(count * remaining):
+            left -= share_out(10, nodes, left, number + rounds)[busy]
+        assert left == 0
 
 
 def test_commit_names_the_nodes_that_are_missing(stores: Stores) -> None:
