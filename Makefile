@@ -25,7 +25,7 @@ ui: setup
 	@exec $(BIN)/python -m krake_airflow.ui $(if $(CONFIG),--config "$(CONFIG)")
 
 test: setup
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
 
 check: setup
 	$(BIN)/ruff check .
