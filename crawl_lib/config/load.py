@@ -13,8 +13,6 @@ from dataclasses import MISSING, Field, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from crawl_lib.config.model import Config
 from crawl_lib.errors import ConfigError
 
@@ -41,6 +39,8 @@ def load_config(path: Path | str | None = None) -> Config:
     `path`: the YAML file; None looks at `KRAKE_CONFIG_PATH`. Raises ConfigError naming file, key and the nearest
     valid key; the operator mends the file.
     """
+    import yaml  # noqa: PLC0415 - not for fetching processes, which get their config as JSON
+
     file = Path(path).resolve() if path is not None else find_config_path(os.environ)
     try:
         text = file.read_text(encoding="utf-8")

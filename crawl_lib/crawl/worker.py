@@ -30,7 +30,7 @@ from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.fetch import HostStore, IpTurns, fetch_all
 from crawl_lib.frontier import open_take
 from crawl_lib.records import Fetched, TakenUrl
-from crawl_lib.segment import PartWriter, WarcInfo, avoid_pandas, finished_positions
+from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of
 from crawl_lib.version import VERSION
 
@@ -162,7 +162,6 @@ def main() -> int:
     """Run the task that stands on standard input."""
     given = json.loads(sys.stdin.readline())
     die_with_parent(given.pop("parent"))
-    avoid_pandas()
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
     try:
@@ -182,6 +181,3 @@ def main() -> int:
         return 1
     return 0
 
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """The parent's side of the fetching processes of one take.
 
-A worker is a process of its own (`python -m crawl_lib.crawl.worker`): it gets its task as one JSON line on standard
+A worker is a process of its own (`python -m crawl_lib.crawl.process`): it gets its task as one JSON line on standard
 input, answers with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the
 descriptor of the node's lock, so the lock is free only when the last writer is dead, and dies with its parent.
 """
@@ -70,7 +70,7 @@ def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: in
     log = log_dir / f"worker-{number}.log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "crawl_lib.crawl.worker"],
+            [sys.executable, "-m", "crawl_lib.crawl.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

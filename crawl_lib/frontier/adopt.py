@@ -11,8 +11,6 @@ from hashlib import sha1
 from itertools import islice
 from typing import BinaryIO
 
-import numpy as np
-
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import UrlError
 from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
@@ -56,6 +54,8 @@ class _Adoption:
 
     def suspects(self) -> frozenset[int]:
         """Key prefixes that came up more than once: 8 bytes a line, since a set of keys would need 100."""
+        import numpy as np  # noqa: PLC0415 - costs a process 110 ms at its start, and few ever adopt
+
         values = np.sort(np.frombuffer(self.prefixes, dtype=np.uint64)) if self.prefixes else np.empty(0, np.uint64)
         return frozenset(values[1:][values[1:] == values[:-1]].tolist())
 

@@ -15,6 +15,10 @@ keys of a `claim` that was cut short are kept, and inserted). Servers hold keys 
 fetches, never a URL.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from crawl_lib.keys.base import (
     STATEMENT_KEYS,
     Answer,
@@ -26,11 +30,13 @@ from crawl_lib.keys.base import (
     ServerCounts,
 )
 from crawl_lib.keys.maintenance import MaintenanceReport, check, repair
-from crawl_lib.keys.mysql import MySqlKeyServer
 from crawl_lib.keys.opening import open_key_store
 from crawl_lib.keys.ring import interval, replicas
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.keys.sqlite import SqliteKeyServer
+
+if TYPE_CHECKING:
+    from crawl_lib.keys.mysql import MySqlKeyServer
 
 __all__ = [
     "STATEMENT_KEYS",
@@ -51,3 +57,12 @@ __all__ = [
     "repair",
     "replicas",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`MySqlKeyServer` is imported when it is asked for: PyMySQL costs the start of every process 60 ms."""
+    if name == "MySqlKeyServer":
+        from crawl_lib.keys.mysql import MySqlKeyServer  # noqa: PLC0415
+
+        return MySqlKeyServer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from crawl_lib.config import KeyStorageConfig
 from crawl_lib.config.load import is_sqlite_server
 from crawl_lib.keys.base import KeyServer
-from crawl_lib.keys.mysql import MySqlKeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.keys.sqlite import SqliteKeyServer
 
@@ -22,6 +21,9 @@ def open_key_store(config: KeyStorageConfig, password: str | None = None) -> Sha
 def _server(config: KeyStorageConfig, name: str, password: str | None) -> KeyServer:
     if is_sqlite_server(name):
         return SqliteKeyServer(name, timeout_s=config.timeout_s)
+    # Here, since PyMySQL and what it needs cost each process that has no MySQL server 60 ms at its start.
+    from crawl_lib.keys.mysql import MySqlKeyServer  # noqa: PLC0415
+
     return MySqlKeyServer(
         name, database=config.database, user=config.user, password=password, timeout_s=config.timeout_s
     )

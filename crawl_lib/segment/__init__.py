@@ -20,7 +20,6 @@ from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.records import FORMAT_VERSION, Position, WarcInfo, split_head
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
 from crawl_lib.segment.spool import PartWriter, recover
-from crawl_lib.segment.tables import avoid_pandas
 from crawl_lib.segment.warcread import WarcRecord, walk
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "SegmentReader",
     "WarcInfo",
     "WarcRecord",
-    "avoid_pandas",
     "build_segment",
     "cdxj_line",
     "finished_positions",

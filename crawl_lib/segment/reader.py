@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.frontier.outlinks import part_mapping, read_outlinks
@@ -67,6 +66,8 @@ class SegmentReader:
         return read_outlinks(self._storage.open_read(where, part.offset, part.length), where, part.count)
 
     def _table(self, name: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq  # noqa: PLC0415 - not for fetching processes
+
         where = f"{self._path}/{name}"
         with self._storage.open_seekable(where) as file:
             try:

@@ -6,16 +6,12 @@ table as Parquet once. Memory is bounded by one block of rows, whatever the segm
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import DamagedFileError, StorageError
@@ -30,28 +26,6 @@ DICTIONARY_COLUMNS = {
     "pages": ["host", "ip", "outcome", "mime_declared", "mime_detected", "charset", "truncated", "warc_file"],
     "links": ["source", "target", "target_url", "anchor", "rel", "element", "rule"],
 }
-
-
-def avoid_pandas() -> None:
-    """Keep pyarrow from importing pandas, which costs a new process 1.7 s of CPU at its first array.
-
-    Only for processes that are Krake's own (the workers): pyarrow remembers the answer, `to_pandas` no longer works.
-    """
-    if "pandas" not in sys.modules:
-        refusing = _RefusePandas()
-        sys.meta_path.insert(0, refusing)
-        try:
-            pa.array([0])
-        finally:
-            sys.meta_path.remove(refusing)
-
-
-class _RefusePandas(MetaPathFinder):
-    """An import hook to which pandas is not installed."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("not wanted here", name=fullname)
 
 
 @contextmanager
@@ -129,7 +103,6 @@ class LinkTable:
         self._spool = RowSpool(path, LINKS_SCHEMA)
         self._columns: list[list[Any]] = [[] for _ in LINK_FIELDS]
         self._sources: list[bytes] = []
-        self._lengths: list[int] = []
 
     @property
     def rows(self) -> int:
@@ -141,8 +114,7 @@ class LinkTable:
         # Page by page, while the rows are in the processor's cache: 50,000 rows turned at once cost ten times as much.
         for values, more in zip(self._columns, zip(*links.rows, strict=True), strict=False):
             values.extend(more)
-        self._sources.append(links.source)
-        self._lengths.append(len(links.rows))
+        self._sources += [links.source] * len(links.rows)
         if len(self._columns[0]) >= LINK_BLOCK_ROWS:
             self._flush()
 
@@ -153,9 +125,8 @@ class LinkTable:
 
     def _flush(self) -> None:
         columns, self._columns = self._columns, [[] for _ in LINK_FIELDS]
-        page_of_row = np.repeat(np.arange(len(self._sources)), self._lengths)
-        source = pa.array(self._sources, pa.binary(20)).take(page_of_row)
-        self._sources, self._lengths = [], []
+        source = pa.array(self._sources, pa.binary(20))
+        self._sources = []
         rest = [
             column(values, LINKS_SCHEMA.field(name).type) for name, values in zip(LINK_FIELDS, columns, strict=True)
         ]
@@ -180,6 +151,8 @@ def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
 
 def write_parquet(path: Path, schema: pa.Schema, parts: Iterable[Path]) -> int:
     """Write one table of all parts' rows, in row groups of about 50,000; durable. Returns the number of rows."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only the process that builds the segment needs it
+
     rows = 0
     dictionary = DICTIONARY_COLUMNS["links" if schema is LINKS_SCHEMA else "pages"]
     with _translated(path), path.open("wb") as file:

@@ -26,7 +26,7 @@ WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 def fetching_processes() -> list[int]:
     """Workers that this process has started."""
     pids = [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
-    return [pid for pid in pids if b"crawl_lib.crawl.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in pids if b"crawl_lib.crawl.process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_worker_that_was_stopped_alone_stops_the_task(tmp_path: Path) -> None:

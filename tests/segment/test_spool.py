@@ -18,7 +18,7 @@ from crawl_lib.segment import build_segment, finished_positions, list_parts
 from crawl_lib.segment.parts import PAGES_SUFFIX
 from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.recover import read_groups
-from crawl_lib.segment.tables import avoid_pandas, read_blocks
+from crawl_lib.segment.tables import read_blocks
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import (
     add_rows,
@@ -247,8 +247,6 @@ from tests.segment.helpers import fetches, fill, writer, take_back
 from crawl_lib.segment import finished_positions
 spool = Path(sys.argv[1])
 out = writer(spool)
-from crawl_lib.segment import avoid_pandas
-avoid_pandas()
 done = take_back(out) | finished_positions(spool)
 fill(out, [item for item in fetches() if item[0].position not in done])
 out.close()
@@ -275,12 +273,3 @@ def test_killed_between_write_and_close(tmp_path, step):
     fill(reference, fetches())
     reference.close()
     assert content(tmp_path, 7) == content(tmp_path / "reference", 7)
-
-
-def test_a_worker_does_not_import_pandas():
-    code = (
-        "import sys; from crawl_lib.segment import avoid_pandas; avoid_pandas(); import pyarrow as pa;"
-        "pa.array(['x']); assert 'pandas' not in sys.modules; import pandas"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
-    avoid_pandas()
