@@ -7,11 +7,13 @@ node, and lets the next start sum up without reading manifests. Run again, it fi
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from crawl_lib.crawl.places import (
     INDEX_FILE,
     MANIFEST_FILE,
+    SCOPE_FOLDER,
     Iteration,
     find_iteration,
     read_json,
@@ -67,18 +69,26 @@ def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
             f"{path}: no segment of {', '.join(missing)}; run the crawl task of each again, then commit"
         )
     manifests = {node: read_json(stores.storage, f"{path}/{node}/{MANIFEST_FILE}") for node in iteration.nodes}
+    scope_added = sorted({host for manifest in manifests.values() for host in manifest["scope_added"]})
     index = {
         "format_version": FORMAT_VERSION,
         "run_id": iteration.run_id,
         "iteration": iteration.iteration,
         "counts": sum_counts([manifest["counts"] for manifest in manifests.values()]),
-        "scope_added": sorted({host for manifest in manifests.values() for host in manifest["scope_added"]}),
+        "scope_added": scope_added,
         "outlinks": {node: manifest["outlinks"] for node, manifest in manifests.items()},
     }
-    try:
-        stores.storage.write_bytes(f"{path}/{INDEX_FILE}", write_json_bytes(index))
-    except TargetExistsError:
-        return  # another attempt wrote the same
+    if scope_added:
+        # Before the index, which says that commit is done; the folder may be deleted by hand after that.
+        hosts = "".join(f"{host}\n" for host in scope_added).encode()
+        _write_once(stores, f"{stores.crawl_dir}/{SCOPE_FOLDER}/{iteration.folder}", hosts)
+        reached("commit.scope")
+    _write_once(stores, f"{path}/{INDEX_FILE}", write_json_bytes(index))
+
+
+def _write_once(stores: Stores, path: str, data: bytes) -> None:
+    with suppress(TargetExistsError):  # another attempt wrote the same
+        stores.storage.write_bytes(path, data)
 
 
 def sum_counts(counts: list[dict[str, Any]]) -> dict[str, Any]:

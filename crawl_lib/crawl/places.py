@@ -5,6 +5,7 @@
 <crawl>/<folder>/<node>/          a segment, there all at once
 <crawl>/<folder>/index.json       written by commit: sums, and the parts per owner of all its segments
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
+<crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ INDEX_FILE = "index.json"
 SCOPE_FILE = "scope"
 MANIFEST_FILE = "manifest.json"
 SEEDS_FOLDER = "seeds"
+SCOPE_FOLDER = "scope"
 
 
 @dataclass(frozen=True)

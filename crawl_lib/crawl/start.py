@@ -21,6 +21,7 @@ from crawl_lib.crawl.places import (
     ITERATION_FILE,
     MANIFEST_FILE,
     SCOPE_FILE,
+    SCOPE_FOLDER,
     SEEDS_FOLDER,
     Iteration,
     find_iteration,
@@ -35,6 +36,7 @@ from crawl_lib.crawl.places import (
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION
+from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
 log = logging.getLogger(__name__)
@@ -178,7 +180,16 @@ def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
     for folder in folders:
         if folder not in sums.summed:
             _add_folder(stores, folder, sums)
+    sums.hosts.update(_kept_hosts(storage, f"{crawl_dir}/{SCOPE_FOLDER}"))
     return sums
+
+
+def _kept_hosts(storage: Storage, path: str) -> set[str]:
+    """Hosts that iterations added to the scope, also those whose folders were deleted by hand since."""
+    if not storage.exists(path):
+        return set()
+    names = [entry.name for entry in storage.list(path) if not entry.name.startswith(".")]
+    return {host for name in names for host in read_lines(storage, f"{path}/{name}")}
 
 
 def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:

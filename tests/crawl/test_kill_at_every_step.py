@@ -27,6 +27,7 @@ STEPS = sorted(
 ELSEWHERE = {
     "adopt": "only with a queue made by hand: tests/frontier",
     "intake.claim": "only with local routing: tests/frontier",
+    "commit.scope": "only where a seed's redirect widened the scope: tests/crawl/test_start.py",
     "segment.part.recovered": "only in a second attempt: the test below",
     "export.buckets": "reached by name built at run time: tests/export",
 }

@@ -1,10 +1,13 @@
 """The scope that a batch is fetched with covers every URL in it, whenever its iteration began."""
 
+import shutil
 from pathlib import Path
 
 from crawl_lib import stages
+from crawl_lib.crawl.start import start_iteration
+from crawl_lib.stores import open_stores
 from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
-from tests.e2e.crawl import Result, make_config, run_iteration
+from tests.e2e.crawl import Result, make_config, run_crawl, run_iteration
 
 WEB = SynthWeb(seed=2, sites=3, pages_per_site=8, specials=False)
 
@@ -50,3 +53,20 @@ def test_host_that_a_later_iteration_brought_into_the_scope(tmp_path: Path) -> N
         run_iteration(config, "two", 2)
         truth = serving.truth([seed], TruthOptions(rounds=3))
     assert set(Result(config).visited()) == set(truth.visits)
+
+
+def test_scope_outlives_the_folders_that_widened_it(tmp_path: Path) -> None:
+    """Settled folders may be deleted by hand, the newest one too."""
+    web = SynthWeb(seed=2, sites=3, pages_per_site=8)
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    with Serving(web) as serving:
+        seed = serving.url(1, "/x/away")
+        result = run_crawl(config, seed, 1, process=False)
+        visited = set(result.visited())
+        for folder in result.crawl_dir.glob("[0-9]*"):
+            shutil.rmtree(folder)
+            later_s = int(folder.name) + 10
+        start_iteration(open_stores(config), run_id="run-2", iteration=1, clock=lambda: later_s)
+        run_crawl(config, "", 2, run_id="run-2", process=False)
+        truth = serving.truth([seed], TruthOptions(rounds=3))
+    assert visited | set(result.visited()) == set(truth.visits)

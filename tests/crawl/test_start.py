@@ -147,6 +147,18 @@ def test_commit_names_the_nodes_that_are_missing(stores: Stores) -> None:
     assert commit_iteration(stores, run_id="r", iteration=1) == done
 
 
+def test_commit_that_died_after_it_kept_the_scope_goes_on(stores: Stores) -> None:
+    """It wrote the hosts, and not yet the index; the hosts outlive the folder."""
+    first = start_iteration(stores, run_id="r", iteration=1)
+    stores.storage.write_bytes(f"crawl/scope/{first.folder}", b"found.example\n")
+    for node in first.nodes:
+        lay_segment(stores, first.folder, node, scope=["found.example"])
+    commit_iteration(stores, run_id="r", iteration=1)
+    stores.storage.delete(f"crawl/{first.folder}")
+    again = start_iteration(stores, run_id="r", iteration=2)
+    assert stores.storage.read_bytes(f"crawl/{again.folder}/scope") == b"found.example\n"
+
+
 def test_commit_before_start_says_so(stores: Stores) -> None:
     with pytest.raises(PathNotFoundError, match="iteration 1 of run 'r' has no folder; run its start first"):
         commit_iteration(stores, run_id="r", iteration=1)
