@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 export PYTHONPATH := plugins
 
-.PHONY: setup crawl ui test check bench lock clean
+.PHONY: setup crawl ui test test-cluster check bench lock clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,10 @@ ui: setup
 
 test: setup
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
+
+# On a real HDFS, which Maven brings; needs Java 17 and mvn.
+test-cluster: setup
+	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check .

@@ -32,6 +32,18 @@ class CrawlConfig:
 
 
 @dataclass(frozen=True)
+class DfsConfig:
+    """How HDFS is spoken to; a local directory needs none of it."""
+
+    user: str = option("krake", pattern=r"[^\s/:@]+")
+    security: str = option("simple", choices=("simple", "kerberos"))
+    ca_file: str | None = option(None, path="file")
+    connect_timeout_s: float = option(10.0, minimum=0.1)
+    timeout_s: float = option(60.0, minimum=0.1)
+    wait_s: float = option(120.0, minimum=0)
+
+
+@dataclass(frozen=True)
 class ExportConfig:
     """What the export takes in, and where its folders lie on the DFS."""
 
@@ -154,6 +166,7 @@ class Config:
 
     servers: tuple[str, ...] = option(nonempty=True, unique=True, pattern=NAME_PATTERN)
     dfs_primary: str = option(path="dfs")
+    dfs: DfsConfig = DfsConfig()
     crawl: CrawlConfig = CrawlConfig()
     export: ExportConfig = ExportConfig()
     key_storage: KeyStorageConfig = KeyStorageConfig()

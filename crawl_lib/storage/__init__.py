@@ -1,8 +1,9 @@
-"""Files on the DFS: a local directory now, HDFS by the same contract later.
+"""Files on the DFS: a local directory, or HDFS by the same contract.
 
 How data flows: `open_storage` reads `dfs_primary` and gives a `Storage`. Stages write into hidden folders (a name that
 begins with "."), check what they wrote, and make it visible by one `rename`, which refuses any existing target.
-Readers ignore hidden names.
+Readers ignore hidden names. HDFS is spoken to over WebHDFS: `hdfs` keeps the contract, `hdfs_files` has the open files,
+`webhdfs` the session, the namenodes, the waiting and the errors.
 
 After a crash: a renamed file or folder is whole and durable; a hidden one is rubbish or is used again by the stage
 that owns it. `base.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.

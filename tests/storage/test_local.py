@@ -49,12 +49,6 @@ def test_root_that_is_a_file_or_below_one(tmp_path):
         open_storage(config(str(tmp_path / "f" / "x")))
 
 
-@pytest.mark.parametrize("address", ["http://nn:9870", "https://a;https://b", "HTTP://nn:1"])
-def test_hdfs_is_named_as_not_there_yet(address):
-    with pytest.raises(ConfigError, match=r"dfs_primary: .*not available"):
-        open_storage(config(address))
-
-
 def test_errors_name_path_and_reason(tmp_path, monkeypatch):
     storage = LocalStorage.open(tmp_path / "root")
     storage.write_bytes("f", b"1")

@@ -1,0 +1,229 @@
+"""A file store in HDFS, over WebHDFS."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import uuid
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from crawl_lib.config.model import DfsConfig
+from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.storage.base import COPY_BYTES, Entry, Storage, check_path
+from crawl_lib.storage.hdfs_files import FileBody, HdfsReader, HdfsWriter
+from crawl_lib.storage.webhdfs import Datanodes, HdfsProblemError, WebHdfs, parse_address
+
+
+class _Identity(NamedTuple):
+    """What a file or folder keeps when it is renamed."""
+
+    kind: str
+    file_id: int
+    size_bytes: int
+    modified: int
+
+    @classmethod
+    def of(cls, status: dict[str, Any]) -> _Identity:
+        # HttpFS gives no file id: then kind, size and time must do.
+        return cls(status["type"], status.get("fileId") or 0, status["length"], status.get("modificationTime") or 0)
+
+
+class HdfsStorage(Storage):
+    """Files below a root path of HDFS. Namenodes may fail over at any time: requests wait up to `dfs.wait_s`.
+
+    * `upload` and `write_bytes` send a file again that broke on the way, under a hidden name, and rename it.
+    * `rename` knows its own success by the file id, also where the answer was lost and a second try was refused.
+    """
+
+    def __init__(self, hdfs: WebHdfs) -> None:
+        self._hdfs = hdfs
+
+    @classmethod
+    def open(cls, address: str, config: DfsConfig) -> HdfsStorage:
+        """The store at an address (`webhdfs.parse_address`); its root path is made if it is missing.
+
+        Raises ConfigError if the address is none, StorageError if no namenode answers or permission is missing.
+        """
+        storage = cls(WebHdfs(parse_address(address), config))
+        if storage.stat("") is None:
+            storage.make_dirs("")
+        return storage
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return str(self._hdfs.address)
+
+    def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
+        """See Storage."""
+        check_path(path)
+        if length == 0:
+            self._require_file(path)
+            return io.BytesIO()
+        try:
+            reader = HdfsReader(self._hdfs, path, offset, length)
+        except HdfsProblemError:
+            if offset < self._require_file(path).size_bytes:
+                raise
+            return io.BytesIO()  # a namenode refuses to read from the end on
+        return cast(BinaryIO, io.BufferedReader(reader, COPY_BYTES))
+
+    def open_write(self, path: str) -> BinaryIO:
+        """See Storage."""
+        self._refuse_existing(path)
+        return cast(BinaryIO, HdfsWriter(self._hdfs, path, self.delete))
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """See Storage."""
+        self._refuse_existing(path)
+        self._put(path, lambda: data, len(data))
+
+    def upload(self, local: Path, path: str) -> None:
+        """See Storage. All of the file or nothing; sent again if it breaks."""
+        try:
+            size = local.stat().st_size
+            local.open("rb").close()
+        except OSError as error:
+            raise StorageError(f"{local}: cannot be read: {error.strerror}") from error
+        self._refuse_existing(path)
+        self._put(path, lambda: FileBody(local, size), size)
+
+    def rename(self, source: str, target: str) -> None:
+        """See Storage."""
+        check_path(source)
+        check_path(target)
+        if not source or not target or f"{target}/".startswith(f"{source}/"):
+            raise self._rename_error(source, target)
+        before = self._identity(source)
+        if before is None:
+            raise PathNotFoundError(f"{self._show(source)}: is not there, so it cannot be renamed to {target}")
+        self._refuse_existing(target)  # saves asking a second time; renameoptions=NONE is what decides
+        parent = target.rpartition("/")[0]
+        if parent and parent != source.rpartition("/")[0]:
+            self.make_dirs(parent)
+        try:
+            destination = self._hdfs.place(target)
+            self._hdfs.call("cannot be renamed", "rename", source, destination=destination, renameoptions="NONE")
+        except StorageError as error:
+            # The answer of a rename that was carried out may be lost; the second sending is then refused.
+            standing = self._identity(target)
+            if standing == before and self._identity(source) is None:
+                return
+            if standing is not None:
+                raise TargetExistsError(f"{self._show(target)}: is there already, it was not touched") from error
+            raise
+
+    def list(self, path: str) -> list[Entry]:
+        """See Storage."""
+        check_path(path)
+        statuses = self._hdfs.call("cannot be listed", "list_status", path)["FileStatuses"]["FileStatus"]
+        if any(status["pathSuffix"] == "" for status in statuses):
+            raise StorageError(f"{self._show(path)}: cannot be listed: is a regular file, not a directory")
+        return sorted(_entry(status["pathSuffix"], status) for status in statuses)
+
+    def stat(self, path: str) -> Entry | None:
+        """See Storage."""
+        status = self._status(path)
+        return None if status is None else _entry(path.rpartition("/")[2], status)
+
+    def delete(self, path: str) -> bool:
+        """See Storage."""
+        if not path:
+            raise StorageError(f"{self.name}: the root of the file store is not deleted")
+        if self.stat(path) is None:
+            return False
+        self._hdfs.call("cannot be deleted", "delete", path, recursive="true")
+        return True
+
+    def make_dirs(self, path: str) -> None:
+        """See Storage."""
+        check_path(path)
+        try:
+            made = self._hdfs.call("cannot be made", "mkdirs", path)
+        except TargetExistsError as error:
+            raise StorageError(f"{self._show(path)}: cannot be made: is a regular file, not a directory") from error
+        if not made["boolean"]:
+            raise StorageError(f"{self._show(path)}: cannot be made: the namenode says no more")
+
+    def free_bytes(self) -> int:
+        """See Storage. Room of the whole HDFS, divided by its default replication."""
+        room = self._hdfs.call("has no status (Hadoop 3.4 or newer?)", "get_status", "")["FsStatus"]
+        defaults = self._hdfs.call("has no defaults", "get_server_defaults", "")["FsServerDefaults"]
+        return int(room["remaining"]) // max(1, int(defaults["replication"]))
+
+    def _show(self, path: str) -> str:
+        return f"{self.name}/{path}"
+
+    def _status(self, path: str) -> dict[str, Any] | None:
+        check_path(path)
+        try:
+            answer = self._hdfs.call("cannot be looked at", "get_file_status", path)
+        except PathNotFoundError:
+            return None
+        except HdfsProblemError as error:
+            if error.problem.is_below_a_file:
+                return None
+            raise
+        return cast("dict[str, Any]", answer["FileStatus"])
+
+    def _identity(self, path: str) -> _Identity | None:
+        status = self._status(path)
+        return None if status is None else _Identity.of(status)
+
+    def _require_file(self, path: str) -> Entry:
+        entry = self.stat(path)
+        if entry is None:
+            raise PathNotFoundError(f"{self._show(path)}: is not there")
+        if entry.is_dir:
+            raise StorageError(f"{self._show(path)}: cannot be read: is a directory")
+        return entry
+
+    def _refuse_existing(self, path: str) -> None:
+        if self.stat(path) is not None:
+            raise TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
+
+    def _rename_error(self, source: str, target: str) -> StorageError:
+        if source and source == target:
+            self._refuse_existing(target)
+        return StorageError(f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself")
+
+    def _put(self, path: str, body: Callable[[], bytes | Iterable[bytes]], size_bytes: int) -> None:
+        """Send a whole file under a hidden name, again if it breaks, and rename it."""
+        tried: builtins.list[str] = []
+        datanodes = Datanodes(self._hdfs)
+
+        def attempt() -> None:
+            hidden = _hidden_beside(path)
+            location = datanodes.location("create", hidden, overwrite="false")
+            tried.append(hidden)
+            with datanodes.watched():
+                self._hdfs.send(location, body())
+
+        try:
+            self._hdfs.persist("cannot be written", path, attempt)
+            self._require_size(tried[-1], size_bytes)
+            self.rename(tried[-1], path)
+            tried.pop()
+        finally:
+            for rubbish in tried:
+                with suppress(StorageError):
+                    self.delete(rubbish)
+
+    def _require_size(self, path: str, size_bytes: int) -> None:
+        status = self._status(path)
+        if status is None or status["length"] != size_bytes:
+            raise StorageError(f"{self._show(path)}: was not stored as it was sent; run the task again")
+
+
+def _hidden_beside(path: str) -> str:
+    """A name of its own for each try: what a broken one left may still be open in HDFS."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.{uuid.uuid4().hex}" if folder else f".{name}.{uuid.uuid4().hex}"
+
+
+def _entry(name: str, status: dict[str, Any]) -> Entry:
+    is_dir = status["type"] == "DIRECTORY"
+    return Entry(name, is_dir, 0 if is_dir else int(status["length"]))

@@ -1,0 +1,217 @@
+"""Open files of HDFS: a reader that goes on after an error, a writer that streams in constant memory."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, Full, Queue
+from types import TracebackType
+
+import requests
+
+from crawl_lib.errors import StorageError
+from crawl_lib.storage.base import COPY_BYTES
+from crawl_lib.storage.webhdfs import FOREIGN, Datanodes, RefusedError, WebHdfs, problem_of
+
+QUEUED_PIECES = 4
+LOOK_S = 0.5  # how often a writer that waits looks whether its thread is alive
+
+
+class HdfsReader(io.RawIOBase):
+    """Bytes of a file from `offset` on, `length` of them or to its end. An error in the middle is read past.
+
+    Raises PathNotFoundError when made, StorageError when no server goes on within `dfs.wait_s`.
+    """
+
+    def __init__(self, hdfs: WebHdfs, path: str, offset: int, length: int | None) -> None:
+        self._hdfs, self._path = hdfs, path
+        self._at, self._left = offset, length
+        self._datanodes = Datanodes(hdfs)
+        self._response: requests.Response | None = None
+        self._response = hdfs.persist("cannot be read", path, self._open)
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        """The next bytes; 0 at the end."""
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        if self._left is not None:
+            view = view[: self._left]
+        if not view:
+            return 0
+        count = self._hdfs.persist("cannot be read", self._path, lambda: self._read(view))
+        self._at += count
+        if self._left is not None:
+            self._left -= count
+        return count
+
+    def readall(self) -> bytes:
+        """All that is left."""
+        return b"".join(iter(lambda: self.read(COPY_BYTES) or b"", b""))
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._drop()
+        super().close()
+
+    def _drop(self) -> None:
+        if self._response is not None:
+            self._response.close()
+        self._response = None
+
+    def _read(self, view: memoryview) -> int:
+        if self._response is None:
+            self._response = self._open()
+        try:
+            data: bytes = self._response.raw.read(len(view))
+        except FOREIGN:
+            self._drop()
+            raise
+        view[: len(data)] = data
+        return len(data)
+
+    def _open(self) -> requests.Response:
+        """A namenode names a datanode, which answers."""
+        length = {} if self._left is None else {"length": self._left}
+        location = self._datanodes.location("open", self._path, offset=self._at, **length)
+        with self._datanodes.watched():
+            response = self._hdfs.fetch(location)
+        # What is promised is what is read: "to the end" becomes a number, so that a cut answer is seen as one.
+        if self._left is None and "Content-Length" in response.headers:
+            self._left = int(response.headers["Content-Length"])
+        return response
+
+
+class FileBody:
+    """A local file as the body of a request: pieces, and a length that is sent before."""
+
+    def __init__(self, local: Path, size_bytes: int) -> None:
+        self._local = local
+        self.len = size_bytes  # what `requests` makes Content-Length of
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self.len
+        try:
+            with self._local.open("rb") as file:
+                while left and (piece := file.read(min(COPY_BYTES, left))):
+                    left -= len(piece)
+                    yield piece
+        except OSError as error:
+            raise StorageError(f"{self._local}: cannot be read: {error.strerror}") from error
+        if left:
+            raise StorageError(f"{self._local}: became shorter while it was sent")
+
+
+class HdfsWriter(io.RawIOBase):
+    """A new file, sent by a thread while it is written: a few pieces wait, never more.
+
+    In HDFS, durably, when `close` returned. As a context manager an exception deletes it. An upload that breaks is a
+    StorageError at the next `write` or at `close`, and the file is deleted: it cannot be sent again from here.
+    """
+
+    def __init__(self, hdfs: WebHdfs, path: str, delete: Callable[[str], bool]) -> None:
+        self._hdfs, self._path, self._delete = hdfs, path, delete
+        self._datanodes = Datanodes(hdfs)
+        self._pieces: Queue[bytes | None] = Queue(QUEUED_PIECES)
+        self._open_piece = bytearray()
+        self._begun = False
+        self._error: StorageError | None = None
+        self._thread = threading.Thread(target=self._run, name=f"hdfs-write-{path}", daemon=True)
+        self._thread.start()
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: object) -> int:
+        """Take all of `data`; waits while the datanode is slower."""
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        self._open_piece += view
+        if len(self._open_piece) >= COPY_BYTES:
+            piece, self._open_piece = bytes(self._open_piece), bytearray()
+            self._put(piece)
+        return len(view)
+
+    def close(self) -> None:
+        """Send the rest and wait until HDFS has it. Raises StorageError if it has not."""
+        if self.closed:
+            return
+        try:
+            self._finish()
+        finally:
+            super().close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+            return
+        if not self.closed:
+            self._discard()
+
+    def _finish(self) -> None:
+        if self._open_piece:
+            self._put(bytes(self._open_piece))
+        self._put(None)
+        self._thread.join()
+        self._check()
+
+    def _discard(self) -> None:
+        """End the upload in order, so that the file cannot come to life after it was deleted."""
+        with suppress(StorageError):
+            self._open_piece.clear()
+            self._finish()
+        super().close()
+        with suppress(StorageError):  # the exception that brought us here is the one to be seen
+            self._delete(self._path)
+
+    def _put(self, piece: bytes | None) -> None:
+        while True:
+            self._check()
+            try:
+                return self._pieces.put(piece, timeout=LOOK_S)
+            except Full:
+                continue
+
+    def _check(self) -> None:
+        if self._error is not None:
+            with suppress(StorageError):
+                if self._begun:
+                    self._delete(self._path)
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._hdfs.persist("cannot be written", self._path, self._send)
+        except StorageError as error:
+            self._error = error
+
+    def _send(self) -> None:
+        try:
+            location = self._datanodes.location("create", self._path, overwrite="false")
+            with self._datanodes.watched():
+                self._hdfs.send(location, self._body())
+        except (*FOREIGN, RefusedError) as error:
+            problem = problem_of(error)
+            if self._begun:  # what was taken out of the queue cannot be sent again
+                raise StorageError(f"{self._hdfs.address}/{self._path}: cannot be written: {problem}") from error
+            raise
+
+    def _body(self) -> Iterator[bytes]:
+        while True:
+            try:
+                piece = self._pieces.get(timeout=LOOK_S)
+            except Empty:
+                if not threading.main_thread().is_alive():
+                    return
+                continue
+            self._begun = True
+            if piece is None:
+                return
+            yield piece

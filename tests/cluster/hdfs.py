@@ -1,0 +1,245 @@
+"""A real HDFS on this machine: one or two namenodes and a datanode in a directory, on free ports.
+
+The jars come by Maven (`pom.xml` beside this file) into `target/dependency`, once. Java 17 runs them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import getpass
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import requests
+
+HERE = Path(__file__).resolve().parent
+JARS = HERE / "target" / "dependency"
+NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
+NAMESERVICE = "k"
+START_LIMIT_S = 90.0
+PR_SET_PDEATHSIG = 1
+LOG4J = """log4j.rootLogger=INFO,err
+log4j.appender.err=org.apache.log4j.ConsoleAppender
+log4j.appender.err.target=System.err
+log4j.appender.err.layout=org.apache.log4j.PatternLayout
+log4j.appender.err.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
+"""
+
+
+def why_not() -> str:
+    """Why HDFS cannot run here, "" if it can."""
+    missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+    return f"{' and '.join(missing)} not installed" if missing else ""
+
+
+def resolve_jars() -> None:
+    """Fetch the jars if they are not there (about half a minute, once)."""
+    if any(JARS.glob("hadoop-hdfs-3*.jar")):
+        return
+    command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies"]
+    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"Maven cannot resolve Hadoop:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(what: str, ready: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
+    """Ask until the answer is yes."""
+    end = time.monotonic() + limit_s
+    while not ready():
+        assert time.monotonic() < end, f"{what}: not after {limit_s} s"
+        time.sleep(0.1)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Hdfs:
+    """One cluster. `namenodes`: 1, or 2 with fail-over by hand (`fail_over`). Use as a context manager."""
+
+    def __init__(self, directory: Path, namenodes: int = 1) -> None:
+        self.directory = directory
+        self.names = [f"nn{number}" for number in range(1, namenodes + 1)]
+        self.rpc = {name: free_port() for name in self.names}
+        self.http = {name: free_port() for name in self.names}
+        self.data_ports = [free_port() for _ in range(3)]
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Hdfs:
+        try:
+            self._start_all()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def _start_all(self) -> None:
+        for name in [*self.names, "dn"]:
+            self._configure(name)
+        self.java("nn1", NAMENODE, "-format", "-nonInteractive", "-force")
+        self.start("nn1")
+        if len(self.names) > 1:
+            self.java("nn2", NAMENODE, "-bootstrapStandby", "-nonInteractive", "-force")
+            self.start("nn2")
+            self.java("nn1", ADMIN, "-transitionToActive", "nn1")
+        self.start("dn")
+        self.wait_ready()
+        self._make_home()
+
+    def _make_home(self) -> None:
+        """What an administrator does first: a root folder that the user `krake` owns."""
+        for query in ("op=MKDIRS", "op=SETOWNER&owner=krake"):
+            address = f"{self.active()}/webhdfs/v1/krake?{query}&user.name={getpass.getuser()}"
+            requests.put(address, timeout=10).raise_for_status()
+
+    def url(self, name: str) -> str:
+        """The WebHDFS address of one namenode."""
+        return f"http://127.0.0.1:{self.http[name]}"
+
+    @property
+    def address(self) -> str:
+        """All namenodes, as `dfs_primary` names them, without a root path."""
+        return ";".join(self.url(name) for name in self.names)
+
+    def active(self) -> str:
+        """The address of the namenode that answers."""
+        return next(self.url(name) for name in self.names if self._answers(name))
+
+    def start(self, name: str) -> None:
+        """Start `nn1`, `nn2` or `dn`; a namenode's port is open when this returns."""
+        main = DATANODE if name == "dn" else NAMENODE
+        log = (self.directory / f"{name}.log").open("ab")
+        with log:
+            self.running[name] = subprocess.Popen(
+                self._command(name, main),
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call, no lock
+            )
+        if name != "dn":
+            wait_for(f"{name} listens", lambda: self._listens(name))
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        process = self.running.pop(name)
+        process.kill()
+        process.wait()
+
+    def fail_over(self) -> None:
+        """Kill the active namenode nn1 and make nn2 active."""
+        self.kill("nn1")
+        self.java("nn2", ADMIN, "-transitionToActive", "--forceactive", "nn2", answer=b"Y\n")
+
+    def stop(self) -> None:
+        """Stop everything that was started."""
+        for name in list(self.running):
+            self.kill(name)
+
+    def wait_ready(self) -> None:
+        """Until a namenode is active, out of safe mode, and knows a live datanode."""
+        wait_for("HDFS is ready", lambda: any(self._has_datanode(name) for name in self.names))
+
+    def _listens(self, name: str) -> bool:
+        code = self.running[name].poll()
+        assert code is None, f"{name} ended with {code}:\n{(self.directory / f'{name}.log').read_text()[-3000:]}"
+        try:
+            requests.get(f"{self.url(name)}/jmx?qry=none", timeout=5)
+        except requests.RequestException:
+            return False
+        return True
+
+    def _answers(self, name: str) -> bool:
+        try:
+            return requests.get(f"{self.url(name)}/webhdfs/v1/?op=GETFILESTATUS", timeout=5).ok
+        except requests.RequestException:
+            return False
+
+    def _has_datanode(self, name: str) -> bool:
+        if not self._answers(name):
+            return False
+        query = "Hadoop:service=NameNode,name=FSNamesystemState"
+        [state] = requests.get(f"{self.url(name)}/jmx?qry={query}", timeout=5).json()["beans"]
+        return bool(state["NumLiveDataNodes"] >= 1 and state["FSState"] == "Operational")
+
+    def java(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> None:
+        """Run one of Hadoop's tools to its end, with the configuration of a server."""
+        done = subprocess.run(
+            [*self._command(name, main), *arguments], input=answer, capture_output=True, timeout=START_LIMIT_S
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")[-3000:]
+
+    def _command(self, name: str, main: str) -> list[str]:
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
+        return ["java", *options, "-cp", f"{self.directory / f'conf-{name}'}:{JARS}/*", main]
+
+    def _configure(self, name: str) -> None:
+        folder = self.directory / f"conf-{name}"
+        folder.mkdir(parents=True)
+        (folder / "log4j.properties").write_text(LOG4J)
+        options = self._common(name) | (self._pair(name) if len(self.names) > 1 else self._single())
+        lines = [f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in options]
+        text = "<configuration>\n" + "\n".join(sorted(lines)) + "\n</configuration>\n"
+        for file in ("core-site.xml", "hdfs-site.xml"):
+            (folder / file).write_text(text)
+
+    def _common(self, name: str) -> set[tuple[str, str]]:
+        data, http, ipc = self.data_ports
+        return {
+            ("hadoop.tmp.dir", str(self.directory / f"tmp-{name}")),
+            ("dfs.namenode.name.dir", f"file://{self.directory}/name-{name}"),
+            ("dfs.datanode.data.dir", f"file://{self.directory}/data"),
+            ("dfs.replication", "1"),
+            ("dfs.datanode.synconclose", "true"),
+            ("dfs.datanode.hostname", "127.0.0.1"),
+            ("dfs.datanode.address", f"127.0.0.1:{data}"),
+            ("dfs.datanode.http.address", f"127.0.0.1:{http}"),
+            ("dfs.datanode.ipc.address", f"127.0.0.1:{ipc}"),
+            ("dfs.heartbeat.interval", "1"),
+            ("dfs.namenode.heartbeat.recheck-interval", "2000"),
+            ("dfs.namenode.safemode.extension", "0"),
+            ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "20"),
+        }
+
+    def _single(self) -> set[tuple[str, str]]:
+        return {
+            ("fs.defaultFS", f"hdfs://127.0.0.1:{self.rpc['nn1']}"),
+            ("dfs.namenode.http-address", f"127.0.0.1:{self.http['nn1']}"),
+        }
+
+    def _pair(self, name: str) -> set[tuple[str, str]]:
+        provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        options = {
+            ("fs.defaultFS", f"hdfs://{NAMESERVICE}"),
+            ("dfs.nameservices", NAMESERVICE),
+            (f"dfs.ha.namenodes.{NAMESERVICE}", ",".join(self.names)),
+            (f"dfs.client.failover.proxy.provider.{NAMESERVICE}", provider),
+            ("dfs.namenode.shared.edits.dir", f"file://{self.directory}/shared-edits"),
+            ("dfs.ha.fencing.methods", "shell(/bin/true)"),
+            ("dfs.ha.tail-edits.period", "1"),
+            ("dfs.client.failover.sleep.base.millis", "100"),
+            ("ipc.client.connect.retry.interval", "200"),
+        }
+        for node in self.names:
+            options.add((f"dfs.namenode.rpc-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.rpc[node]}"))
+            options.add((f"dfs.namenode.http-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.http[node]}"))
+        return options | ({("dfs.ha.namenode.id", name)} if name in self.names else set())
+
+
+__all__ = ["Hdfs", "free_port", "resolve_jars", "wait_for", "why_not"]
