@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from crawl_lib.config import Config, from_mapping
+
+# No test is timed: a busy machine is not a defect.
+settings.register_profile("krake", deadline=None)
+settings.load_profile("krake")
 
 SHARED_TESTDATA = Path(__file__).resolve().parents[1].parent / "shared" / "testdata"
 
