@@ -102,7 +102,7 @@ def _alternatives(names: list[str]) -> list[list[str]]:
 
 @pytest.mark.parametrize(("file", "command"), MAKE_COMMANDS)
 def test_a_make_target_and_its_variables_are_there(file: str, command: str) -> None:
-    targets = set(re.findall(r"^(\w+):", MAKEFILE, re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", MAKEFILE, re.MULTILINE))
     words = shlex.split(command)[1:]
     variables = [word.partition("=")[0] for word in words if "=" in word]
     assert {word for word in words if "=" not in word} <= targets, file
@@ -111,7 +111,7 @@ def test_a_make_target_and_its_variables_are_there(file: str, command: str) -> N
 
 
 def test_every_make_target_is_phony_and_explained() -> None:
-    targets = set(re.findall(r"^(\w+):", MAKEFILE, re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", MAKEFILE, re.MULTILINE))
     [phony] = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
     assert set(phony.split()) == targets
     assert targets - {"clean"} <= {command.split()[1] for _, command in MAKE_COMMANDS}
