@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 import uuid
+from contextlib import suppress
 from threading import Event
 from typing import Any
 
@@ -18,7 +19,7 @@ from crawl_lib.crawl.task import NodeTask, locked_node
 from crawl_lib.crawl.worker import TURNS_FILE, WorkerTask
 from crawl_lib.crawl.workers import run_workers
 from crawl_lib.durable import fsync_dir, reached, write_durable
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import ConfigError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, IpTurns
 from crawl_lib.fetch.transport import user_agent_header
 from crawl_lib.frontier import (
@@ -107,7 +108,7 @@ def complete(task: NodeTask, take: Take) -> None:
     storage, built = task.stores.storage, task.spool / SEGMENT_FOLDER
     folder = f"{task.stores.crawl_dir}/{take.header.folder}"
     if not storage.exists(f"{folder}/{task.node}"):
-        own = read_iteration(storage, task.stores.crawl_dir, take.header.folder)
+        own = _iteration_of(task, take)
         if read_leftover(take) is None:
             task.go_on()
             _fetch(task, take, own)
@@ -122,6 +123,19 @@ def complete(task: NodeTask, take: Take) -> None:
     reached("node.marked")
     close_take(task.directory)
     _delete_spool(task)
+
+
+def _iteration_of(task: NodeTask, take: Take) -> Iteration:
+    """The iteration of an open take. Raises QueueError if somebody deleted its folder: he must choose."""
+    header = take.header
+    with suppress(PathNotFoundError):
+        own = read_iteration(task.stores.storage, task.stores.crawl_dir, header.folder)
+        if (own.run_id, own.iteration) == (header.run_id, header.iteration):
+            return own
+    raise QueueError(
+        f"{take.path}: is open, and the folder of its iteration {header.folder} (run {header.run_id}) is gone: put"
+        " the folder back, or delete the file, and its URLs are fetched (again) with the next batch"
+    )
 
 
 def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:

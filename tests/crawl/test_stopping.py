@@ -1,6 +1,7 @@
 """A task that is asked to stop, at whatever step, stops soon and loses nothing (I1); the next one goes on there."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.crawl import workers
 from crawl_lib.crawl.workers import run_workers
-from crawl_lib.errors import KrakeError, StoppedError, StorageError
+from crawl_lib.errors import KrakeError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, open_node_dir, open_take
 from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
@@ -31,7 +32,7 @@ def fetching_processes() -> list[int]:
 
 def test_worker_that_was_stopped_alone_stops_the_task(tmp_path: Path) -> None:
     """What a worker did not get to is not left over: that is the decision of a time limit, not of a signal."""
-    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.3})
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.7})
 
     def on_progress(progress: Mapping[str, Any]) -> None:
         if progress["phase"] == "fetch" and progress["fetched"]:
@@ -133,3 +134,28 @@ def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.Monke
     (open_node_dir(Path(config.queue.local_dir), "node-0") / "spool").mkdir()
     with pytest.raises(StorageError, match="spool: No space left"):
         stages.crawl_node(config, run_id="run", iteration=1, node="node-0")
+
+
+def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> None:
+    """Following the message loses no URL: the take's are still in the queue."""
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    stop = threading.Event()
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        folder = stages.start_iteration(config, run_id="run", iteration=1)["folder"]
+        with pytest.raises(StoppedError):
+            stages.crawl_node(
+                config,
+                run_id="run",
+                iteration=1,
+                node="node-0",
+                stop=stop,
+                on_progress=lambda progress: stop.set() if progress["phase"] == "fetch" else None,
+            )
+        shutil.rmtree(Result(config).crawl_dir / folder)
+        with pytest.raises(QueueError, match=f"iteration {folder}.*delete the file") as caught:
+            run_iteration(config, "later", 1)
+        take = Path(config.queue.local_dir) / "node-0" / "take"
+        assert str(take) in str(caught.value)
+        take.unlink()
+        assert run_iteration(config, "later", 1)["pages"] == 1
