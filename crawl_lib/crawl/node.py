@@ -19,7 +19,7 @@ from crawl_lib.crawl.task import NodeTask, locked_node
 from crawl_lib.crawl.worker import TURNS_FILE, WorkerTask
 from crawl_lib.crawl.workers import run_workers
 from crawl_lib.durable import fsync_dir, reached, write_durable
-from crawl_lib.errors import ConfigError, PathNotFoundError, QueueError
+from crawl_lib.errors import ConfigError, OutputConflictError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, IpTurns
 from crawl_lib.fetch.transport import user_agent_header
 from crawl_lib.frontier import (
@@ -58,6 +58,7 @@ def crawl_node(
         finish_what_is_open(task)
         if not stores.storage.exists(segment_path(stores, own.folder, node)):
             take_in(task, own)
+            _refuse_used_name(task, own)
             task.go_on()
             complete(task, _decide(task, own))
         counts = read_json(stores.storage, f"{segment_path(stores, own.folder, node)}/{MANIFEST_FILE}")["counts"]
@@ -68,6 +69,18 @@ def crawl_node(
 def segment_path(stores: Stores, folder: str, node: str) -> str:
     """Where a node's segment of an iteration stands, relative to the storage's root."""
     return f"{stores.crawl_dir}/{folder}/{node}"
+
+
+def _refuse_used_name(task: NodeTask, own: Iteration) -> None:
+    """Raise OutputConflictError if the URLs of a segment of this name were taken in before somebody deleted it.
+
+    What this one found would never be taken in. A clock that was set back names a folder like a deleted one.
+    """
+    if (own.folder, task.node) in task.queue.taken_in():
+        raise OutputConflictError(
+            f"{segment_path(task.stores, own.folder, task.node)}: stood before, was taken in, and was deleted; delete"
+            f" the folder {own.folder}, and run the iteration's start again, which names a new one"
+        )
 
 
 def finish_what_is_open(task: NodeTask) -> None:

@@ -1,0 +1,36 @@
+"""Settled folders may be deleted by hand; what is found afterwards is taken in all the same (I1)."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.crawl.start import start_iteration
+from crawl_lib.errors import OutputConflictError
+from crawl_lib.stores import open_stores
+from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from tests.e2e.crawl import Result, make_config, run_iteration
+
+WEB = SynthWeb(seed=2, sites=1, pages_per_site=6, specials=False)
+
+
+def test_name_of_a_deleted_folder_is_not_used_again(tmp_path: Path) -> None:
+    """The clock was set back: the new folder's URLs would count as taken in."""
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    crawl_dir = Result(config).crawl_dir
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="a", seeds=serving.seeds[0])
+        start_iteration(open_stores(config), run_id="a", iteration=1, clock=lambda: 1000)
+        run_iteration(config, "a", 1)
+        stages.settle_node(config, node="node-0")
+        visited = set(Result(config).visited())
+        shutil.rmtree(crawl_dir / "1000")
+        start_iteration(open_stores(config), run_id="b", iteration=1, clock=lambda: 1000)
+        with pytest.raises(OutputConflictError, match="delete the folder 1000, and run the iteration's start again"):
+            run_iteration(config, "b", 1)
+        shutil.rmtree(crawl_dir / "1000")
+        for number in (1, 2):
+            run_iteration(config, "b", number)
+        truth = serving.truth(options=TruthOptions(rounds=3))
+    assert visited | set(Result(config).visited()) == set(truth.visits)
