@@ -15,7 +15,6 @@ from crawl_lib.parse import (
     HTML_TYPES,
     Content,
     Headers,
-    Link,
     Page,
     decode_content,
     detect_mime,
@@ -80,34 +79,41 @@ class PageHandler:
             self._writer.count_rejection(Rejection.PAGE_LIMIT, page.links_cut)
         if not links:
             return
-        unique = list(dict.fromkeys([link.href for link in links]))
+        unique = list(dict.fromkeys([link[0] for link in links]))
         targets = dict(zip(unique, self._resolver.resolve_many(page.base, unique), strict=True))
-        rows = LinkColumns(taken.key)
-        page_nofollow = page_nofollow and not self._parse.follow_nofollow
-        rejections: Counter[str] = Counter()
-        for index, link in enumerate(links):
-            target = targets[link.href]
-            if target.rejection is not None:
-                rejections[target.rejection] += 1
+        columns = LinkColumns(taken.key)
+        add, refused = columns.rows.append, list[str]()
+        follow_all = self._parse.follow_nofollow
+        page_nofollow = page_nofollow and not follow_all
+        verdicts: dict[str, tuple[bool, str]] = {}
+        for index, (href, anchor, rel, element, followable, nofollow) in enumerate(links):
+            url, key, _, rejection = target = targets[href]
+            if rejection is not None:
+                refused.append(rejection)
                 continue
-            rule = self._rule(link, target, page_nofollow, taken.queued.depth + 1)
-            followed = rule not in _REJECTIONS
-            if followed:
-                self._send(taken, target, index, taken.queued.depth + 1, 0)
+            if not followable:
+                rule, followed = _ELEMENT, False
+            elif page_nofollow or (nofollow and not follow_all):
+                rule, followed = _NOFOLLOW, False
             else:
-                rejections[rule] += 1
-            rows.add(target.key, target.url, link.anchor, link.rel, link.element, followed, rule)
-        self._writer.add_links(rows)
-        for name, count in rejections.items():
+                verdict = verdicts.get(href)
+                if verdict is None:
+                    verdict = verdicts[href] = self._follow(taken, target, index)
+                followed, rule = verdict
+            if not followed:
+                refused.append(rule)
+            add((key, url, anchor, rel, element, followed, rule))
+        self._writer.add_links(columns)
+        for name, count in Counter(refused).items():
             self._writer.count_rejection(name, count)
 
-    def _rule(self, link: Link, target: Target, page_nofollow: bool, depth: int) -> str:
-        """What accepts or rejects a link: a name of `Rejection`, else it is followed."""
-        if not link.followable:
-            return Rejection.ELEMENT
-        if page_nofollow or (link.nofollow and not self._parse.follow_nofollow):
-            return Rejection.NOFOLLOW
-        return self._verdict(target, depth)[1]
+    def _follow(self, taken: TakenUrl, target: Target, index: int) -> tuple[bool, str]:
+        """Hand the target of a link on, if the filter accepts it; returns the filter's verdict."""
+        depth = taken.queued.depth + 1
+        verdict = self._verdict(target, depth)
+        if verdict[0]:
+            self._send(taken, target, index, depth, 0)
+        return verdict
 
     def _verdict(self, target: Target, depth: int) -> tuple[bool, str]:
         if self._filter.config.max_depth is not None:
@@ -153,7 +159,7 @@ class PageHandler:
         return target.url
 
 
-_REJECTIONS = frozenset(Rejection)
+_ELEMENT, _NOFOLLOW = Rejection.ELEMENT.value, Rejection.NOFOLLOW.value
 
 
 def _bare_row(taken: TakenUrl, fetched: Fetched, position: Position) -> PageRow:

@@ -49,7 +49,8 @@ class LinkResolver:
     """Resolves the links of page after page; remembers about `max_remembered` of the last targets.
 
     One object serves one process and is not shared between threads. Two generations of memory: when the young one is
-    full, the old one is forgotten and the young one becomes old, so what is used stays.
+    full, the old one is forgotten and the young one becomes old, so what is used stays. The hrefs that lead to one URL
+    share one `Target`: most links of a page are spelled anew (`page.html#place`), and few lead anywhere new.
     """
 
     def __init__(self, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS, *, max_remembered: int = 1 << 16) -> None:
@@ -59,6 +60,8 @@ class LinkResolver:
         self._young: dict[str, dict[str, Target]] = {}
         self._old: dict[str, dict[str, Target]] = {}
         self._young_count = 0
+        self._here: dict[str, Target] = {}
+        self._by_url: dict[str, Target] = {}
         self._base = ""
         self._self: Target | None = None
         self._directories: list[str] = []
@@ -76,6 +79,7 @@ class LinkResolver:
         young = self._young.get(directory)
         if young is None:
             young = self._young[directory] = {}
+        self._here = young
         old = self._old.get(directory, {})
         targets = []
         for href in hrefs:
@@ -92,6 +96,7 @@ class LinkResolver:
             targets.append(target)
         if self._young_count >= self._generation_size:
             self._old, self._young, self._young_count = self._young, {}, 0
+            self._by_url = {}
         return targets
 
     def _enter(self, base: str) -> None:
@@ -118,11 +123,15 @@ class LinkResolver:
             if text and text[-1] <= " ":
                 # A space before the fragment is part of the path; at the end of a href it is not.
                 return self._parse(href), False
+            known = self._here.get(text)
+            if known is not None:
+                return known, len(href) <= _MAX_REMEMBERED_CHARS
         lasting = len(href) <= _MAX_REMEMBERED_CHARS
         plain = self._plain(text)
         if plain is not None:
             return plain, lasting and text != ""
-        if text.startswith(_NEVER_FETCHED):
+        if text.startswith(_NEVER_FETCHED) and text.partition(":")[2][:1].isalnum():
+            # With `//` behind the colon it has a host, and may be invalid.
             return _REJECTED[Rejection.SCHEME], lasting
         stripped = text.strip(_C0_AND_SPACE)
         lasting = lasting and stripped != "" and stripped[0] != "?" and _ODD(stripped) is None
@@ -148,9 +157,13 @@ class LinkResolver:
         return None
 
     def _target(self, url: str, host: str) -> Target:
-        if len(url) > self._max_length_chars:
-            return _REJECTED[Rejection.TOO_LONG]
-        return Target(url, sha1(url.encode("ascii"), usedforsecurity=False).digest(), host, None)
+        target = self._by_url.get(url)
+        if target is None:
+            if len(url) > self._max_length_chars:
+                return _REJECTED[Rejection.TOO_LONG]
+            key = sha1(url.encode("ascii"), usedforsecurity=False).digest()
+            target = self._by_url[url] = Target(url, key, host, None)
+        return target
 
     def _parse(self, href: str) -> Target:
         try:
