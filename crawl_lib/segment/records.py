@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from base64 import b32encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha1
@@ -31,6 +30,8 @@ ODD_LINE = re.compile(rb"\n[^!-~]")
 SAFE_IN_URI = "!#$%&'()*+,/:;=?@[]~"
 FIELD_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r"})
 END = b"\r\n\r\n"
+_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_PAIRS = [first + second for first in _BASE32 for second in _BASE32]
 
 
 class Position(NamedTuple):
@@ -185,7 +186,7 @@ class RecordEncoder:
         lines = (
             f"WARC/1.1\r\nWARC-Type: response\r\nWARC-Record-ID: {record_id}\r\nWARC-Target-URI: {uri}\r\n"
             f"WARC-Date: {date}\r\n{marks}{payload}"
-            f"WARC-Block-Digest: sha1:{b32encode(whole.digest()).decode()}\r\n"
+            f"WARC-Block-Digest: sha1:{_base32(whole.digest())}\r\n"
             f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(head) + len(body)}\r\n\r\n"
         )
         return self._member(lines, head, body), digest
@@ -246,4 +247,14 @@ def split_head(block: bytes) -> tuple[bytes, bytes]:
 
 
 def _digest(data: bytes) -> str:
-    return f"sha1:{b32encode(sha1(data).digest()).decode()}"
+    return f"sha1:{_base32(sha1(data).digest())}"
+
+
+def _base32(digest: bytes) -> str:
+    """Base32 (RFC 4648) of 20 bytes, in half the time of `base64.b32encode`: two letters stand for 10 bits."""
+    pairs = _PAIRS
+    text: list[str] = []
+    for start in (0, 5, 10, 15):
+        bits = int.from_bytes(digest[start : start + 5], "big")
+        text += (pairs[bits >> 30], pairs[bits >> 20 & 1023], pairs[bits >> 10 & 1023], pairs[bits & 1023])
+    return "".join(text)
