@@ -49,6 +49,8 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         # A paused DAG would let a run that somebody triggers wait without a word. Without `crawl.schedule` an active
         # DAG does nothing by itself; with it, running by itself is what was asked for.
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        # SQLite's own 5 s are too short for a busy machine: `backfill create` was seen to die of a locked database.
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         # After a kill of everything a task begins again in 20 s, not in 300 s.
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
