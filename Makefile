@@ -41,7 +41,7 @@ bench: setup
 
 lock: setup
 	$(BIN)/uv pip compile requirements.build.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.build.lock
-	$(BIN)/uv pip compile pyproject.toml --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
 
 # Never touches data/: a crawl's results are deleted by hand.
 clean:
