@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
-from crawl_lib.storage.base import COPY_BYTES, Entry, Storage, check_path
-from crawl_lib.storage.hdfs_files import FileBody, HdfsReader, HdfsWriter
+from crawl_lib.storage.base import Entry, Storage, check_path
+from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
 from crawl_lib.storage.webhdfs import Datanodes, HdfsProblemError, WebHdfs, parse_address
 
 
@@ -69,7 +69,7 @@ class HdfsStorage(Storage):
             if offset < self._require_file(path).size_bytes:
                 raise
             return io.BytesIO()  # a namenode refuses to read from the end on
-        return cast(BinaryIO, io.BufferedReader(reader, COPY_BYTES))
+        return cast(BinaryIO, io.BufferedReader(reader, READ_BUFFER_BYTES))
 
     def open_write(self, path: str) -> BinaryIO:
         """See Storage."""

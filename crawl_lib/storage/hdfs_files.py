@@ -7,16 +7,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, Full, Queue
+from queue import Full, Queue
 from types import TracebackType
 
 import requests
 
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import StorageError, TargetExistsError
 from crawl_lib.storage.base import COPY_BYTES
 from crawl_lib.storage.webhdfs import FOREIGN, Datanodes, RefusedError, WebHdfs, problem_of
 
 QUEUED_PIECES = 4
+READ_BUFFER_BYTES = 1 << 17
 LOOK_S = 0.5  # how often a writer that waits looks whether its thread is alive
 
 
@@ -110,8 +111,9 @@ class FileBody:
 class HdfsWriter(io.RawIOBase):
     """A new file, sent by a thread while it is written: a few pieces wait, never more.
 
-    In HDFS, durably, when `close` returned. As a context manager an exception deletes it. An upload that breaks is a
-    StorageError at the next `write` or at `close`, and the file is deleted: it cannot be sent again from here.
+    * In HDFS, durably, when `close` returned. As a context manager an exception deletes it.
+    * A datanode rides over a fail-over of namenodes. Where it cannot (it dies, or the only namenode restarts), `write`
+      or `close` raises StorageError and the file is deleted: a stream cannot be sent again, so run the task again.
     """
 
     def __init__(self, hdfs: WebHdfs, path: str, delete: Callable[[str], bool]) -> None:
@@ -131,18 +133,25 @@ class HdfsWriter(io.RawIOBase):
     def write(self, data: object) -> int:
         """Take all of `data`; waits while the datanode is slower."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        self._open_piece += view
-        if len(self._open_piece) >= COPY_BYTES:
-            piece, self._open_piece = bytes(self._open_piece), bytearray()
-            self._put(piece)
+        if len(view) < COPY_BYTES:
+            self._open_piece += view
+            if len(self._open_piece) >= COPY_BYTES:
+                self._put_open_piece()
+            return len(view)
+        self._put_open_piece()
+        self._put(data if isinstance(data, bytes) else bytes(view))
         return len(view)
 
     def close(self) -> None:
-        """Send the rest and wait until HDFS has it. Raises StorageError if it has not."""
+        """Send the rest and wait until HDFS has it. Raises StorageError if it has not; then nothing is left."""
         if self.closed:
             return
         try:
-            self._finish()
+            self._put_open_piece()
+            self._end()
+        except StorageError:
+            self._delete_ours()
+            raise
         finally:
             super().close()
 
@@ -151,39 +160,40 @@ class HdfsWriter(io.RawIOBase):
     ) -> None:
         if kind is None:
             self.close()
-            return
-        if not self.closed:
+        elif not self.closed:
             self._discard()
-
-    def _finish(self) -> None:
-        if self._open_piece:
-            self._put(bytes(self._open_piece))
-        self._put(None)
-        self._thread.join()
-        self._check()
 
     def _discard(self) -> None:
         """End the upload in order, so that the file cannot come to life after it was deleted."""
         with suppress(StorageError):
-            self._open_piece.clear()
-            self._finish()
+            self._end()
         super().close()
-        with suppress(StorageError):  # the exception that brought us here is the one to be seen
-            self._delete(self._path)
+        self._delete_ours()
+
+    def _end(self) -> None:
+        self._put(None)
+        self._thread.join()
+        self._check()
+
+    def _delete_ours(self) -> None:
+        """Never hides the error that led here, and never takes what another writer put there."""
+        if self._begun and not isinstance(self._error, TargetExistsError):
+            with suppress(StorageError):
+                self._delete(self._path)
+
+    def _put_open_piece(self) -> None:
+        if self._open_piece:
+            piece, self._open_piece = bytes(self._open_piece), bytearray()
+            self._put(piece)
 
     def _put(self, piece: bytes | None) -> None:
         while True:
             self._check()
-            try:
+            with suppress(Full):
                 return self._pieces.put(piece, timeout=LOOK_S)
-            except Full:
-                continue
 
     def _check(self) -> None:
         if self._error is not None:
-            with suppress(StorageError):
-                if self._begun:
-                    self._delete(self._path)
             raise self._error
 
     def _run(self) -> None:
@@ -198,20 +208,12 @@ class HdfsWriter(io.RawIOBase):
             with self._datanodes.watched():
                 self._hdfs.send(location, self._body())
         except (*FOREIGN, RefusedError) as error:
-            problem = problem_of(error)
             if self._begun:  # what was taken out of the queue cannot be sent again
-                raise StorageError(f"{self._hdfs.address}/{self._path}: cannot be written: {problem}") from error
+                raise self._hdfs.translated("cannot be written", self._path, problem_of(error)) from error
             raise
 
     def _body(self) -> Iterator[bytes]:
-        while True:
-            try:
-                piece = self._pieces.get(timeout=LOOK_S)
-            except Empty:
-                if not threading.main_thread().is_alive():
-                    return
-                continue
+        while (piece := self._pieces.get()) is not None:
             self._begun = True
-            if piece is None:
-                return
             yield piece
+        self._begun = True

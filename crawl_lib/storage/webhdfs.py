@@ -320,11 +320,12 @@ class WebHdfs:
                 problem = problem_of(error)
                 limit = {Patience.NONE: 0.0, Patience.SHORT: SHORT_WAIT_S, Patience.FULL: self.config.wait_s}
                 if self._clock() - begun >= min(limit[problem.patience], self.config.wait_s):
-                    raise self._translated(what, path, problem) from error
+                    raise self.translated(what, path, problem, waited=True) from error
             self._sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
-    def _translated(self, what: str, path: str, problem: Problem) -> StorageError:
+    def translated(self, what: str, path: str, problem: Problem, waited: bool = False) -> StorageError:
+        """The error for a problem, naming path and servers. `waited`: the request was repeated for `dfs.wait_s`."""
         where = ";".join(self.address.namenodes) + self.place(path)
         if problem.is_below_a_file:
             text = f"{where}: {what}: a part of this path is a regular file, not a directory"
@@ -333,9 +334,9 @@ class WebHdfs:
             return PathNotFoundError(f"{where}: {what}: is not there ({problem})")
         if problem.exception == "FileAlreadyExistsException":
             return TargetExistsError(f"{where}: {what}: is there already, it was not touched ({problem})")
-        return HdfsProblemError(f"{where}: {what}: {self._explained(problem)}", problem)
+        return HdfsProblemError(f"{where}: {what}: {self._explained(problem, waited)}", problem)
 
-    def _explained(self, problem: Problem) -> str:
+    def _explained(self, problem: Problem, waited: bool) -> str:
         """Every namenode's own reason, and what the operator does."""
         if problem.exception == "AccessControlException":
             root = self.address.root or "/"
@@ -343,7 +344,7 @@ class WebHdfs:
         told = {str(problem)} if problem.server else set()
         told |= {str(failure) for failure in self._client.failures.values()}
         text = "; ".join(sorted(told)) or str(problem)
-        if problem.patience is Patience.FULL:
+        if waited and problem.patience is Patience.FULL:
             return f"{text}; asked again for {self.config.wait_s:g} s; look at the server"
         return text
 

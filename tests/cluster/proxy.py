@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -9,10 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class LossyProxy:
-    """Relays to `target` ("http://host:port"). `lose`: operations whose next answers are lost, once each."""
+    """Relays to `target` ("http://host:port").
+
+    `lose`: operations whose next answers are lost, once each. `before`: what is done before an operation is relayed.
+    """
 
     def __init__(self, target: str) -> None:
         self.lose: list[str] = []
+        self.before: dict[str, Callable[[], object]] = {}
         self.seen: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, urlsplit(target).netloc))
         self._server.daemon_threads = True
@@ -37,6 +42,7 @@ def _handler(proxy: LossyProxy, netloc: str) -> type[BaseHTTPRequestHandler]:
         def relay(self) -> None:
             [operation] = parse_qs(urlsplit(self.path).query)["op"]
             proxy.seen.append(operation)
+            proxy.before.pop(operation, lambda: None)()
             connection = HTTPConnection(netloc, timeout=30)
             connection.request(self.command, self.path)
             answer = connection.getresponse()

@@ -51,14 +51,21 @@ def test_a_rename_whose_answer_was_lost_is_recognised(hdfs, open_in, what):
         assert storage.read_bytes("b" if what == "file" else "b/x") == b"1"
 
 
-def test_a_target_of_somebody_else_is_no_success_of_ours(hdfs, open_in):
-    """A file of the same length stands at the target: its id tells."""
-    storage = open_in(hdfs)
-    storage.write_bytes("a", b"1")
-    storage.write_bytes("b", b"2")
-    with pytest.raises(TargetExistsError, match="b"):
-        storage.rename("a", "b")
-    assert (storage.read_bytes("a"), storage.read_bytes("b")) == (b"1", b"2")
+@pytest.mark.parametrize("source", ["file", "folder"])
+@pytest.mark.parametrize("target", ["file", "folder"])
+def test_a_target_that_appears_at_the_last_moment_is_refused(hdfs, open_in, source, target):
+    """It has the same length; its id tells that it is not ours. HDFS's own way is to move into a folder."""
+    direct = open_in(hdfs)
+    direct.write_bytes("a" if source == "file" else "a/x", b"1")
+    with LossyProxy(hdfs.url("nn1")) as proxy:
+        storage = HdfsStorage.open(direct.name.replace(hdfs.url("nn1"), proxy.url), DfsConfig(wait_s=1.0))
+        proxy.before["RENAME"] = lambda: direct.write_bytes("b" if target == "file" else "b/y", b"2")
+        with pytest.raises(TargetExistsError, match="b"):
+            storage.rename("a", "b")
+        assert proxy.before == {}
+    assert direct.read_bytes("a" if source == "file" else "a/x") == b"1"
+    assert direct.read_bytes("b" if target == "file" else "b/y") == b"2"
+    assert not direct.exists("b/a")
 
 
 STREAM = """
