@@ -123,7 +123,7 @@ class Hdfs:
         return next(self.url(name) for name in self.names if self._answers(name))
 
     def start(self, name: str) -> None:
-        """Start `nn1`, `nn2` or `dn`; a namenode's port is open when this returns."""
+        """Start `nn1`, `nn2` or `dn`; a namenode's port is open when this returns. It dies with the calling thread."""
         main = DATANODE if name == "dn" else NAMENODE
         log = (self.directory / f"{name}.log").open("ab")
         with log:

@@ -1,0 +1,56 @@
+"""A whole crawl of the synthetic web on HDFS finds what it finds on a local directory: its truth."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from crawl_lib import stages
+from crawl_lib.config.model import DfsConfig
+from crawl_lib.storage import LocalStorage, Storage, open_storage
+from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl
+
+WEB = SynthWeb(seed=20, sites=7, pages_per_site=20)
+MAX_REDIRECTS = 4
+
+
+def copy_of(storage: Storage, path: str, local: Storage) -> None:
+    """Copy a folder of one store to another."""
+    for entry in storage.list(path):
+        below = f"{path}/{entry.name}"
+        if entry.is_dir:
+            copy_of(storage, below, local)
+        else:
+            with storage.open_read(below) as source, local.open_write(below) as target:
+                while data := source.read(1 << 20):
+                    target.write(data)
+
+
+def test_crawl_export_linker_and_finalizer_on_hdfs(hdfs, tmp_path):
+    """Two nodes. What lies in HDFS at the end is copied to the disk, and compared with the truth there."""
+    (tmp_path / "remote").mkdir()
+    with Serving(WEB) as serving:
+        fetch = {"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS}
+        local = make_config(tmp_path / "remote", nodes=2, fetch=fetch)
+        config = dataclasses.replace(local, dfs_primary=f"{hdfs.address}/krake/crawl-1", dfs=DfsConfig(wait_s=30.0))
+        done = run_crawl(config, serving.seeds)
+        truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
+    storage = open_storage(config)
+    again = stages.export_pages(config, run_id="run-1")
+    assert again["export"] == done.export
+    copied = LocalStorage.open(tmp_path / "copied")
+    for folder in (config.crawl.directory, config.export.directory):
+        copy_of(storage, folder, copied)
+    result = Result(dataclasses.replace(config, dfs_primary=str(tmp_path / "copied")), done.commits, done.export)
+    visited = result.visited()
+    assert set(visited) == set(truth.visits)
+    assert set(visited.values()) == {1}
+    assert result.outcomes() == {url: str(outcome) for url, outcome in truth.outcomes().items()}
+    assert result.arcs() == truth.arcs
+    assert result.contents() == truth.contents()
+    check_counts(result)
+    assert check_warcs(result)["response"] > 0
+    assert check_cdxj(result) > 0
+    hidden = list((tmp_path / "copied").rglob(".*"))
+    assert hidden == []
+    assert stages.status(config)["crawl"].startswith("http://")
