@@ -1,0 +1,214 @@
+"""The HDFS back end without HDFS: addresses, errors, certificates. The contract runs on a real one in tests/cluster."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+import requests
+import urllib3
+from hdfs.util import HdfsError
+
+from crawl_lib.config import Config
+from crawl_lib.config.model import DfsConfig
+from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.storage import open_storage
+from crawl_lib.storage.hdfs import HdfsStorage
+from crawl_lib.storage.hdfs_files import FileBody
+from crawl_lib.storage.webhdfs import FOREIGN, PATIENCE, Patience, RefusedError, WebHdfs, open_session, parse_address
+
+ADDRESS = "http://nn1:9870;http://nn2:9870/data/krake"
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def clock(self) -> float:
+        return self.now_s
+
+
+def webhdfs(time: Time, wait_s: float = 60.0) -> WebHdfs:
+    return WebHdfs(parse_address(ADDRESS), DfsConfig(wait_s=wait_s), sleep=time.sleep, clock=time.clock)
+
+
+@pytest.mark.parametrize(
+    ("text", "namenodes", "root"),
+    [
+        ("http://nn:9870", ("http://nn:9870",), ""),
+        ("http://nn:9870/", ("http://nn:9870",), ""),
+        (ADDRESS, ("http://nn1:9870", "http://nn2:9870"), "/data/krake"),
+        ("https://a/x;https://b/x/", ("https://a", "https://b"), "/x"),
+    ],
+)
+def test_addresses(text, namenodes, root):
+    assert parse_address(text) == (namenodes, root)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://a/x;http://b/y", "http://a/x;http://b", "http://a;ftp://b", "http://a?x=1", "http:///x", "http://a/../b"],
+)
+def test_wrong_addresses(text):
+    with pytest.raises(ConfigError, match="dfs_primary: "):
+        open_storage(Config(servers=("a",), dfs_primary=text))
+
+
+def test_a_password_in_the_address_is_refused_and_not_shown():
+    with pytest.raises(ConfigError) as caught:
+        parse_address("http://krake:secret@nn:9870")
+    assert "secret" not in str(caught.value)
+
+
+def test_every_remote_exception_becomes_a_storage_error_and_waits_as_the_table_says():
+    for name, patience in PATIENCE.items():
+        time = Time()
+        store = webhdfs(time)
+
+        def fail(name=name):
+            raise HdfsError("words", exception=name)
+
+        with pytest.raises(StorageError, match="/data/krake/d/f: cannot be read: "):
+            store.persist("cannot be read", "d/f", fail)
+        assert (time.now_s == 0) == (patience is Patience.NONE), name
+        assert (time.now_s >= 60) == (patience is Patience.FULL), name
+
+
+@pytest.mark.parametrize(
+    ("exception", "error"),
+    [("FileNotFoundException", PathNotFoundError), ("FileAlreadyExistsException", TargetExistsError)],
+)
+def test_remote_exceptions_with_an_error_of_their_own(exception, error):
+    def fail():
+        raise HdfsError("words", exception=exception)
+
+    with pytest.raises(error):
+        webhdfs(Time()).persist("cannot be read", "f", fail)
+
+
+def _all_of(base: type[BaseException]) -> list[type[BaseException]]:
+    return [base, *(found for child in base.__subclasses__() for found in _all_of(child))]
+
+
+def test_all_exceptions_of_the_libraries_below_are_translated():
+    libraries = [*_all_of(requests.RequestException), *_all_of(urllib3.exceptions.HTTPError), HdfsError]
+    assert len(libraries) > 40
+    for kind in [*libraries, socket.gaierror, ConnectionResetError, TimeoutError, ssl.SSLError]:
+        assert issubclass(kind, FOREIGN), kind
+
+
+def test_what_works_again_within_the_wait_is_no_error():
+    time, tries = Time(), []
+
+    def attempt() -> str:
+        tries.append(1)
+        if time.now_s < 50:
+            raise HdfsError("Operation category READ is not supported in state standby", exception="StandbyException")
+        return "done"
+
+    assert webhdfs(time).persist("cannot be read", "f", attempt) == "done"
+    assert 10 < len(tries) < 60
+
+
+class _Plain(BaseHTTPRequestHandler):
+    """A server that is no namenode."""
+
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def plain():
+    server = HTTPServer(("127.0.0.1", 0), _Plain)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_server_that_is_no_namenode_is_named(plain):
+    address = f"http://127.0.0.1:{plain.server_port}"
+    with pytest.raises(StorageError, match=f"{address}/krake: cannot be looked at: 127.0.0.1:{plain.server_port}: "):
+        HdfsStorage.open(f"{address}/krake", DfsConfig(wait_s=0.0))
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A key and a self-signed certificate for 127.0.0.1."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path
+
+
+def test_certificates_are_checked(plain, certificate):
+    """A certificate nobody trusts is refused at once; with dfs.ca_file the request is sent."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    plain.socket = context.wrap_socket(plain.socket, server_side=True)
+    plain.handle_error = lambda request, address: None
+    address = f"https://127.0.0.1:{plain.server_port}"
+    begun = datetime.datetime.now(tz=datetime.UTC)
+    with pytest.raises(StorageError, match="certificate"):
+        HdfsStorage.open(address, DfsConfig())
+    assert (datetime.datetime.now(tz=datetime.UTC) - begun).total_seconds() < 10
+    with pytest.raises(StorageError, match=r"404|<html>"):
+        HdfsStorage.open(address, DfsConfig(ca_file=str(certificate / "cert.pem"), wait_s=0.0))
+
+
+def test_a_silent_server_is_given_up_after_its_time_limit():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(StorageError, match="no answer within its time limit"):
+            HdfsStorage.open(address, DfsConfig(timeout_s=0.2, wait_s=0.0))
+
+
+def test_the_session_takes_nothing_from_the_environment(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:1")
+    session = open_session(DfsConfig(user="anna"))
+    assert session.merge_environment_settings("http://nn", {}, None, None, None)["proxies"] == {}
+    assert session.verify is True
+    assert session.params == {"user.name": "anna"}
+
+
+def test_kerberos_without_its_packages_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "requests_kerberos", None)
+    monkeypatch.delitem(sys.modules, "hdfs.ext.kerberos", raising=False)
+    with pytest.raises(ConfigError, match=r"dfs.security: kerberos needs the extra: .*krake\[kerberos\]"):
+        open_session(DfsConfig(security="kerberos"))
+
+
+def test_a_local_file_that_becomes_shorter_while_it_is_sent(tmp_path):
+    (tmp_path / "f").write_bytes(b"12")
+    with pytest.raises(StorageError, match="f: became shorter"):
+        list(FileBody(tmp_path / "f", 3))
+    assert b"".join(FileBody(tmp_path / "f", 2)) == b"12"
+    assert not issubclass(StorageError, (*FOREIGN, RefusedError))
+
+
+def test_a_local_store_does_not_load_the_http_client(tmp_path):
+    code = (
+        "import sys; from crawl_lib.config import Config; from crawl_lib.storage import open_storage\n"
+        f"open_storage(Config(servers=('a',), dfs_primary={str(tmp_path / 'd')!r}))\n"
+        "assert 'requests' not in sys.modules and 'hdfs' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
