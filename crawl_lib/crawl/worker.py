@@ -180,4 +180,3 @@ def main() -> int:
         say({"error": str(StorageError(f"{given['spool']}: {error.strerror or error}"))})
         return 1
     return 0
-
