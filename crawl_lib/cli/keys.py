@@ -15,8 +15,12 @@ def create(arguments: argparse.Namespace) -> int:
     """Create the key tables."""
     config = config_of(arguments).key_storage
     with open_key_store(config, Secrets.from_environment().key_storage_password) as store:
-        store.create(drop=arguments.drop)
-    print(f"key tables made on {', '.join(config.servers)}")
+        if arguments.missing:
+            made = store.create_missing()
+        else:
+            store.create(drop=arguments.drop)
+            made = list(config.servers)
+    print(f"key tables made on {', '.join(made)}" if made else "key tables stand on every server")
     return 0
 
 

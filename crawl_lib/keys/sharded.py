@@ -208,6 +208,19 @@ class ShardedKeyStore(KeyStore):
         for place in range(len(self.servers)):
             self._ask(place, self.servers[place].create, drop=drop)
 
+    def create_missing(self) -> list[str]:
+        """Create the key tables where there are none, touch no others; returns the names of those servers.
+
+        For a set-up that may be run again, and for a server that came back with an empty disk (a repair then fills
+        it). Raises KeyServerDownError if one does not answer.
+        """
+        self._down.clear()
+        standing = [self._ask(place, server.exists) for place, server in enumerate(self.servers)]
+        missing = [place for place, stands in enumerate(standing) if not stands]
+        for place in missing:
+            self._ask(place, self.servers[place].create)
+        return [self.servers[place].name for place in missing]
+
     def ensure_tables(self) -> None:
         for server in self.servers:
             server.ensure()

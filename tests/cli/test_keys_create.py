@@ -1,0 +1,43 @@
+"""`krake keys create`: once, again, and where a server lost its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.cli import main
+
+CONFIG = "servers: [a]\ndfs_primary: dfs\nkey_storage: {servers: [0.sqlite, 1.sqlite], replication: 2}\n"
+
+
+@pytest.fixture
+def create(tmp_path: Path):
+    path = tmp_path / "config.yml"
+    path.write_text(CONFIG)
+    return lambda *options: main(["--config", str(path), "keys", "create", *options])
+
+
+def test_a_set_up_may_be_run_again_and_keeps_what_stands(create, tmp_path, capsys) -> None:
+    assert create("--missing") == 0
+    assert capsys.readouterr().out.count(".sqlite") == 2
+    before = (tmp_path / "0.sqlite").stat().st_ino
+    assert create("--missing") == 0
+    assert capsys.readouterr().out == "key tables stand on every server\n"
+    assert create() == 1
+    assert "stand already" in capsys.readouterr().err
+    assert (tmp_path / "0.sqlite").stat().st_ino == before
+
+
+def test_only_the_server_that_lost_its_tables_gets_new_ones(create, tmp_path, capsys) -> None:
+    assert create() == 0
+    for file in tmp_path.glob("1.sqlite*"):
+        file.unlink()
+    capsys.readouterr()
+    assert create("--missing") == 0
+    assert capsys.readouterr().out == f"key tables made on {tmp_path / '1.sqlite'}\n"
+
+
+def test_dropping_and_keeping_exclude_each_other(create) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        create("--drop", "--missing")
