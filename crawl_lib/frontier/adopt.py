@@ -7,7 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from hashlib import sha1
+from hashlib import file_digest, sha1
 from itertools import islice
 from typing import BinaryIO
 
@@ -24,6 +24,7 @@ from crawl_lib.urls import Owners, canonicalize, host_of
 
 ADOPTED_FILE = "adopted"
 ADOPTED_HANDED_FILE = "adopted.handed_on"
+ADOPTED_COUNTED_FILE = "adopted.counted"
 ADOPTED_SCOPE_FILE = "adopted.scope"
 EXAMPLES = 20
 _INSERT_KEYS = 50_000
@@ -36,7 +37,6 @@ class _Adoption:
     repeated: frozenset[int] = frozenset()
     report: IntakeReport = field(default_factory=IntakeReport)
     prefixes: array[int] = field(default_factory=lambda: array("Q"))
-    hosts: Counter[bytes] = field(default_factory=Counter)
     scope: set[str] = field(default_factory=set)
     earlier: frozenset[bytes] = frozenset()
     seen: set[bytes] = field(default_factory=set)
@@ -76,7 +76,7 @@ def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_cha
     reached("adopt.written")
     scope = sorted(found.scope.union(read_scope_added(queue)))
     write_durable(queue.path(ADOPTED_SCOPE_FILE), "".join(f"{host}\n" for host in scope).encode())
-    write_durable(queue.path(HOSTS_FILE), counts_bytes(found.hosts))
+    _count_hosts(queue, keys)
     reached("adopt.files_written")
     _insert_all(queue, keys, found)
     reached("adopt.inserted")
@@ -88,7 +88,7 @@ def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_cha
         ours=True,
         appended=Appended(ADOPTED_FILE, count),
         replaces=True,
-        deletes=[] if count else [ADOPTED_FILE, f"{ADOPTED_FILE}.meta"],
+        deletes=[ADOPTED_COUNTED_FILE, *([] if count else [ADOPTED_FILE, f"{ADOPTED_FILE}.meta"])],
         renames=[(ADOPTED_HANDED_FILE, HANDED_ON_FILE), (ADOPTED_SCOPE_FILE, SCOPE_FILE)],
         counts_hosts=True,
     )
@@ -156,7 +156,6 @@ def _adopted_lines(
             if handed not in found.earlier:
                 handed_on.write(handed + b"\n")
             continue
-        found.hosts[host_of_line(data)] += 1
         yield data, meta
 
 
@@ -173,6 +172,26 @@ def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: 
     counts[reason] = counts.get(reason, 0) + 1
     if len(examples) < EXAMPLES:
         examples.append(f"{where}: {error}")
+
+
+def _count_hosts(queue: Queue, keys: KeyStore) -> None:
+    """Write down how many URLs of each host are new: those of a queue of ours that people edited have been counted.
+
+    Once keys are inserted nobody can tell any more, so a note says of which lines the counts are; a rerun keeps them.
+    """
+    path, note = queue.path(ADOPTED_FILE), queue.path(ADOPTED_COUNTED_FILE)
+    with path.open("rb") as file:
+        digest = file_digest(file, "sha1").hexdigest().encode()
+    if note.exists() and note.read_bytes() == digest:
+        return
+    hosts: Counter[bytes] = Counter()
+    with path.open("rb") as file:
+        while lines := [line.rstrip(b"\n") for line in islice(file, _INSERT_KEYS)]:
+            keyed = {sha1(line).digest(): line for line in lines}
+            hosts.update(host_of_line(keyed[key]) for key in keyed.keys() - keys.unknown(list(keyed)).known)
+    write_durable(queue.path(HOSTS_FILE), counts_bytes(hosts))
+    write_durable(note, digest)
+    reached("adopt.counted")
 
 
 def _insert_all(queue: Queue, keys: KeyStore, found: _Adoption) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.frontier import (
+    HostCounts,
     Queue,
     advance,
     close_take,
@@ -162,3 +163,17 @@ def test_a_finished_take_of_a_queue_not_adopted_leaves_it_to_be_adopted(tmp_path
     assert json.loads(queue.path("state.krake").read_text())["state_sha1"] == ""
     take_in(queue, Keys())
     assert urls_of(queue) == [B, C]
+
+
+def test_urls_that_were_counted_for_their_host_are_not_counted_again(tmp_path: Path) -> None:
+    """A queue of ours that people edited: `max_pages_per_host` would else reject what it should not."""
+    queue = Queue(tmp_path, "n")
+    queue.create()
+    keys = Keys()
+    urls = [f"{A}{number}" for number in range(4)]
+    take_in(queue, keys, source("1", "n", urls))
+    queue.path("0").write_text("".join(f"{url}\n" for url in [*urls[:3], f"{A}by-hand"]))
+    queue.path("state").write_text("0\n4\n")
+    take_in(queue, keys)
+    assert HostCounts(tmp_path).all() == {"a.test": 5}
+    assert not queue.path("adopted.counted").exists()
