@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 export PYTHONPATH := plugins
 
-.PHONY: setup crawl ui test test-cluster check bench lock clean
+.PHONY: setup crawl ui test test-cluster check bench compose-env lock clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,10 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Passwords for docker-compose.yml; an .env that stands is kept.
+compose-env:
+	@$(PYTHON) plugins/krake_airflow/compose_env.py .env
 
 bench: setup
 	$(BIN)/python -m benchmarks

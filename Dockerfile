@@ -1,0 +1,30 @@
+# Krake on the official Airflow image. Every package comes from the lock, in an environment of its own: what runs here is
+# what the tests ran, not what the image happens to bring.
+FROM apache/airflow:3.3.2-python3.11
+
+USER root
+# Volumes that are mounted on these folders take over their owner.
+RUN install -d -o airflow -g 0 -m 0775 /opt/krake /opt/airflow/logs /var/lib/krake/queue /var/lib/krake/scratch
+USER airflow
+WORKDIR /opt/krake
+
+ENV VIRTUAL_ENV=/opt/krake/.venv \
+    PATH=/opt/krake/.venv/bin:${PATH} \
+    PIP_USER=false \
+    PYTHONPATH=/opt/krake/plugins:/opt/krake \
+    AIRFLOW__CORE__DAGS_FOLDER=/opt/krake/dags \
+    AIRFLOW__CORE__PLUGINS_FOLDER=/opt/krake/plugins
+
+COPY --chown=airflow:0 requirements.build.lock requirements.lock ./
+RUN python -m venv --clear .venv \
+    && .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes -r requirements.build.lock \
+    && .venv/bin/uv pip sync --quiet --no-cache --python .venv/bin/python --require-hashes --no-build-isolation \
+        requirements.build.lock requirements.lock
+
+COPY --chown=airflow:0 pyproject.toml README.md LICENSE ./
+COPY --chown=airflow:0 crawl_lib crawl_lib
+COPY --chown=airflow:0 sql sql
+COPY --chown=airflow:0 plugins plugins
+COPY --chown=airflow:0 dags dags
+COPY --chown=airflow:0 config config
+RUN .venv/bin/uv pip install --quiet --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable .

@@ -1,0 +1,60 @@
+"""`make compose-env`: the passwords and keys of `docker-compose.yml`, random, in a file that only its owner reads.
+
+Run as a file by any Python 3 with the standard library alone, since who uses containers may have no environment here.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import sys
+from pathlib import Path
+
+WEB_PORT = 8080
+"""Of the web page, on 127.0.0.1; the one line of the file that is meant to be changed."""
+
+
+def values() -> dict[str, str]:
+    """Every variable that `docker-compose.yml` asks for. Hex digits, so nothing has to be quoted anywhere."""
+    return {
+        "KRAKE_WEB_PORT": str(WEB_PORT),
+        "KRAKE_WEB_PASSWORD": secrets.token_hex(12),
+        "KRAKE_KEY_STORAGE_PASSWORD": secrets.token_hex(24),
+        "AIRFLOW_DB_PASSWORD": secrets.token_hex(24),
+        "AIRFLOW_JWT_SECRET": secrets.token_hex(32),
+        "AIRFLOW_API_SECRET": secrets.token_hex(32),
+        # https://github.com/fernet/spec: 32 bytes in URL-safe base64
+        "AIRFLOW_FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode("ascii"),
+    }
+
+
+def write(path: Path) -> None:
+    """Write the file with mode 0600. Raises FileExistsError if it stands: the databases know the old passwords."""
+    text = "".join(f"{name}={value}\n" for name, value in values().items())
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        os.fchmod(descriptor, 0o600)  # whatever the umask
+        file.write(text)
+
+
+def main(argv: list[str]) -> int:
+    """`compose_env.py FILE`; returns the exit code."""
+    path = Path(argv[0])
+    try:
+        write(path)
+    except FileExistsError:
+        sys.stderr.write(
+            f"{path} stands already and is kept: the volumes hold databases with its passwords."
+            " To begin anew: `docker compose down -v` (deletes the crawl), then delete the file\n"
+        )
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"{path}: cannot be written: {error.strerror}\n")
+        return 1
+    sys.stdout.write(f"{path}: passwords and keys written; next: docker compose up -d\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

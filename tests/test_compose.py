@@ -1,0 +1,370 @@
+"""`docker-compose.yml`, as far as it can be checked without an engine.
+
+It says what the code says (commands, options, paths, names), and keeps what it promises (no password in it, one port).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from krake_airflow import compose_env, settings
+
+from crawl_lib.cli.parser import build_parser
+from crawl_lib.config import load_config
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docker-compose.yml").read_text()
+FILE = yaml.safe_load(TEXT)
+SERVICES: dict[str, dict[str, Any]] = FILE["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+HOME = "/opt/krake"
+NODES = [name for name in SERVICES if name.startswith("node-")]
+KEY_SERVERS = [name for name in SERVICES if name.startswith("mariadb-")]
+ONE_SHOT = {"set-up"}
+VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)([^}]*)\}")
+
+
+def config():
+    return load_config(ROOT / "config" / "compose.yml")
+
+
+def argvs() -> Iterator[tuple[str, list[str]]]:
+    """Every command line of a container of ours, health checks included, with its service."""
+    for name, service in SERVICES.items():
+        if service["image"] != "krake:local":
+            continue
+        for words in (service["command"], service.get("healthcheck", {}).get("test", ["CMD"])[1:]):
+            script = words[2] if words[:2] == ["bash", "-c"] else shlex.join(words)
+            for part in script.split("&&"):
+                argv = shlex.split(part)
+                yield name, argv[1:] if argv[:1] == ["exec"] else argv
+
+
+COMMANDS = [(name, argv) for name, argv in argvs() if argv]
+
+
+def of_program(program: str) -> list[tuple[str, list[str]]]:
+    return [(name, argv[1:]) for name, argv in COMMANDS if argv[0] == program]
+
+
+def image_environment() -> dict[str, str]:
+    """What the Dockerfile's ENV sets."""
+    found = re.search(r"^ENV (.*?[^\\])$", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    assert found
+    return dict(word.split("=", 1) for word in shlex.split(found[1].replace("\\\n", " ")))
+
+
+# -- the file itself
+
+
+def test_compose_accepts_the_file(tmp_path: Path) -> None:
+    if shutil.which("docker-compose") is None:
+        pytest.skip("docker-compose is not installed (Debian package docker-compose); the file was not checked by it")
+    compose_env.write(tmp_path / ".env")
+    command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "--env-file", str(tmp_path / ".env")]
+    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert set(yaml.safe_load(done.stdout)["services"]) == set(SERVICES)
+    # Without the file nothing starts with an empty password.
+    (tmp_path / "empty").touch()
+    command[-1] = str(tmp_path / "empty")
+    done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=60)
+    assert done.returncode != 0
+    assert "make compose-env" in done.stderr
+
+
+def test_the_topology_is_what_the_readme_says() -> None:
+    assert {"scheduler", "api-server", "dag-processor", "postgres", "namenode", "set-up"} <= set(SERVICES)
+    assert len(NODES) == len(KEY_SERVERS) == 3
+    assert len([name for name in SERVICES if name.startswith("datanode-")]) == 2
+
+
+def test_one_port_is_published_and_on_loopback() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert len(ports) == 1
+    assert ports[0].startswith("127.0.0.1:")
+    assert ports[0].endswith(f":{SERVICES['api-server']['environment']['AIRFLOW__API__PORT']}")
+    assert not any("network_mode" in service or service.get("privileged") for service in SERVICES.values())
+
+
+def test_every_variable_is_made_and_every_one_that_is_made_is_used() -> None:
+    assert {name for name, _ in VARIABLE.findall(TEXT)} == set(compose_env.values())
+    # Neither a default, nor silently nothing.
+    assert {rest for _, rest in VARIABLE.findall(TEXT)} == {":?run make compose-env"}
+
+
+def test_no_password_stands_in_the_file() -> None:
+    secret = re.compile(r"PASSWORD$|SECRET|_KEY$|_CONN$")
+    found = [
+        (name, key, str(value))
+        for name, service in SERVICES.items()
+        for key, value in service.get("environment", {}).items()
+        if secret.search(key) and key != "MARIADB_RANDOM_ROOT_PASSWORD"
+    ]
+    assert len(found) > 20
+    for name, key, value in found:
+        bare = VARIABLE.sub("", value)
+        assert bare in ("", "postgresql+psycopg2://airflow:@postgres/airflow"), (name, key)
+
+
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - ONE_SHOT))
+def test_what_runs_on_is_watched_and_comes_back(name: str) -> None:
+    check = SERVICES[name]["healthcheck"]
+    assert check["test"][0] == "CMD"
+    assert {"interval", "timeout", "start_period", "retries"} <= set(check)
+    assert SERVICES[name]["restart"] == "unless-stopped"
+
+
+def test_nothing_waits_for_a_check_that_is_not_there() -> None:
+    for name, service in SERVICES.items():
+        for other, how in service.get("depends_on", {}).items():
+            expected = "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
+            assert how == {"condition": expected}, (name, other)
+            assert other in SERVICES
+
+
+def test_mounts_are_volumes_of_one_service_or_paths_of_the_project() -> None:
+    users: dict[str, list[str]] = {}
+    for name, service in SERVICES.items():
+        for mount in service.get("volumes", []):
+            source, target, *options = mount.split(":")
+            if source.startswith("."):
+                assert (ROOT / source).exists(), mount
+                assert options == ["ro"], mount
+                assert f"{HOME}/{source.removeprefix('./')}" == target, mount
+            else:
+                users.setdefault(source, []).append(name)
+    assert set(users) == set(FILE["volumes"])
+    assert all(len(names) == 1 for names in users.values()), users
+
+
+def test_images_are_pinned() -> None:
+    images = {service["image"] for service in SERVICES.values()} - {"krake:local"}
+    base = re.search(r"^FROM (\S+)$", DOCKERFILE, re.MULTILINE)
+    assert base
+    for image in [*images, base[1]]:
+        assert re.search(r":\d+(\.\d+)*(-\w|$)", image), image
+    lock = (ROOT / "requirements.lock").read_text()
+    version = base[1].split(":")[1].split("-")[0]
+    assert f"\napache-airflow=={version} " in lock
+    assert base[1].endswith("-python3.11")
+
+
+# -- the file and the code
+
+
+def test_commands_of_krake_parse() -> None:
+    assert of_program("krake") == [("set-up", ["keys", "create", "--missing"])]
+    for _, argv in of_program("krake"):
+        assert callable(build_parser().parse_args(argv).run)
+
+
+AIRFLOW_CHECK = """
+import importlib, json, sys
+from airflow.cli import cli_parser
+from airflow.configuration import conf
+commands, options = json.load(sys.stdin)
+parser = cli_parser.get_parser()
+parsed = [vars(parser.parse_args(argv)) for argv in commands]
+known = conf.configuration_description
+unknown = [option for option in options if option[1] not in known.get(option[0], {}).get("options", {})]
+module, name = sys.argv[1].rsplit(".", 1)
+getattr(importlib.import_module(module), name)
+print("RESULT" + json.dumps({"queues": [p.get("queues") for p in parsed], "unknown": unknown}))
+"""
+
+
+def test_commands_and_options_of_airflow_are_there(tmp_path: Path) -> None:
+    """One process, with the environment that the lock makes: the parsers and options of edge workers among them."""
+    commands = [argv for _, argv in of_program("airflow")]
+    # Migration, three parts of the centre and the check of one, and each worker with its check.
+    assert len(commands) == 1 + 4 + 2 * (len(NODES) + 1)
+    names = {key for service in SERVICES.values() for key in service.get("environment", {})} | set(image_environment())
+    options = [name.lower().split("__")[1:] for name in names if name.startswith("AIRFLOW__")]
+    assert len(options) > 12
+    executor = SERVICES["scheduler"]["environment"]["AIRFLOW__CORE__EXECUTOR"]
+    clean = {"PATH": os.environ["PATH"], "AIRFLOW_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-c", AIRFLOW_CHECK, executor],
+        input=json.dumps([commands, options]),
+        capture_output=True,
+        text=True,
+        env=clean,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.split("RESULT")[1])
+    assert result["unknown"] == []
+    # The nodes' queues, and the one of the tasks that belong to no node.
+    assert sorted(filter(None, result["queues"])) == sorted([*config().servers, "default"])
+
+
+def test_settings_that_one_machine_has_too_are_the_same() -> None:
+    ours = settings.environment(Path("home"), Path("config"))
+    theirs = SERVICES["scheduler"]["environment"] | image_environment()
+    both = {name for name in set(ours) & set(theirs) if name.startswith("AIRFLOW__") and "FOLDER" not in name}
+    assert len(both) >= 3
+    # Tasks run on the workers, and the database is a server; nothing else differs.
+    different = {"AIRFLOW__CORE__EXECUTOR", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"}
+    assert {name for name in both if ours[name] != theirs[name]} <= different
+    for name in ("DAGS", "PLUGINS"):
+        key = f"AIRFLOW__CORE__{name}_FOLDER"
+        assert Path(theirs[key]).relative_to(HOME) == Path(ours[key]).relative_to(ROOT)
+
+
+def test_everything_is_started_by_a_program_of_the_image() -> None:
+    assert {argv[0] for _, argv in COMMANDS} == {"airflow", "krake", "curl", "umask", "printf"}
+
+
+def test_the_config_fits_the_services() -> None:
+    found = config()
+    assert sorted(found.servers) == sorted(NODES)
+    assert list(found.key_storage.servers) == KEY_SERVERS
+    assert found.key_storage.replication == 2
+    namenode = urlsplit(found.dfs_primary)
+    assert namenode.hostname == SERVICES["namenode"]["hostname"] == "namenode"
+    assert f":{namenode.port}/" in SERVICES["namenode"]["healthcheck"]["test"][-1]
+    for name in ("namenode", "datanode-1", "datanode-2"):
+        assert SERVICES[name]["environment"]["HADOOP_USER_NAME"] == found.dfs.user
+        assert SERVICES[name]["hostname"] == name
+    for name in KEY_SERVERS:
+        environment = SERVICES[name]["environment"]
+        assert environment["MARIADB_DATABASE"] == found.key_storage.database
+        assert environment["MARIADB_USER"] == found.key_storage.user
+
+
+def test_each_container_of_ours_reads_this_config() -> None:
+    for name, service in SERVICES.items():
+        if service["image"] == "krake:local":
+            path = service["environment"]["KRAKE_CONFIG_PATH"]
+            assert (ROOT / Path(path).relative_to(HOME)).is_file(), name
+            assert f"./config:{HOME}/config:ro" in service["volumes"]
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_serves_its_queue_and_keeps_its_own_disk(name: str) -> None:
+    words = SERVICES[name]["command"]
+    assert words[words.index("-q") + 1] == words[words.index("-H") + 1] == name
+    targets = [mount.split(":")[1] for mount in SERVICES[name]["volumes"]]
+    assert config().queue.local_dir in targets
+    assert Path(words[words.index("--pid") + 1]).parent.as_posix() in SERVICES[name]["tmpfs"][0]
+    assert SERVICES[name]["healthcheck"]["test"][-1] == words[words.index("--pid") + 1]
+
+
+def test_workers_know_no_secret_of_the_centre() -> None:
+    for name in [*NODES, "batch"]:
+        environment = SERVICES[name]["environment"]
+        used = {variable for value in environment.values() for variable, _ in VARIABLE.findall(str(value))}
+        assert used == {"KRAKE_KEY_STORAGE_PASSWORD", "AIRFLOW_JWT_SECRET"}, name
+
+
+def test_the_batch_worker_has_the_scratch_room() -> None:
+    assert config().scratch.directory in [mount.split(":")[1] for mount in SERVICES["batch"]["volumes"]]
+
+
+def test_hdfs_keeps_what_it_has_closed() -> None:
+    for name in ("datanode-1", "datanode-2"):
+        environment = SERVICES[name]["environment"]
+        assert environment["HDFS-SITE.XML_dfs.datanode.synconclose"] == "true"
+        assert environment["HDFS-SITE.XML_dfs.datanode.hostname"] == name
+    # The image opens /data for its user; what is elsewhere would be lost with the container.
+    for name, key in (("namenode", "namenode.name"), ("datanode-1", "datanode.data")):
+        assert SERVICES[name]["environment"][f"HDFS-SITE.XML_dfs.{key}.dir"].startswith("file:///data/")
+        assert SERVICES[name]["volumes"][0].endswith(":/data")
+
+
+# -- the image
+
+
+def test_the_image_takes_what_is_there_and_nothing_private() -> None:
+    sources = [
+        word for line in re.findall(r"^COPY (?:--\S+ )*(.*)$", DOCKERFILE, re.MULTILINE) for word in line.split()[:-1]
+    ]
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert set(sources) == allowed
+    assert all((ROOT / source).exists() for source in sources)
+    assert {"crawl_lib", "sql", "plugins", "dags", "config", "requirements.lock"} <= allowed
+    assert (ROOT / ".dockerignore").read_text().startswith("*\n")
+
+
+def test_the_image_is_made_as_make_setup_makes_the_environment() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    flat = " ".join(DOCKERFILE.replace("\\\n", " ").split())
+    for line in re.findall(r"^\t\$\(BIN\)/(?:uv|python -m) pip (?:sync|install) .*$", makefile, re.MULTILINE)[:3]:
+        needed = [word for word in line.split() if word.startswith("--") and word != "--disable-pip-version-check"]
+        assert all(word in flat for word in [*needed, line.split()[-1]]), line
+    assert "--require-hashes" in flat
+    names = {"apache-airflow-providers-edge3", "asyncpg", "psycopg2-binary", "pymysql"}
+    pinned = set(re.findall(r"^([a-z0-9.-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    assert names <= pinned
+
+
+def test_folders_of_volumes_belong_to_the_user_of_the_image() -> None:
+    made = re.search(r"^RUN install -d (.*)$", DOCKERFILE, re.MULTILINE)
+    assert made
+    for service in SERVICES.values():
+        if service["image"] == "krake:local":
+            for mount in service["volumes"]:
+                assert mount.startswith("./") or mount.split(":")[1] in made[1].split()
+
+
+# -- make compose-env
+
+
+def run_compose_env(path: Path) -> subprocess.CompletedProcess[str]:
+    """As `make` does it, by a Python without packages."""
+    program = ROOT / "plugins" / "krake_airflow" / "compose_env.py"
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(program), str(path)], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_passwords_are_random_and_for_the_owner_alone(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    old = os.umask(0)
+    try:
+        assert run_compose_env(first).returncode == 0
+    finally:
+        os.umask(old)
+    assert run_compose_env(second).returncode == 0
+    assert stat.S_IMODE(first.stat().st_mode) == stat.S_IMODE(second.stat().st_mode) == 0o600
+    one, two = (dict(line.split("=", 1) for line in path.read_text().splitlines()) for path in (first, second))
+    assert set(one) == set(compose_env.values())
+    assert {name for name in one if one[name] == two[name]} == {"KRAKE_WEB_PORT"}
+    assert all(len(one[name]) >= 24 for name in one if name != "KRAKE_WEB_PORT")
+    assert len(set(one.values())) == len(one)
+
+
+def test_a_fernet_key_is_one() -> None:
+    fernet = pytest.importorskip("cryptography.fernet")
+    fernet.Fernet(compose_env.values()["AIRFLOW_FERNET_KEY"])
+
+
+def test_passwords_that_stand_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("KRAKE_WEB_PORT=1\n")
+    done = run_compose_env(path)
+    assert done.returncode == 1
+    assert "stands already" in done.stderr
+    assert path.read_text() == "KRAKE_WEB_PORT=1\n"
+    assert "cannot be written" in run_compose_env(tmp_path / "no" / ".env").stderr
+
+
+def test_make_knows_the_target_and_git_ignores_the_file() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "compose-env:\n\t@$(PYTHON) plugins/krake_airflow/compose_env.py .env\n" in makefile
+    assert "/.env" in (ROOT / ".gitignore").read_text().splitlines()
