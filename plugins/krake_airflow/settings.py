@@ -52,9 +52,10 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         # SQLite's own 5 s are too short for a busy machine: `backfill create` was seen to die of a locked database.
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        # A config that was changed twice in half a minute would leave a schedule behind that nobody asked for.
+        "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
         # After a kill of everything a task begins again in 20 s, not in 300 s.
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
-        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         CONFIG_PATH_VARIABLE: str(config.resolve()),
         "PYTHONPATH": os.pathsep.join([str(PROJECT / "plugins"), str(PROJECT)]),
     }

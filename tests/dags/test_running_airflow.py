@@ -3,7 +3,6 @@
 Each ends in the same output as an untroubled run. One server and one config for all; a test begins with an empty crawl.
 """
 
-import json
 import shutil
 import signal
 from collections.abc import Iterator
@@ -136,9 +135,7 @@ def test_backfill_of_three_dates_beside_a_manual_run(
     reschedule(ui, "0 0 1 1 *")
     before = set(ui.runs())
     manual = ui.trigger(seeds=seeds, iterations=ITERATIONS)
-    dates = ["--from-date", "2021-01-01", "--to-date", "2023-01-01"]
-    conf = json.dumps({"seeds": seeds, "iterations": 1})
-    ui.airflow("backfill", "create", "--dag-id", "krake_crawl", *dates, "--dag-run-conf", conf)
+    ui.backfill("2021-01-01", "2023-01-01", {"seeds": seeds, "iterations": 1})
     new = [run for run in ui.runs() if run not in before]
     assert sum(run.startswith("backfill__") for run in new) == 3
     reschedule(ui, None)
