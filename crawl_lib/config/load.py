@@ -195,7 +195,7 @@ class _Reader:
         if kind == "servers" and not is_sqlite_server(value):
             return value
         try:
-            given = Path(value).expanduser()
+            given = Path(os.path.expanduser(value))  # noqa: PTH111 - pathlib's raises where there is no such user
         except RuntimeError:
             self.fail(key, f"{value!r}: there is no such user")
         if not value or "\0" in value:

@@ -18,6 +18,8 @@ def option(default: Any = ..., **checks: Any) -> Any:
 
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+FOLDER_PATTERN = r"(?!.*(^|/)\.)[^/:][^:]*"
+"""A folder below `dfs_primary`: no part begins with a dot, since such names belong to unfinished work."""
 TOKEN_PATTERN = r"[A-Za-z_-]+"
 
 
@@ -25,7 +27,7 @@ TOKEN_PATTERN = r"[A-Za-z_-]+"
 class CrawlConfig:
     """Where the crawl lies on the DFS, and when it ends."""
 
-    directory: str = option("crawl", pattern=r"[^/:][^:]*")
+    directory: str = option("crawl", pattern=FOLDER_PATTERN)
     max_iterations: int = option(20, minimum=1, maximum=1000)
     schedule: str | None = option(None)
     max_pages: int | None = option(None, minimum=1)
@@ -47,7 +49,7 @@ class DfsConfig:
 class ExportConfig:
     """What the export takes in, and where its folders lie on the DFS."""
 
-    directory: str = option("export", pattern=r"[^/:][^:]*")
+    directory: str = option("export", pattern=FOLDER_PATTERN)
     mime_types: tuple[str, ...] | None = option(None)
     max_content_bytes: int = option(1 << 30, minimum=1, maximum=(1 << 31) - 1)
 

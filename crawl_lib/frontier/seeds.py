@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,7 +152,7 @@ def _as_path(text: str) -> Path | None:
     """The path that a text is meant to be, None if it is URLs."""
     if not text or len(text) > _LONGEST_PATH or any(mark in text for mark in "\n\r\t\0"):
         return None
-    path = Path(text).expanduser() if text.startswith("~") else Path(text)
+    path = Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where there is no such user
     try:
         if path.exists():
             return path
