@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,9 +20,13 @@ PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
 
 @dataclass(frozen=True)
 class Secrets:
-    """What must not stand in a config file. Never printed: `repr` hides it."""
+    """What must not stand in a config file, and is never printed: `repr` hides it.
+
+    `dfs_user`: the user on HDFS, where Airflow's connection names another one than `dfs.user`; no secret by itself.
+    """
 
     key_storage_password: str | None = field(default=None, repr=False)
+    dfs_user: str | None = None
 
     @classmethod
     def from_environment(cls) -> Secrets:
@@ -71,4 +75,6 @@ def open_stores(config: Config, secrets: Secrets | None = None) -> Stores:
 
     Raises ConfigError or StorageError naming the path; the operator makes it usable.
     """
-    return Stores(config, secrets or Secrets.from_environment(), open_storage(config))
+    secrets = secrets or Secrets.from_environment()
+    user = secrets.dfs_user or config.dfs.user
+    return Stores(config, secrets, open_storage(replace(config, dfs=replace(config.dfs, user=user))))

@@ -1,5 +1,6 @@
 """What an operator makes of its stage: one call, errors that Airflow understands, results before skips, a stop."""
 
+import dataclasses
 import logging
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,22 @@ def test_the_password_comes_from_the_environment_else_from_the_connection_and_is
     assert "of-connection" not in repr(found)
     monkeypatch.setenv("KRAKE_KEY_STORAGE_PASSWORD", "of-environment")
     assert connections.secrets_for(servers).key_storage_password == "of-environment"
+
+
+def test_the_user_on_hdfs_is_the_login_of_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local, _ = small_config(tmp_path)
+    asked: list[str] = []
+
+    class Connection:
+        login = "of-connection"
+
+    def get_connection(name: str) -> type[Connection]:
+        asked.append(name)
+        return Connection
+
+    monkeypatch.setattr(connections.BaseHook, "get_connection", get_connection)
+    assert connections.secrets_for(local).dfs_user is None
+    assert asked == []
+    remote = dataclasses.replace(local, dfs_primary="http://namenode:9870")
+    assert connections.secrets_for(remote).dfs_user == "of-connection"
+    assert asked == ["krake_dfs"]
