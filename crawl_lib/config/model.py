@@ -31,6 +31,7 @@ class CrawlConfig:
     max_iterations: int = option(20, minimum=1, maximum=1000)
     schedule: str | None = option(None)
     max_pages: int | None = option(None, minimum=1)
+    min_nodes: float = option(1.0, minimum=0.01, maximum=1)
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class KeyStorageConfig:
     user: str = option("krake")
     replication: int = option(1, minimum=1)
     timeout_s: float = option(30.0, minimum=0.1)
+    connections: int = option(8, minimum=1, maximum=1000)
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,19 @@ class QueueConfig:
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """What one node takes in one iteration."""
+    """What one node takes in one iteration, and what does the batch stages."""
 
     size: int = option(1000, minimum=1)
     time_limit_s: float = option(600.0, minimum=1)
+    engine: str = option("duckdb", choices=("duckdb", "spark"))
+
+
+@dataclass(frozen=True)
+class SparkConfig:
+    """Where Spark runs the batch stages, if `batch.engine` says so."""
+
+    master: str = option("local[*]", pattern=r"\S+")
+    dfs_url: str | None = option(None, pattern=r"hdfs://[^\s]+")
 
 
 @dataclass(frozen=True)
@@ -180,3 +191,4 @@ class Config:
     parse: ParseConfig = ParseConfig()
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()
+    spark: SparkConfig = SparkConfig()
