@@ -1,0 +1,77 @@
+"""What a check finds: one inconsistency each, with the command that repairs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+OnProgress = Callable[[Mapping[str, Any]], None]
+"""Takes `checking` (what), `done` and `unit`: often, so the receiver thins it out."""
+
+
+class Severity(StrEnum):
+    """How bad a finding is. Any of them makes `krake fsck` end with exit code 1."""
+
+    ERROR = "error"
+    """Data is lost or wrong, or a stage will fail or fetch twice."""
+    WARNING = "warning"
+    """Nothing is lost and every stage goes on; something is left over, or less is known than could be."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One inconsistency.
+
+    `room`: `queue`, `segment`, `keys` or `export`. `name`: which damage it is, one word that stays the same in every
+    version. `where`: the file, folder or server. `problem`: what is wrong, for people. `repair`: the command, or what
+    else to do. `count`: how many places of `where` have it; `problem` names the first.
+    """
+
+    room: str
+    name: str
+    where: str
+    problem: str
+    repair: str
+    severity: Severity = Severity.ERROR
+    count: int = 1
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return asdict(self)
+
+    def to_text(self) -> str:
+        """One line for people."""
+        more = f" ({self.count:,} of them)" if self.count > 1 else ""
+        return f"{self.severity}: {self.name}: {self.where}: {self.problem}{more}; {self.repair}"
+
+
+class Findings:
+    """Collects findings of one room; the same damage at the same place is one finding with a count."""
+
+    def __init__(self, room: str, repair: str) -> None:
+        """`repair`: what most findings of this place say."""
+        self._room, self._repair = room, repair
+        self._found: dict[tuple[str, str], Finding] = {}
+
+    def add(
+        self,
+        name: str,
+        where: str,
+        problem: str,
+        *,
+        repair: str | None = None,
+        severity: Severity = Severity.ERROR,
+        count: int = 1,
+    ) -> None:
+        """Note a damage; of several at one place the first one's text is kept."""
+        before = self._found.get((name, where))
+        if before is not None:
+            problem, count = before.problem, before.count + count
+        text = self._repair if repair is None else repair
+        self._found[name, where] = Finding(self._room, name, where, problem, text, severity, count)
+
+    def list(self) -> list[Finding]:
+        """All of them, in the order in which they were first met."""
+        return list(self._found.values())
