@@ -5,7 +5,8 @@
     |-- InputError                  the operator: mend the input (seeds, file by hand) that is named
     |-- StorageError                Airflow retries; if it stays, the operator looks at the named store or path
     |   |-- TargetExistsError       nobody for a rerun; else the operator chooses another name or deletes
-    |   `-- PathNotFoundError       the operator: a folder or file that should be there is not
+    |   |-- PathNotFoundError       the operator: a folder or file that should be there is not
+    |   `-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
     |-- KeyStoreError               the operator looks at the named key server
     |   |-- KeyServerDownError      Airflow retries; maintenance repairs when the server is back
     |   `-- KeyTablesError          the operator: create or drop the key tables as the message says
@@ -45,6 +46,10 @@ class TargetExistsError(StorageError):
 
 class PathNotFoundError(StorageError):
     """A file or folder that was asked for is not there."""
+
+
+class NoRoomError(StorageError):
+    """Less room is free than the config's `watermarks` ask for. Nothing was begun that would need it."""
 
 
 class KeyStoreError(KrakeError):

@@ -74,9 +74,11 @@ def _queue_text(queue: Mapping[str, Any]) -> str:
     if "error" in queue:
         return str(queue["error"])
     text = f"{queue['length']:,}"
+    progress = queue.get("progress", {})
     if "open_take" in queue:
-        progress = queue.get("progress", {})
         text += f" ({queue['open_take']['count']:,} of them taken, {progress.get('fetched', 0):,} fetched)"
+    if "reason" in progress:
+        text += f"; {progress['phase']}: {progress['reason']}"
     return text
 
 

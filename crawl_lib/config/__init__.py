@@ -19,6 +19,7 @@ from crawl_lib.config.model import (
     ScratchConfig,
     SegmentConfig,
     UrlsConfig,
+    WatermarksConfig,
 )
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "ScratchConfig",
     "SegmentConfig",
     "UrlsConfig",
+    "WatermarksConfig",
     "find_config_path",
     "from_mapping",
     "load_config",

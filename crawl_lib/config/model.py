@@ -85,6 +85,15 @@ class BatchConfig:
 
 
 @dataclass(frozen=True)
+class WatermarksConfig:
+    """Free room below which a node's task pauses, and for how long it does before it stops."""
+
+    min_free_local_bytes: int = option(512 << 20, minimum=0)
+    min_free_dfs_bytes: int = option(1 << 30, minimum=0)
+    max_pause_s: float = option(900.0, minimum=0)
+
+
+@dataclass(frozen=True)
 class SparkConfig:
     """Where Spark runs the batch stages, if `batch.engine` says so."""
 
@@ -192,3 +201,4 @@ class Config:
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()
     spark: SparkConfig = SparkConfig()
+    watermarks: WatermarksConfig = WatermarksConfig()

@@ -16,6 +16,7 @@ from crawl_lib.crawl.places import MANIFEST_FILE, SCOPE_FILE, Iteration, read_it
 from crawl_lib.crawl.progress import OnProgress
 from crawl_lib.crawl.sources import scope_hosts, take_in
 from crawl_lib.crawl.task import NodeTask, locked_node
+from crawl_lib.crawl.watermarks import RoomWatch, wait_for_room
 from crawl_lib.crawl.worker import TURNS_FILE, WorkerTask
 from crawl_lib.crawl.workers import run_workers
 from crawl_lib.durable import fsync_dir, reached, write_durable
@@ -57,6 +58,7 @@ def crawl_node(
     with locked_node(stores, node, what=what, stop=stop, on_progress=on_progress) as task:
         finish_what_is_open(task)
         if not stores.storage.exists(segment_path(stores, own.folder, node)):
+            wait_for_room(task)
             take_in(task, own)
             _refuse_used_name(task, own)
             task.go_on()
@@ -125,6 +127,7 @@ def complete(task: NodeTask, take: Take) -> None:
         if read_leftover(take) is None:
             task.go_on()
             _fetch(task, take, own)
+        wait_for_room(task, local=False)
         task.progress.enter("commit")
         task.go_on()
         _build(task, take, own)
@@ -160,16 +163,31 @@ def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
         with HostStore(task.directory) as hosts:
             if hosts.begin():
                 _hold_turns(task)
-            run_workers(
-                [worker.as_json() for worker in _worker_tasks(task, take, own)],
+            _run_workers_while_there_is_room(task, take, own)
+            hosts.finish()
+    done = finished_positions(task.spool)
+    write_leftover(take, [position for position in range(take.count) if position not in done])
+
+
+def _run_workers_while_there_is_room(task: NodeTask, take: Take, own: Iteration) -> None:
+    """Run the workers until nothing is left or the time is over; below a watermark they end, and begin again later."""
+    limit_s, fetched_s = task.stores.config.batch.time_limit_s, 0.0
+    while True:
+        wait_for_room(task)
+        task.progress.enter("fetch")
+        began_s = time.monotonic()
+        with RoomWatch(task) as room:
+            results = run_workers(
+                [worker.as_json() for worker in _worker_tasks(task, take, own, limit_s - fetched_s)],
                 log_dir=task.directory,
                 lock_descriptor=task.lock.fileno(),
                 stop=task.stop.is_set,
                 on_progress=task.progress.fetched,
+                pause=room.is_short,
             )
-            hosts.finish()
-    done = finished_positions(task.spool)
-    write_leftover(take, [position for position in range(take.count) if position not in done])
+        fetched_s += time.monotonic() - began_s
+        if fetched_s >= limit_s or not any(result["paused"] for result in results):
+            return
 
 
 def _hold_turns(task: NodeTask) -> None:
@@ -179,7 +197,7 @@ def _hold_turns(task: NodeTask) -> None:
         turns.reset(max(fetch.host_delay_s, fetch.ip_delay_s))
 
 
-def _worker_tasks(task: NodeTask, take: Take, own: Iteration) -> list[WorkerTask]:
+def _worker_tasks(task: NodeTask, take: Take, own: Iteration, seconds_left: float) -> list[WorkerTask]:
     config = task.stores.config
     scope_file = task.spool / SCOPE_FILE
     if not scope_file.exists():  # decided once a take
@@ -196,7 +214,7 @@ def _worker_tasks(task: NodeTask, take: Take, own: Iteration) -> list[WorkerTask
             prefix=part_prefix(own.folder, task.node, number),
             number=number,
             processes=take.header.processes,
-            seconds_left=config.batch.time_limit_s,
+            seconds_left=seconds_left,
             info={**_facts(task.stores), "part_of": f"{own.folder}/{task.node}"},
         )
         for number in range(take.header.processes)

@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ INTERVAL_S = 1.0
 class NodeProgress:
     """What one node is at.
 
-    Reports `node`, `phase` (waiting, intake, fetch, commit, done), `taken` and `fetched` (URLs), `errors` (URLs
-    without a response), `pages_per_s` (since the fetching began) and `queue` (URLs). The file is no durable state:
+    Reports `node`, `phase` (waiting, intake, fetch, commit, paused, failed, done), `reason` (why it pauses or failed),
+    `taken` and `fetched` (URLs), `errors` (URLs without a response), `pages_per_s` (since the fetching began) and
+    `queue` (URLs). The file is no durable state:
     nothing but `krake status` reads it.
     """
 
@@ -36,9 +38,21 @@ class NodeProgress:
 
     def enter(self, phase: str, **facts: int) -> None:
         """Begin a phase; always reported."""
+        self._now.pop("reason", None)
         self._now.update(facts, phase=phase)
         self._started_s = time.monotonic()
         self._report()
+
+    def pause(self, reason: str) -> None:
+        """Nothing goes on for now; the reason is one sentence."""
+        self._now.update(phase="paused", reason=reason)
+        self._report()
+
+    def failed(self, reason: str) -> None:
+        """The task ends with an error."""
+        self._now.update(phase="failed", reason=reason)
+        with suppress(OSError):  # the disk may be what is full
+            self._report()
 
     def waiting(self, holder: str) -> None:
         """Say who holds the node, once a second; the file is left to the holder."""

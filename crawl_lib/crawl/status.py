@@ -29,7 +29,7 @@ def crawl_status(stores: Stores) -> dict[str, Any]:
     """The status as a mapping that can be written as JSON.
 
     `iterations`: of each folder its run, number, nodes, whether it is complete, counts; `totals`: their sum;
-    `queues`: of each node on this machine length, open take, newest progress; `keys`: of each server; `exports`.
+    `queues`: of each node on this machine length, open take, newest progress (also why it pauses or failed); `keys`: of each server; `exports`.
     What cannot be read carries an `error` instead. Raises StorageError if the crawl directory cannot be listed.
     """
     iterations = [_iteration(stores, folder) for folder in list_folders(stores.storage, stores.crawl_dir)]
@@ -72,19 +72,21 @@ def _queue(stores: Stores, node: str) -> dict[str, Any]:
     directory = stores.node_dir(node)
     if not directory.is_dir():
         return {"length": 0, "note": f"{directory}: not on this machine, or not used yet"}
+    progress = _progress(stores, node)
+    halted = {"progress": progress} if "reason" in progress else {}
     try:
         take = open_take(directory)
         status: dict[str, Any] = {"length": Queue(directory, node).length()}
     except KrakeError as error:
-        return {"error": str(error)}
+        return {"error": str(error), **halted}
     if take is not None:
         status["open_take"] = {
             "run_id": take.header.run_id,
             "iteration": take.header.iteration,
             "count": take.count,
         }
-        status["progress"] = _progress(stores, node)
-    return status
+        status["progress"] = progress
+    return {**status, **halted}
 
 
 def _progress(stores: Stores, node: str) -> Mapping[str, Any]:

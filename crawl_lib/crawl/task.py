@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.crawl.progress import NodeProgress, OnProgress
-from crawl_lib.errors import ConfigError, StoppedError, StorageError
+from crawl_lib.errors import ConfigError, KrakeError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, Queue, open_node_dir
 from crawl_lib.stores import Stores
 
@@ -69,4 +69,8 @@ def locked_node(
         try:
             yield NodeTask(stores, node, directory, lock, stop, progress)
         except OSError as error:
+            progress.failed(f"{error.filename or directory}: {error.strerror or error}")
             raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error
+        except KrakeError as error:
+            progress.failed(str(error))
+            raise

@@ -2,7 +2,8 @@
 
 It reads its task (one JSON line) from standard input, first takes back what an earlier attempt left in the spool, then
 fetches the rest, and writes JSON lines to standard output: progress, at the end `{"final": ...}` or `{"error": ...}`.
-What it wrote is in the spool, so it answers with counts only. SIGTERM stops it at the next turn of its loop.
+What it wrote is in the spool, so it answers with counts only. SIGTERM stops it at the next turn of its loop. SIGUSR1,
+once it has said its first line, has it begin nothing more, bring what is in flight to its end, and end.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import uvloop
 
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.crawl.page import PageHandler
+from crawl_lib.crawl.workers import PAUSE_SIGNAL
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.fetch import HostStore, IpTurns, fetch_all
 from crawl_lib.frontier import open_take
@@ -80,6 +82,8 @@ class _Worker:
         self.config: Config = from_mapping(task.config, Path("/"), "the task of a worker")
         self.outcomes: Counter[str] = Counter()
         self.stopping = False
+        self.pausing = False
+        self.left = 0
         self.last_report_s = 0.0
 
     def run(self) -> dict[str, Any]:
@@ -96,7 +100,12 @@ class _Worker:
             if items:
                 with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                     runner.run(self._fetch(items))
-        return {"final": True, "outcomes": dict(self.outcomes), "stopped": self.stopping}
+        return {
+            "final": True,
+            "outcomes": dict(self.outcomes),
+            "stopped": self.stopping,
+            "paused": self.pausing and self.left > 0,
+        }
 
     def _filter(self) -> UrlFilter:
         bare = UrlFilter(self.config.urls, ())
@@ -122,7 +131,7 @@ class _Worker:
     async def _fetch(self, items: list[TakenUrl]) -> None:
         node_dir = Path(self.task.node_dir)
         with HostStore(node_dir) as hosts, IpTurns(node_dir / TURNS_FILE) as turns:
-            await fetch_all(
+            summary = await fetch_all(
                 items,
                 config=self.config.fetch,
                 version=VERSION,
@@ -130,9 +139,11 @@ class _Worker:
                 turns=turns,
                 stop=lambda: self.stopping,
                 deadline_s=time.monotonic() + self.task.seconds_left,
+                close=lambda: self.pausing,
                 on_fetched=self._on_fetched,
                 on_robots=self._on_robots,
             )
+        self.left = summary.left
 
     def _on_robots(self, fetched: Fetched) -> None:
         self.writer.append_robots(fetched)
@@ -170,8 +181,13 @@ def main() -> int:
         def on_signal(number: int, frame: FrameType | None) -> None:
             worker.stopping = True
 
+        def on_pause(number: int, frame: FrameType | None) -> None:
+            worker.pausing = True
+
         signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(PAUSE_SIGNAL, on_pause)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        say({"outcomes": {}})
         say(worker.run())
     except KrakeError as error:
         say({"error": str(error)})

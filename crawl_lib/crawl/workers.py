@@ -22,6 +22,7 @@ from typing import IO, Any
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
 
 STOP_GRACE_S = 4.0
+PAUSE_SIGNAL = signal.SIGUSR1
 POLL_S = 0.1
 
 
@@ -32,6 +33,7 @@ class _Worker:
     log: Path
     buffer: bytes = b""
     progress: dict[str, Any] = field(default_factory=dict)
+    told_to_pause: bool = False
     final: dict[str, Any] | None = None
 
 
@@ -42,19 +44,21 @@ def run_workers(
     lock_descriptor: int,
     stop: Callable[[], bool],
     on_progress: Callable[[list[Mapping[str, Any]]], None],
+    pause: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:
     """Run one process for each task and wait for all.
 
     `tasks`: JSON-able, one a worker. `log_dir`: where `worker-<n>.log` goes. `stop`: asked every 0.1 s. `on_progress`
-    gets the newest progress of every worker. Returns the workers' last lines. Raises StoppedError when stopped, also
-    when a signal reached a worker only, StorageError when one cannot be started, and KrakeError with the worker's own
-    error, or its log's name, when one died; the others are stopped then.
+    gets the newest progress of every worker. `pause`: asked as often; True has the workers end without beginning
+    anything more. Returns the workers' last lines, with `paused` where something is left because of that.
+    Raises StoppedError when stopped, also when a signal reached a worker only, StorageError when one cannot be started,
+    and KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
     """
     workers: list[_Worker] = []
     try:
         for number, task in enumerate(tasks):
             workers.append(_start(number, task, log_dir, lock_descriptor))
-        _wait(workers, stop, on_progress)
+        _wait(workers, stop, on_progress, pause)
     except OSError as error:
         raise StorageError(f"{error.filename or log_dir}: fetching processes: {error.strerror or error}") from error
     finally:
@@ -87,7 +91,10 @@ def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: in
 
 
 def _wait(
-    workers: list[_Worker], stop: Callable[[], bool], on_progress: Callable[[list[Mapping[str, Any]]], None]
+    workers: list[_Worker],
+    stop: Callable[[], bool],
+    on_progress: Callable[[list[Mapping[str, Any]]], None],
+    pause: Callable[[], bool],
 ) -> None:
     with selectors.DefaultSelector() as selector:
         for worker in workers:
@@ -95,11 +102,21 @@ def _wait(
         while selector.get_map():
             if stop():
                 raise StoppedError("stopped as asked; run the task again to go on")
+            if pause():
+                _pause(workers)
             for key, _ in selector.select(POLL_S):
                 if not _read(key.data):
                     selector.unregister(key.fileobj)
                     _check(key.data)
             on_progress([worker.progress for worker in workers])
+
+
+def _pause(workers: list[_Worker]) -> None:
+    """Tell every worker once; one that has not said a line yet would die of the signal, and is told later."""
+    for worker in workers:
+        if worker.progress and not worker.told_to_pause and worker.process.poll() is None:
+            worker.process.send_signal(PAUSE_SIGNAL)
+            worker.told_to_pause = True
 
 
 def _stdout(worker: _Worker) -> IO[bytes]:

@@ -47,22 +47,25 @@ async def fetch_all(
     on_fetched: Callable[[TakenUrl, Fetched], None],
     on_robots: Callable[[Fetched], None],
     on_progress: Callable[[FetchSummary], None] | None = None,
+    close: Callable[[], bool] | None = None,
     seams: Seams | None = None,
 ) -> FetchSummary:
     """Fetch URLs, each reported once by `on_fetched` with its final outcome; a host's URLs start in the order given.
 
     `items`: canonical URLs. `version`: of Krake, for the User-Agent. `hosts`, `turns`: shared by the node's processes.
     `stop`: asked every 50 ms; True abandons what is in flight at once. `deadline_s`: on the monotonic clock; from then
-    on nothing starts, and what is in flight ends (within `fetch.time_limit_s`). URLs that are not reported then were
-    not fetched to an end; the caller defers them. `on_robots`: each answer to, or final failure of, a robots.txt
-    request, each redirect hop by itself. `on_progress`: about every second.
+    on nothing starts, and what is in flight ends (within `fetch.time_limit_s`). `close`: asked as often as `stop`; True
+    is an early deadline. URLs that are not reported then were not fetched to an end; the caller defers them.
+    `on_robots`: each answer to, or final failure of, a robots.txt request, each redirect hop by itself.
+    `on_progress`: about every second.
     Returns the counts. Whatever a callback raises ends the loop and is raised here, after connections are closed and
     the hosts' times are saved. Raises StorageError if `hosts` cannot be written.
     """
     work = _Work(
         config=config, hosts=hosts, turns=turns, on_fetched=on_fetched, on_robots=on_robots, seams=seams or Seams()
     )
-    return await work.run(items, version, stop, deadline_s, on_progress)
+    closes = close or (lambda: False)
+    return await work.run(items, version, stop, lambda: work.clock() >= deadline_s or closes(), on_progress)
 
 
 class _Work:
@@ -117,7 +120,7 @@ class _Work:
         items: Sequence[TakenUrl],
         version: str,
         stop: Callable[[], bool],
-        deadline_s: float,
+        close: Callable[[], bool],
         on_progress: Callable[[FetchSummary], None] | None,
     ) -> FetchSummary:
         self.transport = self.seams.carrier(self.config, version, self.fail)
@@ -125,7 +128,7 @@ class _Work:
         try:
             self._fill(items)
             self.summary.left = len(items)
-            ticker = self.loop.create_task(self._tick(stop, deadline_s, on_progress))
+            ticker = self.loop.create_task(self._tick(stop, close, on_progress))
             self._guarded(self._pump)
             await self.over
         finally:
@@ -157,7 +160,7 @@ class _Work:
             self.fail(error)
 
     async def _tick(
-        self, stop: Callable[[], bool], deadline_s: float, on_progress: Callable[[FetchSummary], None] | None
+        self, stop: Callable[[], bool], close: Callable[[], bool], on_progress: Callable[[FetchSummary], None] | None
     ) -> None:
         saved = told = self.clock()
         try:
@@ -167,7 +170,7 @@ class _Work:
                     self.summary.stopped = True
                     self._finish()
                     return
-                if now >= deadline_s and not self.closing:
+                if not self.closing and close():
                     self.closing = self.summary.deadline = True
                     self._look_whether_over()
                 if now - saved >= SAVE_INTERVAL_S:

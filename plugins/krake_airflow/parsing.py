@@ -55,9 +55,13 @@ def default_args() -> dict[str, Any]:
 
 
 def crawl_timeout(config: Config) -> timedelta:
-    """The limit of a crawl task: wait for the node, finish a batch that an earlier attempt left, then do its own."""
+    """The limit of a crawl task: wait for the node, finish a batch that an earlier attempt left, then do its own.
+
+    Each of both batches may pause for want of room, before it is fetched and before it is committed.
+    """
     one_batch_s = config.batch.time_limit_s + config.fetch.time_limit_s
-    return timedelta(seconds=config.queue.lock_timeout_s + 2 * one_batch_s + _SLACK_S)
+    waits_s = config.queue.lock_timeout_s + 4 * config.watermarks.max_pause_s
+    return timedelta(seconds=waits_s + 2 * one_batch_s + _SLACK_S)
 
 
 def settle_timeout(config: Config) -> timedelta:

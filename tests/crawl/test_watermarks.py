@@ -1,0 +1,116 @@
+"""Below a watermark a crawl pauses, then stops with its reason; nothing is half-written, lost or fetched twice."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+from crawl_lib.crawl import watermarks
+from crawl_lib.errors import NoRoomError
+from crawl_lib.frontier import open_take
+from crawl_lib.storage.local import LocalStorage
+from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from tests.e2e.crawl import Result, make_config, run_iteration
+
+WEB = SynthWeb(seed=5, sites=1, pages_per_site=12, specials=False)
+LEAST = 1000
+
+
+class Disk:
+    """A disk whose free room the test sets; the real one has enough."""
+
+    def __init__(self) -> None:
+        self.free = LEAST
+
+    def usage(self, path: object) -> SimpleNamespace:
+        assert Path(str(path)).is_dir()
+        return SimpleNamespace(free=self.free)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(watermarks, "shutil", SimpleNamespace(disk_usage=disk.usage))
+    monkeypatch.setattr(watermarks, "LOOK_INTERVAL_S", 0.05)
+    return disk
+
+
+def config_of(directory: Path, max_pause_s: float) -> Config:
+    marks = {"min_free_local_bytes": LEAST, "min_free_dfs_bytes": 0, "max_pause_s": max_pause_s}
+    return make_config(directory, nodes=1, fetch={"host_delay_s": 0.4}, watermarks=marks)
+
+
+def crawl(config: Config, iteration: int, **more: Any) -> dict[str, Any]:
+    stages.start_iteration(config, run_id="run", iteration=iteration)
+    return stages.crawl_node(config, run_id="run", iteration=iteration, node="node-0", **more)
+
+
+def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:
+    """The error and the status name disk, option and figures; with room again the same task does its work."""
+    config = config_of(tmp_path, max_pause_s=0)
+    disk.free = LEAST - 1
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        with pytest.raises(NoRoomError, match=r"node-0: 999 bytes are free.*min_free_local_bytes.*make room"):
+            crawl(config, 1)
+        assert open_take(Path(config.queue.local_dir) / "node-0") is None
+        assert sum(serving.log().counts().values()) == 0
+        halted = stages.status(config)["queues"]["node-0"]["progress"]
+        assert (halted["phase"], "999 bytes" in halted["reason"]) == ("failed", True)
+        disk.free = LEAST
+        assert crawl(config, 1)["pages"] == 1
+    assert "progress" not in stages.status(config)["queues"]["node-0"]
+
+
+@pytest.mark.parametrize("room_comes_back", [True, False])
+def test_pause_in_the_middle_of_the_fetch(tmp_path: Path, disk: Disk, room_comes_back: bool) -> None:
+    """What is in flight ends, the rest waits, in the same task or for the next one; every URL is fetched once."""
+    config = config_of(tmp_path, max_pause_s=600 if room_comes_back else 0)
+    phases: list[str] = []
+
+    def on_progress(progress: Mapping[str, Any]) -> None:
+        phases.append(progress["phase"])
+        if progress["phase"] == "fetch" and progress["fetched"]:
+            disk.free = 0
+        if progress["phase"] == "paused" and room_comes_back:
+            assert "min_free_local_bytes" in progress["reason"]
+            disk.free = LEAST
+
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        run_iteration(config, "run", 1)
+        if room_comes_back:
+            crawl(config, 2, on_progress=on_progress)
+        else:
+            with pytest.raises(NoRoomError):
+                crawl(config, 2, on_progress=on_progress)
+            assert not any(path.name == "node-0" for path in Result(config).segments()[1:])
+        assert "paused" in phases
+        disk.free = LEAST
+        counts = run_iteration(config, "run", 2)
+        truth, asked = serving.truth(options=TruthOptions(rounds=2)), serving.log().counts()
+    assert counts["deferred"] == 0
+    assert set(Result(config).visited()) == set(truth.visits)
+    assert set(asked.values()) == {1}
+
+
+def test_full_dfs_stops_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(tmp_path, nodes=1, watermarks={"min_free_dfs_bytes": 5 << 30, "max_pause_s": 0})
+    monkeypatch.setattr(LocalStorage, "free_bytes", lambda self: 3 << 30)
+    with pytest.raises(NoRoomError, match=r"dfs: 3.0 GiB are free.*min_free_dfs_bytes \(5.0 GiB\)"):
+        crawl(config, 1)
+    monkeypatch.setattr(LocalStorage, "free_bytes", lambda self: 5 << 30)
+    assert crawl(config, 1)["pages"] == 0
+
+
+def test_free_room_is_what_the_system_says(tmp_path: Path) -> None:
+    marks = make_config(tmp_path, nodes=1, watermarks={"min_free_local_bytes": 1 << 60}).watermarks
+    assert "free" in (watermarks.shortage(marks, tmp_path, None) or "")
+    marks = make_config(tmp_path, nodes=1, watermarks={"min_free_local_bytes": 1}).watermarks
+    assert shutil.disk_usage(tmp_path).free > 1
+    assert watermarks.shortage(marks, tmp_path, None) is None
