@@ -126,6 +126,14 @@ class KeyServer(ABC):
         """Every key from `low` to `high` (inclusive) with its keyinfo, ascending, in statements of bounded size."""
 
     @abstractmethod
+    def read_note(self) -> str | None:
+        """The small text that the server keeps beside its keys (`keys.rings`), None if it has none."""
+
+    @abstractmethod
+    def write_note(self, text: str) -> None:
+        """Replace that text; at most 60,000 bytes of ASCII. Makes its table where an older key table has none."""
+
+    @abstractmethod
     def exists(self) -> bool:
         """Whether the key table stands. Raises like any request if the server cannot say."""
 

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import pymysql
 from pymysql.connections import Connection
 
-from crawl_lib.errors import ConfigError, KeyStoreError
+from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, Claim, KeyServer, PrefixSum
 from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, code_of, is_lost, tables_stand, translate
-from crawl_lib.keys.texts import HIGHEST, LOWEST, TABLE, from_hex, hex_list, sql_file
+from crawl_lib.keys.texts import HIGHEST, LOWEST, NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -140,6 +140,22 @@ class MySqlKeyServer(KeyServer):
             found[place] = PrefixSum(before.count + count, before.total + int(total))
         return found
 
+    def read_note(self) -> str | None:
+        try:
+            rows = self._rows(f"SELECT note FROM {NOTE_TABLE}")
+        except KeyTablesError:
+            return None
+        return rows[0][0].decode("ascii") if rows else None
+
+    def write_note(self, text: str) -> None:
+        literal = "0x" + text.encode("ascii").hex()
+        statement = f"REPLACE INTO {NOTE_TABLE} VALUES (1, {literal})"
+        try:
+            self._repeated(lambda connection: _execute(connection, statement))
+        except KeyTablesError:
+            for made in [*sql_file("note.sql"), statement]:
+                self._repeated(lambda connection, made=made: _execute(connection, made))  # type: ignore[misc]
+
     def exists(self) -> bool:
         query = (
             "SELECT 1 FROM information_schema.tables"
@@ -154,7 +170,8 @@ class MySqlKeyServer(KeyServer):
         if not drop and self.exists():
             raise tables_stand(self.name)
         self._create_database()
-        for statement in [*(sql_file("drop.sql") if drop else []), *sql_file("create.sql")]:
+        drops = sql_file("drop.sql")
+        for statement in [*(drops if drop else drops[1:]), *sql_file("create.sql")]:
             self._repeated(lambda connection, statement=statement: _execute(connection, statement))  # type: ignore[misc]
 
     def _create_database(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, Claim, KeyServer
-from crawl_lib.keys.texts import TABLE, from_hex, hex_list, sql_file
+from crawl_lib.keys.texts import NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
 from crawl_lib.states import KeyState
 
 _SELECT = f"SELECT CAST(k.hash AS BLOB), k.keyinfo FROM json_each(?) j CROSS JOIN {TABLE} k ON k.hash = j.value"
@@ -104,6 +104,27 @@ class SqliteKeyServer(KeyServer):
             if len(rows) < STATEMENT_KEYS or keys[-1] >= high:
                 return
             start = (int.from_bytes(keys[-1], "big") + 1).to_bytes(20, "big").hex()
+
+    def read_note(self) -> str | None:
+        try:
+            with self._open() as connection:
+                row = connection.execute(f"SELECT note FROM {NOTE_TABLE}").fetchone()
+        except KeyTablesError:
+            return None
+        return None if row is None else str(row[0])
+
+    def write_note(self, text: str) -> None:
+        with self._open() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for statement in sql_file("note.sql"):
+                    connection.execute(statement)
+                connection.execute(f"DELETE FROM {NOTE_TABLE}")
+                connection.execute(f"INSERT INTO {NOTE_TABLE} VALUES (1, ?)", (text,))
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.rollback()
+                raise
 
     def exists(self) -> bool:
         if not self._file_is_there():

@@ -12,6 +12,7 @@ from pathlib import Path
 from crawl_lib.errors import KeyStoreError
 
 TABLE = "kraakekeys"
+NOTE_TABLE = "krakenote"
 SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql" / "keys"
 LOWEST = "0" * 40
 HIGHEST = "f" * 40

@@ -1,2 +1,3 @@
 -- Makes every URL unknown to this key server, for good. `krake keys create --drop` runs this file (SQLite too).
 DROP TABLE IF EXISTS kraakekeys;
+DROP TABLE IF EXISTS krakenote;

@@ -71,6 +71,12 @@ class Switch(KeyServer):
     def prefix_sums(self, low, high):
         return self._pass("prefix_sums", low, high)
 
+    def read_note(self):
+        return self._pass("read_note")
+
+    def write_note(self, text):
+        return self._pass("write_note", text)
+
     def exists(self):
         return self._pass("exists")
 
@@ -363,6 +369,27 @@ class KeyStoreContract:
         assert store.unknown(keys).undecided == set(keys)
         clock.now += 0.2
         assert store.unknown(keys).new == set(keys)
+
+    # The note
+
+    def test_a_server_keeps_one_note_beside_its_keys(self, servers, again):
+        server = servers(1)[0].inner
+        server.insert([LOWEST], QUEUED)
+        assert server.read_note() is None
+        for text in ('{"place": 0}', "it's \\ new", "x" * 60_000):
+            server.write_note(text)
+            assert server.read_note() == text
+            assert again(server).read_note() == text
+        assert server.counts() == {1: 1}
+        server.create(drop=True)
+        assert server.read_note() is None, "new tables know nothing of the old ones"
+
+    def test_a_key_table_of_an_older_version_gets_a_note_when_one_is_written(self, servers, drop_note_table):
+        server = servers(1)[0].inner
+        drop_note_table(server)
+        assert server.read_note() is None
+        server.write_note("first")
+        assert server.read_note() == "first"
 
     # Tables
 

@@ -33,6 +33,10 @@ class TestContract(KeyStoreContract):
     def raw(self, mariadb):
         return lambda server: mariadb.run("SELECT hash, keyinfo FROM kraakekeys", server._database)
 
+    @pytest.fixture
+    def drop_note_table(self, mariadb):
+        return lambda server: mariadb.run("DROP TABLE IF EXISTS krakenote", server._database)
+
 
 class Proxy:
     """Passes bytes between a client and a server, and cuts the line where `cut` says so.

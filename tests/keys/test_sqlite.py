@@ -4,6 +4,7 @@ import os
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -35,6 +36,14 @@ class TestContract(KeyStoreContract):
     @pytest.fixture
     def raw(self):
         return lambda server: rows_of(server.path)
+
+    @pytest.fixture
+    def drop_note_table(self):
+        def drop(server):
+            with closing(sqlite3.connect(server.path)) as connection:
+                connection.execute("DROP TABLE IF EXISTS krakenote")
+
+        return drop
 
 
 @pytest.fixture
