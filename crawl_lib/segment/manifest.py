@@ -19,7 +19,8 @@ class SegmentFacts:
 
     `nodes`: all nodes, in the order of the owners' indexes. `config_digest`: hex SHA-256. `started_s`: POSIX seconds.
     `taken`: URLs of the take; `deferred`: those of them that were left over. `intake`: counts of this task's intake.
-    `scope_added`: hosts that join the scope beside those that the parts name.
+    `scope_added`: hosts that join the scope beside those that the parts name. `lost`: taken URLs whose records are
+    lost, of a segment that was salvaged. `history`: see `Manifest`.
     """
 
     take_id: str
@@ -37,12 +38,15 @@ class SegmentFacts:
     deferred: int
     intake: Mapping[str, Any] = field(default_factory=dict)
     scope_added: tuple[str, ...] = ()
+    lost: int = 0
+    history: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
 class Manifest:
     """The manifest, field by field as in the file. `files`: name, size_bytes and sha256 (hex) of all other files;
-    `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC."""
+    `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC. `history`: what was
+    done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names."""
 
     format_version: int
     krake_version: str
@@ -61,6 +65,7 @@ class Manifest:
     scope_added: list[str]
     files: list[dict[str, Any]]
     outlinks: dict[str, dict[str, int]]
+    history: list[dict[str, Any]] = field(default_factory=list)
 
     def to_mapping(self) -> dict[str, Any]:
         """The form that stands in the file."""
@@ -75,6 +80,7 @@ class Manifest:
         """Read the file; fields of later versions are ignored. Raises DamagedFileError naming `where`."""
         try:
             mapping = json.loads(data)
-            return cls(**{name: mapping[name] for name in cls.__dataclass_fields__})
+            optional = {"history": mapping.get("history", [])}
+            return cls(**{name: mapping[name] for name in cls.__dataclass_fields__ if name not in optional}, **optional)
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{where}: not the manifest of a segment: {error!r}") from error

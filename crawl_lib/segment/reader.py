@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.frontier.outlinks import part_mapping, read_outlinks
+from crawl_lib.segment.dropped import dropped_files, read_dropped
 from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
 from crawl_lib.segment.warcread import WarcRecord, read_one, walk
 from crawl_lib.storage import Storage
@@ -34,13 +35,25 @@ class SegmentReader:
         """Names of its WARC files."""
         return [entry["name"] for entry in self.manifest.files if entry["name"].endswith(".warc.gz")]
 
-    def pages(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows of `pages`, all columns or some."""
-        return self._table(PAGES_NAME, columns)
+    @cached_property
+    def dropped(self) -> frozenset[bytes]:
+        """Keys of the pages that were taken out and still stand in its files: see `dropped`."""
+        listed = {entry["name"] for entry in self.manifest.files}
+        names = [name for name in dropped_files(self._storage, self._path) if name not in listed]
+        return frozenset(read_dropped(self._storage, self._path, names))
 
-    def links(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows of `links`, all columns or some."""
-        return self._table(LINKS_NAME, columns)
+    @cached_property
+    def taken_out(self) -> frozenset[bytes]:
+        """Keys of all pages that were ever taken out of it: they stay known."""
+        return frozenset(read_dropped(self._storage, self._path))
+
+    def pages(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
+        """Rows of `pages`, all columns or some; those of dropped pages only if asked for."""
+        return self._table(PAGES_NAME, columns, None if with_dropped else "key")
+
+    def links(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
+        """Rows of `links`, all columns or some; those that stand on dropped pages only if asked for."""
+        return self._table(LINKS_NAME, columns, None if with_dropped else "source")
 
     def read_record(self, warc_file: str, offset: int, length: int) -> WarcRecord:
         """The record that a row of `pages` or a CDXJ line points at."""
@@ -65,7 +78,20 @@ class SegmentReader:
         part = part_mapping(mapping, where)
         return read_outlinks(self._storage.open_read(where, part.offset, part.length), where, part.count)
 
-    def _table(self, name: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    def _table(self, name: str, columns: Sequence[str] | None, key_column: str | None) -> Iterator[pa.RecordBatch]:
+        dropped = self.dropped if key_column else frozenset[bytes]()
+        if not key_column or not dropped:
+            yield from self._batches(name, columns)
+            return
+        import pyarrow.compute as pc  # noqa: PLC0415 - not for fetching processes
+
+        keys = pa.array(sorted(dropped), pa.binary(20))
+        read = None if columns is None else list(dict.fromkeys([*columns, key_column]))
+        for batch in self._batches(name, read):
+            kept = batch.filter(pc.invert(pc.is_in(batch.column(key_column), value_set=keys)))
+            yield kept if columns is None else kept.select(list(columns))
+
+    def _batches(self, name: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq  # noqa: PLC0415 - not for fetching processes
 
         where = f"{self._path}/{name}"
