@@ -1,0 +1,147 @@
+"""Which ring the key tables were filled for: a note on each server, compared with the config before keys are used.
+
+Where a key lies is worked out from the number of servers, their order and `replication`. A config that says otherwise
+than the tables were filled for would look for keys on the wrong servers, and crawl pages again. So each server keeps a
+note of its own place, the number of servers, `replication`, and a generation that each change raises by one.
+
+`require_ring` writes the notes where no server has one (new tables, or tables of an older version), gives a server
+that came back with an empty disk its note again, and refuses anything else: `krake keys reshard` (`keys.reshard`)
+moves the keys and writes new notes. While it is under way the notes say so, and `require_ring` refuses that too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from crawl_lib.errors import KeyServerDownError, KeyTablesError
+from crawl_lib.keys.base import KeyServer
+
+RESHARD = "run `krake keys reshard`"
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Servers in their order, by `names` (only for messages), and how many of them hold each key."""
+
+    generation: int
+    names: tuple[str, ...]
+    replication: int
+
+    @property
+    def count(self) -> int:
+        """How many servers there are."""
+        return len(self.names)
+
+    def same_places(self, other: Ring) -> bool:
+        """Whether keys lie at the same places, whatever the servers are called."""
+        return (self.count, self.replication) == (other.count, other.replication)
+
+    def to_text(self) -> str:
+        """For messages."""
+        return f"{', '.join(self.names)} with replication {self.replication}"
+
+
+@dataclass(frozen=True)
+class RingNote:
+    """The note of one server.
+
+    `place`: its own in `ring`, None for a server that joins. `moving_to`: the ring that a reshard under way is for.
+    `done`: steps of that reshard that are done (on the first server of the ring to come).
+    """
+
+    ring: Ring | None
+    place: int | None
+    moving_to: Ring | None = None
+    done: int = 0
+
+    def to_text(self) -> str:
+        """The text that the server keeps."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def read_ring(server: KeyServer) -> RingNote | None:
+    """A server's note, None if it has none. Raises KeyTablesError if it cannot be understood."""
+    text = server.read_note()
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+        return RingNote(_ring(value["ring"]), value["place"], _ring(value["moving_to"]), value["done"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise KeyTablesError(
+            f"{server.name}: the note of its place among the key servers cannot be read ({error!r}): delete the row of"
+            " its table krakenote if key_storage.servers is as it was when the keys were written"
+        ) from error
+
+
+def _ring(value: Mapping[str, Any] | None) -> Ring | None:
+    return None if value is None else Ring(value["generation"], tuple(value["names"]), value["replication"])
+
+
+def write_ring(server: KeyServer, note: RingNote) -> None:
+    """Make a note durable."""
+    server.write_note(note.to_text())
+
+
+def notes_of(servers: Sequence[KeyServer]) -> dict[int, RingNote | None]:
+    """The notes of the servers that answer and have tables, by place in `servers`."""
+    found: dict[int, RingNote | None] = {}
+    for place, server in enumerate(servers):
+        try:
+            note = read_ring(server)
+            if note is not None or server.exists():
+                found[place] = note
+        except KeyServerDownError:
+            continue  # whoever needs it says so
+    return found
+
+
+def ring_problem(servers: Sequence[KeyServer], replication: int) -> str | None:
+    """Why the config does not fit the tables, in one sentence with what to do; None if it does. Writes nothing."""
+    return _problem(servers, replication, notes_of(servers))
+
+
+def require_ring(servers: Sequence[KeyServer], replication: int) -> None:
+    """See that the tables were filled for this ring; write the notes that are missing.
+
+    Raises KeyTablesError if they were filled for another one, or while `krake keys reshard` is under way.
+    """
+    notes = notes_of(servers)
+    problem = _problem(servers, replication, notes)
+    if problem:
+        raise KeyTablesError(problem)
+    ring = next((note.ring for note in notes.values() if note and note.ring), None)
+    ring = ring or Ring(0, names_of(servers), replication)
+    for place, note in notes.items():
+        if note is None:
+            write_ring(servers[place], RingNote(ring, place))
+
+
+def names_of(servers: Iterable[KeyServer]) -> tuple[str, ...]:
+    """The servers' names, in order."""
+    return tuple(server.name for server in servers)
+
+
+def _problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]) -> str | None:
+    wanted = Ring(0, names_of(servers), replication)
+    standing = {place: note for place, note in notes.items() if note is not None}
+    newest = max((note.ring.generation for note in standing.values() if note.ring), default=0)
+    for place, note in standing.items():
+        name = servers[place].name
+        if note.moving_to is not None:
+            return f"{name}: a change of the key servers is under way: {RESHARD}, which goes on with it"
+        if note.ring is None or note.place != place or not note.ring.same_places(wanted):
+            before = "none" if note.ring is None else f"{note.ring.to_text()}"
+            return (
+                f"{name}: the key servers changed: its keys were written for {before}, and the config says"
+                f" {wanted.to_text()}: {RESHARD}, or put key_storage back as it was"
+            )
+        if note.ring.generation < newest:
+            return (
+                f"{name}: was away while the key servers were changed, its keys are old: delete its tables, then run"
+                " `krake keys create --missing` and `krake keys repair`"
+            )
+    return None
