@@ -13,6 +13,7 @@ from pathlib import Path
 
 from crawl_lib.config import Config, to_mapping
 from crawl_lib.keys import ShardedKeyStore, open_key_store
+from crawl_lib.keys.rings import require_ring
 from crawl_lib.storage import Storage, open_storage
 
 PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
@@ -47,6 +48,7 @@ class Stores:
         """The key store, opened; embedded tables are made at the first use. Raises KeyStoreError."""
         with open_key_store(self.config.key_storage, self.secrets.key_storage_password) as store:
             store.ensure_tables()
+            require_ring(store.servers, store.replication)
             yield store
 
     @property
