@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Event
 
 from crawl_lib.config import Config, to_mapping
-from crawl_lib.keys import ShardedKeyStore, open_key_store
+from crawl_lib.keys import ShardedKeyStore, open_key_store, own_server
 from crawl_lib.keys.rings import require_ring
 from crawl_lib.storage import Storage, open_storage
 
@@ -44,9 +45,13 @@ class Stores:
     storage: Storage
 
     @contextmanager
-    def keys(self) -> Iterator[ShardedKeyStore]:
-        """The key store, opened; embedded tables are made at the first use. Raises KeyStoreError."""
-        with open_key_store(self.config.key_storage, self.secrets.key_storage_password) as store:
+    def keys(self, node: str | None = None) -> Iterator[ShardedKeyStore]:
+        """The key store, opened; embedded tables are made at the first use. `node`: whose own server is asked first.
+
+        Raises KeyStoreError.
+        """
+        first = 0 if node is None else own_server(self.config, node)
+        with open_key_store(self.config.key_storage, self.secrets.key_storage_password, first=first) as store:
             store.ensure_tables()
             require_ring(store.servers, store.replication)
             yield store
@@ -72,8 +77,8 @@ def node_dir(config: Config, node: str) -> Path:
     return Path(config.queue.local_dir) / node
 
 
-def open_stores(config: Config, secrets: Secrets | None = None) -> Stores:
-    """Open the file store of a config.
+def open_stores(config: Config, secrets: Secrets | None = None, *, stop: Event | None = None) -> Stores:
+    """Open the file store of a config. `stop`: when it is set, the store waits no longer and raises StoppedError.
 
     Raises ConfigError or StorageError naming the path; the operator makes it usable.
     """

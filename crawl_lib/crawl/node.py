@@ -260,7 +260,7 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
 
 def _mark(task: NodeTask, segment: str) -> None:
     """Mark the keys of a committed segment as crawled or gone; may be repeated."""
-    with task.stores.keys() as keys:
+    with task.stores.keys(task.node) as keys:
         for batch in SegmentReader(task.stores.storage, segment).pages(["key", "outcome"]):
             by_state: dict[KeyState, list[bytes]] = {}
             rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]

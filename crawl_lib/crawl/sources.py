@@ -98,8 +98,8 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
         stores, task.node, queue.taken_in(), before=own.folder if own else None, planned=open_plan(queue)
     )
     config = stores.config
-    with stores.keys() as keys:
-        return intake(
+    with stores.keys(task.node) as keys:
+        intake(
             queue,
             sources,
             keys,

@@ -30,7 +30,7 @@ from crawl_lib.keys.base import (
     ServerCounts,
 )
 from crawl_lib.keys.maintenance import MaintenanceReport, check, repair
-from crawl_lib.keys.opening import open_key_store
+from crawl_lib.keys.opening import open_key_store, own_server
 from crawl_lib.keys.ring import interval, replicas
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.keys.sqlite import SqliteKeyServer
@@ -54,6 +54,7 @@ __all__ = [
     "check",
     "interval",
     "open_key_store",
+    "own_server",
     "repair",
     "replicas",
 ]

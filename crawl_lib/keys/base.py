@@ -82,8 +82,8 @@ class KeyServer(ABC):
     * A write is durable on the server when the method returns, as far as the server's settings say so
       (SQLite: `synchronous=FULL`; InnoDB: `innodb_flush_log_at_trx_commit=1`, its default).
     * Each method is one transaction: after a crash, all of it or nothing stands.
-    * Only KeyServerDownError means "ask another replica". Every other KeyStoreError is for the operator, names the
-      server and says what to do. No message holds a password.
+    * Only KeyServerDownError (no answer) and KeyTablesError (it came back empty) mean "ask another replica". Every
+      other KeyStoreError is for the operator, names the server and says what to do. No message holds a password.
     * For one thread at a time, and not across a fork.
     """
 
@@ -165,8 +165,9 @@ class KeyStore(ABC):
       store sorts them, cuts them by server, and sends statements of at most STATEMENT_KEYS.
     * State only grows: unknown -> QUEUED -> CRAWLED or GONE; CRAWLED and GONE may follow each other, the last write
       wins. Only `forget` makes a key unknown again.
-    * **Never-lost beats never-twice.** A server that is down is left out and counted (`missed`); a request fails with
-      KeyServerDownError only if no replica of some key answers. A key that only dead replicas know is `new`.
+    * **Never-lost beats never-twice.** A server that is down or has no tables is left out and counted (`missed`); a
+      request fails with KeyServerDownError only if no replica of some key answers, with KeyTablesError if all of them
+      say that they have no tables. A key that only replicas left out know is `new`.
     * Every write except `claim` may be repeated with the same result. After a crash in the middle some servers have
       it and others not: the caller repeats the whole call.
     * Order is the caller's duty: first the URL is durable, then its key is inserted. What returned is durable, so a
@@ -179,7 +180,7 @@ class KeyStore(ABC):
 
     @abstractmethod
     def unknown(self, keys: Collection[bytes]) -> Answer:
-        """Ask which keys are new. Never raises for servers that are down; other errors as in KeyServer."""
+        """Ask which keys are new. Never raises for servers that are down."""
 
     @abstractmethod
     def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> InsertReport:
@@ -204,7 +205,8 @@ class KeyStore(ABC):
     def forget(self, keys: Collection[bytes]) -> int:
         """Delete keys on every replica; returns how many the store knew.
 
-        Raises KeyServerDownError naming the server if one is down, before anything is deleted.
+        Raises KeyServerDownError or KeyTablesError naming a server that cannot do it, before anything is deleted. Run it
+        again if a server failed in the middle: until then maintenance may bring the keys back.
         """
 
     @abstractmethod

@@ -1,28 +1,59 @@
-"""The key store over many servers: each key on the server of its interval and on the next ones in the ring."""
+"""The key store over many servers: each key on the server of its interval and on the next ones in the ring.
+
+A call is cut into chunks (one statement's worth of sorted keys of one interval) and carried out in rounds: in round i
+every chunk is sent to its i-th replica. Within a round the servers work at the same time (`lanes`), each for its
+chunks one after the other; rounds follow each other. Answers are put together in the order of the chunks by the
+calling thread, so which server was faster changes nothing.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
+from crawl_lib.keys.lanes import Lanes
 from crawl_lib.keys.ring import ring, split
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
+_Request = Callable[[KeyServer, Sequence[bytes]], _T]
 DOWN_S = 30.0
+CONNECTIONS = 8
 _STATES = frozenset(KeyState)
+_LEFT_OUT = (KeyServerDownError, KeyTablesError)
+"""What makes a replica be left out, as long as another one answers: it is away, or it came back empty."""
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """One statement's worth of ascending keys, and the places of the servers that hold them, the first server first.
+
+    `errors`: of the replicas that were left out, so far.
+    """
+
+    places: list[int]
+    keys: Sequence[bytes]
+    errors: list[KeyStoreError] = field(default_factory=list)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether every replica was left out."""
+        return len(self.errors) == len(self.places)
 
 
 class ShardedKeyStore(KeyStore):
     """A KeyStore over `servers`, in the order of the config.
 
-    `replication`: servers that hold each key, from 1 to their number (else ConfigError). `down_s`: seconds for which
-    a server that did not answer is left alone. `clock`: monotonic seconds.
+    `replication`: servers that hold each key, from 1 to their number (else ConfigError). `connections`: servers that
+    are asked at the same time, a connection each, and the most connections that are held. `first`: place of the
+    server that is asked first, the caller's own. `down_s`: seconds for which a server that did not answer is left
+    alone. `clock`: monotonic seconds.
     """
 
     def __init__(
@@ -30,6 +61,8 @@ class ShardedKeyStore(KeyStore):
         servers: Sequence[KeyServer],
         replication: int = 1,
         *,
+        connections: int = CONNECTIONS,
+        first: int = 0,
         down_s: float = DOWN_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -39,6 +72,7 @@ class ShardedKeyStore(KeyStore):
         self._down: dict[int, tuple[float, str]] = {}
         self._down_s = down_s
         self._clock = clock
+        self._lanes = Lanes(len(servers), connections, first=first, release=lambda place: self.servers[place].close())
 
     def places(self, first: int) -> list[int]:
         """The places of the servers that hold the interval `first`, the first server first."""
@@ -46,26 +80,15 @@ class ShardedKeyStore(KeyStore):
 
     def unknown(self, keys: Collection[bytes]) -> Answer:
         answer = Answer()
-        for places, chunk in self._chunks(keys):
-            self._ask_chunk(places, chunk, answer)
-        return answer
-
-    def _ask_chunk(self, places: Sequence[int], chunk: Sequence[bytes], answer: Answer) -> None:
-        """Ask the replicas one after the other, each for what the ones before it did not know."""
-        left = chunk
-        answered = False
-        for place in places:
-            if not left:
-                break
-            try:
-                found = self._ask(place, self.servers[place].known, left)
-            except KeyServerDownError:
-                continue
-            answered = True
-            if found:
+        chunks = list(self._chunks(keys))
+        for step in range(self.replication):
+            for chunk, found in self._round(chunks, step, _known):
                 answer.known.update(found)
-                left = [key for key in left if key not in found]
-        (answer.new if answered else answer.undecided).update(left)
+                chunk.keys = [key for key in chunk.keys if key not in found]
+        for chunk in chunks:
+            (answer.undecided if chunk.unanswered else answer.new).update(chunk.keys)
+        _raise_if_no_tables(chunks)
+        return answer
 
     def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> InsertReport:
         return self._write(keys, lambda server, chunk: server.insert(chunk, state))
@@ -73,140 +96,122 @@ class ShardedKeyStore(KeyStore):
     def mark(self, keys: Collection[bytes], state: KeyState) -> InsertReport:
         return self._write(keys, lambda server, chunk: server.mark(chunk, state))
 
-    def _write(self, keys: Collection[bytes], write: Callable[[KeyServer, Sequence[bytes]], None]) -> InsertReport:
+    def _write(self, keys: Collection[bytes], write: _Request[None]) -> InsertReport:
         missed: Counter[str] = Counter()
-        lost: dict[str, None] = {}
-        for places, chunk in self._chunks(keys):
-            down = self._write_chunk(places, chunk, write, missed)
-            if len(down) == len(places):
-                lost.update(dict.fromkeys(down))
+        chunks = list(self._chunks(keys))
+        for step in range(self.replication):
+            self._write_round(chunks, step, write, missed)
+        _raise_if_no_tables(chunks)
+        lost = {str(error): None for chunk in chunks if chunk.unanswered for error in chunk.errors}
         if lost:
             raise KeyServerDownError(
                 f"no key server answers for some keys; down: {'; '.join(lost)}: run again when one is back"
             )
         return InsertReport(dict(missed))
 
-    def _write_chunk(
-        self,
-        places: Sequence[int],
-        chunk: Sequence[bytes],
-        write: Callable[[KeyServer, Sequence[bytes]], None],
-        missed: Counter[str],
-    ) -> list[str]:
-        """Write to each replica; returns the errors of those that are down."""
-        down = []
-        for place in places:
-            try:
-                self._ask(place, write, self.servers[place], chunk)
-            except KeyServerDownError as error:
-                missed[self.servers[place].name] += len(chunk)
-                down.append(str(error))
-        return down
+    def _write_round(self, chunks: Sequence[_Chunk], step: int, write: _Request[None], missed: Counter[str]) -> None:
+        """Write each chunk to its replica of this round; keys that did not reach it are counted in `missed`."""
+        before = [len(chunk.errors) for chunk in chunks]
+        self._round(chunks, step, write)
+        for chunk, errors in zip(chunks, before, strict=True):
+            if len(chunk.errors) > errors:
+                missed[self.servers[chunk.places[step]].name] += len(chunk.keys)
 
     def claim(self, keys: Collection[bytes]) -> Claim:
-        missed: Counter[str] = Counter()
-        claim = Claim()
-        for places, chunk in self._chunks(keys):
-            self._claim_chunk(places, chunk, claim, missed)
-        claim.missed.update(missed)
-        return claim
-
-    def _claim_chunk(self, places: Sequence[int], chunk: Sequence[bytes], claim: Claim, missed: Counter[str]) -> None:
         """Drop what another replica knew before, let the first one that answers decide, and tell the others.
 
         Reading before, never after, the decision keeps URLs: two writers that were decided by different replicas
         would drop each other's if they looked at the other replica afterwards.
         """
-        left: Sequence[bytes] = chunk
-        if len(places) > 1:
-            before = Answer()
-            self._ask_chunk(places, chunk, before)
+        claim = Claim()
+        left = keys
+        if self.replication > 1:
+            before = self.unknown(keys)
             claim.theirs.update(before.known)
-            left = [key for key in chunk if key not in before.known]
-        if not left:
-            return
-        down: list[str] = []
-        for at, place in enumerate(places):
-            server = self.servers[place]
-            try:
-                decided = self._ask(place, server.claim, left)
-            except KeyServerDownError:
-                down.append(server.name)
-                continue
-            claim.ours.update(decided.ours)
-            claim.theirs.update(decided.theirs)
-            claim.unsure.update(decided.unsure)
-            kept = sorted(decided.ours | decided.unsure)
-            if kept:
-                missed.update(dict.fromkeys(down, len(kept)))
-                self._write_chunk(places[at + 1 :], kept, _insert_queued, missed)
-            return
-        claim.unsure.update(left)
-        claim.unreached.update(left)
+            left = before.new | before.undecided
+        chunks = list(self._chunks(left))
+        kept = self._decide(chunks, claim)
+        missed: Counter[str] = Counter()
+        for step in range(self.replication):
+            self._write_round([chunk for at, chunk in kept if at < step], step, _insert_queued, missed)
+            missed.update({self.servers[chunk.places[step]].name: len(chunk.keys) for at, chunk in kept if at > step})
+        claim.missed.update(missed)
+        _raise_if_no_tables(chunks)
+        return claim
+
+    def _decide(self, chunks: Sequence[_Chunk], claim: Claim) -> list[tuple[int, _Chunk]]:
+        """Have each chunk decided by its first replica that answers.
+
+        Returns what is left to be told to the other replicas: chunks of the keys that are kept, each with the step of
+        the replica that decided.
+        """
+        kept = []
+        waiting = list(chunks)
+        for step in range(self.replication):
+            for chunk, decided in self._round(waiting, step, _claim):
+                claim.ours.update(decided.ours)
+                claim.theirs.update(decided.theirs)
+                claim.unsure.update(decided.unsure)
+                if keys := sorted(decided.ours | decided.unsure):
+                    kept.append((step, _Chunk(chunk.places, keys)))
+            waiting = [chunk for chunk in waiting if len(chunk.errors) > step]
+        for chunk in waiting:
+            claim.unsure.update(chunk.keys)
+            claim.unreached.update(chunk.keys)
+        return kept
 
     def forget(self, keys: Collection[bytes]) -> int:
         chunks = list(self._chunks(keys))
         self._down.clear()
-        for place in sorted({place for places, _ in chunks for place in places}):
-            self._ask(place, self.servers[place].exists)
-        forgotten = 0
-        for places, chunk in chunks:
-            known: set[bytes] = set()
-            for place in places:
-                known |= self._ask(place, self.servers[place].known, chunk)
-                self._ask(place, self.servers[place].delete, chunk)
-            forgotten += len(known)
-        return forgotten
+        known: set[bytes] = set()
+        for step in range(self.replication):
+            for _, found in self._round(chunks, step, _known):
+                known |= found
+        _raise_if_left_out(chunks)
+        for step in range(self.replication):
+            self._round(chunks, step, _delete)
+        _raise_if_left_out(chunks)
+        return len(known)
 
     def states(self, keys: Collection[bytes]) -> dict[bytes, KeyState | None]:
         found: dict[bytes, KeyState] = {}
-        for places, chunk in self._chunks(keys):
-            errors = []
-            for place in places:
-                try:
-                    states = self._ask(place, self.servers[place].states, chunk)
-                except KeyServerDownError as error:
-                    errors.append(error)
-                    continue
+        chunks = list(self._chunks(keys))
+        for step in range(self.replication):
+            for _, states in self._round(chunks, step, _states_of):
                 for key, state in states.items():
                     found[key] = max(state_of(state), found.get(key, KeyState.QUEUED))
-            if len(errors) == len(places):
-                raise errors[0]
+        _raise_if_left_out([chunk for chunk in chunks if chunk.unanswered])
         return {key: found.get(key) for key in keys}
 
     def counts(self) -> list[ServerCounts]:
         self._down.clear()
-        return [self._counts_of(place) for place in range(len(self.servers))]
+        return list(self._lanes.run(range(len(self.servers)), self._counts_of).values())
 
     def _counts_of(self, place: int) -> ServerCounts:
         name = self.servers[place].name
         try:
-            found = self._ask(place, self.servers[place].counts)
+            return counts_of(name, self._ask(place, self.servers[place].counts))
         except KeyStoreError as error:
             return ServerCounts(name, up=False, error=str(error))
-        by_state = {state.name.lower(): found.pop(state, 0) for state in KeyState}
-        if found:
-            by_state["other"] = sum(found.values())
-        return ServerCounts(name, sum(by_state.values()), by_state)
 
     def exists(self) -> bool:
-        self._down.clear()
         # Every server is asked: one that is down must not hide behind one that has no tables.
-        standing = [self._ask(place, self.servers[place].exists) for place in range(len(self.servers))]
-        return all(standing)
+        return all(self._standing())
+
+    def _standing(self) -> list[bool]:
+        """Whether the tables stand, by server. Raises KeyServerDownError if one does not answer."""
+        self._down.clear()
+        places = range(len(self.servers))
+        return list(self._lanes.run(places, lambda place: self._ask(place, self.servers[place].exists)).values())
 
     def create(self, *, drop: bool = False) -> None:
-        self._down.clear()
-        standing = [
-            server.name for place, server in enumerate(self.servers) if self._ask(place, self.servers[place].exists)
-        ]
+        standing = [server.name for server, stands in zip(self.servers, self._standing(), strict=True) if stands]
         if standing and not drop:
             raise KeyTablesError(
                 f"key tables stand already on {', '.join(standing)}: nothing was touched;"
                 " `krake keys create --drop` deletes them with all their keys and creates new ones"
             )
-        for place in range(len(self.servers)):
-            self._ask(place, self.servers[place].create, drop=drop)
+        self._lanes.run(range(len(self.servers)), lambda place: self._ask(place, self.servers[place].create, drop=drop))
 
     def create_missing(self) -> list[str]:
         """Create the key tables where there are none, touch no others; returns the names of those servers.
@@ -214,11 +219,8 @@ class ShardedKeyStore(KeyStore):
         For a set-up that may be run again, and for a server that came back with an empty disk (a repair then fills
         it). Raises KeyServerDownError if one does not answer.
         """
-        self._down.clear()
-        standing = [self._ask(place, server.exists) for place, server in enumerate(self.servers)]
-        missing = [place for place, stands in enumerate(standing) if not stands]
-        for place in missing:
-            self._ask(place, self.servers[place].create)
+        missing = [place for place, stands in enumerate(self._standing()) if not stands]
+        self._lanes.run(missing, lambda place: self._ask(place, self.servers[place].create))
         return [self.servers[place].name for place in missing]
 
     def ensure_tables(self) -> None:
@@ -226,15 +228,43 @@ class ShardedKeyStore(KeyStore):
             server.ensure()
 
     def close(self) -> None:
+        self._lanes.close()
         for server in self.servers:
             server.close()
 
-    def _chunks(self, keys: Collection[bytes]) -> Iterator[tuple[list[int], Sequence[bytes]]]:
-        """Statements' worth of sorted keys, each with the places of their replicas."""
+    def _chunks(self, keys: Collection[bytes]) -> Iterator[_Chunk]:
         ordered = sorted(keys if isinstance(keys, set | frozenset) else set(keys))
         for first, part in enumerate(split(ordered, len(self.servers))):
             for start in range(0, len(part), STATEMENT_KEYS):
-                yield self._rings[first], part[start : start + STATEMENT_KEYS]
+                yield _Chunk(self._rings[first], part[start : start + STATEMENT_KEYS])
+
+    def _round(self, chunks: Sequence[_Chunk], step: int, request: _Request[_T]) -> list[tuple[_Chunk, _T]]:
+        """Send each chunk that has keys to its replica number `step`; returns those that were answered, with answers.
+
+        Where the replica was left out, the chunk notes the error. Other errors are raised, at the end of the round.
+        """
+        lanes: dict[int, list[_Chunk]] = {}
+        for chunk in chunks:
+            if chunk.keys:
+                lanes.setdefault(chunk.places[step], []).append(chunk)
+        rounds = self._lanes.run(
+            sorted(lanes), lambda place: [self._try(place, request, chunk.keys) for chunk in lanes[place]]
+        )
+        answered: list[tuple[_Chunk, _T]] = []
+        for place, answers in rounds.items():
+            for chunk, answer in zip(lanes[place], answers, strict=True):
+                if isinstance(answer, KeyStoreError):
+                    chunk.errors.append(answer)
+                else:
+                    answered.append((chunk, answer))
+        return answered
+
+    def _try(self, place: int, request: _Request[_T], keys: Sequence[bytes]) -> _T | KeyStoreError:
+        """The answer of the server at `place`, or the error for which it is left out."""
+        try:
+            return self._ask(place, request, self.servers[place], keys)
+        except _LEFT_OUT as error:
+            return error
 
     def _ask(self, place: int, request: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
         """One request to the server at `place`; raises at once if it did not answer a moment ago."""
@@ -250,8 +280,47 @@ class ShardedKeyStore(KeyStore):
             raise
 
 
+def _raise_if_no_tables(chunks: Sequence[_Chunk]) -> None:
+    """Raise KeyTablesError if every replica of some keys answers that it has no tables: waiting will not help."""
+    for chunk in chunks:
+        if chunk.unanswered and all(isinstance(error, KeyTablesError) for error in chunk.errors):
+            raise KeyTablesError("; ".join(map(str, chunk.errors)))
+
+
+def _raise_if_left_out(chunks: Sequence[_Chunk]) -> None:
+    """Raise the first error of a replica that was left out."""
+    for chunk in chunks:
+        if chunk.errors:
+            raise chunk.errors[0]
+
+
+def _known(server: KeyServer, keys: Sequence[bytes]) -> set[bytes]:
+    return server.known(keys)
+
+
+def _states_of(server: KeyServer, keys: Sequence[bytes]) -> dict[bytes, int]:
+    return server.states(keys)
+
+
 def _insert_queued(server: KeyServer, keys: Sequence[bytes]) -> None:
     server.insert(keys, KeyState.QUEUED)
+
+
+def _claim(server: KeyServer, keys: Sequence[bytes]) -> Claim:
+    return server.claim(keys)
+
+
+def _delete(server: KeyServer, keys: Sequence[bytes]) -> int:
+    return server.delete(keys)
+
+
+def counts_of(server: str, by_keyinfo: Mapping[int, int]) -> ServerCounts:
+    """The counts of a server that answered, from its numbers of keys by keyinfo."""
+    by_state = {state.name.lower(): by_keyinfo.get(state, 0) for state in KeyState}
+    other = sum(by_keyinfo.values()) - sum(by_state.values())
+    if other:
+        by_state["other"] = other
+    return ServerCounts(server, sum(by_state.values()), by_state)
 
 
 def state_of(keyinfo: int) -> KeyState:

@@ -391,6 +391,38 @@ class KeyStoreContract:
         server.write_note("first")
         assert server.read_note() == "first"
 
+    def test_a_server_without_tables_is_left_out_while_another_replica_answers(self, store, new_server):
+        """It came back with an empty disk: a crawl goes on, what it misses is counted, and repair finds it."""
+        keys = make_keys(300)
+        store.insert(keys[:200])
+        blank = Switch(new_server())
+        store.servers[1] = blank
+        share = sum(1 in replicas(key, 3, 2) for key in keys)
+        assert store.unknown(keys).known == set(keys[:200])
+        assert store.claim(keys).ours == set(keys[200:])
+        assert store.insert(keys).missed == {blank.name: share}
+        assert store.mark(keys, CRAWLED).missed == {blank.name: share}
+        assert set(store.states(keys).values()) == {CRAWLED}
+        with pytest.raises(KeyTablesError, match="krake keys create"):
+            store.forget(keys[:3])
+        assert set(store.states(keys).values()) == {CRAWLED}
+        assert repair(store).filled == {blank.name: share}
+        assert check(store).ok
+        blank.close()
+
+    def test_where_every_replica_lacks_its_tables_the_operator_has_to_act(self, servers, new_server):
+        blanks = [Switch(new_server()) for _ in range(2)]
+        store = ShardedKeyStore([*servers(1), *blanks], 2)
+        for request in (store.unknown, store.insert, store.claim, store.states):
+            with pytest.raises(KeyTablesError, match="krake keys create"):
+                request(make_keys(100))
+        blanks[1].down = True
+        assert store.unknown(make_keys(100)).undecided, "the one that is down may have them"
+        with pytest.raises(KeyServerDownError, match="switched off"):
+            store.insert(make_keys(100))
+        for blank in blanks:
+            blank.close()
+
     # Tables
 
     def test_create_over_existing_tables_is_refused_and_touches_nothing(self, store, new_server):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from crawl_lib.config import KeyStorageConfig
+from crawl_lib.config import KeyStorageConfig, from_mapping
 from crawl_lib.errors import ConfigError
-from crawl_lib.keys import MySqlKeyServer, SqliteKeyServer, check, open_key_store, repair
+from crawl_lib.keys import MySqlKeyServer, SqliteKeyServer, check, open_key_store, own_server, repair
 from tests.contracts.keystore import make_keys
 
 
@@ -46,3 +46,20 @@ def test_a_report_is_json_and_text(tmp_path):
             "replicas differ: run `krake keys repair`",
         ]
         assert repair(store).to_text().endswith("all replicas are whole")
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        (["b.example", "a"], [1, 0]),  # by name
+        (["a:3307", "x", "b.example:3306"], [0, 2]),
+        (["db1", "db2"], [0, 1]),  # by place, where there are as many
+        (["db1", "db2", "db3"], [0, 0]),
+        (["[::1]:3306"], [0, 0]),
+    ],
+)
+def test_a_node_s_own_server_is_the_one_of_its_name_else_of_its_place(servers, expected, tmp_path):
+    mapping = {"servers": ["a", "b.example"], "dfs_primary": "dfs", "key_storage": {"servers": servers}}
+    config = from_mapping(mapping, base=tmp_path)
+    assert [own_server(config, node) for node in config.servers] == expected
+    assert own_server(config, "retired") == 0
