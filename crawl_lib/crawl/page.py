@@ -34,11 +34,19 @@ class PageHandler:
     """Turns fetches into rows for one worker's `PartWriter`; keeps the counts that the manifest sums up.
 
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
-    crawl's filter with the scope of this iteration.
+    crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
+    redirect brings its target's host into the scope; imported pages have that depth and are none.
     """
 
     def __init__(
-        self, config: Config, nodes: Sequence[str], own_index: int, url_filter: UrlFilter, writer: PartWriter
+        self,
+        config: Config,
+        nodes: Sequence[str],
+        own_index: int,
+        url_filter: UrlFilter,
+        writer: PartWriter,
+        *,
+        seeds_widen_scope: bool = True,
     ) -> None:
         self._parse = config.parse
         self._max_content_bytes = config.fetch.max_decompressed_bytes
@@ -46,6 +54,7 @@ class PageHandler:
         self._token = config.fetch.user_agent
         self._filter = url_filter
         self._writer = writer
+        self._widens = seeds_widen_scope
         self._owner_index = Owners(nodes).index if config.frontier.routing == "host" else lambda host: own_index
         self._resolver = LinkResolver(config.urls.max_length_chars)
         self._verdicts: dict[str, tuple[bool, str]] = {}
@@ -150,7 +159,7 @@ class PageHandler:
         accepted, rule = self._filter.verdict(target.url, target.host, taken.queued.depth)
         if redirects > self._max_redirects:
             self._writer.count_rejection(Rejection.REDIRECT_LIMIT, 1)
-        elif accepted or (rule == Rejection.SCOPE and taken.queued.depth == 0):
+        elif accepted or (self._widens and rule == Rejection.SCOPE and taken.queued.depth == 0):
             if not accepted:
                 self._writer.add_scope_host(target.host)
             self._send(taken, target, 0, taken.queued.depth, redirects)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from crawl_lib.errors import (
     PathNotFoundError,
     TargetExistsError,
 )
+from crawl_lib.segment.dropped import segment_digest
 from crawl_lib.storage import Storage
 
 FORMAT_VERSION = 1
@@ -51,7 +51,8 @@ class SegmentInput:
 class Inputs:
     """What an export was made of: everything that decides its bytes.
 
-    `segments`: in order of folder (as a number) and node; `manifests`: SHA-256 of their `manifest.json`, in hex.
+    `segments`: in order of folder (as a number) and node; `manifests`: SHA-256 of their `manifest.json`, in hex, or,
+    where pages of it were dropped, what `segment.dropped.segment_digest` says.
     `mime_types`: patterns in lower case, or None. `level`: of zlib.
     """
 
@@ -102,21 +103,13 @@ def folder_order(segment: SegmentInput) -> tuple[int, str, str, str]:
     return number, segment.folder, segment.node, segment.path
 
 
-def manifest_digest(storage: Storage, segment: SegmentInput) -> str:
-    """SHA-256 of a segment's manifest, in hex. Raises PathNotFoundError naming the segment."""
-    try:
-        return hashlib.sha256(storage.read_bytes(f"{segment.path}/manifest.json")).hexdigest()
-    except PathNotFoundError as error:
-        raise PathNotFoundError(f"{segment.path}: the segment is gone, or has no manifest.json: {error}") from error
-
-
 def gather_inputs(storage: Storage, config: Config, segments: Sequence[SegmentInput], level: int) -> Inputs:
     """The inputs of an export over these segments, in whatever order they come. Raises PathNotFoundError."""
     ordered = sorted(set(segments), key=folder_order)
     mimes = config.export.mime_types
     return Inputs(
         segments=tuple(ordered),
-        manifests=tuple(manifest_digest(storage, segment) for segment in ordered),
+        manifests=tuple(segment_digest(storage, segment.path) for segment in ordered),
         mime_types=None if mimes is None else tuple(sorted({mime.lower() for mime in mimes})),
         max_content_bytes=config.export.max_content_bytes,
         level=level,
@@ -182,7 +175,8 @@ class ExportFolder:
         if self.read_inputs() != inputs:
             raise OutputConflictError(
                 f"{self.path}: the export {self.name!r} stands already and was made of other segments or options"
-                f" (see {self.file(INPUTS)}); choose another label, or delete that folder"
+                f" (see {self.file(INPUTS)}), or before pages of them were dropped; choose another label, or delete"
+                f" that folder"
             )
 
     def require(self, names: Sequence[str], command: str) -> None:
@@ -227,7 +221,7 @@ def check_segments(storage: Storage, folder: ExportFolder, inputs: Inputs) -> No
     """
     for segment, digest in zip(inputs.segments, inputs.manifests, strict=True):
         try:
-            now = manifest_digest(storage, segment)
+            now = segment_digest(storage, segment.path)
         except PathNotFoundError as error:
             raise PathNotFoundError(
                 f"export {folder.name!r} was begun with segment {segment.path}, which is gone;"
@@ -235,6 +229,7 @@ def check_segments(storage: Storage, folder: ExportFolder, inputs: Inputs) -> No
             ) from error
         if now != digest:
             raise OutputConflictError(
-                f"export {folder.name!r} was begun with another state of segment {segment.path} (its manifest.json has"
-                f" changed); choose another label for a new export, or delete {folder.path}"
+                f"export {folder.name!r} was begun with another state of segment {segment.path} (pages were dropped"
+                f" since, or its manifest.json has changed); choose another label for a new export, or delete"
+                f" {folder.path}"
             )

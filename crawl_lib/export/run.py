@@ -27,11 +27,14 @@ from crawl_lib.export.places import (
     Inputs,
     OnProgress,
     SegmentInput,
+    check_segments,
     gather_inputs,
 )
 from crawl_lib.export.progress import Progress
 from crawl_lib.export.scratch import local_copy, scratch_folder
 from crawl_lib.export.warc_records import Wanted
+from crawl_lib.segment.dropped import dropped_files
+from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.schema import PAGES_SCHEMA
 from crawl_lib.storage import Storage
 
@@ -111,8 +114,11 @@ class _Export:
         if not self.folder.has(PAGES):
             with open_duck(self.scratch, self.config.scratch.memory_bytes) as duck:
                 self.prepare(duck)
+                check_segments(self.storage, self.folder, self.inputs)  # what was read is what `inputs` says
                 self.folder.claim(self.inputs)
                 self.choose(duck)
+        if not self.folder.has(OFFSETS, CONTENT):
+            check_segments(self.storage, self.folder, self.inputs)
         pages = local_copy(self.storage, self.folder.file(PAGES), self.scratch, PAGES)
         if not self.folder.has(URL_MAPPING):
             self.write_mapping(pages)
@@ -122,7 +128,7 @@ class _Export:
     def prepare(self, duck: Duck) -> None:
         """Views of the inputs, and the check that NodeIDs suffice."""
         files = [
-            local_copy(self.storage, f"{segment.path}/pages.parquet", self.scratch, f"pages-{number}.parquet")
+            local_pages(self.storage, segment, self.scratch, f"pages-{number}.parquet")
             for number, segment in enumerate(self.inputs.segments)
         ]
         files_view(duck, "captures", files, PAGES_SCHEMA)
@@ -191,6 +197,18 @@ class _Export:
             columns = (column.to_pylist() for column in batch.columns)
             for node_id, segment, file, offset, length in zip(*columns, strict=True):
                 yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)
+
+
+def local_pages(storage: Storage, segment: SegmentInput, scratch: Path, name: str) -> Path:
+    """The rows of `pages` of a segment as a local Parquet file: its own, or one without the pages that were dropped."""
+    reader = SegmentReader(storage, segment.path)
+    if not dropped_files(storage, segment.path) or not reader.dropped:
+        return local_copy(storage, f"{segment.path}/pages.parquet", scratch, name)
+    path = scratch / name
+    with pq.ParquetWriter(path, PAGES_SCHEMA, compression="zstd") as writer:
+        for batch in reader.pages():
+            writer.write_batch(batch)
+    return path
 
 
 def int32_array(values: npt.NDArray[np.int32]) -> pa.Array[Any]:

@@ -19,6 +19,7 @@ from crawl_lib.export.places import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MA
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.scratch import local_files
 from crawl_lib.graph.webgraph import WebGraph
+from crawl_lib.segment.dropped import read_dropped
 from crawl_lib.storage import Storage
 from crawl_lib.urls import canonicalize, key_of
 
@@ -161,13 +162,20 @@ def show_page(storage: Storage, config: Config, *, name: str, page: str, limit: 
     """What `krake show URL|KEY|NODEID` prints, as JSON takes it: `PageView.to_mapping`.
 
     `name`: the export; `page`: URL, key in hex, or NodeID; `limit`: in- and out-links shown, each. Raises InputError
-    where the export has no such page, PathNotFoundError where there is no such export, UrlError.
+    where the export has no such page, or it was dropped since, PathNotFoundError where there is no such export,
+    UrlError.
     """
     with open_export(storage, config, name=name) as export:
         node_id = export.find(page)
         if node_id is None:
             raise InputError(f"{page}: is not among the {len(export.mapping)} crawled pages of export {name!r}")
-        return export.view(node_id, limit).to_mapping()
+        view = export.view(node_id, limit)
+    segment = view.row["segment_path"]
+    if storage.exists(segment) and view.key in read_dropped(storage, segment):
+        raise InputError(
+            f"{page}: was dropped from {segment} since export {name!r} was made; make a new export, and delete this one"
+        )
+    return view.to_mapping()
 
 
 def _plain(value: object) -> object:

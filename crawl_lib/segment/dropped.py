@@ -9,6 +9,7 @@ new manifest lists: the pages are gone then, but stay known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, TargetExistsError
@@ -51,10 +52,8 @@ def read_dropped(storage: Storage, path: str, names: Sequence[str] | None = None
 def write_dropped(storage: Storage, path: str, keys: Iterable[bytes]) -> str:
     """Drop pages of a segment; returns the name of the file that says so. May be repeated."""
     name, data = encode_dropped(keys)
-    try:
+    with suppress(TargetExistsError):  # its name is the digest of what it says
         storage.write_bytes(f"{path}/{name}", data)
-    except TargetExistsError:
-        pass  # its name is the digest of what it says
     return name
 
 

@@ -163,7 +163,8 @@ class RecordEncoder:
     def _answered(self, fetched: Fetched, taken: TakenUrl | None, uri: str, date: str, ip: str) -> Group:
         response_id = self._new_id()
         concurrent = f"WARC-Concurrent-To: {response_id}\r\n"
-        request = self._request(fetched.request, uri, date, concurrent + ip)
+        # What is imported or salvaged may have no request; none is made up.
+        request = self._request(fetched.request, uri, date, concurrent + ip) if fetched.request else b""
         marks = f"{ip}WARC-Truncated: {fetched.truncated}\r\n" if fetched.truncated else ip
         response, digest = self._response(fetched, response_id, uri, date, marks)
         metadata = self._metadata(fetched, taken, uri, date, concurrent)
