@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, StorageError
 from crawl_lib.frontier.outlinks import part_mapping, read_outlinks, split_line
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
+from crawl_lib.segment.dropped import encode_dropped, is_dropped_file, read_dropped
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -38,8 +39,6 @@ from crawl_lib.states import Outcome
 from crawl_lib.storage import Storage
 
 ROOM = "segment"
-BESIDE_THE_MANIFEST = frozenset({MANIFEST_NAME, "dropped"})
-"""Files of a segment that its manifest does not list."""
 ACCOUNTED = ("deferred", "dropped", "lost")
 """Counts of taken URLs that have no row in `pages`."""
 BLOCK_BYTES = 1 << 20
@@ -151,13 +150,30 @@ class _Check:
                 self.findings.add(
                     "file_size", where, f"has {found.size_bytes:,} bytes, the manifest says {entry['size_bytes']:,}"
                 )
-        for name in standing.keys() - BESIDE_THE_MANIFEST:
+        for name in standing.keys() - {MANIFEST_NAME}:
+            if is_dropped_file(name):
+                self._dropped(name)
+                continue
             self.findings.add(
                 "file_unknown",
                 self._file(name),
                 "the manifest does not list it",
                 repair="no stage reads it: delete it",
                 severity=Severity.WARNING,
+            )
+
+    def _dropped(self, name: str) -> None:
+        """A list of dropped pages is named by its digest."""
+        try:
+            whole = encode_dropped(read_dropped(self.storage, self.path, [name]))[0] == name
+        except DamagedFileError:
+            whole = False
+        if not whole:
+            self.findings.add(
+                "dropped_damaged",
+                self._file(name),
+                "is not the list of pages that was written",
+                repair="delete it, and run `krake segment drop` for its pages again",
             )
 
     def _counts(self, manifest: Manifest) -> None:

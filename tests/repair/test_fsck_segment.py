@@ -15,6 +15,7 @@ import pytest
 
 from crawl_lib.repair import check_segment
 from crawl_lib.segment import build_segment
+from crawl_lib.segment.dropped import write_dropped
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import facts, fetches, fill, robots, writer
 
@@ -96,6 +97,7 @@ FAST = {
     "file_missing": lambda segment: (segment / WARC).unlink(),
     "file_size": data(WARC, lambda content: content[:-9]),
     "file_unknown": lambda segment: (segment / "notes.txt").write_text("mine"),
+    "dropped_damaged": lambda segment: (segment / "dropped-0123456789abcdef").write_text(f"{'0' * 40}\n"),
     "counts_differ": manifest(lambda value: value["counts"].update(taken=9)),
     "table_damaged": data("pages.parquet", lambda content: content[:-4] + b"xxxx", sign=True),
     "table_rows": rows("pages.parquet", lambda values: values.pop()),
@@ -136,6 +138,11 @@ def test_damage_that_a_fast_check_names(segment: Path, name: str) -> None:
 def test_damage_that_a_full_check_names(segment: Path, name: str) -> None:
     FULL[name](segment)
     assert name in found(segment)
+
+
+def test_dropped_pages_are_no_damage(segment: Path) -> None:
+    write_dropped(LocalStorage(segment.parents[2]), "crawl/1/node-a", [fetches()[0][0].key])
+    assert found(segment) == set()
 
 
 def test_a_row_that_points_at_another_page_s_record_is_named(segment: Path) -> None:

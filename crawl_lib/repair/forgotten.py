@@ -1,0 +1,86 @@
+"""What was forgotten on purpose: files of the crawl directory that say which keys, and when.
+
+A page that was forgotten still stands in its segment. So that a check does not call its missing key a damage, and
+`krake keys rebuild` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a line
+of JSON (`time_us`: POSIX microseconds, `keys`: how many, `lower`: by node and host, how many URLs were forgotten),
+then the keys, 20 bytes each, ascending. While it is being carried out the name begins with `.open-`; the next forget
+finishes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.keys.ring import KEY_BYTES
+from crawl_lib.storage import Storage
+
+FORGOTTEN_FOLDER = "forgotten"
+OPEN_PREFIX = ".open-"
+Keys = npt.NDArray[np.bytes_]
+
+
+@dataclass(frozen=True)
+class Forget:
+    """One decision to forget. `name`: of its file without the prefix; `lower`: see the module's docstring."""
+
+    name: str
+    time_us: int
+    keys: Keys
+    lower: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    is_open: bool = False
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        head = {"time_us": self.time_us, "keys": len(self.keys), "lower": self.lower}
+        return json.dumps(head, sort_keys=True).encode() + b"\n" + self.keys.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str, where: str) -> Forget:
+        """Read the file. Raises DamagedFileError naming `where`."""
+        head, _, keys = data.partition(b"\n")
+        try:
+            value = json.loads(head)
+            time_us, count, lower = int(value["time_us"]), int(value["keys"]), dict(value["lower"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFileError(f"{where}: is not a list of forgotten keys: {error!r}") from error
+        if len(keys) != KEY_BYTES * count:
+            raise DamagedFileError(f"{where}: has {len(keys)} bytes of keys, and should have {KEY_BYTES * count}")
+        found = np.frombuffer(keys, f"S{KEY_BYTES}")
+        return cls(name.removeprefix(OPEN_PREFIX), time_us, found, lower, name.startswith(OPEN_PREFIX))
+
+
+def key_array(keys: bytes | bytearray) -> Keys:
+    """Keys that stand one after the other, ascending and each once."""
+    return np.unique(np.frombuffer(bytes(keys), f"S{KEY_BYTES}"))
+
+
+def key_bytes(key: np.bytes_) -> bytes:
+    """One key; numpy cuts zeros off its end."""
+    return bytes(key).ljust(KEY_BYTES, b"\0")
+
+
+class Forgotten:
+    """All that was forgotten in a crawl, 20 bytes a key."""
+
+    def __init__(self, storage: Storage, crawl_dir: str) -> None:
+        """Read it. Raises DamagedFileError naming the file."""
+        self.storage, self.folder = storage, f"{crawl_dir}/{FORGOTTEN_FOLDER}"
+        names = [entry.name for entry in storage.list(self.folder)] if storage.exists(self.folder) else []
+        self.decisions = [
+            Forget.from_bytes(storage.read_bytes(f"{self.folder}/{name}"), name, f"{self.folder}/{name}")
+            for name in names
+            if not name.startswith(".") or name.startswith(OPEN_PREFIX)
+        ]
+
+    def of_page(self, keys: Keys, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of these captures, by key and time, were forgotten after they were made."""
+        found = np.zeros(len(keys), np.bool_)
+        for decision in self.decisions:
+            found |= np.isin(keys, decision.keys) & (times_us <= decision.time_us)
+        return found
