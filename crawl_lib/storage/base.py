@@ -125,6 +125,10 @@ class Storage(ABC):
         with source, self.open_write(path) as target:
             _copy(source, target)
 
+    def upload_final(self, local: Path, path: str) -> None:
+        """`upload` of a file that nobody changes any more: a store on the same disk links it instead of copying."""
+        self.upload(local, path)
+
     def download(self, path: str, local: Path) -> None:
         """Copy a file to a local path, which is replaced. Raises PathNotFoundError."""
         with self.open_read(path) as source:

@@ -8,10 +8,11 @@ import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, TargetExistsError
 from crawl_lib.storage.base import Entry, Storage, check_path
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
 from crawl_lib.storage.webhdfs import Datanodes, HdfsProblemError, WebHdfs, parse_address
@@ -42,12 +43,13 @@ class HdfsStorage(Storage):
         self._hdfs = hdfs
 
     @classmethod
-    def open(cls, address: str, config: DfsConfig) -> HdfsStorage:
+    def open(cls, address: str, config: DfsConfig, stop: Event | None = None) -> HdfsStorage:
         """The store at an address (`webhdfs.parse_address`); its root path is made if it is missing.
 
-        Raises ConfigError if the address is none, StorageError if no namenode answers or permission is missing.
+        `stop`: see `open_storage`. Raises ConfigError if the address is none, StorageError if no namenode answers or
+        permission is missing, StoppedError.
         """
-        storage = cls(WebHdfs(parse_address(address), config))
+        storage = cls(WebHdfs(parse_address(address), config, stop=stop))
         if storage.stat("") is None:
             storage.make_dirs("")
         return storage
@@ -89,7 +91,7 @@ class HdfsStorage(Storage):
         except OSError as error:
             raise StorageError(f"{local}: cannot be read: {error.strerror}") from error
         self._refuse_existing(path)
-        self._put(path, lambda: FileBody(local, size), size)
+        self._put(path, lambda: FileBody(local, size, self._hdfs.go_on), size)
 
     def rename(self, source: str, target: str) -> None:
         """See Storage."""
@@ -209,7 +211,7 @@ class HdfsStorage(Storage):
             tried.pop()
         finally:
             for rubbish in tried:
-                with suppress(StorageError):
+                with suppress(StorageError, StoppedError):
                     self.delete(rubbish)
 
     def _require_size(self, path: str, size_bytes: int) -> None:

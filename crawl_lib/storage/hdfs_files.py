@@ -12,9 +12,17 @@ from types import TracebackType
 
 import requests
 
-from crawl_lib.errors import StorageError, TargetExistsError
+from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
 from crawl_lib.storage.base import COPY_BYTES
-from crawl_lib.storage.webhdfs import FOREIGN, Datanodes, RefusedError, WebHdfs, problem_of
+from crawl_lib.storage.webhdfs import (
+    FOREIGN,
+    Datanodes,
+    HdfsProblemError,
+    Problem,
+    RefusedError,
+    WebHdfs,
+    problem_of,
+)
 
 QUEUED_PIECES = 4
 READ_BUFFER_BYTES = 1 << 17
@@ -24,7 +32,7 @@ LOOK_S = 0.5  # how often a writer that waits looks whether its thread is alive
 class HdfsReader(io.RawIOBase):
     """Bytes of a file from `offset` on, `length` of them or to its end. An error in the middle is read past.
 
-    Raises PathNotFoundError when made, StorageError when no server goes on within `dfs.wait_s`.
+    Raises PathNotFoundError when made, StorageError when no server goes on within `dfs.wait_s`, StoppedError.
     """
 
     def __init__(self, hdfs: WebHdfs, path: str, offset: int, length: int | None) -> None:
@@ -45,6 +53,7 @@ class HdfsReader(io.RawIOBase):
             view = view[: self._left]
         if not view:
             return 0
+        self._hdfs.go_on()
         count = self._hdfs.persist("cannot be read", self._path, lambda: self._read(view))
         self._at += count
         if self._left is not None:
@@ -89,10 +98,13 @@ class HdfsReader(io.RawIOBase):
 
 
 class FileBody:
-    """A local file as the body of a request: pieces, and a length that is sent before."""
+    """A local file as the body of a request: pieces, and a length that is sent before.
 
-    def __init__(self, local: Path, size_bytes: int) -> None:
-        self._local = local
+    `go_on`: called before each piece; what it raises ends the request.
+    """
+
+    def __init__(self, local: Path, size_bytes: int, go_on: Callable[[], None]) -> None:
+        self._local, self._go_on = local, go_on
         self.len = size_bytes  # what `requests` makes Content-Length of
 
     def __iter__(self) -> Iterator[bytes]:
@@ -101,6 +113,7 @@ class FileBody:
             with self._local.open("rb") as file:
                 while left and (piece := file.read(min(COPY_BYTES, left))):
                     left -= len(piece)
+                    self._go_on()
                     yield piece
         except OSError as error:
             raise StorageError(f"{self._local}: cannot be read: {error.strerror}") from error
@@ -114,6 +127,8 @@ class HdfsWriter(io.RawIOBase):
     * In HDFS, durably, when `close` returned. As a context manager an exception deletes it.
     * A datanode rides over a fail-over of namenodes. Where it cannot (it dies, or the only namenode restarts), `write`
       or `close` raises StorageError and the file is deleted: a stream cannot be sent again, so run the task again.
+      What lies in a local file is better sent by `upload`, which sends it again by itself.
+    * A task that is to stop: StoppedError from `write` or `close`, and the file is deleted.
     """
 
     def __init__(self, hdfs: WebHdfs, path: str, delete: Callable[[str], bool]) -> None:
@@ -122,7 +137,7 @@ class HdfsWriter(io.RawIOBase):
         self._pieces: Queue[bytes | None] = Queue(QUEUED_PIECES)
         self._open_piece = bytearray()
         self._begun = False
-        self._error: StorageError | None = None
+        self._error: StorageError | StoppedError | None = None
         self._thread = threading.Thread(target=self._run, name=f"hdfs-write-{path}", daemon=True)
         self._thread.start()
 
@@ -149,7 +164,7 @@ class HdfsWriter(io.RawIOBase):
         try:
             self._put_open_piece()
             self._end()
-        except StorageError:
+        except (StorageError, StoppedError):
             self._delete_ours()
             raise
         finally:
@@ -165,7 +180,7 @@ class HdfsWriter(io.RawIOBase):
 
     def _discard(self) -> None:
         """End the upload in order, so that the file cannot come to life after it was deleted."""
-        with suppress(StorageError):
+        with suppress(StorageError, StoppedError):
             self._end()
         super().close()
         self._delete_ours()
@@ -178,7 +193,7 @@ class HdfsWriter(io.RawIOBase):
     def _delete_ours(self) -> None:
         """Never hides the error that led here, and never takes what another writer put there."""
         if self._begun and not isinstance(self._error, TargetExistsError):
-            with suppress(StorageError):
+            with suppress(StorageError, StoppedError):
                 self._delete(self._path)
 
     def _put_open_piece(self) -> None:
@@ -199,7 +214,7 @@ class HdfsWriter(io.RawIOBase):
     def _run(self) -> None:
         try:
             self._hdfs.persist("cannot be written", self._path, self._send)
-        except StorageError as error:
+        except (StorageError, StoppedError) as error:
             self._error = error
 
     def _send(self) -> None:
@@ -209,11 +224,18 @@ class HdfsWriter(io.RawIOBase):
                 self._hdfs.send(location, self._body())
         except (*FOREIGN, RefusedError) as error:
             if self._begun:  # what was taken out of the queue cannot be sent again
-                raise self._hdfs.translated("cannot be written", self._path, problem_of(error)) from error
+                raise self._broken(problem_of(error)) from error
             raise
+
+    def _broken(self, problem: Problem) -> StorageError:
+        error = self._hdfs.translated("cannot be written", self._path, problem)
+        if not isinstance(error, HdfsProblemError):
+            return error
+        return HdfsProblemError(f"{error}; a stream cannot be sent again, so run the task again", problem)
 
     def _body(self) -> Iterator[bytes]:
         while (piece := self._pieces.get()) is not None:
             self._begun = True
+            self._hdfs.go_on()
             yield piece
         self._begun = True

@@ -74,6 +74,20 @@ class LocalStorage(Storage):
         with _translated(place, "cannot be created"):
             return cast(BinaryIO, _NewFile(place))
 
+    def upload_final(self, local: Path, path: str) -> None:
+        """See Storage. A hard link, where both lie on one file system that has them; else a copy."""
+        place = self.local_path(path)
+        self._make_parent(place)
+        try:
+            with local.open("rb") as file:
+                os.fsync(file.fileno())
+            place.hardlink_to(local)
+        except OSError:  # the copy says what is wrong, if something is
+            self.upload(local, path)
+            return
+        with _translated(place, "cannot be created"):
+            fsync_dir(place.parent)
+
     def rename(self, source: str, target: str) -> None:
         """See Storage."""
         here, there = self.local_path(source), self.local_path(target)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from http.cookiejar import DefaultCookiePolicy
+from threading import Event
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -23,7 +24,7 @@ from hdfs.util import HdfsError  # type: ignore[import-untyped]
 from requests.adapters import HTTPAdapter
 
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, StorageError, TargetExistsError
 
 T = TypeVar("T")
 POOL_CONNECTIONS = 8
@@ -260,7 +261,9 @@ def _use_kerberos(session: requests.Session) -> None:
 class WebHdfs:
     """One HDFS. `call` asks the namenodes; `send` and `fetch` speak with datanodes; `persist` asks again.
 
-    `sleep` and `clock` (seconds) are arguments for tests.
+    `stop`: when it is set, nothing is waited for any more: what fails is not asked again, and streams end
+    (`go_on`); both raise StoppedError. A request that succeeds at once still does, so that what was begun can be
+    cleared away. `sleep` and `clock` (seconds) are arguments for tests.
     """
 
     def __init__(
@@ -268,11 +271,13 @@ class WebHdfs:
         address: Address,
         config: DfsConfig,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        stop: Event | None = None,
+        sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address, self.config = address, config
-        self._sleep, self._clock = sleep, clock
+        self._stop = stop or Event()
+        self._sleep, self._clock = sleep or self._stop.wait, clock
         self._session = open_session(config)
         self._timeout = (config.connect_timeout_s, config.timeout_s)
         self._client = _Client(";".join(address.namenodes), session=self._session, timeout=self._timeout)
@@ -311,7 +316,10 @@ class WebHdfs:
             _checked(response)
 
     def persist(self, what: str, path: str, attempt: Callable[[], T]) -> T:
-        """Make attempts until one succeeds or patience ends; foreign exceptions become StorageError."""
+        """Make attempts until one succeeds or patience ends; foreign exceptions become StorageError.
+
+        Raises StoppedError instead of waiting once the task is to stop.
+        """
         begun, pause = self._clock(), FIRST_PAUSE_S
         while True:
             try:
@@ -321,8 +329,17 @@ class WebHdfs:
                 limit = {Patience.NONE: 0.0, Patience.SHORT: SHORT_WAIT_S, Patience.FULL: self.config.wait_s}
                 if self._clock() - begun >= min(limit[problem.patience], self.config.wait_s):
                     raise self.translated(what, path, problem, waited=True) from error
+                failure = error
+            self.go_on(failure)
             self._sleep(pause)
+            self.go_on(failure)
             pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def go_on(self, failure: BaseException | None = None) -> None:
+        """Raise StoppedError if the task is to stop. `failure`: what it would wait for."""
+        if self._stop.is_set():
+            waited = f", while waiting for {problem_of(failure)}" if failure is not None else ""
+            raise StoppedError(f"{self.address}: stopped as asked{waited}; run the task again to go on") from failure
 
     def translated(self, what: str, path: str, problem: Problem, waited: bool = False) -> StorageError:
         """The error for a problem, naming path and servers. `waited`: the request was repeated for `dfs.wait_s`."""
