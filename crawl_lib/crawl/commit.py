@@ -1,22 +1,29 @@
-"""The stage `commit`: an iteration is complete when the segments of all its nodes stand.
+"""The stage `commit`: an iteration is done when the segments of its nodes stand, or of `crawl.min_nodes` of them.
 
 It adds nothing that the segments do not say; the index it writes lets the next intake open one file instead of one a
 node, and lets the next start sum up without reading manifests. Run again, it finds the index and returns its counts.
+
+The index is never changed. A node that commit went on without is named in it; the node's segment may appear in the
+folder later, and whoever reads an index looks for such segments beside it (`places.awaited`, `places.came_late`).
 """
 
 from __future__ import annotations
 
+import logging
+import math
 from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 from crawl_lib.crawl.places import (
     INDEX_FILE,
-    MANIFEST_FILE,
     SCOPE_FOLDER,
     Iteration,
+    awaited,
+    came_late,
     find_iteration,
-    read_json,
+    read_index,
+    read_manifest,
     segments_of,
     write_json_bytes,
 )
@@ -25,6 +32,8 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import PathNotFoundError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION
 from crawl_lib.stores import Stores
+
+log = logging.getLogger(__name__)
 
 
 def require_iteration(stores: Stores, run_id: str, iteration: int) -> Iteration:
@@ -38,10 +47,11 @@ def require_iteration(stores: Stores, run_id: str, iteration: int) -> Iteration:
 
 
 def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str, Any]:
-    """Check that all segments of an iteration stand, and write the folder's index.
+    """Check that the segments of an iteration stand, of all nodes or of `crawl.min_nodes` of them; write the index.
 
-    Returns its counts, the folder's name among them. Raises PathNotFoundError naming the nodes that are missing: run
-    their crawl task again, then this.
+    Returns its counts, those of segments that came late included, the folder's name, and as `missing` the nodes whose
+    segments do not stand, if there are some. Raises PathNotFoundError naming the nodes that are missing where they are
+    too many: run their crawl task again, then this.
     """
     found = require_iteration(stores, run_id, iteration)
     path = f"{stores.crawl_dir}/{found.folder}"
@@ -49,8 +59,39 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
         _write_index(stores, found, path)
         reached("commit.written")
     _sweep(stores, run_id, iteration)
-    index = read_json(stores.storage, f"{path}/{INDEX_FILE}")
-    return {"folder": found.folder, "iteration": iteration, **index["counts"]}
+    keep_late_scope(stores, found.folder)
+    standing = segments_of(stores.storage, stores.crawl_dir, found.folder)
+    index = read_index(stores.storage, stores.crawl_dir, found.folder) or {}
+    missing = awaited(index, standing)
+    counts = folder_counts(stores, found.folder, index, standing)
+    return {"folder": found.folder, "iteration": iteration, **({"missing": missing} if missing else {}), **counts}
+
+
+def needed_segments(nodes: int, share: float) -> int:
+    """How many segments a commit needs: `share` (`crawl.min_nodes`) of the nodes, rounded up."""
+    return math.ceil(round(nodes * share, 6))
+
+
+def folder_counts(stores: Stores, folder: str, index: dict[str, Any], standing: list[str]) -> dict[str, Any]:
+    """The counts of a committed folder: the index's, and those of segments that came late."""
+    late = [read_manifest(stores.storage, stores.crawl_dir, folder, node) for node in came_late(index, standing)]
+    return sum_counts([index["counts"], *(manifest["counts"] for manifest in late)]) if late else index["counts"]
+
+
+def keep_late_scope(stores: Stores, folder: str) -> None:
+    """Keep the hosts that late segments of a folder add to the scope where they outlive the folder.
+
+    Called after a late segment became visible, and after the index: whichever is later sees the other one.
+    """
+    index = read_index(stores.storage, stores.crawl_dir, folder)
+    if index is None or not index.get("missing"):
+        return
+    for node in came_late(index, segments_of(stores.storage, stores.crawl_dir, folder)):
+        hosts = read_manifest(stores.storage, stores.crawl_dir, folder, node)["scope_added"]
+        path = f"{stores.crawl_dir}/{SCOPE_FOLDER}/{folder}-{node}"
+        if hosts and not stores.storage.exists(path):
+            _write_once(stores, path, "".join(f"{host}\n" for host in sorted(hosts)).encode())
+            reached("commit.late_scope")
 
 
 def _sweep(stores: Stores, run_id: str, iteration: int) -> None:
@@ -62,13 +103,19 @@ def _sweep(stores: Stores, run_id: str, iteration: int) -> None:
 
 
 def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
-    standing = set(segments_of(stores.storage, stores.crawl_dir, iteration.folder))
+    storage, share = stores.storage, stores.config.crawl.min_nodes
+    standing = set(segments_of(storage, stores.crawl_dir, iteration.folder))
+    there = [node for node in iteration.nodes if node in standing]
     missing = [node for node in iteration.nodes if node not in standing]
-    if missing:
+    needed = needed_segments(len(iteration.nodes), share)
+    if len(there) < needed:
+        some = "" if share == 1 else f" (crawl.min_nodes is {share:g}: {needed} of {len(iteration.nodes)} must stand)"
         raise PathNotFoundError(
-            f"{path}: no segment of {', '.join(missing)}; run the crawl task of each again, then commit"
+            f"{path}: no segment of {', '.join(missing)}; run the crawl task of each again, then commit{some}"
         )
-    manifests = {node: read_json(stores.storage, f"{path}/{node}/{MANIFEST_FILE}") for node in iteration.nodes}
+    if missing:
+        log.warning("%s: committed without %s; each finishes what it took when it works again", path, missing)
+    manifests = {node: read_manifest(storage, stores.crawl_dir, iteration.folder, node) for node in there}
     scope_added = sorted({host for manifest in manifests.values() for host in manifest["scope_added"]})
     index = {
         "format_version": FORMAT_VERSION,
@@ -77,6 +124,7 @@ def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
         "counts": sum_counts([manifest["counts"] for manifest in manifests.values()]),
         "scope_added": scope_added,
         "outlinks": {node: manifest["outlinks"] for node, manifest in manifests.items()},
+        "missing": missing,
     }
     if scope_added:
         # Before the index, which says that commit is done; the folder may be deleted by hand after that.

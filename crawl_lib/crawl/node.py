@@ -11,8 +11,19 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.config import to_mapping
-from crawl_lib.crawl.commit import require_iteration
-from crawl_lib.crawl.places import MANIFEST_FILE, SCOPE_FILE, Iteration, read_iteration, read_json
+from crawl_lib.crawl.commit import keep_late_scope, require_iteration
+from crawl_lib.crawl.marks import take_mark_away
+from crawl_lib.crawl.places import (
+    MANIFEST_FILE,
+    SCOPE_FILE,
+    Iteration,
+    awaited,
+    list_folders,
+    read_index,
+    read_iteration,
+    read_json,
+    segments_of,
+)
 from crawl_lib.crawl.progress import OnProgress
 from crawl_lib.crawl.sources import scope_hosts, take_in
 from crawl_lib.crawl.task import NodeTask, locked_node
@@ -58,11 +69,13 @@ def crawl_node(
     with locked_node(stores, node, what=what, stop=stop, on_progress=on_progress) as task:
         finish_what_is_open(task)
         if not stores.storage.exists(segment_path(stores, own.folder, node)):
+            _require_nodes(stores, own)
+            fill_missed(task, own.folder)
             wait_for_room(task)
             take_in(task, own)
             _refuse_used_name(task, own)
             task.go_on()
-            complete(task, _decide(task, own))
+            complete(task, _decide(task, own, own.batch_sizes.get(node, 0)))
         counts = read_json(stores.storage, f"{segment_path(stores, own.folder, node)}/{MANIFEST_FILE}")["counts"]
         task.progress.enter("done", queue=task.queue.length())
     return {"folder": own.folder, "node": node, **counts}
@@ -71,6 +84,31 @@ def crawl_node(
 def segment_path(stores: Stores, folder: str, node: str) -> str:
     """Where a node's segment of an iteration stands, relative to the storage's root."""
     return f"{stores.crawl_dir}/{folder}/{node}"
+
+
+def _require_nodes(stores: Stores, own: Iteration) -> None:
+    """Raise ConfigError for an iteration of other nodes: what it found for them, nobody would take in."""
+    if set(own.nodes) != set(stores.config.servers):
+        raise ConfigError(
+            f"servers: iteration {own.folder} began with {', '.join(own.nodes)}, and the config of this machine has"
+            f" {', '.join(stores.config.servers)}; make the list the same on all machines, or trigger a new run"
+        )
+
+
+def fill_missed(task: NodeTask, before: str | None) -> None:
+    """Leave an empty segment in each older folder that was committed without this node, and of which it took nothing.
+
+    A take of such a folder was finished before this is called. With the empty segment the folder is complete, and
+    nobody waits for this node's any more. `before`: only folders older than this one; None: all.
+    """
+    storage, crawl_dir = task.stores.storage, task.stores.crawl_dir
+    taken_in = task.queue.taken_in()
+    for folder in list_folders(storage, crawl_dir):
+        if folder in taken_in.complete or (before is not None and int(folder) >= int(before)):
+            continue
+        index = read_index(storage, crawl_dir, folder) or {}
+        if task.node in awaited(index, segments_of(storage, crawl_dir, folder)) and (folder, task.node) not in taken_in:
+            complete(task, _decide(task, read_iteration(storage, crawl_dir, folder), 0))
 
 
 def _refuse_used_name(task: NodeTask, own: Iteration) -> None:
@@ -101,10 +139,10 @@ def _delete_spool(task: NodeTask) -> None:
         shutil.rmtree(task.spool)
 
 
-def _decide(task: NodeTask, own: Iteration) -> Take:
-    """Write the take: which URLs this iteration fetches."""
+def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
+    """Write the take: which URLs this iteration fetches, `size` at most. The node does not rest any more."""
+    take_mark_away(task.stores, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
-    size = own.batch_sizes.get(task.node, 0)
     queued = min(size, task.queue.length())
     return make_take(
         task.queue,
@@ -133,6 +171,7 @@ def complete(task: NodeTask, take: Take) -> None:
         _build(task, take, own)
         task.go_on()
     segment = publish(storage, folder, task.node, take.take_id, built)
+    keep_late_scope(task.stores, take.header.folder)
     advance(task.queue, take, take.select(read_leftover(take) or []))
     reached("node.advanced")
     _mark(task, segment)

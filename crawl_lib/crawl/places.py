@@ -3,14 +3,19 @@
 <crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
 <crawl>/<folder>/scope            hosts of all seeds so far, and of where they redirect, a line each
 <crawl>/<folder>/<node>/          a segment, there all at once
-<crawl>/<folder>/index.json       written by commit: sums, and the parts per owner of all its segments
+<crawl>/<folder>/index.json       written by commit, never changed: sums, and the parts per owner, of the segments that
+                                  stood then; `missing`: nodes that commit went on without. A late one's segment
+                                  appears in the folder afterwards: whoever reads an index looks for those too
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
 <crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
+<crawl>/scope/<folder>-<node>     the same of a segment that came late
+<crawl>/settled/<node>/<n>        what a node's last settle found, see `marks`
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +123,27 @@ def segments_of(storage: Storage, crawl_dir: str, folder: str) -> list[str]:
     except PathNotFoundError:
         return []
     return [entry.name for entry in entries if entry.is_dir and not entry.name.startswith(".")]
+
+
+def read_index(storage: Storage, crawl_dir: str, folder: str) -> dict[str, Any] | None:
+    """A folder's `index.json`, None before its commit. Raises DamagedFileError naming the path."""
+    path = f"{crawl_dir}/{folder}/{INDEX_FILE}"
+    return read_json(storage, path) if storage.exists(path) else None
+
+
+def awaited(index: dict[str, Any], standing: Collection[str]) -> list[str]:
+    """Nodes that a folder's commit went on without, and whose segments do not stand yet."""
+    return [node for node in index.get("missing", ()) if node not in standing]
+
+
+def came_late(index: dict[str, Any], standing: Collection[str]) -> list[str]:
+    """Nodes whose segments stand now, and did not when the folder was committed."""
+    return [node for node in index.get("missing", ()) if node in standing]
+
+
+def read_manifest(storage: Storage, crawl_dir: str, folder: str, node: str) -> dict[str, Any]:
+    """The manifest of a segment. Raises PathNotFoundError or DamagedFileError naming the path."""
+    return read_json(storage, f"{crawl_dir}/{folder}/{node}/{MANIFEST_FILE}")
 
 
 def read_lines(storage: Storage, path: str) -> list[str]:

@@ -1,14 +1,19 @@
-"""The stage `settle`: the intake after the last iteration, so that queues are complete between crawls."""
+"""The stage `settle`: the intake after the last iteration, so that queues are complete between crawls.
+
+At its end the node leaves a mark on the DFS (`marks`), which lets `start` know that the list of nodes may change.
+"""
 
 from __future__ import annotations
 
 from threading import Event
 from typing import Any
 
-from crawl_lib.crawl.node import finish_what_is_open
+from crawl_lib.crawl.marks import Mark, newest_folder, write_mark
+from crawl_lib.crawl.node import fill_missed, finish_what_is_open
 from crawl_lib.crawl.progress import OnProgress
 from crawl_lib.crawl.sources import take_in
 from crawl_lib.crawl.task import locked_node
+from crawl_lib.frontier import read_undecided
 from crawl_lib.stores import Stores
 
 
@@ -19,7 +24,11 @@ def settle_node(stores: Stores, *, node: str, stop: Event, on_progress: OnProgre
     """
     with locked_node(stores, node, what="settle", stop=stop, on_progress=on_progress) as task:
         finish_what_is_open(task)
+        fill_missed(task, None)
+        newest = newest_folder(stores)
         report = take_in(task, None)
         length = task.queue.length()
+        undecided = sum(1 for _ in read_undecided(task.queue))
+        write_mark(stores, Mark(node, newest, length, undecided, task.queue.taken_in()))
         task.progress.enter("done", queue=length)
     return {"node": node, "queue": length, **report.to_mapping()}

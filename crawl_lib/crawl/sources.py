@@ -4,28 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
+from crawl_lib.crawl.layout import SEEDS_NODE, newest_iteration
+from crawl_lib.crawl.marks import still_awaited
 from crawl_lib.crawl.places import (
-    INDEX_FILE,
     MANIFEST_FILE,
     SCOPE_FILE,
     SEEDS_FOLDER,
     Iteration,
     list_folders,
     list_seeds,
+    read_index,
+    read_iteration,
     read_json,
     read_lines,
+    read_manifest,
     segments_of,
 )
 from crawl_lib.crawl.task import NodeTask
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import IntakeReport, Source, TakenIn, intake, open_plan, part_source, read_scope_added
+from crawl_lib.frontier import (
+    IntakeReport,
+    Source,
+    TakenIn,
+    intake,
+    open_plan,
+    part_source,
+    pending_report,
+    read_scope_added,
+    rehome,
+)
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners
 
 OUTLINKS_FILE = "outlinks"
-SEEDS_NODE = "seeds"
 
 
 def waiting_sources(
@@ -34,14 +46,16 @@ def waiting_sources(
     """The sources that a node has not taken in, in their fixed order, and the folders that are complete with them.
 
     `before`: only iterations older than this folder; None: all. `planned`: (folder, node) of an unfinished intake,
-    which are offered in any case. A folder is complete once its commit has run: nothing will be added to it.
+    which are offered in any case. A folder is complete once its commit has run and no segment may come late: nothing
+    will be added to it.
     """
     sources, complete = [], []
     for digest in list_seeds(stores.storage, stores.crawl_dir):
         if (digest, SEEDS_NODE) not in taken_in:
             path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
-            parts = read_json(stores.storage, f"{path}/{MANIFEST_FILE}").get("outlinks")
-            sources.append(_source(stores, path, (digest, SEEDS_NODE), parts, node))
+            manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
+            part = _part(manifest.get("outlinks"), node, path)
+            sources.append(_source(stores, path, (digest, SEEDS_NODE), part, tuple(manifest.get("nodes", ()))))
         complete.append(digest)
     named = {folder for folder, _ in planned}
     for folder in list_folders(stores.storage, stores.crawl_dir):
@@ -54,32 +68,39 @@ def waiting_sources(
 
 
 def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sources: list[Source]) -> bool:
-    """Add a folder's sources; True if its commit has run."""
-    path = f"{stores.crawl_dir}/{folder}"
-    index: dict[str, Any] = {}
-    is_complete = stores.storage.exists(f"{path}/{INDEX_FILE}")
-    if is_complete:
-        index = read_json(stores.storage, f"{path}/{INDEX_FILE}")["outlinks"]
-    for found_by in segments_of(stores.storage, stores.crawl_dir, folder):
-        if (folder, found_by) in taken_in:
-            continue
-        parts = index.get(found_by)
+    """Add a folder's sources; True if its commit has run and all segments that may come are among them."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    index = read_index(storage, crawl_dir, folder)
+    # Listed after the index was read: what is complete by it is complete in this list.
+    standing = segments_of(storage, crawl_dir, folder)
+    waiting = [found_by for found_by in standing if (folder, found_by) not in taken_in]
+    nodes = read_iteration(storage, crawl_dir, folder).nodes if waiting else ()
+    for found_by in waiting:
+        parts = index["outlinks"].get(found_by) if index is not None else None
         if parts is None:
-            parts = read_json(stores.storage, f"{path}/{found_by}/{MANIFEST_FILE}").get("outlinks")
-        sources.append(_source(stores, f"{path}/{found_by}", (folder, found_by), parts, node))
-    return is_complete
+            parts = read_manifest(storage, crawl_dir, folder, found_by).get("outlinks")
+        path = f"{crawl_dir}/{folder}/{found_by}"
+        sources.append(_source(stores, path, (folder, found_by), _part(parts, node, path), nodes))
+    return index is not None and not still_awaited(stores, index, standing)
 
 
-def _source(stores: Stores, path: str, name: tuple[str, str], parts: object, node: str) -> Source:
+def _part(parts: object, node: str, path: str) -> dict[str, int] | None:
+    """Where a node's part of the file `outlinks` lies, None if it has none."""
     if not isinstance(parts, dict):
         raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks")
-    part = parts.get(node)
+    part: dict[str, int] | None = parts.get(node)
+    return part
+
+
+def _source(
+    stores: Stores, path: str, name: tuple[str, str], part: dict[str, int] | None, nodes: tuple[str, ...]
+) -> Source:
     if part is None:
-        return Source(*name, _nothing)
+        return Source(*name, _nothing, nodes)
     open_part = partial(
         stores.storage.open_read, f"{path}/{OUTLINKS_FILE}", offset=part["offset"], length=part["length"]
     )
-    return part_source(*name, open_part, part["count"])
+    return part_source(*name, open_part, part["count"], nodes)
 
 
 def _nothing() -> Iterator[bytes]:
@@ -89,9 +110,11 @@ def _nothing() -> Iterator[bytes]:
 def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     """Take in what waits for the task's node, older than its own iteration (None: everything).
 
-    Returns what the node's next segment has to report. Raises what `frontier.intake` does.
+    Then hand on what other nodes own, if the nodes are not those by which the queue was filled. Returns what the
+    node's next segment has to report. Raises what `frontier.intake` does.
     """
     stores, queue = task.stores, task.queue
+    owners = Owners(own.nodes if own else _nodes_between_iterations(task))
     task.progress.enter("intake")
     queue.create()
     sources, complete = waiting_sources(
@@ -104,13 +127,21 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
             sources,
             keys,
             routing=config.frontier.routing,
-            owners=Owners(own.nodes if own else config.servers),
+            owners=owners,
             max_pages_per_host=config.urls.max_pages_per_host,
             max_length_chars=config.urls.max_length_chars,
             complete_folders=complete,
             stop=task.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
         )
+    rehome(queue, owners if config.frontier.routing == "host" else None)
+    return pending_report(queue)
+
+
+def _nodes_between_iterations(task: NodeTask) -> tuple[str, ...]:
+    """The nodes of the newest iteration: a list that was changed since is in force once an iteration began with it."""
+    newest = newest_iteration(task.stores)
+    return newest.nodes if newest is not None and task.node in newest.nodes else task.stores.config.servers
 
 
 def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:

@@ -4,6 +4,9 @@ The decision is one durable step: a hidden folder with `iteration.json` and `sco
 Run again, `start` finds the folder whose `iteration.json` is its own. Two attempts that race may both get as far as a
 rename; then the older folder is the iteration's, and the younger one, which nobody has used, is deleted. Each attempt
 has a hidden folder of its own, so that none renames what another one is still writing; `commit` deletes what is left.
+
+A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read anew
+by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`.
 """
 
 from __future__ import annotations
@@ -16,20 +19,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crawl_lib.config import Config
+from crawl_lib.crawl.layout import require_layout
+from crawl_lib.crawl.marks import still_awaited
 from crawl_lib.crawl.places import (
-    INDEX_FILE,
     ITERATION_FILE,
-    MANIFEST_FILE,
     SCOPE_FILE,
     SCOPE_FOLDER,
     SEEDS_FOLDER,
     Iteration,
+    came_late,
     find_iteration,
     list_folders,
     list_seeds,
+    read_index,
     read_iteration,
-    read_json,
     read_lines,
+    read_manifest,
     segments_of,
     write_json_bytes,
 )
@@ -63,7 +68,7 @@ def start_iteration(
     """Make the folder of a run's iteration, or find it.
 
     `iteration`: counts from 1 within the run. `batch_size`: URLs a node may take, None: as the config says.
-    Raises ConfigError for an impossible number, and StorageError.
+    Raises ConfigError for an impossible number, or nodes that changed before all was settled, and StorageError.
     """
     if not 1 <= iteration <= stores.config.crawl.max_iterations:
         raise ConfigError(
@@ -98,6 +103,7 @@ def warnings_of(config: Config) -> list[str]:
 
 def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]) -> Iteration:
     storage, crawl_dir = stores.storage, stores.crawl_dir
+    require_layout(stores)
     folders = list_folders(storage, crawl_dir)
     seeds = list_seeds(storage, crawl_dir)
     sums = _sum_up(stores, folders, seeds)
@@ -193,18 +199,25 @@ def _kept_hosts(storage: Storage, path: str) -> set[str]:
 
 
 def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
-    path = f"{stores.crawl_dir}/{folder}"
-    if stores.storage.exists(f"{path}/{INDEX_FILE}"):
-        index = read_json(stores.storage, f"{path}/{INDEX_FILE}")
-        sums.taken += index["counts"]["fetched"]
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    index = read_index(storage, crawl_dir, folder)
+    standing = segments_of(storage, crawl_dir, folder)
+    fetched, unread = 0, standing
+    if index is not None:
+        fetched, unread = index["counts"]["fetched"], came_late(index, standing)
         sums.hosts.update(index["scope_added"])
-        sums.summed.append(folder)
-        return
-    iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
-    standing = segments_of(stores.storage, stores.crawl_dir, folder)
-    for node in standing:
-        manifest = read_json(stores.storage, f"{path}/{node}/{MANIFEST_FILE}")
-        sums.open_taken += manifest["counts"]["pages"]
+    for node in unread:
+        manifest = read_manifest(storage, crawl_dir, folder, node)
+        fetched += manifest["counts"]["pages"]
         sums.hosts.update(manifest["scope_added"])
+    if index is not None:
+        missing = still_awaited(stores, index, standing)
+        if not missing:
+            sums.taken += fetched
+            sums.summed.append(folder)
+            return
+    batch_sizes = read_iteration(storage, crawl_dir, folder).batch_sizes
+    if index is None:
+        missing = [node for node in batch_sizes if node not in standing]
     # A node without a segment may have a take open that fetches up to its batch size after this.
-    sums.open_taken += sum(size for node, size in iteration.batch_sizes.items() if node not in standing)
+    sums.open_taken += fetched + sum(batch_sizes[node] for node in missing)

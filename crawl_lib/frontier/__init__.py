@@ -59,7 +59,15 @@ Killed before the move: it is done again from the start.
 
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added
 from crawl_lib.frontier.hostcounts import HostCounts
-from crawl_lib.frontier.intake import Source, intake, lines_of, open_plan, part_source, pending_report
+from crawl_lib.frontier.intake import (
+    Source,
+    intake,
+    lines_of,
+    open_plan,
+    part_source,
+    pending_report,
+    read_undecided,
+)
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.frontier.lock import NodeLock, holder
 from crawl_lib.frontier.move import Appended, Change, Move, carry_out_move, finish_open_move, plan_move
@@ -76,6 +84,7 @@ from crawl_lib.frontier.outlinks import (
 )
 from crawl_lib.frontier.queue import Queue, State, open_node_dir
 from crawl_lib.frontier.record import TakenIn
+from crawl_lib.frontier.rehome import rehome
 from crawl_lib.frontier.repair import RepairReport, repair_queue
 from crawl_lib.frontier.seeds import SeedReport, Seeds, parse_seeds
 from crawl_lib.frontier.take import (
@@ -133,6 +142,8 @@ __all__ = [
     "read_leftover",
     "read_outlinks",
     "read_scope_added",
+    "read_undecided",
+    "rehome",
     "repair_queue",
     "split_line",
     "write_leftover",

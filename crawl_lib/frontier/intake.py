@@ -46,19 +46,28 @@ class Source:
     """Where URLs for this node come from: the part of one segment (or of injected seeds).
 
     `open` streams outlink lines (bytes without newline), always the same ones; see `part_source`, `lines_of`.
+    `nodes`: among which its lines were divided; none: among those by which the queue was filled.
     """
 
     folder: str
     node: str
     open: Callable[[], Iterator[bytes]]
+    nodes: tuple[str, ...] = ()
 
 
-def part_source(folder: str, node: str, open_part: Callable[[], BinaryIO], count: int | None = None) -> Source:
+def part_source(
+    folder: str,
+    node: str,
+    open_part: Callable[[], BinaryIO],
+    count: int | None = None,
+    nodes: tuple[str, ...] = (),
+) -> Source:
     """A source that reads one part of an `outlinks` file.
 
-    `open_part`: opens a stream of just that part's bytes. `count`: lines in it, as its manifest says.
+    `open_part`: opens a stream of just that part's bytes. `count`: lines in it, as its manifest says. `nodes`: see
+    `Source`.
     """
-    return Source(folder, node, lambda: read_outlinks(open_part(), f"outlinks of {folder}/{node}", count))
+    return Source(folder, node, lambda: read_outlinks(open_part(), f"outlinks of {folder}/{node}", count), nodes)
 
 
 def lines_of(urls: Iterable[QueuedUrl], flags: str = "") -> Iterator[bytes]:
@@ -75,6 +84,11 @@ def open_plan(queue: Queue) -> list[tuple[str, str]]:
 def pending_report(queue: Queue) -> IntakeReport:
     """What intakes did since the last committed segment of this node: the segment to come reports it."""
     return IntakeReport.from_mapping(queue.record().pending)
+
+
+def read_undecided(queue: Queue) -> Iterator[bytes]:
+    """Outlink lines whose key servers did not answer; the next intake begins with them."""
+    return _file_lines(queue.path(UNDECIDED_FILE))
 
 
 def intake(
@@ -171,6 +185,7 @@ class _Intake:
         """Bring the files to what the journal says, or begin anew; plans what is to be taken in."""
         sources = {(source.folder, source.node): source for source in waiting}
         sources[_UNDECIDED] = Source("", "", lambda: _file_lines(self.queue.path(UNDECIDED_FILE)))
+        self._nodes_of = {name: tuple(sorted(source.nodes)) for name, source in sources.items()}
         if journal is None:
             self._begin(waiting)
         else:
@@ -373,6 +388,7 @@ class _Intake:
             record=replace(
                 record,
                 taken_in=record.taken_in.with_sources(done, complete_folders),
+                nodes=record.nodes if self._divided_among(record.nodes) else (),
                 pending=IntakeReport.from_mapping(record.pending).plus(self.report).to_mapping(),
             ),
             ours=ours,
@@ -388,6 +404,13 @@ class _Intake:
             offsets=(record.offset, record.meta_offset) if ours else (None, None),
         )
         carry_out_move(queue, plan_move(queue, change))
+
+    def _divided_among(self, nodes: tuple[str, ...]) -> bool:
+        """Whether all that was taken in was divided among these nodes; of what was undecided nobody can tell."""
+        return all(
+            pair != _UNDECIDED and pair in self._nodes_of and self._nodes_of[pair] in ((), nodes)
+            for pair in self.journal.plan
+        )
 
 
 def _move_id(journal: Journal, last: str) -> str:

@@ -28,6 +28,7 @@ class IntakeReport:
 
     `seen` = `new` + `known` + `duplicates` + `undecided` + the sum of `rejected`. `new` includes `past_check` (handed
     on by another node, the key store not asked) and `unsure` (local routing: kept though another node may have it).
+    `handed_on`: queued URLs that went to the nodes that own them now.
     `adopted*`: lines of a queue made by hand: kept, repeated, refused by reason, handed on to their owners.
     `missed`: keys that a key server should hold and did not get, by server. `examples`: the first refusals in words.
     """
@@ -40,6 +41,7 @@ class IntakeReport:
     unsure: int = 0
     past_check: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
+    handed_on: int = 0
     adopted: int = 0
     adopted_duplicates: int = 0
     adopted_handed_on: int = 0

@@ -55,7 +55,8 @@ class Record:
     `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
     bytes of each data file. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta)
     begins, None if unknown. `last_move`: id of the move that was carried out last. `pending`: counts of intakes (and
-    adoptions) that no committed segment has reported yet.
+    adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
+    when it was filled; none if that is not known, or was not done by host.
     """
 
     state_sha1: str = ""
@@ -65,6 +66,7 @@ class Record:
     last_move: str = ""
     taken_in: TakenIn = field(default_factory=TakenIn)
     pending: dict[str, Any] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()
 
     def to_mapping(self) -> dict[str, Any]:
         """The form that stands in the file."""
@@ -76,6 +78,7 @@ class Record:
             "last_move": self.last_move,
             "taken_in": self.taken_in.to_mapping(),
             "pending": self.pending,
+            "nodes": list(self.nodes),
         }
 
 
@@ -97,6 +100,7 @@ def read_record(directory: Path) -> Record | None:
             last_move=value["last_move"],
             taken_in=TakenIn(value["taken_in"]["complete"], value["taken_in"]["partial"]),
             pending=value["pending"],
+            nodes=tuple(value.get("nodes", ())),
         )
     except FileNotFoundError:
         return None

@@ -172,9 +172,13 @@ def test_politeness_that_nodes_cannot_keep_together_is_warned_of(
     start_iteration(open_stores(local), run_id="a", iteration=1)
     assert "frontier.routing is local" in caplog.text
     caplog.clear()
-    start_iteration(open_stores(dataclasses.replace(config, fetch=fetch)), run_id="b", iteration=1)
+    by_host = dataclasses.replace(config, fetch=fetch, crawl=dataclasses.replace(config.crawl, directory="by-host"))
+    start_iteration(open_stores(by_host), run_id="b", iteration=1)
     assert "fetch.ip_delay_s holds for each node by itself" in caplog.text
-    one_node = dataclasses.replace(config, servers=("node-a",), fetch=dataclasses.replace(fetch, contact="me@x"))
+    alone = dataclasses.replace(config.crawl, directory="alone")
+    one_node = dataclasses.replace(
+        config, servers=("node-a",), crawl=alone, fetch=dataclasses.replace(fetch, contact="me@x")
+    )
     caplog.clear()
     start_iteration(open_stores(one_node), run_id="c", iteration=1)
     assert caplog.text == ""
