@@ -79,12 +79,13 @@ def crawl_node(
     `crawl.progress.NodeProgress`. Returns the segment's counts. Raises StoppedError, and LockedError if another task
     holds the node.
     """
+    stop = stop or Event()
     return _node.crawl_node(
-        open_stores(config, secrets),
+        open_stores(config, secrets, stop=stop),
         run_id=run_id,
         iteration=iteration,
         node=node,
-        stop=stop or Event(),
+        stop=stop,
         on_progress=on_progress,
     )
 
@@ -103,7 +104,9 @@ def settle_node(
     on_progress: Progress | None = None,
 ) -> Result:
     """Take in what the last iterations found for a node, so that its queue is complete until the next run."""
-    return _settle.settle_node(open_stores(config, secrets), node=node, stop=stop or Event(), on_progress=on_progress)
+    stop = stop or Event()
+    stores = open_stores(config, secrets, stop=stop)
+    return _settle.settle_node(stores, node=node, stop=stop, on_progress=on_progress)
 
 
 def maintain_keys(config: Config, secrets: Secrets | None = None) -> Result:

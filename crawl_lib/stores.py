@@ -84,4 +84,4 @@ def open_stores(config: Config, secrets: Secrets | None = None, *, stop: Event |
     """
     secrets = secrets or Secrets.from_environment()
     user = secrets.dfs_user or config.dfs.user
-    return Stores(config, secrets, open_storage(replace(config, dfs=replace(config.dfs, user=user))))
+    return Stores(config, secrets, open_storage(replace(config, dfs=replace(config.dfs, user=user)), stop))
