@@ -9,6 +9,9 @@
     |   `-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
     |-- KeyStoreError               the operator looks at the named key server
     |   |-- KeyServerDownError      Airflow retries; maintenance repairs when the server is back
+    |   |-- KeyServerFullError      Airflow retries; the operator makes room on the named server's disk
+    |   |-- KeyServerReadOnlyError  Airflow retries; the operator makes the named server writable
+    |   |-- KeyAccessError          the operator: mend user, password or rights on the named server
     |   `-- KeyTablesError          the operator: create or drop the key tables as the message says
     |-- QueueError                  the operator: run the repair command that is named
     |-- DamagedFileError            the operator: the named file is not what its format says
@@ -58,6 +61,18 @@ class KeyStoreError(KrakeError):
 
 class KeyServerDownError(KeyStoreError):
     """A key server does not answer. Run again when it is back; `krake keys repair` fills what it missed."""
+
+
+class KeyServerFullError(KeyStoreError):
+    """A key server has no room to write. Nothing of the statement stands; run again when there is room."""
+
+
+class KeyServerReadOnlyError(KeyStoreError):
+    """A key server answers and takes no writes. Run again when it is writable, or name its primary in the config."""
+
+
+class KeyAccessError(KeyStoreError):
+    """A key server refuses the user, the password, or a right that Krake needs. Running again does not help."""
 
 
 class KeyTablesError(KeyStoreError):

@@ -205,8 +205,8 @@ class KeyStore(ABC):
     def forget(self, keys: Collection[bytes]) -> int:
         """Delete keys on every replica; returns how many the store knew.
 
-        Raises KeyServerDownError or KeyTablesError naming a server that cannot do it, before anything is deleted. Run it
-        again if a server failed in the middle: until then maintenance may bring the keys back.
+        Raises KeyServerDownError or KeyTablesError naming a server that cannot do it, before anything is deleted. Run
+        it again if a server failed in the middle: until then maintenance may bring the keys back.
         """
 
     @abstractmethod

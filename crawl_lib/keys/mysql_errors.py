@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pymysql
 from pymysql.constants import CR, ER
 
-from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
+from crawl_lib.errors import (
+    KeyAccessError,
+    KeyServerDownError,
+    KeyServerFullError,
+    KeyServerReadOnlyError,
+    KeyStoreError,
+    KeyTablesError,
+)
 
 FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError)
 """All that PyMySQL raises: RuntimeError for a login method it cannot do, UnicodeError for a host that is no name."""
@@ -38,8 +47,13 @@ LOST = frozenset(
 
 _GRANT = "an administrator runs GRANT ALL ON {database}.* TO '{user}'"
 _LOGIN = "check key_storage.user and the password (KRAKE_KEY_STORAGE_PASSWORD or Airflow connection krake_keys)"
-_READ_ONLY = (KeyStoreError, "is read-only ({text}): make it writable, or name its primary in key_storage.servers")
-_NO_ROOM = (KeyStoreError, "{text}: make room on its disk, then run again")
+_READ_ONLY = (
+    KeyServerReadOnlyError,
+    "is read-only ({text}): make it writable, or name its primary in key_storage.servers",
+)
+_NO_ROOM = (KeyServerFullError, "has no room ({text}): make room on its disk, then run again")
+_NO_SPACE_LEFT = re.compile(r"\b(?:errno|error):? 28\b|No space left on device", re.IGNORECASE)
+"""How an engine passes on ENOSPC, under whichever number: `Got error 28 "No space left on device" from storage`."""
 
 
 class NoDatabaseError(KeyTablesError):
@@ -58,15 +72,15 @@ ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
         "user {user} may not use database {database}: " + _GRANT.replace("GRANT", "CREATE DATABASE {database}; GRANT"),
     ),
     ER.ACCESS_DENIED_ERROR: (
-        KeyStoreError,
+        KeyAccessError,
         "refuses user {user}: " + _LOGIN,
     ),
     1698: (  # MariaDB ER_ACCESS_DENIED_NO_PASSWORD_ERROR: the account logs in by another plugin than a password
-        KeyStoreError,
+        KeyAccessError,
         "refuses user {user} with a password: " + _LOGIN,
     ),
-    ER.TABLEACCESS_DENIED_ERROR: (KeyStoreError, "{text}: " + _GRANT),
-    ER.COLUMNACCESS_DENIED_ERROR: (KeyStoreError, "{text}: " + _GRANT),
+    ER.TABLEACCESS_DENIED_ERROR: (KeyAccessError, "{text}: " + _GRANT),
+    ER.COLUMNACCESS_DENIED_ERROR: (KeyAccessError, "{text}: " + _GRANT),
     ER.OPTION_PREVENTS_STATEMENT: _READ_ONLY,
     1792: _READ_ONLY,  # ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
     1836: _READ_ONLY,  # ER_READ_ONLY_MODE
@@ -80,8 +94,9 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     """The error of Krake for one of PyMySQL or of a socket: names the server and what to do, never the password."""
     code = code_of(error)
     text = " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
-    if code in ADVICE:
-        kind, advice = ADVICE[code]
+    found = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
+    if found is not None:
+        kind, advice = found
         return kind(f"{server}: {advice.format(text=text, user=user, database=database)}")
     if is_lost(error):
         return KeyServerDownError(f"{server}: does not answer ({text}): start it, or look at the network")

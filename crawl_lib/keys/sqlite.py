@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from crawl_lib.durable import fsync_dir
-from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
+from crawl_lib.errors import KeyAccessError, KeyServerDownError, KeyServerFullError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, Claim, KeyServer
 from crawl_lib.keys.texts import NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
 from crawl_lib.states import KeyState
@@ -254,12 +254,12 @@ def _translated(server: str) -> Iterator[None]:
 _DISK = (KeyServerDownError, "{text}: look at its disk, then run again")
 _BUSY = (KeyServerDownError, "another process has it locked for longer than key_storage.timeout_s")
 _BROKEN = (KeyStoreError, "{text}: restore it, or delete it and run `krake keys create`")
-_NOT_WRITABLE = (KeyStoreError, "{text}: make the file and its folder writable for this user")
+_NOT_WRITABLE = (KeyAccessError, "{text}: make the file and its folder writable for this user")
 _ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
     sqlite3.SQLITE_BUSY: _BUSY,
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_IOERR: _DISK,
-    sqlite3.SQLITE_FULL: (KeyStoreError, "{text}: make room on its disk, then run again"),
+    sqlite3.SQLITE_FULL: (KeyServerFullError, "{text}: make room on its disk, then run again"),
     sqlite3.SQLITE_NOTADB: _BROKEN,
     sqlite3.SQLITE_CORRUPT: _BROKEN,
     sqlite3.SQLITE_READONLY: _NOT_WRITABLE,

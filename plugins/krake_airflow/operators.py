@@ -20,6 +20,7 @@ from crawl_lib.config import Config, load_config
 from crawl_lib.errors import (
     ConfigError,
     InputError,
+    KeyAccessError,
     KeyTablesError,
     KrakeError,
     OutputConflictError,
@@ -34,7 +35,7 @@ from krake_airflow.watching import Reporter, watcher
 SEGMENTS = Asset(name="krake_segments", uri="krake://crawl/segments")
 """Updated by every commit of an iteration; the event's `extra` names the folder."""
 
-_MENDED_BY_HAND = (ConfigError, InputError, KeyTablesError, OutputConflictError, QueueError)
+_MENDED_BY_HAND = (ConfigError, InputError, KeyAccessError, KeyTablesError, OutputConflictError, QueueError)
 
 
 def _translated(error: KrakeError) -> AirflowException:

@@ -1,7 +1,7 @@
 """A real MariaDB for tests: Debian's mariadb-server, in a private directory, on a free port of the loopback.
 
-Use: `from tests.contracts.mariadb import mariadb` in a conftest, then the fixture `mariadb` (one server a session),
-or `start_mariadb(directory)` for a server of one's own.
+Use: `from tests.contracts.mariadb import mariadb` in a conftest, then the fixture `mariadb` (one server a session) or
+`three_mariadbs`; `start_mariadb()` for a server of one's own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pymysql
@@ -24,28 +24,41 @@ import pytest
 
 from crawl_lib.keys import MySqlKeyServer
 
-START_S = 60
+START_S = 120
 PASSWORD = "kr\u00e4ke-s3cret"
+FAST = (
+    "--innodb-flush-log-at-trx-commit=0",  # a real key server keeps the default, 1
+    "--innodb-flush-method=nosync",
+    "--skip-innodb-doublewrite",
+)
+"""Options that keep tests fast; a power loss would cost such a server its last second."""
 
 
 @dataclass
 class MariaDb:
-    """A running server. `root` may do everything; `krake` has PASSWORD and may do everything in databases krake%."""
+    """A server. `root` may do everything; `krake` has PASSWORD and may do everything in databases krake%.
 
-    port: int
-    socket: Path
-    process: subprocess.Popen[bytes]
-    databases: list[str] = field(default_factory=list)
+    `directory`: its private directory. `options`: of mariadbd, beside those that say where it lives.
+    """
+
+    directory: Path
+    options: tuple[str, ...] = ()
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def server(self) -> str:
         """The server as `key_storage.servers` names it."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def socket(self) -> Path:
+        """Its Unix socket, for root."""
+        return self.directory / "socket"
+
     def new_database(self) -> str:
         """The name of a database that does not exist yet and that `krake` may create."""
-        self.databases.append(f"krake_{uuid.uuid4().hex[:12]}")
-        return self.databases[-1]
+        return f"krake_{uuid.uuid4().hex[:12]}"
 
     def key_server(self, database: str | None = None, **options: object) -> MySqlKeyServer:
         """A key server with a database of its own; its name says which, as they share host and port."""
@@ -67,14 +80,67 @@ class MariaDb:
         finally:
             connection.close()
 
+    def status(self, *names: str) -> list[int]:
+        """Counters of the whole server, e.g. `Rows_sent`."""
+        found = dict(self.run("SHOW GLOBAL STATUS"))
+        return [int(found[name]) for name in names]
+
+    def install(self) -> None:
+        """Make an empty data directory, as on a new disk; what stood there is gone. The server must not run."""
+        _, install = _programs()
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
+        command = [install, "--no-defaults", f"--datadir={self.directory}/data", *_USER]
+        command += ["--auth-root-authentication-method=normal", "--skip-test-db"]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def prepare(self) -> None:
+        """What an administrator does on a new server: the user `krake`, and its rights."""
+        self.run(f"CREATE USER krake@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
+        self.run("GRANT ALL ON `krake%`.* TO krake@'127.0.0.1'")
+
+    def start(self) -> None:
+        """Start it: at first on any free port, later always on the same one."""
+        for _ in range(5):  # another process may take the free port first
+            port = self.port or _free_port()
+            if self._started_on(port):
+                self.port = port
+                return
+        raise AssertionError(f"MariaDB does not start: {(self.directory / 'log').read_text()[-3000:]}")
+
+    def _started_on(self, port: int) -> bool:
+        server, _ = _programs()
+        own = [f"--{name}={self.directory}/{name}" for name in ("socket", "pid-file")]
+        command = [server, "--no-defaults", *_USER, f"--datadir={self.directory}/data", *own, f"--port={port}"]
+        command += ["--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin", *self.options]
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        end = time.monotonic() + START_S
+        while self.process.poll() is None and time.monotonic() < end:
+            if _listens(self.socket):
+                self.run("SELECT 1")
+                return True
+            time.sleep(0.05)  # nothing tells that a server is ready but its socket
+        self.stop()
+        return False
+
     def stop(self) -> None:
         """Stop the server (cleanly, else by force) and wait for its end."""
+        if self.process is None:
+            return
         self.process.terminate()
         try:
-            self.process.wait(30)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        """End the server by force, in the middle of whatever it does, and wait for its end."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+
+_USER = ["--user=root"] if os.getuid() == 0 else []
 
 
 def _programs() -> tuple[str, str]:
@@ -92,71 +158,34 @@ def _free_port() -> int:
 
 
 @contextmanager
-def start_mariadb() -> Iterator[MariaDb]:
-    """Start a server, stop it at the end and delete its files. Skips the test if MariaDB is not installed."""
-    server, install = _programs()
+def start_mariadb(*options: str, pool_mb: int = 256) -> Iterator[MariaDb]:
+    """Start a server, stop it at the end and delete its files. Skips the test if MariaDB is not installed.
+
+    `options`: of mariadbd, FAST if there are none. `pool_mb`: memory for its pages.
+    """
+    _programs()
     # Not below tmp_path: a Unix socket's path may have 107 bytes only.
     directory = Path(tempfile.mkdtemp(prefix="krake-mariadb-"))
-    user = ["--user=root"] if os.getuid() == 0 else []
+    memory = (f"--innodb-buffer-pool-size={pool_mb}M", "--innodb-log-file-size=96M")
+    database = MariaDb(directory, (*memory, *(options or FAST)))
     try:
-        subprocess.run(
-            [
-                install,
-                "--no-defaults",
-                f"--datadir={directory}/data",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                *user,
-            ],
-            check=True,
-            capture_output=True,
-        )
-        database = _started(server, user, directory)
-        try:
-            database.run(f"CREATE USER krake@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
-            database.run("GRANT ALL ON `krake%`.* TO krake@'127.0.0.1'")
-            yield database
-        finally:
-            database.stop()
+        database.install()
+        database.start()
+        database.prepare()
+        yield database
     finally:
+        database.stop()
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _started(server: str, user: list[str], directory: Path) -> MariaDb:
-    for _ in range(5):  # another process may take the free port first
-        port = _free_port()
-        with (directory / "log").open("ab") as log:
-            process = subprocess.Popen(
-                [
-                    server,
-                    "--no-defaults",
-                    *user,
-                    f"--datadir={directory}/data",
-                    f"--socket={directory}/socket",
-                    f"--pid-file={directory}/pid",
-                    f"--port={port}",
-                    "--bind-address=127.0.0.1",
-                    "--skip-name-resolve",
-                    "--skip-log-bin",
-                    "--innodb-flush-log-at-trx-commit=0",  # fast; a real key server keeps the default, 1
-                    "--innodb-flush-method=nosync",
-                    "--skip-innodb-doublewrite",
-                    "--innodb-buffer-pool-size=256M",
-                    "--innodb-log-file-size=96M",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        database = MariaDb(port, directory / "socket", process)
-        end = time.monotonic() + START_S
-        while process.poll() is None and time.monotonic() < end:
-            if _listens(database.socket):
-                database.run("SELECT 1")
-                return database
-            time.sleep(0.05)  # nothing tells that a server is ready but its socket
-        database.stop()
-    raise AssertionError(f"MariaDB does not start: {(directory / 'log').read_text()[-3000:]}")
+@contextmanager
+def quick_connections() -> Iterator[None]:
+    """PyMySQL reads all root certificates for each connection, and tests open hundreds: half their time."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pymysql.connections.Connection, "_create_ssl_ctx", lambda self, options: context)
+        yield
 
 
 def _listens(path: Path) -> bool:
@@ -167,10 +196,13 @@ def _listens(path: Path) -> bool:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDb]:
-    """One MariaDB for the whole session."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with start_mariadb() as database, pytest.MonkeyPatch.context() as patch:
-        # PyMySQL reads all root certificates for each connection, and tests open hundreds: half their time.
-        patch.setattr(pymysql.connections.Connection, "_create_ssl_ctx", lambda self, options: context)
+    """One MariaDB for the whole session; tests leave it running."""
+    with start_mariadb() as database, quick_connections():
         yield database
+
+
+@pytest.fixture(scope="session")
+def three_mariadbs() -> Iterator[list[MariaDb]]:
+    """Three servers of about 100 MB each; a test that stops one starts it again."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(start_mariadb(*FAST, pool_mb=32)) for _ in range(3)]

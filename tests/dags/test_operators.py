@@ -104,7 +104,7 @@ def test_start_refuses_an_iteration_that_the_run_does_not_ask_for(stage: list[di
     assert stage == []
 
 
-MENDED_BY_HAND = {"ConfigError", "InputError", "KeyTablesError", "OutputConflictError", "QueueError"}
+MENDED_BY_HAND = {"ConfigError", "InputError", "KeyAccessError", "KeyTablesError", "OutputConflictError", "QueueError"}
 
 
 @pytest.mark.parametrize("name", [name for name in dir(errors) if name.endswith("Error") and name != "UrlError"])
