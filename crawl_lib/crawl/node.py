@@ -7,6 +7,7 @@ import shutil
 import time
 import uuid
 from contextlib import suppress
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -48,9 +49,21 @@ from crawl_lib.frontier import (
     read_scope_added,
     write_leftover,
 )
-from crawl_lib.segment import SegmentFacts, SegmentReader, build_segment, finished_positions, part_prefix, publish
+from crawl_lib.frontier.take import LEFTOVER_FILE
+from crawl_lib.segment import (
+    Sealer,
+    SegmentFacts,
+    SegmentReader,
+    build_segment,
+    finished_positions,
+    hidden_folder,
+    part_prefix,
+    publish,
+    seal_all,
+)
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
-from crawl_lib.stores import Stores
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import Owners, host_of
 from crawl_lib.version import VERSION
 
@@ -162,12 +175,15 @@ def complete(task: NodeTask, take: Take) -> None:
     folder = f"{task.stores.crawl_dir}/{take.header.folder}"
     if not storage.exists(f"{folder}/{task.node}"):
         own = _iteration_of(task, take)
+        hidden = hidden_folder(folder, task.node, take.take_id)
         if read_leftover(take) is None:
             task.go_on()
-            _fetch(task, take, own)
+            with Sealer(partial(_storage_of_a_thread, task), hidden, task.spool):
+                _fetch(task, take, own)
         wait_for_room(task, local=False)
         task.progress.enter("commit")
         task.go_on()
+        seal_all(storage, hidden, task.spool, undo=f"{built} and {task.directory / LEFTOVER_FILE}")
         _build(task, take, own)
         task.go_on()
     segment = publish(storage, folder, task.node, take.take_id, built)
@@ -178,6 +194,11 @@ def complete(task: NodeTask, take: Take) -> None:
     reached("node.marked")
     close_take(task.directory)
     _delete_spool(task)
+
+
+def _storage_of_a_thread(task: NodeTask) -> Storage:
+    """The store again, for a thread beside the task's own; it ends its waiting with the task."""
+    return open_stores(task.stores.config, task.stores.secrets, stop=task.stop).storage
 
 
 def _iteration_of(task: NodeTask, take: Take) -> Iteration:

@@ -2,23 +2,42 @@
 
 How data flows: each worker process has a `PartWriter` (`spool`). `append` makes the records of a fetch (`records`) and
 writes the group by one write to the system; the page's rows go beside it (`tables`, `cdxj`, `outlinks`). A full WARC
-file closes its part (`parts`). When all workers have closed, `build_segment` merges the parts into the files of the
-segment (`build`, `manifest`) and `publish` makes them visible by one rename. `SegmentReader` reads them.
+file closes its part (`parts`), which is then sealed (`seal`): its WARC file goes into the take's hidden folder on the
+store, and its local room is free. When all workers have closed and all parts are sealed, `build_segment` merges the
+parts' rows into the files of the segment (`build`, `manifest`) and `publish` uploads those and makes all visible by one
+rename. `SegmentReader` reads them.
 
-After a crash: the WARC is the log. A closed part is whole and trusted. The part that was open is cut to its last whole
-group, and `PartWriter.recovered` (`recover`) gives its groups again, so that the rows beside it are made anew. A build
-that did not end begins anew. A publish that did not end goes on with what is not uploaded; one that did finds its own
-take's manifest. Nothing visible is ever half there.
+The durable steps, each with the name by which `durable.reached` knows it. What follows a kill right after one:
+
+| step | what is true then | what the next run does |
+|---|---|---|
+| a group is written | it survives a kill of the process; a power loss may take the last seconds | see below |
+| `segment.part.log_synced` | the WARC file is whole, its rows may not be | makes the rows again from the WARC |
+| `segment.part.rows_written` | so are the rows; nothing says so yet | the same |
+| `segment.part.closed` | the part is whole, and trusted | fetches none of its URLs again; seals it |
+| `seal.uploaded` | the store has the WARC file, read back; nothing says so yet | reads it back, sends nothing |
+| `seal.written` | the seal is trusted; the local WARC file is spare | deletes it, or sends it if the store's is gone |
+| `seal.freed` | only the store has the WARC file | goes on |
+| `segment.build.*` | some files of the segment are there, no manifest | builds anew, from rows and seals |
+| `segment.build.manifest` | all are there | takes them as they are |
+| `segment.publish.uploaded` | one more file is in the hidden folder, read back | sends what is not whole there |
+| `segment.publish.renamed` | the segment stands | finds its own take's manifest: done |
+
+The part that was open at a kill is cut to its last whole group, and `PartWriter.recovered` (`recover`,
+`segment.part.recovered`) gives its groups again, so that the rows beside it are made anew; the WARC is the log.
+Nothing visible is ever half there. A sealed file that somebody deletes from the store is an error that names it, and
+says how its URLs are fetched again (`seal_all`).
 """
 
 from crawl_lib.segment.build import build_segment
 from crawl_lib.segment.cdxj import cdxj_line, surt
 from crawl_lib.segment.manifest import Manifest, SegmentFacts
 from crawl_lib.segment.parts import finished_positions, list_parts, part_prefix
-from crawl_lib.segment.publish import publish
+from crawl_lib.segment.publish import hidden_folder, publish
 from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.records import FORMAT_VERSION, Position, WarcInfo, split_head
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
+from crawl_lib.segment.seal import Sealer, seal_all
 from crawl_lib.segment.spool import PartWriter, recover
 from crawl_lib.segment.warcread import WarcRecord, walk
 
@@ -31,6 +50,7 @@ __all__ = [
     "PageRow",
     "PartWriter",
     "Position",
+    "Sealer",
     "SegmentFacts",
     "SegmentReader",
     "WarcInfo",
@@ -38,10 +58,12 @@ __all__ = [
     "build_segment",
     "cdxj_line",
     "finished_positions",
+    "hidden_folder",
     "list_parts",
     "part_prefix",
     "publish",
     "recover",
+    "seal_all",
     "split_head",
     "surt",
     "walk",

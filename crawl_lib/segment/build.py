@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,16 @@ def build_segment(
     facts: SegmentFacts,
     *,
     handed_on: Iterable[tuple[str, QueuedUrl]] = (),
+    outlink_runs: Sequence[Path] = (),
+    more_files: Sequence[Path] = (),
     clock: Callable[[], float] = time.time,
 ) -> Manifest:
     """Write all files of a segment into `out_dir`, the manifest last; run again, it begins anew or finds it complete.
 
     `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `handed_on`: owner and URL
-    of what goes to its owner past the key check. WARC files are linked, not copied, where the disk allows.
+    of what goes to its owner past the key check. The WARC file of a sealed part is on the store already: the manifest
+    names it by its seal. Others are linked, not copied, where the disk allows. `outlink_runs`: runs of `OutlinkRuns`
+    beside those of the parts; `more_files`: what else belongs to the segment.
     Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
     """
     done = read_built(out_dir, facts.take_id)
@@ -59,13 +64,15 @@ def build_segment(
         shutil.rmtree(out_dir, ignore_errors=True)
         (out_dir / SCRATCH_NAME).mkdir(parents=True)
         links = _write_tables(parts, out_dir, counts)
-        outlinks = _write_lines(parts, out_dir, facts, handed_on)
+        outlinks = _write_lines(parts, out_dir, facts, handed_on, outlink_runs)
         shutil.rmtree(out_dir / SCRATCH_NAME)
-        for part in parts:
-            _link_or_copy(part.warc, out_dir / part.warc.name)
+        sealed = _gather_warcs(parts, out_dir)
+        for path in more_files:
+            _link_or_copy(path, out_dir / path.name)
         fsync_dir(out_dir)
         reached("segment.build.files")
-        manifest = _manifest(out_dir, facts, counts | {"links": links}, outlinks, clock())
+        files = sorted([*sealed, *map(file_entry, out_dir.iterdir())], key=itemgetter("name"))
+        manifest = _manifest(files, facts, counts | {"links": links}, outlinks, clock())
         write_durable(out_dir / MANIFEST_NAME, manifest.to_bytes())
     reached("segment.build.manifest")
     return manifest
@@ -97,11 +104,12 @@ def _checked_counts(parts: list[Part], facts: SegmentFacts) -> dict[str, Any]:
             seen[position] = 1
     if total.pages != sum(total.outcomes.values()) or total.pages != sum(seen):
         raise DamagedFileError(f"{facts.node}: {total.pages} rows of pages, but {sum(seen)} fetched URLs")
-    if facts.taken != total.pages + facts.deferred:
+    if facts.taken != total.pages + facts.deferred + facts.lost + facts.dropped:
         raise DamagedFileError(
             f"{facts.node}: {facts.taken} URLs were taken, but {total.pages} fetched and {facts.deferred} deferred"
         )
-    return {
+    gone = {name: count for name, count in (("lost", facts.lost), ("dropped", facts.dropped)) if count}
+    return gone | {
         "taken": facts.taken,
         "outcomes": dict(sorted(total.outcomes.items())),
         "deferred": facts.deferred,
@@ -124,14 +132,18 @@ def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> i
 
 
 def _write_lines(
-    parts: list[Part], out_dir: Path, facts: SegmentFacts, handed_on: Iterable[tuple[str, QueuedUrl]]
+    parts: list[Part],
+    out_dir: Path,
+    facts: SegmentFacts,
+    handed_on: Iterable[tuple[str, QueuedUrl]],
+    more_runs: Sequence[Path],
 ) -> OutlinkWriter:
     scratch = out_dir / SCRATCH_NAME
     with (out_dir / INDEX_NAME).open("wb") as file:
         file.writelines(merge_runs(chain.from_iterable(part.runs("cdxj") for part in parts)))
         fsync_file(file)
     runs = handed_on_runs(scratch / "handed-on", facts.nodes, handed_on)
-    runs += chain.from_iterable(part.runs("outlinks") for part in parts)
+    runs += [*more_runs, *chain.from_iterable(part.runs("outlinks") for part in parts)]
     with (out_dir / OUTLINKS_NAME).open("wb") as file:
         outlinks = merge_outlinks(file, runs, facts.nodes, scratch)
         fsync_file(file)
@@ -139,8 +151,20 @@ def _write_lines(
     return outlinks
 
 
+def _gather_warcs(parts: list[Part], out_dir: Path) -> list[dict[str, Any]]:
+    """Put the WARC files that are not sealed beside the tables; returns the entries of the others."""
+    sealed = []
+    for part in parts:
+        entry = part.sealed()
+        if entry is not None:
+            sealed.append(entry)
+        else:
+            _link_or_copy(part.warc, out_dir / part.warc.name)
+    return sealed
+
+
 def _manifest(
-    out_dir: Path, facts: SegmentFacts, counts: dict[str, Any], outlinks: OutlinkWriter, now_s: float
+    files: list[dict[str, Any]], facts: SegmentFacts, counts: dict[str, Any], outlinks: OutlinkWriter, now_s: float
 ) -> Manifest:
     dates = WarcDates()
     scope_added = counts.pop("scope_added")
@@ -160,8 +184,9 @@ def _manifest(
         counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
         intake=dict(facts.intake),
         scope_added=scope_added,
-        files=[file_entry(path) for path in sorted(out_dir.iterdir())],
+        files=files,
         outlinks=outlinks.to_mapping(),
+        history=[dict(entry) for entry in facts.history],
     )
 
 

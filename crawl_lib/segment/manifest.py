@@ -20,7 +20,7 @@ class SegmentFacts:
     `nodes`: all nodes, in the order of the owners' indexes. `config_digest`: hex SHA-256. `started_s`: POSIX seconds.
     `taken`: URLs of the take; `deferred`: those of them that were left over. `intake`: counts of this task's intake.
     `scope_added`: hosts that join the scope beside those that the parts name. `lost`: taken URLs whose records are
-    lost, of a segment that was salvaged. `history`: see `Manifest`.
+    lost, of a segment that was salvaged; `dropped`: those that were taken out. `history`: see `Manifest`.
     """
 
     take_id: str
@@ -39,6 +39,7 @@ class SegmentFacts:
     intake: Mapping[str, Any] = field(default_factory=dict)
     scope_added: tuple[str, ...] = ()
     lost: int = 0
+    dropped: int = 0
     history: tuple[Mapping[str, Any], ...] = ()
 
 

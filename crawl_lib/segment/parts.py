@@ -1,8 +1,11 @@
 """The files of a spool: a part is one WARC file with its rows, index lines and outlinks; a *closed* part is durable.
 
+Of a *sealed* part the WARC file stands on the store, checked, and the local one goes (see `seal`).
+
 <part>.warc.gz             the log; the rest can be made again from it
 <part>.pages.arrow .links.arrow .cdxj.<n> .outlinks.<n> .positions
 <part>.closed.json         written last: counts, and that all of the above is whole
+<part>.sealed.json         name, size in bytes and SHA-256 of the WARC file on the store; the local one may be gone
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.segment.recover import read_positions
 
-WARC_SUFFIX, CLOSED_SUFFIX = ".warc.gz", ".closed.json"
+WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
 PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
 SEQUENCE = re.compile(r"-\d{5,}$")
 
@@ -86,6 +90,33 @@ class Part:
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{path}: not the counts of a closed part: {error}") from error
 
+    @property
+    def is_freed(self) -> bool:
+        """Whether it is sealed, and the local WARC file gone."""
+        return self.path(SEALED_SUFFIX).exists() and not self.warc.exists()
+
+    def seal(self, entry: dict[str, Any]) -> None:
+        """Say, durably, that the store has the WARC file. `entry`: its name, size_bytes and sha256 (hex)."""
+        write_durable(self.path(SEALED_SUFFIX), json.dumps(entry).encode() + b"\n")
+
+    def sealed(self) -> dict[str, Any] | None:
+        """What `seal` was given; None if the part is not sealed. Raises StorageError, DamagedFileError."""
+        path = self.path(SEALED_SUFFIX)
+        try:
+            entry = json.loads(path.read_bytes())
+            return {"name": str(entry["name"]), "size_bytes": int(entry["size_bytes"]), "sha256": str(entry["sha256"])}
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedFileError(f"{path}: not the seal of a part: {error!r}") from error
+
+    @property
+    def number(self) -> int:
+        """Its place among the parts of its worker, from 0."""
+        return int(self.stem.name.rpartition("-")[2])
+
     def runs(self, kind: str) -> list[Path]:
         """Its runs, `kind` "cdxj" or "outlinks", in the order they were written."""
         start = f"{self.stem.name}.{kind}."
@@ -100,10 +131,17 @@ class Part:
 
 
 def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
-    """The parts of a spool, or of one worker's files in it, by name. No folder: no parts."""
+    """The parts of a spool, or of one worker's files in it, by name. No folder: no parts.
+
+    A part is seen by its WARC file, or by the note of a closed part, which stays when the WARC file goes: a listing
+    that is read while another process seals parts misses none.
+    """
     if not directory.is_dir():
         return []
-    stems = [path.name.removesuffix(WARC_SUFFIX) for path in directory.iterdir() if path.name.endswith(WARC_SUFFIX)]
+    names = [path.name for path in directory.iterdir()]
+    stems = {
+        name.removesuffix(suffix) for suffix in (WARC_SUFFIX, CLOSED_SUFFIX) for name in names if name.endswith(suffix)
+    }
     return [
         Part(directory / stem)
         for stem in sorted(stems)

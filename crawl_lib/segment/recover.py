@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from pathlib import Path
@@ -47,15 +47,15 @@ def read_groups(path: Path, damage: Counter[str] | None = None) -> Iterator[Reco
                     continue
                 held.append(record)
                 if record.type == "metadata":
-                    yield _group(held, path.name, offset + length)
+                    yield group_of(held, path.name, offset + length)
                     held = []
             except (Torn, KeyError, ValueError):
                 damage["no_group"] += 1
                 return
 
 
-def _group(records: list[WarcRecord], warc_file: str, end: int) -> Recovered:
-    """A group's records as what was fetched. Raises KeyError or ValueError where they are no group."""
+def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recovered:
+    """A group's records, its metadata record the last, as what was fetched. Raises KeyError or ValueError where they are no group."""
     metadata = records[-1]
     fields = warc_fields(metadata.block)
     by_type = {record.type: record for record in records}

@@ -184,7 +184,7 @@ class PartWriter:
         if len(unfinished) > 1:
             raise DamagedFileError(f"{directory}: {len(unfinished)} parts of {prefix} are open at once")
         self._unfinished = unfinished[0] if unfinished else None
-        self._next_number = len(parts)
+        self._next_number = max((part.number for part in parts), default=-1) + 1
         self._open: _OpenPart | None = None
 
     def __enter__(self) -> PartWriter:

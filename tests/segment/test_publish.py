@@ -115,7 +115,7 @@ def test_a_rename_that_failed_is_an_error(work):
 class BadUpload(LocalStorage):
     """Stores something else than it was given, of the right size."""
 
-    def upload(self, local, path):
+    def upload_final(self, local, path):
         data = local.read_bytes()
         self.write_bytes(path, b"\0" * len(data))
 

@@ -1,0 +1,140 @@
+"""Sealing: a closed part's WARC file goes to the store while the crawl goes on, and its local room is free again.
+
+The steps of one part, each durable before the next one begins:
+
+1. the WARC file is uploaded into the take's hidden folder and read back (`seal.uploaded`). A kill before that leaves
+   at most a piece under another hidden name, which `publish` deletes; a kill after it, a file that the next attempt
+   finds whole and does not send again.
+2. `<part>.sealed.json` says so, with size and digest (`seal.written`). From now on the store's file is trusted.
+3. The local WARC file is deleted (`seal.freed`). Rows, index lines, outlinks and positions stay until the segment is
+   published. A kill before that leaves both; the next attempt deletes the local one if the store's is still there.
+
+`Sealer` does this beside the fetching processes, so that a crawl needs local room for a few WARC files only.
+`seal_all` does the rest before the segment is built, and checks that the store still has everything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Thread
+from typing import Self
+
+from crawl_lib.durable import delete_durable, reached
+from crawl_lib.errors import KrakeError, PathNotFoundError, StoppedError, StorageError
+from crawl_lib.segment.build import file_entry
+from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
+from crawl_lib.segment.publish import upload_checked
+from crawl_lib.segment.recover import read_positions
+from crawl_lib.storage import Storage
+
+log = logging.getLogger(__name__)
+LOOK_INTERVAL_S = 1.0
+LONGEST_PAUSE_S = 60.0
+
+
+def seal_part(storage: Storage, hidden: str, part: Part) -> None:
+    """Carry out the steps above for a closed part; those that are done are not repeated.
+
+    `hidden`: the take's hidden folder on the store. Raises StorageError and DamagedFileError, naming the file.
+    """
+    try:
+        entry = part.sealed()
+        if entry is None or (part.warc.exists() and not _stands(storage, hidden, entry)):
+            entry = file_entry(part.warc)
+            upload_checked(storage, part.warc, f"{hidden}/{entry['name']}", entry)
+            reached("seal.uploaded")
+            part.seal(entry)
+            reached("seal.written")
+        if part.warc.exists():
+            delete_durable(part.warc)
+            reached("seal.freed")
+    except OSError as error:
+        raise StorageError(f"{error.filename or part.warc}: {error.strerror or error}") from error
+
+
+def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[], bool] = lambda: False) -> None:
+    """Seal the parts of a spool that are closed; open ones are left alone. `enough`: asked before each one.
+
+    Raises StorageError and DamagedFileError, naming the file.
+    """
+    for part in list_parts(spool):
+        if enough():
+            return
+        if part.is_closed and not part.is_freed:
+            seal_part(storage, hidden, part)
+
+
+def seal_all(storage: Storage, hidden: str, spool: Path, undo: str) -> None:
+    """Seal all parts of a spool, whose workers have ended, and check that the store has what was sealed before.
+
+    `undo`: what the operator deletes to have the URLs of a lost file fetched again. Raises StorageError, also for a
+    part that is still open.
+    """
+    seal_closed(storage, hidden, spool)
+    parts = list_parts(spool)
+    standing = _sizes(storage, hidden) if parts else {}
+    for part in parts:
+        entry = part.sealed()
+        if entry is None:
+            raise StorageError(f"{part.warc}: is still open; run the crawl task again")
+        if (size := standing.get(entry["name"])) != entry["size_bytes"]:
+            found = "is gone" if size is None else f"has {size} bytes"
+            urls = len(read_positions(part.path(POSITIONS_SUFFIX)))
+            raise StorageError(
+                f"{storage.name}: {hidden}/{entry['name']}: was sealed with {entry['size_bytes']} bytes and {found}."
+                f" Put it back (trash or snapshots of the store); or delete {part.stem}.* and {undo}, and run the task"
+                f" again, which fetches its {urls} URLs again"
+            )
+
+
+def _stands(storage: Storage, hidden: str, entry: dict[str, object]) -> bool:
+    found = storage.stat(f"{hidden}/{entry['name']}")
+    return found is not None and found.size_bytes == entry["size_bytes"]
+
+
+def _sizes(storage: Storage, hidden: str) -> dict[str, int]:
+    try:
+        return {entry.name: entry.size_bytes for entry in storage.list(hidden)}
+    except PathNotFoundError:
+        return {}
+
+
+class Sealer:
+    """Seals the parts that workers close, in a thread of its own, from `with` to its end.
+
+    A store that fails does not end the crawl: sealing is tried again, after longer and longer pauses, while fetching
+    goes on; what is left at the end is for `seal_all`, which raises the store's error. A stop that the storage knows
+    ends the thread too. `open_storage`: gives the thread a store of its own.
+    """
+
+    def __init__(
+        self, open_storage: Callable[[], Storage], hidden: str, spool: Path, *, interval_s: float = LOOK_INTERVAL_S
+    ) -> None:
+        self._open_storage, self._hidden, self._spool, self._interval_s = open_storage, hidden, spool, interval_s
+        self._done = Event()
+        self._thread = Thread(target=self._run, name="sealer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends after the file that is being sent."""
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause_s = self._interval_s
+        storage: Storage | None = None
+        while not self._done.wait(pause_s):
+            try:
+                storage = storage or self._open_storage()
+                seal_closed(storage, self._hidden, self._spool, self._done.is_set)
+                pause_s = self._interval_s
+            except StoppedError:
+                return
+            except KrakeError as error:
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                log.warning("a WARC file waits on the local disk; sent again in %.0f s: %s", pause_s, error)
