@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TypeAlias
 
-from crawl_lib.cli import crawling, keys, looking, processing, queues
+from crawl_lib.cli import checking, crawling, keys, looking, processing, queues
 from crawl_lib.version import VERSION
 
 
@@ -21,6 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_processing(commands)
     _add_keys(commands)
     _add_queue(commands)
+    _add_checking(commands)
     _add_looking(commands)
     return parser
 
@@ -92,6 +93,13 @@ def _add_queue(commands: _Commands) -> None:
     repair = actions.add_parser("repair", help="make a queue that contradicts itself usable again; no URL is lost")
     repair.add_argument("--node", required=True, help="the node; its queue lies on this machine")
     repair.set_defaults(run=queues.repair)
+
+
+def _add_checking(commands: _Commands) -> None:
+    fsck = commands.add_parser("fsck", help="check queues, segments, key tables and exports; changes nothing")
+    fsck.add_argument("--fast", action="store_true", help="sizes, counts and structure only; else every byte is read")
+    fsck.add_argument("--json", action="store_true")
+    fsck.set_defaults(run=checking.fsck)
 
 
 def _add_looking(commands: _Commands) -> None:
