@@ -1,0 +1,244 @@
+"""`krake fsck`: everything of a crawl that this machine can see, room by room. It changes nothing.
+
+Queues are those of the nodes on this machine; a node that somebody works on is skipped, and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.crawl.commit import sum_counts
+from crawl_lib.crawl.exports import list_exports
+from crawl_lib.crawl.places import (
+    INDEX_FILE,
+    MANIFEST_FILE,
+    SCOPE_FILE,
+    SEEDS_FOLDER,
+    list_folders,
+    list_seeds,
+    read_iteration,
+    read_json,
+    segments_of,
+)
+from crawl_lib.crawl.sources import OUTLINKS_FILE
+from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, PathNotFoundError, StorageError
+from crawl_lib.frontier import NodeLock, part_mapping, read_outlinks, split_line
+from crawl_lib.frontier.lock import LOCK_FILE
+from crawl_lib.frontier.take import open_take
+from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
+from crawl_lib.repair.fsck_export import check_export
+from crawl_lib.repair.fsck_keys import check_keys
+from crawl_lib.repair.fsck_queue import check_queue
+from crawl_lib.repair.fsck_segment import check_segment
+from crawl_lib.stores import Stores
+
+
+@dataclass
+class FsckReport:
+    """What a check found. `checked`: how many of each room; `skipped`: what was not looked at, and why."""
+
+    full: bool
+    findings: list[Finding] = field(default_factory=list)
+    checked: dict[str, int] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is inconsistent in what was looked at."""
+        return not self.findings
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form for `--json`."""
+        return {
+            "full": self.full,
+            "clean": self.clean,
+            "checked": self.checked,
+            "skipped": self.skipped,
+            "findings": [finding.to_mapping() for finding in self.findings],
+        }
+
+    def to_text(self) -> str:
+        """The report for people: a line a finding, then what was looked at."""
+        lines = [finding.to_text() for finding in self.findings]
+        lines += [f"skipped: {text}" for text in self.skipped]
+        looked = ", ".join(f"{count} {room}" for room, count in self.checked.items())
+        verdict = "clean" if self.clean else f"{len(self.findings)} findings"
+        lines.append(f"{verdict}: {looked}{'' if self.full else ' (sizes and counts only)'}")
+        return "\n".join(lines)
+
+
+def fsck(stores: Stores, *, full: bool = True, on_progress: OnProgress | None = None) -> FsckReport:
+    """Check a whole crawl. `full`: see the `fsck_*` modules. Raises StorageError where the file store itself fails."""
+    return _Fsck(stores, FsckReport(full), on_progress).run()
+
+
+@dataclass
+class _Fsck:
+    stores: Stores
+    report: FsckReport
+    on_progress: OnProgress | None
+
+    def run(self) -> FsckReport:
+        full, told = self.report.full, self.on_progress
+        with ExitStack() as locks:
+            nodes = [node for node in self.stores.config.servers if self._hold(node, locks)]
+            for node in nodes:
+                longest = self.stores.config.urls.max_length_chars
+                found = check_queue(
+                    self.stores.node_dir(node), node, full=full, max_length_chars=longest, on_progress=told
+                )
+                self._add("queues", found)
+                self._add("queues", self._take_folder(node), 0)
+            self._crawl_directory()
+            try:
+                servers = len(self.stores.config.key_storage.servers)
+                self._add("key servers", check_keys(self.stores, nodes, full=full, on_progress=told), servers)
+            except KrakeError as error:
+                findings = Findings("keys", "do what it says, then run `krake fsck` again")
+                findings.add("not_checked", "key_storage", str(error))
+                self._add("key servers", findings.list(), 0)
+        for name in list_exports(self.stores):
+            self._add("exports", check_export(self.stores, name, full=full, on_progress=told))
+        return self.report
+
+    def _add(self, room: str, found: list[Finding], count: int = 1) -> None:
+        self.report.findings += found
+        self.report.checked[room] = self.report.checked.get(room, 0) + count
+
+    def _hold(self, node: str, locks: ExitStack) -> bool:
+        """Take a node's lock, without waiting; False if its queue is not here, or somebody works on it."""
+        directory = self.stores.node_dir(node)
+        if not directory.is_dir():
+            self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet")
+            return False
+        try:
+            locks.enter_context(held_quietly(directory, node, "krake fsck"))
+        except LockedError as error:
+            self.report.skipped.append(f"node {node}: {error}")
+            return False
+        return True
+
+    def _take_folder(self, node: str) -> list[Finding]:
+        """An open take goes on only in the folder of its iteration."""
+        stores, directory = self.stores, self.stores.node_dir(node)
+        try:
+            take = open_take(directory)
+            folder = take and f"{stores.crawl_dir}/{take.header.folder}"
+            if not folder or stores.storage.exists(folder):
+                return []
+        except DamagedFileError:
+            return []  # a finding of the queue
+        findings = Findings("queue", f"put the folder back, or delete {directory / 'take'}: its URLs are fetched again")
+        findings.add("take_folder_gone", str(directory / "take"), f"the folder of its iteration, {folder}, is gone")
+        return findings.list()
+
+    def _crawl_directory(self) -> None:
+        stores, full = self.stores, self.report.full
+        for digest in list_seeds(stores.storage, stores.crawl_dir):
+            self._add("seeds", check_seeds(stores, digest, full=full))
+        for folder in list_folders(stores.storage, stores.crawl_dir):
+            self._add("iterations", check_iteration(stores, folder))
+            for node in segments_of(stores.storage, stores.crawl_dir, folder):
+                path = f"{stores.crawl_dir}/{folder}/{node}"
+                found = check_segment(stores.storage, path, full=full, on_progress=self.on_progress)
+                self._add("segments", found)
+
+
+@contextmanager
+def held_quietly(directory: Path, node: str, what: str) -> Iterator[None]:
+    """Hold a node's lock without waiting for it, and without making its file: a node that has none is at rest.
+
+    Raises LockedError naming the holder.
+    """
+    if not (directory / LOCK_FILE).exists():
+        yield
+        return
+    with NodeLock(directory, node, 0.0, what=what):
+        yield
+
+
+def check_seeds(stores: Stores, digest: str, *, full: bool = True) -> list[Finding]:
+    """What is wrong with a folder of injected seeds."""
+    path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+    findings = Findings("segment", f"delete {path}, and inject the same seeds with the same --run-id again")
+    try:
+        manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
+        parts = {node: part_mapping(value, path) for node, value in manifest["outlinks"].items()}
+        entry = stores.storage.stat(f"{path}/{OUTLINKS_FILE}")
+        size = entry.size_bytes if entry else -1
+        if size != sum(part.length for part in parts.values()):
+            findings.add("seeds_damaged", f"{path}/{OUTLINKS_FILE}", f"has {size} bytes, its manifest says otherwise")
+        elif full:
+            _read_seeds(stores, path, parts)
+        if not stores.storage.exists(f"{path}/{SCOPE_FILE}"):
+            findings.add("seeds_damaged", f"{path}/{SCOPE_FILE}", "is not there")
+    except StorageError as error:
+        if not isinstance(error, PathNotFoundError):
+            raise
+        findings.add("seeds_damaged", path, str(error))
+    except (DamagedFileError, KeyError, AttributeError) as error:
+        findings.add("seeds_damaged", path, str(error))
+    return findings.list()
+
+
+def _read_seeds(stores: Stores, path: str, parts: dict[str, Any]) -> None:
+    where = f"{path}/{OUTLINKS_FILE}"
+    for part in parts.values():
+        for line in read_outlinks(stores.storage.open_read(where, part.offset, part.length), where, part.count):
+            split_line(line, where)
+
+
+def check_iteration(stores: Stores, folder: str) -> list[Finding]:
+    """What is wrong with the small files of an iteration's folder, and whether its index says what its segments say."""
+    path = f"{stores.crawl_dir}/{folder}"
+    findings = Findings("segment", f"bring {path}/iteration.json back from a copy, or move the folder away")
+    try:
+        read_iteration(stores.storage, stores.crawl_dir, folder)
+    except (DamagedFileError, PathNotFoundError) as error:
+        findings.add("iteration_damaged", f"{path}/iteration.json", str(error))
+        return findings.list()
+    if not stores.storage.exists(f"{path}/{INDEX_FILE}"):
+        return findings.list()  # not committed yet
+    _check_index(stores, path, folder, findings)
+    return findings.list()
+
+
+def _check_index(stores: Stores, path: str, folder: str, findings: Findings) -> None:
+    where = f"{path}/{INDEX_FILE}"
+    again = f"delete {where}, and run the iteration's commit again (`krake crawl` with the run's --run-id)"
+    try:
+        index = read_json(stores.storage, where)
+        counts, outlinks = index["counts"], index["outlinks"]
+    except (DamagedFileError, KeyError) as error:
+        findings.add("index_damaged", where, f"cannot be used: {error!r}", repair=again)
+        return
+    manifests = {}
+    for node in segments_of(stores.storage, stores.crawl_dir, folder):
+        try:
+            manifests[node] = read_json(stores.storage, f"{path}/{node}/{MANIFEST_FILE}")
+        except KrakeError:
+            return  # a finding of the segment
+    missing = sorted(outlinks.keys() - manifests.keys())
+    if missing:
+        # Deleting a settled folder by hand is allowed; half of one too, but it may have been an accident.
+        findings.add(
+            "segment_missing",
+            path,
+            f"the index names segments that are not there: {', '.join(missing)}",
+            repair="bring them back from a copy; if they were deleted on purpose, delete the whole folder",
+            severity=Severity.WARNING,
+        )
+        return
+    try:
+        ours = {node: manifests[node] for node in outlinks}
+        sums = sum_counts([manifest["counts"] for manifest in ours.values()])
+        differs = any(manifest["outlinks"] != outlinks[node] for node, manifest in ours.items())
+    except (KeyError, TypeError) as error:
+        findings.add("index_damaged", where, f"cannot be compared: {error!r}", repair=again)
+        return
+    if differs or sums != counts:
+        findings.add("index_differs", where, "does not say what the manifests of its segments say", repair=again)

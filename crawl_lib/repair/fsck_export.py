@@ -1,0 +1,246 @@
+"""`krake fsck` of exports: do their files have the right sizes, and do they say the same?
+
+An export that is not finished is no damage. Fast: which files stand, and their sizes. Full: mapping ascending, content
+and offsets the same both ways, the web graph's lists ascending and symmetric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.export.places import (
+    ARCS_IN,
+    ARCS_OUT,
+    CONTENT,
+    GRAPH_INDEX,
+    INPUTS,
+    OFFSETS,
+    PAGES,
+    URL_MAPPING,
+    WEB_GRAPH,
+    ExportFolder,
+    Inputs,
+)
+from crawl_lib.export.readers import ContentReader, UrlMapping
+from crawl_lib.export.scratch import local_files
+from crawl_lib.graph.webgraph import Node, WebGraph
+from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
+from crawl_lib.segment.dropped import segment_digest
+from crawl_lib.stores import Stores
+
+ROOM = "export"
+LAST_FILES = (CONTENT, WEB_GRAPH)
+BEFORE = {
+    URL_MAPPING: (PAGES,),
+    OFFSETS: (PAGES, URL_MAPPING),
+    CONTENT: (PAGES, URL_MAPPING, OFFSETS),
+    ARCS_OUT: (PAGES, URL_MAPPING),
+    ARCS_IN: (ARCS_OUT,),
+    GRAPH_INDEX: (URL_MAPPING, ARCS_OUT, ARCS_IN),
+    WEB_GRAPH: (URL_MAPPING, ARCS_OUT, ARCS_IN),
+}
+"""Which files must stand before a file is written."""
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def check_export(
+    stores: Stores, name: str, *, full: bool = True, on_progress: OnProgress | None = None
+) -> list[Finding]:
+    """What is wrong with one export; nothing is changed."""
+    folder = ExportFolder(stores.storage, stores.config, name)
+    if folder.is_empty():
+        return []
+    check = _Check(stores, folder, on_progress)
+    check.run(full=full)
+    return check.findings.list()
+
+
+class _Check:
+    def __init__(self, stores: Stores, folder: ExportFolder, on_progress: OnProgress | None) -> None:
+        self.stores, self.folder, self._on_progress = stores, folder, on_progress
+        self.findings = Findings(ROOM, f"delete the folder {folder.path}, and export again")
+        self.standing = {entry.name: entry.size_bytes for entry in stores.storage.list(folder.path)}
+
+    def run(self, *, full: bool) -> None:
+        try:
+            inputs = self.folder.read_inputs()
+        except (DamagedFileError, PathNotFoundError) as error:
+            self._add("inputs_damaged", INPUTS, error)
+            return
+        self.findings = Findings(ROOM, self._again(inputs))
+        self._inputs(inputs)
+        self._order()
+        pages = self._mapping_count()
+        if pages is not None:
+            self._sizes(pages)
+        if full and pages is not None and not self.findings.list():
+            self._contents(pages)
+
+    def _again(self, inputs: Inputs) -> str:
+        folders = " ".join(sorted({segment.folder for segment in inputs.segments}, key=int))
+        name = self.folder.name
+        return (
+            f"delete that file, then run `krake export --label {name} --folders {folders}`,"
+            f" `krake link --export {name}`, `krake finalize --export {name}`: they make what is missing"
+        )
+
+    def _add(
+        self, name: str, file: str, problem: object, *, is_warning: bool = False, repair: str | None = None
+    ) -> None:
+        severity = Severity.WARNING if is_warning else Severity.ERROR
+        self.findings.add(name, self.folder.file(file), str(problem), severity=severity, repair=repair)
+
+    def _tell(self, file: str, done: int, unit: str) -> None:
+        if self._on_progress and done % 1000 == 0:
+            self._on_progress({"checking": self.folder.file(file), "done": done, "unit": unit})
+
+    # Fast
+
+    def _inputs(self, inputs: Inputs) -> None:
+        """An export outlives its segments; but what is not finished needs them, and a change makes it old."""
+        finished = all(name in self.standing for name in LAST_FILES)
+        new = f"delete the folder {self.folder.path}, or leave it, and make a new export with another --label"
+        for segment, digest in zip(inputs.segments, inputs.manifests, strict=True):
+            try:
+                now = segment_digest(self.stores.storage, segment.path)
+            except PathNotFoundError:
+                if not finished:
+                    self._add("input_gone", INPUTS, f"segment {segment.path} is gone", repair=new)
+                continue
+            if now != digest:
+                self._add("input_changed", INPUTS, f"segment {segment.path} has changed", repair=new, is_warning=True)
+
+    def _order(self) -> None:
+        for name, needed in BEFORE.items():
+            for missing in needed:
+                if name in self.standing and missing not in self.standing:
+                    self._add("export_file_missing", missing, f"is not there, and {name} is")
+
+    def _mapping_count(self) -> int | None:
+        if URL_MAPPING not in self.standing:
+            return None
+        place = self.folder.file(URL_MAPPING)
+        with self.stores.storage.open_read(place, 0, 4) as file:
+            head = file.read()
+        count, size = int.from_bytes(head, "big", signed=True), self.standing[URL_MAPPING]
+        if len(head) < 4 or count < 0 or size != 4 + 20 * count:
+            self._add("mapping_damaged", URL_MAPPING, f"says {count} keys, and has {size} bytes")
+            return None
+        return count
+
+    def _sizes(self, pages: int) -> None:
+        for name, size, damage in (
+            (OFFSETS, 12 * pages, "offsets_damaged"),
+            (GRAPH_INDEX, 8 * pages, "graph_damaged"),
+        ):
+            if name in self.standing and self.standing[name] != size:
+                self._add(damage, name, f"has {self.standing[name]} bytes, and {pages} pages need {size}")
+        if WEB_GRAPH in self.standing:
+            with self.stores.storage.open_read(self.folder.file(WEB_GRAPH), 0, 4) as file:
+                count = int.from_bytes(file.read(), "big", signed=True)
+            rest = self.standing[WEB_GRAPH] - 4 - 8 * pages
+            if count != pages or rest < 0 or rest % 8:
+                self._add("graph_damaged", WEB_GRAPH, f"is of {count} pages with {rest} bytes of arcs, not of {pages}")
+        if PAGES in self.standing:
+            self._table(pages)
+
+    def _table(self, pages: int) -> None:
+        try:
+            with self.stores.storage.open_seekable(self.folder.file(PAGES)) as file:
+                rows = pq.ParquetFile(file).metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            self._add("export_table_damaged", PAGES, f"is no Parquet file: {error}")
+            return
+        if rows != pages:
+            self._add("export_table_damaged", PAGES, f"has {rows} rows, and the mapping {pages} keys")
+
+    # Full
+
+    def _contents(self, pages: int) -> None:
+        with ExitStack() as stack:
+            local = local_files(self.stores.storage, self.stores.config, self.folder, stack)
+            self._checked("mapping_damaged", URL_MAPPING, lambda: self._mapping(stack, local))
+            if {CONTENT, OFFSETS} <= self.standing.keys():
+                self._checked("content_damaged", CONTENT, lambda: self._content(stack, local, pages))
+            if {WEB_GRAPH, GRAPH_INDEX} <= self.standing.keys():
+                self._checked("graph_damaged", WEB_GRAPH, lambda: self._graph(stack, local, pages))
+
+    def _checked(self, name: str, file: str, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except (DamagedFileError, pa.ArrowException) as error:
+            self._add(name, file, error)
+
+    def _mapping(self, stack: ExitStack, local: Callable[[str], object]) -> None:
+        mapping = stack.enter_context(UrlMapping(str(local(URL_MAPPING))))
+        keys = iter(mapping)
+        if PAGES not in self.standing:
+            for _ in keys:
+                pass
+            return
+        with pq.ParquetFile(str(local(PAGES))) as table:
+            for batch in table.iter_batches(columns=["node_id", "key"]):
+                for node_id, key in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                    self._tell(URL_MAPPING, int(node_id or 0), "pages")
+                    if next(keys, None) != key:
+                        raise DamagedFileError(f"the key of NodeID {node_id} is not that of {PAGES}")
+
+    def _content(self, stack: ExitStack, local: Callable[[str], object], pages: int) -> None:
+        content = stack.enter_context(ContentReader(str(local(CONTENT)), str(local(OFFSETS))))
+        at = 0
+        for node_id in range(pages):
+            if content.offset(node_id) != at:
+                self._add(
+                    "offsets_damaged", OFFSETS, f"NodeID {node_id} is at byte {at}, not {content.offset(node_id)}"
+                )
+                return
+            content.content(node_id)
+            at += len(content.compressed(node_id)) + 8
+            self._tell(CONTENT, node_id, "pages")
+        if at != content.size_bytes:
+            raise DamagedFileError(f"the last page ends at byte {at}, and the file at {content.size_bytes}")
+        # Forward, each size before a page was compared with the one after it: so the walk back finds the same.
+
+    def _graph(self, stack: ExitStack, local: Callable[[str], object], pages: int) -> None:
+        graph = stack.enter_context(WebGraph(str(local(WEB_GRAPH)), str(local(GRAPH_INDEX))))
+        index = np.fromfile(str(local(GRAPH_INDEX)), ">i8")
+        out = into = np.uint64(0)
+        at = 4
+        for node in graph:
+            for problem in _list_problems(node):
+                raise DamagedFileError(f"NodeID {node.node_id}: {problem}")
+            if int(index[node.node_id]) != at:
+                self._add("graph_damaged", GRAPH_INDEX, f"NodeID {node.node_id} is at byte {at}")
+                return
+            at += 8 + 4 * (len(node.in_neighbours) + len(node.out_neighbours))
+            with np.errstate(over="ignore"):
+                out += _arc_sum(np.full(len(node.out_neighbours), node.node_id), node.out_neighbours)
+                into += _arc_sum(node.in_neighbours, np.full(len(node.in_neighbours), node.node_id))
+            self._tell(WEB_GRAPH, node.node_id, "pages")
+        if out != into:
+            raise DamagedFileError("its in-arcs are not its out-arcs")
+
+
+def _list_problems(node: Node) -> Iterator[str]:
+    for word, ids in (("in", node.in_neighbours), ("out", node.out_neighbours)):
+        if len(ids) > 1 and not bool((ids[1:] > ids[:-1]).all()):
+            yield f"its {word}-neighbours do not ascend"
+        if bool((ids == node.node_id).any()):
+            yield "is its own neighbour"
+
+
+def _arc_sum(sources: npt.NDArray[np.int32], targets: npt.NDArray[np.int32]) -> np.uint64:
+    """A sum that is the same for the same arcs in any order, and for hardly any others (splitmix64)."""
+    with np.errstate(over="ignore"):
+        mixed = (sources.astype(np.uint64) << np.uint64(32)) | targets.astype(np.uint64)
+        mixed += np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX[0]
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX[1]
+        return np.uint64((mixed ^ (mixed >> np.uint64(31))).sum(dtype=np.uint64))

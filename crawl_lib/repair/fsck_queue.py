@@ -1,0 +1,280 @@
+"""`krake fsck` of a node's directory: its queue, and what a killed task left open beside it. The caller holds the lock.
+
+An open move, take or intake is no damage: the next task of the node goes on with it. What is checked is whether it
+can. Fast: small files, sizes, numbers of lines. Full: also each line, and the records of a spool.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from crawl_lib.crawl.task import SPOOL_FOLDER
+from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, StorageError, UrlError
+from crawl_lib.frontier.hostcounts import COUNTS_FILE
+from crawl_lib.frontier.journal import (
+    CLAIM,
+    CLAIM_FILE,
+    JOURNAL_FILE,
+    NEW_FILE,
+    NEW_META_FILE,
+    NEW_UNDECIDED_FILE,
+    UNDECIDED_FILE,
+    Journal,
+    read_journal,
+)
+from crawl_lib.frontier.move import MOVE_FILE, Move, read_move
+from crawl_lib.frontier.outlinks import decode_line, decode_meta
+from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines
+from crawl_lib.frontier.record import RECORD_FILE, Record
+from crawl_lib.frontier.take import HANDED_ON_FILE, LEFTOVER_FILE, TAKE_FILE, Take, open_take, read_leftover
+from crawl_lib.repair.findings import Finding, Findings, OnProgress
+from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
+from crawl_lib.segment.recover import read_positions
+from crawl_lib.segment.warcread import Torn, members, parse_record
+from crawl_lib.urls import canonicalize
+
+ROOM = "queue"
+_T = TypeVar("_T")
+
+
+def check_queue(
+    directory: Path,
+    node: str,
+    *,
+    full: bool = True,
+    max_length_chars: int = 2000,
+    on_progress: OnProgress | None = None,
+) -> list[Finding]:
+    """What is wrong with the directory of a node; nothing is changed. `max_length_chars`: `urls.max_length_chars`.
+
+    Raises StorageError where the disk fails.
+    """
+    check = _Check(Queue(directory, node), Findings(ROOM, f"run `krake queue repair --node {node}`"), on_progress)
+    try:
+        check.run(full, max_length_chars)
+    except OSError as error:
+        raise StorageError(f"{error.filename or directory}: cannot be read: {error.strerror}") from error
+    return check.findings.list()
+
+
+@dataclass
+class _Check:
+    queue: Queue
+    findings: Findings
+    on_progress: OnProgress | None
+
+    def run(self, full: bool, max_length_chars: int) -> None:
+        move = self._read("move_damaged", MOVE_FILE, lambda: read_move(self.queue))
+        record = self._read("record_damaged", RECORD_FILE, self.queue.record)
+        take = self._read("take_damaged", TAKE_FILE, lambda: open_take(self.queue.directory))
+        journal = self._read("intake_damaged", JOURNAL_FILE, lambda: read_journal(self.queue.directory))
+        if move is not None:
+            self._move(move)
+        else:
+            state = self._state(record)
+            if take is not None and state is not None and record is not None:
+                self._position(take, state, record)
+            self._intake(journal)
+        if take is not None:
+            self._take(take, full)
+        self._lines_of_others()
+        self._host_counts()
+        if full and move is None and record is not None and not self.findings.list() and self.queue.is_ours():
+            self._data_lines(record, max_length_chars)
+
+    def _add(self, name: str, file: str, problem: object, count: int = 1) -> None:
+        self.findings.add(name, str(self.queue.path(file)), str(problem), count=count)
+
+    def _read(self, name: str, file: str, read: Callable[[], _T]) -> _T | None:
+        """What a small file says; None, and a finding, if it cannot be read."""
+        try:
+            return read()
+        except (DamagedFileError, QueueError, UnicodeDecodeError) as error:
+            self._add(name, file, error)
+            return None
+
+    def _tell(self, file: str, done: int) -> None:
+        if self.on_progress:
+            self.on_progress({"checking": str(self.queue.path(file)), "done": done, "unit": "lines"})
+
+    # Moves and state
+
+    def _move(self, move: Move) -> None:
+        """Each renaming can be done, or has been."""
+        for step in (step for group in move.groups for step in group):
+            names = {name for name in (step.name, step.target) if name is not None}
+            there = {name for name in names if self._inode(name) == step.inode}
+            if step.target is not None and not there:
+                self._add("move_impossible", MOVE_FILE, f"renames `{step.name}` to `{step.target}`, and neither is it")
+
+    def _inode(self, name: str) -> int | None:
+        try:
+            return self.queue.path(name).stat().st_ino
+        except FileNotFoundError:
+            return None
+
+    def _state(self, record: Record | None) -> State | None:
+        files = self.queue.data_files()
+        if not self.queue.path(STATE_FILE).exists() and not any(self.queue.path(str(n)).stat().st_size for n in files):
+            return State()  # a node that has not been used yet
+        try:
+            state = self.queue.unchecked_state()
+        except QueueError as error:
+            self._add("state_damaged", STATE_FILE, error)
+            return None
+        if files != list(range(len(state.totals))):
+            self._add("data_files", STATE_FILE, f"lists {len(state.totals)} data files, and there are {files}")
+            return None
+        metas = self.queue.own_metas() if record is not None else frozenset()
+        for number, total in enumerate(state.totals):
+            count = count_lines(self.queue.path(str(number)))
+            self._tell(str(number), count)
+            if count != total:
+                self._add("state_differs", str(number), f"has {count} URLs, and `state` says {total}")
+            meta = self.queue.path(f"{number}.meta")
+            if number in metas and meta.exists() and count_lines(meta) != count:
+                self._add("meta_differs", meta.name, f"has {count_lines(meta)} lines for {count} URLs")
+        return state
+
+    def _data_lines(self, record: Record, max_length_chars: int) -> None:
+        """Lines of a queue that Krake wrote: canonical URLs, and their meta. One made by hand may say anything."""
+        for number in sorted(self.queue.own_metas()):
+            name, seen = str(number), 0
+            with self.queue.path(name).open("rb") as file:
+                for line in file:
+                    seen += 1
+                    if not _is_canonical(line[:-1], max_length_chars):
+                        self._add("line_damaged", name, f"line {seen} is no canonical URL: {line[:100]!r}")
+                    if seen % 10_000 == 0:
+                        self._tell(name, seen)
+            meta = f"{number}.meta"
+            if self.queue.path(meta).exists():
+                self._each_line("line_damaged", meta, lambda line: decode_meta(b"", line, ""))
+        if record.offset is not None and self.queue.path("0").exists():
+            size = self.queue.path("0").stat().st_size
+            if record.offset > size:
+                self._add("record_damaged", RECORD_FILE, f"says that {record.offset} bytes of `0` are done, of {size}")
+
+    def _each_line(self, name: str, file: str, read: Callable[[bytes], object]) -> None:
+        path = self.queue.path(file)
+        if not path.exists():
+            return
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    read(line.rstrip(b"\n"))
+                except (KrakeError, ValueError):
+                    self._add(name, file, f"line {number} cannot be read: {line[:100]!r}")
+                if number % 10_000 == 0:
+                    self._tell(file, number)
+
+    # Takes
+
+    def _position(self, take: Take, state: State, record: Record) -> None:
+        if record.last_move != f"take-{take.take_id}" and state != take.header.position_before:
+            self._add("take_position", TAKE_FILE, "begins where the queue does not stand")
+
+    def _take(self, take: Take, full: bool) -> None:
+        try:
+            count = sum(1 for _ in take.urls())
+        except KrakeError as error:
+            self._add("take_damaged", TAKE_FILE, error)
+            return
+        leftover = self._read("leftover_damaged", LEFTOVER_FILE, lambda: read_leftover(take))
+        if leftover and (leftover[-1] >= count or leftover[0] < 0):
+            self._add("leftover_damaged", LEFTOVER_FILE, f"names position {leftover[-1]} of {count}")
+        self._spool(count, full)
+
+    def _spool(self, count: int, full: bool) -> None:
+        """Closed parts are trusted when a segment is built, so they are whole; the open one is made again."""
+        seen: Counter[int] = Counter()
+        parts = list_parts(self.queue.path(SPOOL_FOLDER))
+        for part in parts:
+            if part.is_closed:
+                file = f"{SPOOL_FOLDER}/{part.warc.name}"
+                for problem in part_problems(part, full=full):
+                    self._add("spool_damaged", file, problem)
+                with suppress(KrakeError):
+                    seen.update(read_positions(part.path(POSITIONS_SUFFIX)))
+        wrong = [position for position, times in seen.items() if times > 1 or position >= count]
+        if wrong:
+            self._add("spool_damaged", SPOOL_FOLDER, f"position {wrong[0]} of {count} comes twice or late", len(wrong))
+
+    # Intakes, and what waits beside the queue
+
+    def _intake(self, journal: Journal | None) -> None:
+        new = self.queue.path(NEW_FILE)
+        if journal is None:
+            if not self.queue.path(JOURNAL_FILE).exists() and new.exists() and new.stat().st_size:
+                self._add("intake_missing", JOURNAL_FILE, f"is not there, and `new` has {count_lines(new)} URLs")
+            return
+        sizes = {
+            NEW_FILE: journal.new_bytes,
+            NEW_META_FILE: journal.meta_bytes,
+            NEW_UNDECIDED_FILE: journal.undecided_bytes,
+        }
+        for name, size in sizes.items():
+            path = self.queue.path(name)
+            found = path.stat().st_size if path.exists() else 0
+            if found < size or not path.exists():
+                self._add("intake_short", name, f"has {found} bytes, and the intake's journal promises {size}")
+        if journal.phase == CLAIM and not self.queue.path(CLAIM_FILE).exists():
+            self._add("intake_short", CLAIM_FILE, "is not there, and the intake's journal says that it was claimed")
+
+    def _lines_of_others(self) -> None:
+        for name, file in (("undecided_damaged", UNDECIDED_FILE), ("handed_on_damaged", HANDED_ON_FILE)):
+            self._each_line(name, file, decode_line)
+
+    def _host_counts(self) -> None:
+        path = self.queue.path(COUNTS_FILE)
+        if not path.exists():
+            return
+        problem = sqlite_problem(path)
+        if problem:
+            self._add("hostcounts_damaged", COUNTS_FILE, problem)
+
+
+def part_problems(part: Part, *, full: bool) -> list[str]:
+    """What is wrong with a closed part of a spool, in words; `full` reads all its records."""
+    problems = []
+    try:
+        pages = part.counts().pages
+        positions = len(read_positions(part.path(POSITIONS_SUFFIX)))
+        if pages != positions:
+            problems.append(f"its part says {pages} pages, and names {positions} positions")
+    except KrakeError as error:
+        problems.append(str(error))
+    if full:
+        damage: Counter[str] = Counter()
+        with part.warc.open("rb") as file:
+            try:
+                for offset, length, data in members(file, damage):
+                    parse_record(data, offset, length)
+            except Torn as torn:
+                damage[torn.reason] += 1
+        problems += [f"its records end with {reason}" for reason in damage]
+    return problems
+
+
+def sqlite_problem(path: Path) -> str | None:
+    """Why a SQLite file cannot be used, None if it can."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as base:
+            answer = str(base.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        return str(error)
+    return None if answer == "ok" else answer
+
+
+def _is_canonical(line: bytes, max_length_chars: int) -> bool:
+    try:
+        text = line.decode("ascii")
+        return canonicalize(text, max_length_chars=max_length_chars) == text
+    except (UnicodeDecodeError, UrlError):
+        return False
