@@ -1,0 +1,207 @@
+"""`crawl.min_nodes`: a round goes on without a dead node; its segment comes late, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+from crawl_lib.crawl.commit import commit_iteration, keep_late_scope, needed_segments
+from crawl_lib.crawl.start import start_iteration
+from crawl_lib.errors import PathNotFoundError
+from crawl_lib.frontier import open_take
+from crawl_lib.stores import Stores, open_stores
+from crawl_lib.synthweb import Serving, SynthWeb
+from tests.crawl.children import run_stage
+from tests.crawl.test_start import lay_segment
+from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
+
+WEB = SynthWeb(seed=9, sites=5, pages_per_site=6, specials=False)
+NODES = ["node-0", "node-1", "node-2"]
+DEAD = "node-2"  # it owns four of the five hosts
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Serving]:
+    with Serving(WEB) as server:
+        yield server
+
+
+@pytest.fixture
+def stores(config: Config) -> Stores:
+    crawl = dataclasses.replace(config.crawl, min_nodes=0.5, max_pages=100)
+    return open_stores(dataclasses.replace(config, crawl=crawl))
+
+
+def small(directory: Path) -> Config:
+    crawl = {"min_nodes": 0.6, "max_iterations": 60}
+    return make_config(directory, nodes=3, crawl=crawl, batch={"size": 4}, fetch={"host_delay_s": 0.0})
+
+
+def round_without(config: Config, number: int, *dead: str) -> dict[str, Any]:
+    stages.start_iteration(config, run_id="r", iteration=number)
+    for node in config.servers:
+        if node not in dead:
+            stages.crawl_node(config, run_id="r", iteration=number, node=node)
+    return stages.commit_iteration(config, run_id="r", iteration=number)
+
+
+def to_the_end(config: Config, first: int) -> Result:
+    result = Result(config)
+    for number in range(first, 60):
+        # Two in a row: a URL that one node found in the last round that fetched waits for its owner.
+        result.commits.append(run_iteration(config, "r", number))
+        if [commit["taken"] for commit in result.commits[-2:]] == [0, 0]:
+            break
+    for node in config.servers:
+        stages.settle_node(config, node=node)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("nodes", "share", "needed"),
+    [
+        (3, 1.0, 3),
+        (3, 0.6, 2),
+        (10, 0.7, 7),
+        (3, 1 / 3, 1),
+        (3, 0.01, 1),
+        (1, 0.5, 1),
+        (100, 0.95, 95),
+        (100, 0.951, 96),
+    ],
+)
+def test_the_share_is_rounded_up_and_never_by_a_digit_of_floating_point(nodes: int, share: float, needed: int) -> None:
+    assert needed_segments(nodes, share) == needed
+
+
+def test_commit_goes_on_without_a_node_and_says_which(stores: Stores) -> None:
+    first = start_iteration(stores, run_id="r", iteration=1)
+    with pytest.raises(PathNotFoundError, match=r"no segment of node-a, node-b; .*min_nodes is 0.5: 1 of 2 must stand"):
+        commit_iteration(stores, run_id="r", iteration=1)
+    lay_segment(stores, first.folder, "node-b", pages=2)
+    done = commit_iteration(stores, run_id="r", iteration=1)
+    assert (done["missing"], done["fetched"]) == (["node-a"], 2)
+    index = stores.storage.read_bytes(f"crawl/{first.folder}/index.json")
+    lay_segment(stores, first.folder, "node-a", pages=3)
+    again = commit_iteration(stores, run_id="r", iteration=1)
+    assert ("missing" in again, again["fetched"], again["outcomes"]) == (False, 5, {"ok": 5})
+    assert stores.storage.read_bytes(f"crawl/{first.folder}/index.json") == index, "finished output is not written anew"
+
+
+def test_a_folder_is_summed_up_once_its_late_segments_stand(stores: Stores) -> None:
+    """`crawl.max_pages` counts what a late node may still fetch, and then what it has fetched, once."""
+    first = start_iteration(stores, run_id="r", iteration=1, batch_size=10)
+    lay_segment(stores, first.folder, "node-b", pages=10)
+    commit_iteration(stores, run_id="r", iteration=1)
+    second = start_iteration(stores, run_id="r", iteration=2, batch_size=100)
+    assert sum(second.batch_sizes.values()) == 100 - 10 - 10
+    assert (second.taken_before, second.summed) == (0, ())
+    for node in ("node-a", "node-b"):
+        lay_segment(stores, second.folder, node)
+    commit_iteration(stores, run_id="r", iteration=2)
+    lay_segment(stores, first.folder, "node-a", pages=3, scope=["late.example"])
+    third = start_iteration(stores, run_id="r", iteration=3, batch_size=100)
+    assert sum(third.batch_sizes.values()) == 100 - 13
+    assert (third.taken_before, third.summed) == (13, (first.folder, second.folder))
+    assert b"late.example" in stores.storage.read_bytes(f"crawl/{third.folder}/scope")
+
+
+@pytest.mark.parametrize("order", ["segment, commit", "commit, segment"])
+def test_hosts_of_a_late_segment_outlive_its_folder(stores: Stores, order: str) -> None:
+    """Whichever of commit and the late segment is later keeps them; then the folder may be deleted by hand."""
+    first = start_iteration(stores, run_id="r", iteration=1)
+    lay_segment(stores, first.folder, "node-b", scope=["b.example"])
+    commit_iteration(stores, run_id="r", iteration=1)
+    lay_segment(stores, first.folder, "node-a", scope=["late.example"])
+    if order == "commit, segment":
+        keep_late_scope(stores, first.folder)
+    else:
+        commit_iteration(stores, run_id="r", iteration=1)
+    stores.storage.delete(f"crawl/{first.folder}")
+    second = start_iteration(stores, run_id="r", iteration=2)
+    assert stores.storage.read_bytes(f"crawl/{second.folder}/scope") == b"b.example\nlate.example\n"
+
+
+# Before its take; in the middle of the fetch; with all fetched; with the segment there, and the queue not yet moved.
+@pytest.mark.parametrize(
+    "step", ["queue.move.done", "take.written", "segment.part.synced", "take.leftover", "segment.publish.renamed"]
+)
+def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
+    step: str, serving: Serving, tmp_path: Path
+) -> None:
+    """The truth is that of an unbroken crawl, each page is fetched once, and all sums hold."""
+    config = small(tmp_path)
+    before = serving.log().counts()
+    stages.inject(config, run_id="r", seeds="\n".join(serving.seeds))
+    round_without(config, 1)
+    folders = [stages.start_iteration(config, run_id="r", iteration=2)["folder"]]
+    assert run_stage(config, "crawl_node", step, run_id="r", iteration=2, node=DEAD) == -9, f"{step} was not reached"
+    has_segment = (Result(config).crawl_dir / folders[0] / DEAD).exists()
+    for number in (2, 3, 4):
+        commit = round_without(config, number, DEAD)
+        assert commit.get("missing") == (None if number == 2 and has_segment else [DEAD])
+        folders.append(commit["folder"])
+    # It comes back: one task finishes what was open, and leaves an empty segment where it took nothing.
+    took = open_take(Path(config.queue.local_dir) / DEAD) is not None
+    round_without(config, 5)
+    crawl_dir = Result(config).crawl_dir
+    late = [json.loads((crawl_dir / folder / DEAD / "manifest.json").read_text()) for folder in folders[1:]]
+    assert [manifest["counts"]["taken"] for manifest in late[1:]] == [0, 0]
+    assert (late[0]["counts"]["taken"] > 0) == took
+    result = to_the_end(config, 6)
+    truth = serving.truth()
+    assert result.visited() == Counter(dict.fromkeys(truth.visits, 1))
+    asked = serving.log().counts() - before
+    assert set(asked.values()) == {1}, "a page was fetched again"
+    assert set(asked) <= set(truth.visits)
+    check_counts(result)
+    status = stages.status(config)
+    assert status["totals"]["fetched"] == len(truth.visits)
+    assert all(entry["complete"] for entry in status["iterations"])
+    newest = json.loads(
+        (crawl_dir / max(folder.name for folder in crawl_dir.glob("[0-9]*")) / "iteration.json").read_text()
+    )
+    assert newest["taken_before"] == len(truth.visits), "start has summed every folder up, late segments with it"
+
+
+def test_late_segments_are_taken_in_once_by_every_node(serving: Serving, tmp_path: Path) -> None:
+    """And a folder with a node missing does not count as complete before that."""
+    config = small(tmp_path)
+    stages.inject(config, run_id="r", seeds="\n".join(serving.seeds))
+    round_without(config, 1)
+    late = round_without(config, 2, "node-2")["folder"]
+    for node in NODES[:2]:
+        stages.settle_node(config, node=node)
+
+    def taken_in(node: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((Path(config.queue.local_dir) / node / "state.krake").read_text())[
+            "taken_in"
+        ]
+        return found
+
+    assert taken_in("node-0")["partial"][late] == NODES[:2]
+    stages.crawl_node(config, run_id="r", iteration=2, node="node-2")  # its task is cleared: late, and not empty
+    seen = stages.settle_node(config, node="node-0")["seen"]
+    assert late in taken_in("node-0")["complete"]
+    assert stages.settle_node(config, node="node-0")["seen"] == seen
+    shutil.rmtree(Result(config).crawl_dir / late)
+    assert stages.settle_node(config, node="node-0")["seen"] == seen
+
+
+def test_an_export_takes_in_what_stands_and_the_next_one_the_late_segment(serving: Serving, tmp_path: Path) -> None:
+    config = small(tmp_path)
+    stages.inject(config, run_id="r", seeds="\n".join(serving.seeds))
+    round_without(config, 1)
+    round_without(config, 2, "node-2")
+    first = stages.export_pages(config, run_id="r", label="first")["pages"]
+    stages.crawl_node(config, run_id="r", iteration=2, node="node-2")
+    assert stages.export_pages(config, run_id="r", label="second")["pages"] > first
