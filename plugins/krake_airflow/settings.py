@@ -14,6 +14,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 """The project's root: `dags/`, `plugins/` and `config/` lie in it."""
 
 HOME_VARIABLE = "KRAKE_AIRFLOW_HOME"
+NODE_VARIABLE = "KRAKE_NODE"
+"""On many machines, the node whose tasks a worker runs; what came by a wrong queue is refused."""
 USER = "admin"
 
 
@@ -80,6 +82,52 @@ def server_environment(home: Path, *, port: int, worker_log_port: int, trigger_l
         "AIRFLOW__API__SECRET_KEY": _kept_secret(home / "api-secret"),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_log_port),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_log_port),
+    }
+
+
+RECOVERY = {
+    # A worker that died: its task begins again after this, not after 300 s. A task says every 5 s that it lives.
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
+    # An edge worker is taken for dead after five times this (else 150 s); before, one of its name may not begin again.
+    "AIRFLOW__EDGE__HEARTBEAT_INTERVAL": "5",
+    # A scheduler that died.
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
+}
+"""On many machines: what lets a run go on within a minute after a machine was lost. The same on all of them."""
+
+
+def worker_environment(home: Path, config: Path, *, url: str, secret: str, node: str | None) -> dict[str, str]:
+    """The variables of an edge worker: it knows where the API server answers, and no database.
+
+    `home`: its AIRFLOW_HOME. `config`: Krake's config file on its machine. `url`: of the API server. `secret`: the
+    `jwt_secret` that all machines share. `node`: whose tasks run here, None for those that belong to no node.
+    """
+    return {
+        **environment(home, config),
+        **RECOVERY,
+        **({NODE_VARIABLE: node} if node else {}),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__EDGE__API_URL": f"{url}/edge_worker/v1/rpcapi",
+        "AIRFLOW__EDGE__JOB_POLL_INTERVAL": "1",
+        "AIRFLOW__API_AUTH__JWT_SECRET": secret,
+    }
+
+
+def centre_environment(home: Path, config: Path, *, port: int, database: str, log_port: int) -> dict[str, str]:
+    """The variables of API server, scheduler and DAG processor, whose tasks run on edge workers.
+
+    `home`: their AIRFLOW_HOME. `port`: of UI and API, on loopback. `database`: the metadata database's URL, password
+    included. `log_port`: see `server_environment`.
+    """
+    return {
+        **environment(home, config),
+        **server_environment(home, port=port, worker_log_port=log_port, trigger_log_port=log_port),
+        **RECOVERY,
+        "AIRFLOW__CORE__EXECUTOR": "airflow.providers.edge3.executors.EdgeExecutor",
+        "AIRFLOW__CORE__PARALLELISM": "32",
+        "AIRFLOW__EDGE__API_ENABLED": "True",
+        "AIRFLOW__EDGE__API_URL": f"http://127.0.0.1:{port}/edge_worker/v1/rpcapi",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
     }
 
 

@@ -69,14 +69,17 @@ def _die_with_parent() -> None:
 
 
 class Hdfs:
-    """One cluster. `namenodes`: 1, or 2 with fail-over by hand (`fail_over`). Use as a context manager."""
+    """One cluster. `namenodes`: 1, or 2 with fail-over by hand (`fail_over`). Use as a context manager.
 
-    def __init__(self, directory: Path, namenodes: int = 1) -> None:
+    `port`: gives its ports, one a call. A directory with the data of an earlier cluster is gone on with.
+    """
+
+    def __init__(self, directory: Path, namenodes: int = 1, port: Callable[[], int] = free_port) -> None:
         self.directory = directory
         self.names = [f"nn{number}" for number in range(1, namenodes + 1)]
-        self.rpc = {name: free_port() for name in self.names}
-        self.http = {name: free_port() for name in self.names}
-        self.data_ports = [free_port() for _ in range(3)]
+        self.rpc = {name: port() for name in self.names}
+        self.http = {name: port() for name in self.names}
+        self.data_ports = [port() for _ in range(3)]
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Hdfs:
@@ -93,7 +96,8 @@ class Hdfs:
     def _start_all(self) -> None:
         for name in [*self.names, "dn"]:
             self._configure(name)
-        self.java("nn1", NAMENODE, "-format", "-nonInteractive", "-force")
+        if not (self.directory / "name-nn1" / "current").exists():
+            self.java("nn1", NAMENODE, "-format", "-nonInteractive", "-force")
         self.start("nn1")
         if len(self.names) > 1:
             self.java("nn2", NAMENODE, "-bootstrapStandby", "-nonInteractive", "-force")
@@ -131,6 +135,7 @@ class Hdfs:
                 self._command(name, main),
                 stdout=log,
                 stderr=log,
+                start_new_session=True,  # a Ctrl-C at the terminal is for us alone
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call, no lock
             )
         if name != "dn":
@@ -191,7 +196,7 @@ class Hdfs:
 
     def _configure(self, name: str) -> None:
         folder = self.directory / f"conf-{name}"
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "log4j.properties").write_text(LOG4J)
         options = self._common(name) | (self._pair(name) if len(self.names) > 1 else self._single())
         lines = [f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in options]

@@ -6,8 +6,10 @@ Use: `from tests.contracts.mariadb import mariadb` in a conftest, then the fixtu
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -113,7 +115,14 @@ class MariaDb:
         command = [server, "--no-defaults", *_USER, f"--datadir={self.directory}/data", *own, f"--port={port}"]
         command += ["--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin", *self.options]
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C at the terminal is for us alone
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call, no lock
+            )
         end = time.monotonic() + START_S
         while self.process.poll() is None and time.monotonic() < end:
             if _listens(self.socket):
@@ -143,11 +152,25 @@ class MariaDb:
 _USER = ["--user=root"] if os.getuid() == 0 else []
 
 
-def _programs() -> tuple[str, str]:
+def _end_with_parent() -> None:
+    """In the server: an orderly end when the thread that started it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def why_not() -> str:
+    """Why MariaDB cannot run here, "" if it can."""
+    return "" if all(_found()) else "mariadbd is not installed (Debian package mariadb-server)"
+
+
+def _found() -> tuple[str | None, str | None]:
     path = os.environ.get("PATH", "") + os.pathsep + "/usr/sbin"
-    server, install = shutil.which("mariadbd", path=path), shutil.which("mariadb-install-db", path=path)
+    return shutil.which("mariadbd", path=path), shutil.which("mariadb-install-db", path=path)
+
+
+def _programs() -> tuple[str, str]:
+    server, install = _found()
     if server is None or install is None:
-        pytest.skip("mariadbd is not installed (Debian package mariadb-server): MariaDB back end not tested")
+        pytest.skip(f"{why_not()}: MariaDB back end not tested")
     return server, install
 
 

@@ -21,62 +21,23 @@ READY_S = 180.0
 RUN_S = 240.0
 
 
-class Ui:
-    """`make ui`, while the `with` block runs; signs in with what it prints."""
+class Api:
+    """The REST API of an Airflow at `url`."""
 
-    def __init__(self, home: Path, config: Path) -> None:
-        self.home, self.config = home, config
-        self.output = ""
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.token = ""
 
-    def __enter__(self) -> Self:
-        variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
-        variables |= {
-            "KRAKE_AIRFLOW_HOME": str(self.home),
-            "AIRFLOW_PORT": "0",
-            "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}",
-        }
-        command = [sys.executable, "-m", "krake_airflow.ui", "--config", str(self.config)]
-        self.process = subprocess.Popen(
-            command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        said = {}
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.output += line
-            words = line.split()
-            said[words[0]] = words[-1]
-            if "password" in said:
-                break
-        assert "password" in said, self.output
-        self.url = self.output.split("Airflow is at ")[1].split()[0]
-        signed = self.ask("POST", "/auth/token", {"username": said["user"], "password": said["password"]})
-        self.token = signed["access_token"]
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop(signal.SIGTERM)
-
-    def stop(self, number: signal.Signals) -> list[psutil.Process]:
-        """End it by a signal; returns the processes that outlived it (and kills them)."""
-        if self.process.poll() is not None:
-            return []
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        self.process.send_signal(number)
-        rest, _ = self.process.communicate(timeout=90)
-        self.output += rest
-        alive = [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
-        for child in alive:
-            child.kill()
-        return alive
+    def sign_in(self, user: str, password: str) -> None:
+        """Get the token that all other calls need."""
+        self.token = self.ask("POST", "/auth/token", {"username": user, "password": password})["access_token"]
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """One request; returns the JSON of the answer."""
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(f"{self.url}{path}", data=data, method=method)
         request.add_header("Content-Type", "application/json")
-        if hasattr(self, "token"):
+        if self.token:
             request.add_header("Authorization", f"Bearer {self.token}")
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
@@ -98,8 +59,17 @@ class Ui:
     def tasks(self, run: str) -> dict[str, tuple[str, int]]:
         """State and number of tries by task id."""
         path = f"/api/v2/dags/{DAG}/dagRuns/{urllib.request.quote(run)}/taskInstances?limit=100"
-        found = self.ask("GET", path)["task_instances"]
+        found: list[dict[str, Any]] = []
+        while page := self.ask("GET", f"{path}&offset={len(found)}")["task_instances"]:
+            found += page
+            if len(page) < 100:
+                break
         return {task["task_id"]: (task["state"], task["try_number"]) for task in found}
+
+    def result(self, run: str, task: str) -> Any:
+        """What a task returned."""
+        path = f"/api/v2/dags/{DAG}/dagRuns/{urllib.request.quote(run)}/taskInstances/{task}/xcomEntries/return_value"
+        return self.ask("GET", path)["value"]
 
     def wait(self, true: Callable[[], bool], what: str, timeout_s: float = RUN_S) -> None:
         """Until something holds."""
@@ -130,6 +100,57 @@ class Ui:
         found = self.ask("GET", f"/api/v2/dags/{DAG}")
         self.ask("PUT", f"/api/v2/parseDagFile/{found['file_token']}")
         self.wait(lambda: true(self.ask("GET", f"/api/v2/dags/{DAG}")), "the DAG as its new config says", 90)
+
+
+class Ui(Api):
+    """`make ui`, while the `with` block runs; signs in with what it prints."""
+
+    def __init__(self, home: Path, config: Path) -> None:
+        super().__init__("")
+        self.home, self.config = home, config
+        self.output = ""
+
+    def __enter__(self) -> Self:
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
+        variables |= {
+            "KRAKE_AIRFLOW_HOME": str(self.home),
+            "AIRFLOW_PORT": "0",
+            "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}",
+        }
+        command = [sys.executable, "-m", "krake_airflow.ui", "--config", str(self.config)]
+        self.process = subprocess.Popen(
+            command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        said = {}
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output += line
+            words = line.split()
+            said[words[0]] = words[-1]
+            if "password" in said:
+                break
+        assert "password" in said, self.output
+        self.url = self.output.split("Airflow is at ")[1].split()[0]
+        self.sign_in(said["user"], said["password"])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(signal.SIGTERM)
+
+    def stop(self, number: signal.Signals) -> list[psutil.Process]:
+        """End it by a signal; returns the processes that outlived it (and kills them)."""
+        if self.process.poll() is not None:
+            return []
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.send_signal(number)
+        rest, _ = self.process.communicate(timeout=90)
+        self.output += rest
+        alive = [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+        for child in alive:
+            child.kill()
+        return alive
 
     def airflow(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of Airflow's command line on the same database."""
