@@ -55,7 +55,10 @@ def read_groups(path: Path, damage: Counter[str] | None = None) -> Iterator[Reco
 
 
 def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recovered:
-    """A group's records, its metadata record the last, as what was fetched. Raises KeyError or ValueError where they are no group."""
+    """A group's records, its metadata record the last, as what was fetched.
+
+    Raises KeyError or ValueError where they are no group.
+    """
     metadata = records[-1]
     fields = warc_fields(metadata.block)
     by_type = {record.type: record for record in records}

@@ -1,0 +1,89 @@
+"""Which segment a command means, the room it works in, and the lock of the segment's node."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from crawl_lib.crawl.places import list_folders, segments_of
+from crawl_lib.errors import InputError, LockedError, PathNotFoundError, StorageError
+from crawl_lib.frontier import NodeLock
+from crawl_lib.stores import Stores
+
+
+class SegmentName(NamedTuple):
+    """A segment by its iteration's folder and its node."""
+
+    folder: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.folder}/{self.node}"
+
+    def path(self, stores: Stores) -> str:
+        """Where it stands, relative to the storage's root."""
+        return f"{stores.crawl_dir}/{self.folder}/{self.node}"
+
+
+def segment_name(text: str) -> SegmentName:
+    """A segment as the user names it: `<folder>/<node>`, or a path that ends so. Raises InputError."""
+    folder, _, node = "/".join(text.rstrip("/").split("/")[-2:]).rpartition("/")
+    if not folder.isdecimal() or not node or node.startswith("."):
+        raise InputError(f"{text}: is no segment; name it <folder>/<node>, such as 1795000000/node-a")
+    return SegmentName(folder, node)
+
+
+def all_segments(stores: Stores) -> list[SegmentName]:
+    """The segments that stand, by iteration and node."""
+    return [
+        SegmentName(folder, node)
+        for folder in list_folders(stores.storage, stores.crawl_dir)
+        for node in segments_of(stores.storage, stores.crawl_dir, folder)
+    ]
+
+
+def require_folder(stores: Stores, name: SegmentName) -> None:
+    """Raises PathNotFoundError if the segment's iteration has no folder."""
+    if name.folder not in list_folders(stores.storage, stores.crawl_dir):
+        raise PathNotFoundError(f"{stores.crawl_dir}/{name.folder}: there is no such iteration; see `krake status`")
+
+
+@contextmanager
+def node_locked(stores: Stores, node: str, what: str, on_wait: Callable[[str], None]) -> Iterator[None]:
+    """Hold the node's lock, if its directory is on this machine. Raises LockedError naming the holder."""
+    directory = stores.node_dir(node)
+    if node not in stores.config.servers or not directory.is_dir():
+        yield
+        return
+    with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what=what, on_wait=on_wait):
+        yield
+
+
+@contextmanager
+def scratch_room(stores: Stores, name: str) -> Iterator[Path]:
+    """An empty folder `name` in `scratch.directory`, deleted at the end; what a killed run left there goes first.
+
+    Raises LockedError while another process of this machine is in it, StorageError naming the path, also for whatever
+    the system refuses below it.
+    """
+    base = Path(stores.config.scratch.directory)
+    room = base / name
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        with (base / f"{name}.lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise LockedError(f"{room}: another process is at work there; wait for it") from error
+            try:
+                shutil.rmtree(room, ignore_errors=True)
+                room.mkdir()
+                yield room
+            finally:
+                shutil.rmtree(room, ignore_errors=True)
+    except OSError as error:
+        raise StorageError(f"{error.filename or room}: {error.strerror or error}") from error

@@ -1,0 +1,171 @@
+"""Putting a segment that was made anew in the place of the one that stands.
+
+A folder cannot be replaced in one step, so the decision is a file, `<folder>/.swap-<node>.json`, written when the new
+segment is whole on the store, under a hidden name; its effects may be carried out twice:
+
+1. the standing segment is renamed to a hidden name (`repair.swap.aside`);
+2. the new one takes its place (`repair.swap.placed`);
+3. the old one is deleted, unless it is to be kept; the folder's index is written anew (`repair.swap.indexed`), since
+   other parts of `outlinks` may lie elsewhere now; then the decision is deleted.
+
+After a kill between any two, `finish_swaps` goes on: each repair tool calls it first. Between 1 and 2 no segment
+stands; the node's lock keeps its crawl task away meanwhile, where the node is of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.crawl.commit import commit_iteration, sum_counts
+from crawl_lib.crawl.places import INDEX_FILE, MANIFEST_FILE, read_iteration, read_json, write_json_bytes
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.segment.build import file_entry
+from crawl_lib.segment.manifest import MANIFEST_NAME, Manifest
+from crawl_lib.segment.publish import upload_checked
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
+
+PREFIX, SUFFIX = ".swap-", ".json"
+DAMAGED_PREFIX = ".damaged-"
+
+
+@dataclass(frozen=True)
+class Swap:
+    """A decision: `new` takes the place of `node`, which becomes `old`. All are names in the iteration's folder.
+    `keep_old`: whether the old one stays, under that name."""
+
+    node: str
+    new: str
+    old: str
+    keep_old: bool
+
+
+def open_swaps(storage: Storage, folder_path: str) -> list[Swap]:
+    """The decisions of a folder that are not carried out to the end. Raises DamagedFileError naming the file."""
+    found = []
+    for entry in storage.list(folder_path):
+        if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
+            where = f"{folder_path}/{entry.name}"
+            try:
+                found.append(Swap(**json.loads(storage.read_bytes(where))))
+            except (ValueError, TypeError) as error:
+                raise DamagedFileError(f"{where}: not a decision of a repair: {error!r}") from error
+    return found
+
+
+def set_aside(storage: Storage, folder_path: str, node: str) -> list[str]:
+    """Names of the damaged segments of a node that were kept, oldest first."""
+    prefix = f"{DAMAGED_PREFIX}{node}-"
+    return [entry.name for entry in storage.list(folder_path) if entry.name.startswith(prefix)]
+
+
+def replace_segment(
+    stores: Stores,
+    folder: str,
+    node: str,
+    built: Path,
+    *,
+    old_prefix: str = DAMAGED_PREFIX,
+    keep_old: bool,
+    clock: Callable[[], float] = time.time,
+) -> str:
+    """Put a built segment in the place of the one that stands; returns the old one's name, "" if it was deleted.
+
+    `built`: a folder as `build_segment` leaves it. The caller holds the node's lock, where the node is of this machine,
+    and has called `finish_swaps`. Raises StorageError; run the tool again then.
+    """
+    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    manifest_entry = file_entry(built / MANIFEST_NAME)
+    new = f".new-{node}-{manifest_entry['sha256'][:16]}"
+    manifest = Manifest.from_bytes((built / MANIFEST_NAME).read_bytes(), str(built / MANIFEST_NAME))
+    for entry in storage.list(path):
+        if entry.name.startswith(f".new-{node}-") and entry.name != new:
+            storage.delete(f"{path}/{entry.name}")  # of an attempt that was killed
+    storage.make_dirs(f"{path}/{new}")
+    for file in [*manifest.files, manifest_entry]:
+        upload_checked(storage, built / file["name"], f"{path}/{new}/{file['name']}", file)
+    reached("repair.swap.uploaded")
+    swap = Swap(node, new, f"{old_prefix}{node}-{int(clock())}", keep_old)
+    storage.write_bytes(f"{path}/{PREFIX}{node}{SUFFIX}", json.dumps(asdict(swap)).encode() + b"\n")
+    reached("repair.swap.decided")
+    _carry_out(stores, folder, swap)
+    return swap.old if keep_old else ""
+
+
+def finish_swaps(stores: Stores, folder: str) -> list[str]:
+    """Carry out what a killed repair of a folder decided; returns the nodes whose segments were put in place."""
+    found = open_swaps(stores.storage, f"{stores.crawl_dir}/{folder}")
+    for swap in found:
+        _carry_out(stores, folder, swap)
+    return [swap.node for swap in found]
+
+
+def _carry_out(stores: Stores, folder: str, swap: Swap) -> None:
+    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    target, new, old = f"{path}/{swap.node}", f"{path}/{swap.new}", f"{path}/{swap.old}"
+    if storage.exists(new):
+        if storage.exists(target):
+            storage.rename(target, old)
+        reached("repair.swap.aside")
+        storage.rename(new, target)
+    reached("repair.swap.placed")
+    if not swap.keep_old:
+        storage.delete(old)
+    refresh_index(stores, folder)
+    reached("repair.swap.indexed")
+    storage.delete(f"{path}/{PREFIX}{swap.node}{SUFFIX}")
+
+
+def refresh_index(stores: Stores, folder: str) -> None:
+    """Write a committed folder's index anew, where it does not say what the segments say.
+
+    Where it is missing for a moment, readers ask the segments themselves. A folder that was not committed has none.
+    """
+    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    index, kept = f"{path}/{INDEX_FILE}", f"{path}/.{INDEX_FILE}.old"
+    if not storage.exists(index):
+        if not storage.exists(kept):
+            return
+        standing = None  # killed in here
+    else:
+        standing = _read(storage, index)
+        wanted = _corrected(stores, folder, standing)
+        if wanted is not None and wanted == standing:
+            storage.delete(kept)
+            return
+        storage.delete(kept)
+        storage.rename(index, kept)
+    reached("repair.index.aside")
+    wanted = _corrected(stores, folder, _read(storage, kept))
+    if wanted is not None:
+        storage.write_bytes(index, write_json_bytes(wanted))
+    else:
+        iteration = read_iteration(storage, stores.crawl_dir, folder)
+        commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)
+    reached("repair.index.written")
+    storage.delete(kept)
+
+
+def _read(storage: Storage, path: str) -> dict[str, Any] | None:
+    with suppress(DamagedFileError, PathNotFoundError):
+        return read_json(storage, path)
+    return None
+
+
+def _corrected(stores: Stores, folder: str, index: dict[str, Any] | None) -> dict[str, Any] | None:
+    """An index as its segments have it now; None if it cannot be mended but must be made anew."""
+    if index is None or not isinstance(index.get("outlinks"), dict):
+        return None
+    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    manifests = {node: _read(storage, f"{path}/{node}/{MANIFEST_FILE}") for node in index["outlinks"]}
+    outlinks = {node: m["outlinks"] if (m := manifests[node]) else old for node, old in index["outlinks"].items()}
+    whole = [manifest["counts"] for manifest in manifests.values() if manifest]
+    counts = sum_counts(whole) if len(whole) == len(manifests) else index["counts"]
+    return {**index, "outlinks": outlinks, "counts": counts}

@@ -1,0 +1,116 @@
+"""A small crawl that tests damage copies of, and ways to damage files."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+from crawl_lib.repair import Severity, check_segment
+from crawl_lib.repair.places import SegmentName
+from crawl_lib.stores import Stores, open_stores
+from tests.e2e.crawl import Result
+
+TABLES = ("pages.parquet", "links.parquet", "index.cdxj", "outlinks", "manifest.json")
+
+
+def copy_of(crawl: Result, directory: Path) -> Result:
+    """The crawl again, in a directory of its own: queues, keys and segments."""
+    home = Path(crawl.config.dfs_primary).parent
+    shutil.copytree(home, directory, dirs_exist_ok=True)
+
+    def moved(place: str) -> str:
+        return str(directory / Path(place).relative_to(home))
+
+    config = crawl.config
+    return Result(
+        replace(
+            config,
+            dfs_primary=moved(config.dfs_primary),
+            key_storage=replace(config.key_storage, servers=tuple(map(moved, config.key_storage.servers))),
+            queue=replace(config.queue, local_dir=moved(config.queue.local_dir)),
+            scratch=replace(config.scratch, directory=moved(config.scratch.directory)),
+        )
+    )
+
+
+def stores_of(config: Config) -> Stores:
+    return open_stores(config)
+
+
+def largest(crawl: Result) -> tuple[Path, SegmentName]:
+    """The segment with the most pages."""
+    path = max(crawl.segments(), key=lambda segment: pq.read_metadata(segment / "pages.parquet").num_rows)
+    return path, SegmentName(path.parent.name, path.name)
+
+
+def rows(segment: Path, table: str = "pages") -> list[dict[str, Any]]:
+    found = pq.ParquetFile(segment / f"{table}.parquet").read().to_pylist()
+    return sorted(found, key=repr)
+
+
+def problems(config: Config, name: SegmentName) -> list[str]:
+    """What the full check finds wrong with a segment."""
+    stores = stores_of(config)
+    found = check_segment(stores.storage, name.path(stores), full=True)
+    return [finding.to_text() for finding in found if finding.severity is Severity.ERROR]
+
+
+def export_all(config: Config, label: str) -> dict[str, Any]:
+    """Export, link and finalize everything."""
+    found = stages.export_pages(config, label=label)
+    stages.link_export(config, export=label)
+    stages.finalize_export(config, export=label)
+    return found
+
+
+def exported(config: Config, label: str) -> dict[str, str]:
+    """Digests of an export's files."""
+    folder = Path(config.dfs_primary) / config.export.directory / label
+    return {
+        name: sha256((folder / name).read_bytes()).hexdigest()
+        for name in ("urlmapping", "content", "offsets", "webgraph")
+    }
+
+
+def tree(path: Path) -> dict[str, str]:
+    """Every file below a folder with its digest."""
+    return {
+        str(file.relative_to(path)): sha256(file.read_bytes()).hexdigest()
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+    }
+
+
+def warc_of(segment: Path) -> Path:
+    return next(iter(sorted(segment.glob("*.warc.gz"))))
+
+
+def cut(path: Path, share: float = 0.6) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+
+
+def flip(path: Path, share: float = 0.5) -> None:
+    data = bytearray(path.read_bytes())
+    at = int(len(data) * share)
+    data[at] ^= 0x10
+    path.write_bytes(bytes(data))
+
+
+def zero(path: Path, share: float = 0.4, size: int = 4096) -> None:
+    data = bytearray(path.read_bytes())
+    at = int(len(data) * share)
+    size = min(size, len(data) - at)
+    data[at : at + size] = bytes(size)
+    path.write_bytes(bytes(data))
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"\x00garbage\xff" * 20)

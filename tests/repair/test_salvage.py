@@ -1,0 +1,234 @@
+"""`krake segment salvage`: whatever happened to a segment, the good records come back and the lost ones are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.repair.places import SegmentName
+from crawl_lib.repair.salvage import SalvageReport, read_lost, salvage_segment
+from crawl_lib.segment import SegmentReader
+from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
+from tests.repair.crawled import (
+    TABLES,
+    copy_of,
+    cut,
+    export_all,
+    exported,
+    flip,
+    garbage,
+    largest,
+    problems,
+    rows,
+    stores_of,
+    tree,
+    warc_of,
+    zero,
+)
+
+WARC_DAMAGE = {
+    "cut short": cut,
+    "a bit flipped": flip,
+    "a block of zeros": zero,
+    "zeros at the start": lambda path: zero(path, 0.0, 600),
+    "rubbish before": lambda path: path.write_bytes(b"\x1f\x8b\x08rubbish" + path.read_bytes()),
+    "gone": Path.unlink,
+}
+TABLE_DAMAGE = {"gone": Path.unlink, "cut": cut, "garbage": garbage}
+
+
+def salvage(crawl: Result, name: SegmentName, **options: bool) -> SalvageReport:
+    return salvage_segment(stores_of(crawl.config), name, **options)
+
+
+def outlinks_of(crawl: Result, segment: Path) -> list[bytes]:
+    name = SegmentName(segment.parent.name, segment.name)
+    stores = stores_of(crawl.config)
+    reader = SegmentReader(stores.storage, name.path(stores))
+    return [line for node in crawl.config.servers for line in reader.outlinks(node)]
+
+
+@pytest.mark.parametrize(
+    ("table", "harm"),
+    [
+        *((table, "garbage") for table in TABLES),
+        ("pages.parquet", "cut"),
+        ("manifest.json", "gone"),
+        ("outlinks", "cut"),
+    ],
+)
+def test_what_is_not_the_warc_is_made_again_from_it(table: str, harm: str, crawl: Result) -> None:
+    """The WARC is the log: with it whole, rows, index, outlinks and exports are the same as before the damage."""
+    segment, name = largest(crawl)
+    before = rows(segment), rows(segment, "links"), (segment / "index.cdxj").read_bytes(), outlinks_of(crawl, segment)
+    TABLE_DAMAGE[harm](segment / table)
+    assert problems(crawl.config, name)
+    report = salvage(crawl, name)
+    assert (report.state, report.lost, report.lost_named) == ("salvaged", 0, 0)
+    assert problems(crawl.config, name) == []
+    after = rows(segment), rows(segment, "links"), (segment / "index.cdxj").read_bytes(), outlinks_of(crawl, segment)
+    assert after == before
+    assert salvage(crawl, name).state == "whole"
+
+
+def test_all_but_the_warc_is_gone(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    before = rows(segment), rows(segment, "links"), sorted(outlinks_of(crawl, segment))
+    for table in TABLES:
+        (segment / table).unlink()
+    report = salvage(crawl, name)
+    assert (report.state, report.lost) == ("salvaged", 0)
+    assert problems(crawl.config, name) == []
+    assert (rows(segment), rows(segment, "links"), sorted(outlinks_of(crawl, segment))) == before
+
+
+def test_the_export_after_a_salvage_is_that_of_the_unbroken_crawl(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    export_all(crawl.config, "before")
+    for table in ("pages.parquet", "links.parquet", "outlinks"):
+        (segment / table).unlink()
+    salvage(crawl, name)
+    export_all(crawl.config, "after")
+    assert exported(crawl.config, "after") == exported(crawl.config, "before")
+
+
+@pytest.mark.parametrize("harm", WARC_DAMAGE)
+def test_good_records_come_out_of_a_damaged_warc(harm: str, crawl: Result) -> None:
+    """Each page is either kept, with the row it had, or counted and named as lost; its outlinks stay in any case."""
+    segment, name = largest(crawl)
+    pages = {row["url"]: row for row in rows(segment)}
+    outlinks = outlinks_of(crawl, segment)
+    WARC_DAMAGE[harm](warc_of(segment))
+    assert problems(crawl.config, name)
+    report = salvage(crawl, name)
+    assert report.state == "salvaged"
+    assert problems(crawl.config, name) == []
+    kept = {row["url"]: row for row in rows(segment)}
+    lost = pages.keys() - kept.keys()
+    assert kept.keys() <= pages.keys()
+    assert (report.lost, report.lost_named, set(report.lost_urls)) == (len(lost), len(lost), set(sorted(lost)[:20]))
+    for url, row in kept.items():
+        places = {"warc_file", "warc_offset", "warc_length"}
+        same = {column: value for column, value in row.items() if column not in places}
+        assert same == {column: value for column, value in pages[url].items() if column not in places}
+    assert outlinks_of(crawl, segment) == outlinks
+    if harm != "gone":
+        assert len(lost) < len(pages), "nothing came out"
+        assert report.damage
+    if harm == "rubbish before":
+        assert not lost
+    check_warcs(crawl)
+    check_cdxj(crawl)
+    export_all(crawl.config, "after")
+
+
+@pytest.mark.parametrize("harm", ["a block of zeros", "cut short"])
+def test_warc_and_tables_damaged_at_once(harm: str, crawl: Result) -> None:
+    """What is left is kept; without the tables the index still names what is lost."""
+    segment, name = largest(crawl)
+    pages = {row["url"] for row in rows(segment)}
+    answered = {row["url"] for row in rows(segment) if row["status"] is not None}
+    WARC_DAMAGE[harm](warc_of(segment))
+    for table in ("pages.parquet", "links.parquet", "manifest.json"):
+        garbage(segment / table)
+    report = salvage(crawl, name)
+    assert problems(crawl.config, name) == []
+    kept = {row["url"] for row in rows(segment)}
+    assert kept <= pages
+    named = {queued.url for queued in read_lost(stores_of(crawl.config), name)}
+    assert (pages - kept) & answered <= named <= pages - kept
+    assert report.lost_named == len(named)
+    export_all(crawl.config, "after")
+
+
+def test_every_place_of_a_flipped_bit(crawled: Result, tmp_path: Path) -> None:
+    """Wherever the bit lies: at most the groups around it are lost, and no crash."""
+    segment, _ = largest(crawled)
+    pages = len(rows(segment))
+    for number, share in enumerate((0.003, 0.21, 0.33, 0.62, 0.9, 0.999)):
+        crawl = copy_of(crawled, tmp_path / str(number))
+        segment, name = largest(crawl)
+        flip(warc_of(segment), share)
+        report = salvage(crawl, name)
+        assert problems(crawl.config, name) == []
+        assert report.lost <= 1, (share, report)
+        assert report.pages + report.lost == pages
+
+
+def test_the_damaged_segment_stays_aside_until_it_is_deleted(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    flip(warc_of(segment))
+    before = tree(segment)
+    report = salvage(crawl, name)
+    aside = crawl.crawl_dir.parent / report.aside
+    assert tree(aside) == before
+    assert aside.name.startswith(".damaged-")
+    again = salvage(crawl, name, delete_damaged=True)
+    assert again.state == "whole"
+    assert not aside.exists()
+
+
+def test_a_dry_run_changes_nothing_and_tells_the_same(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    zero(warc_of(segment))
+    (segment / "links.parquet").unlink()
+    home = Path(crawl.config.dfs_primary)
+    before = tree(home)
+    dry = salvage(crawl, name, dry_run=True, requeue=True, delete_damaged=True)
+    assert tree(home) == before
+    done = salvage(crawl, name)
+    assert (dry.lost, dry.lost_named, dry.damage, dry.findings) == (
+        done.lost,
+        done.lost_named,
+        done.damage,
+        done.findings,
+    )
+    assert dry.pages + dry.without_metadata == done.pages
+
+
+def test_lost_pages_are_crawled_again_if_asked_for(crawl: Result) -> None:
+    """`--requeue` hands them to their owners past the key check, once, however often it is asked for."""
+    segment, name = largest(crawl)
+    zero(warc_of(segment), 0.3, 20000)
+    report = salvage(crawl, name)
+    lost = set(report.lost_urls)
+    assert lost
+    assert report.lost == len(lost)
+    for _ in range(2):
+        assert salvage(crawl, name, requeue=True).requeued == len(lost)
+    before = crawl.visited()
+    for node in crawl.config.servers:
+        stages.settle_node(crawl.config, node=node)
+    run_iteration(crawl.config, "again", 1)
+    fetched = crawl.visited() - before
+    assert lost <= set(fetched)
+    assert all(fetched[url] == 1 for url in lost)
+
+
+def test_an_index_of_the_folder_says_what_the_new_segment_says(crawl: Result) -> None:
+    """Its ranges of `outlinks` are what the next intake reads."""
+    segment, name = largest(crawl)
+    cut(segment / "outlinks")
+    flip(warc_of(segment))
+    salvage(crawl, name)
+    index = json.loads((segment.parent / "index.json").read_bytes())
+    manifest = json.loads((segment / "manifest.json").read_bytes())
+    assert index["outlinks"][name.node] == manifest["outlinks"]
+    assert index["counts"]["pages"] == sum(
+        json.loads((other / "manifest.json").read_bytes())["counts"]["pages"]
+        for other in crawl.segments()
+        if other.parent == segment.parent
+    )
+
+
+def test_an_empty_segment_is_salvaged_too(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    for path in segment.iterdir():
+        path.unlink()
+    report = salvage(crawl, name)
+    assert report.state == "salvaged"
+    assert rows(segment) == []
+    assert problems(crawl.config, name) == []
