@@ -109,13 +109,15 @@ def settle_node(
     return _settle.settle_node(stores, node=node, stop=stop, on_progress=on_progress)
 
 
-def maintain_keys(config: Config, secrets: Secrets | None = None) -> Result:
+def maintain_keys(config: Config, secrets: Secrets | None = None, *, server: str | None = None) -> Result:
     """Count the keys of each server, compare replicas, and fill what is missing. Returns the report.
 
-    Raises KeyServerDownError naming servers that could not be mended, after all others were.
+    `server`: one of `key_storage.servers`, whose part of the work is to be done (its own interval on all replicas, and
+    its counts), None for all. The parts may be done at the same time. Raises KeyServerDownError naming servers that
+    could not be mended, after all others were; KeyAccessError or KeyTablesError if they wait for the operator.
     """
     with open_stores(config, secrets).keys() as keys:
-        report = repair(keys)
+        report = repair(keys, server)
     report.raise_if_failed()
     return report.to_mapping()
 

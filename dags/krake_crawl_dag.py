@@ -8,7 +8,8 @@ One run adds some iterations to the crawl that Krake's config describes, and the
    found for it, fetches the next batch, and commits its segment; *commit* checks that the segments of all nodes stand.
    Iterations that the run does not ask for are skipped at once.
 3. **settle.NODE** takes in what the last iteration found, so that the queues are complete until the next run.
-4. **maintain_keys** checks the key servers and fills replicas that miss keys.
+4. **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of its own interval of
+   keys, and fills those that miss some; the task shows the server's name. The tasks work side by side.
 5. **export**, **linker** and **finalizer** write mapping, content and offsets, then arcs, then the web graph.
 
 #### Parameters
@@ -24,6 +25,9 @@ Every task may be run again at any time: it goes on where it stopped, or finds i
 * **commit failed**: it names the nodes whose segment is missing. Clear their crawl tasks with downstream.
 * **export says that the name is taken**: an export of that label was made of other iterations. Trigger
   `krake_process` with another label, or delete the named folder and clear export with its downstream.
+* **A task of maintain_keys failed**: its log names the server that does not answer, or that waits for the operator: the
+  task's own, or one that holds replicas of its keys. What the others miss is filled. Mend the server, then *Clear* the
+  failed tasks with their downstream.
 * **settle or a crawl task waits**: another task works on the same node; its log names the process.
 * Or leave the failed run and trigger a new one: it first finishes what the failed one left open.
 
@@ -34,6 +38,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, TaskGroup, TriggerRule
 from krake_airflow.operators import (
     CommitOperator,
@@ -52,6 +57,7 @@ from krake_airflow.parsing import (
     config_at_parse,
     crawl_timeout,
     default_args,
+    key_servers,
     label_param,
     schedule_of,
     settle_timeout,
@@ -132,7 +138,15 @@ with DAG(
             )
             for node in config.servers
         ]
-    maintain_keys = MaintainKeysOperator(task_id="maintain_keys", execution_timeout=BATCH_TIMEOUT)
+    # No work, and no worker: the scheduler itself passes it. It saves an edge for each pair of node and key server.
+    settled = EmptyOperator(task_id="settled")
+    with TaskGroup("maintain_keys"):
+        maintains = [
+            MaintainKeysOperator(
+                task_id=task_id, task_display_name=server, server=server, execution_timeout=BATCH_TIMEOUT
+            )
+            for task_id, server in key_servers(config).items()
+        ]
     export = ExportOperator(task_id="export", of_run=True, execution_timeout=BATCH_TIMEOUT)
     linker = LinkOperator(task_id="linker", execution_timeout=BATCH_TIMEOUT)
     finalizer = FinalizeOperator(task_id="finalizer", execution_timeout=BATCH_TIMEOUT)
@@ -144,4 +158,4 @@ with DAG(
         starts[i] >> crawls[i] >> commits[i] >> settles
         if i < most:
             commits[i] >> starts[i + 1]
-    inject >> settles >> maintain_keys >> export >> linker >> finalizer
+    inject >> settles >> settled >> maintains >> export >> linker >> finalizer

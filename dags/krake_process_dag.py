@@ -3,7 +3,8 @@
 
 Maintenance, export, linker and finalizer alone, over iterations that were crawled before.
 
-1. **maintain_keys** checks the key servers and fills replicas that miss keys.
+1. **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of its own interval of
+   keys, and fills those that miss some; the task shows the server's name. The tasks work side by side.
 2. **export** writes mapping, content and offsets of the pages of the chosen iterations.
 3. **linker** turns their links into arcs.
 4. **finalizer** writes the web graph.
@@ -19,9 +20,9 @@ and was made of the same iterations is found complete; of other ones, it is neve
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Param, TaskGroup
 from krake_airflow.operators import ExportOperator, FinalizeOperator, LinkOperator, MaintainKeysOperator
-from krake_airflow.parsing import BATCH_TIMEOUT, config_at_parse, default_args, label_param
+from krake_airflow.parsing import BATCH_TIMEOUT, config_at_parse, default_args, key_servers, label_param
 
 config = config_at_parse()
 
@@ -45,9 +46,13 @@ with DAG(
         "label": label_param(),
     },
 ) as dag:
-    maintain_keys = MaintainKeysOperator(task_id="maintain_keys")
+    with TaskGroup("maintain_keys"):
+        maintains = [
+            MaintainKeysOperator(task_id=task_id, task_display_name=server, server=server)
+            for task_id, server in key_servers(config).items()
+        ]
     export = ExportOperator(task_id="export", of_run=False)
     linker = LinkOperator(task_id="linker")
     finalizer = FinalizeOperator(task_id="finalizer")
 
-    maintain_keys >> export >> linker >> finalizer
+    maintains >> export >> linker >> finalizer

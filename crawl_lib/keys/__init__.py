@@ -29,8 +29,9 @@ from crawl_lib.keys.base import (
     PrefixSum,
     ServerCounts,
 )
-from crawl_lib.keys.maintenance import MaintenanceReport, check, repair
+from crawl_lib.keys.maintenance import check, repair
 from crawl_lib.keys.opening import open_key_store, own_server
+from crawl_lib.keys.report import MaintenanceReport
 from crawl_lib.keys.ring import interval, replicas
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.keys.sqlite import SqliteKeyServer

@@ -1,24 +1,30 @@
 """Key-store maintenance: counts, comparison of replicas, repair of what a replica missed.
 
-Replicas are compared interval by interval by digests of the keys of each two-digit prefix and state. Only prefixes
-whose digests differ are read, in statements of bounded size, merged key by key: memory does not grow with the tables.
+The work is cut by interval, one per server. The part of a server is its own interval: all replicas of it are compared,
+by the number and a checksum of the keys of each two-digit prefix and state, and what is missing or behind on any of
+them is filled from the others. Besides, the server's keys are counted, and those that it should not hold. So the
+parts of all servers together are the whole, no two of them touch the same keys, and they may run at the same time, on
+different machines, and again: each is a task of its own in Airflow.
+
+Only prefixes whose digests differ are read, in statements of bounded size, merged key by key: memory does not grow
+with the tables. Every digest is asked for by prefix too, so no statement takes longer than 1/256 of a table needs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from heapq import merge
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from crawl_lib.errors import KeyServerDownError, KeyStoreError
+from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts
+from crawl_lib.keys.report import MaintenanceReport
 from crawl_lib.keys.ring import KEY_BYTES, bounds
-from crawl_lib.keys.sharded import ShardedKeyStore, state_of
+from crawl_lib.keys.sharded import ShardedKeyStore, counts_of, state_of
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -27,132 +33,78 @@ _Sums = Mapping[int, PrefixSum]
 """Digests of one prefix by keyinfo."""
 
 
-@dataclass
-class MaintenanceReport:
-    """What a check or a repair saw and did.
+def check(store: ShardedKeyStore, server: str | None = None) -> MaintenanceReport:
+    """Count, and compare the replicas. Changes nothing. Servers that fail are reported in `failed`, never raised.
 
-    `servers`: counts per server, taken before a repair. `compared`: prefixes of which at least two replicas were
-    compared; `differing`: those that were not alike. `missing`: keys that a server should hold and does not, by
-    server; `behind`: keys whose state is lower there than on another replica. `filled`, `raised`: how many of them a
-    repair mended. `created`: servers whose tables a repair created. `misplaced`: keys on a server that does not own
-    them, by server; `misplaced_samples`: a few of them in hex. They do no harm and are left alone: they come from a
-    change of `key_storage.servers` or `replication`, and their owners may not know them. `failed`: servers that
-    could not be looked at or mended, with the reason.
+    `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none.
     """
-
-    kind: str
-    replication: int
-    servers: list[ServerCounts] = field(default_factory=list)
-    compared: int = 0
-    differing: int = 0
-    missing: Counter[str] = field(default_factory=Counter)
-    behind: Counter[str] = field(default_factory=Counter)
-    filled: Counter[str] = field(default_factory=Counter)
-    raised: Counter[str] = field(default_factory=Counter)
-    created: list[str] = field(default_factory=list)
-    misplaced: Counter[str] = field(default_factory=Counter)
-    misplaced_samples: dict[str, list[str]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is left to do: every server answered, and what was missing or behind is mended."""
-        mended = self.filled == self.missing and self.raised == self.behind
-        return not self.failed and not self.misplaced and mended
-
-    def raise_if_failed(self) -> None:
-        """Raise KeyServerDownError naming the servers that could not be looked at or mended, if there are any."""
-        if self.failed:
-            reasons = "; ".join(self.failed.values())
-            raise KeyServerDownError(f"key servers were left out: {reasons}: run `krake keys repair` when they answer")
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The report in plain dicts, lists, numbers and texts (JSON)."""
-        plain: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
-        plain["servers"] = [asdict(counts) for counts in self.servers]
-        for name, value in plain.items():
-            if isinstance(value, Counter):
-                plain[name] = dict(value)
-        return {**plain, "ok": self.ok}
-
-    def to_text(self) -> str:
-        """The report for people: a line per server, then what differs and what to do."""
-        lines = [_server_line(counts) for counts in self.servers]
-        lines.append(f"replicas: {self.replication}; prefixes compared: {self.compared}, differing: {self.differing}")
-        for word, counts in (
-            ("missing", self.missing),
-            ("behind in state", self.behind),
-            ("filled", self.filled),
-            ("state raised", self.raised),
-        ):
-            lines += [f"{name}: {count} keys {word}" for name, count in sorted(counts.items())]
-        lines += [f"{name}: key tables created" for name in self.created]
-        for name, count in sorted(self.misplaced.items()):
-            samples = ", ".join(self.misplaced_samples.get(name, ()))
-            lines.append(
-                f"{name}: {count} keys of other servers, e.g. {samples}:"
-                " key_storage.servers or replication is not what these keys were stored with"
-            )
-        lines += [f"left out: {reason}" for reason in self.failed.values()]
-        lines.append(self._verdict())
-        return "\n".join(lines)
-
-    def _verdict(self) -> str:
-        if self.ok:
-            return "all replicas are whole"
-        if self.failed:
-            return "not all servers could be looked at: run `krake keys repair` when they answer"
-        if self.misplaced:
-            return "keys stand on servers that do not own them: see above"
-        return "replicas differ: run `krake keys repair`"
+    return _Maintenance(store, "check", server, repairing=False).run()
 
 
-def check(store: ShardedKeyStore) -> MaintenanceReport:
-    """Count, and compare the replicas. Changes nothing. Servers that fail are reported in `failed`, never raised."""
-    return _Maintenance(store, "check", repairing=False).run()
-
-
-def repair(store: ShardedKeyStore) -> MaintenanceReport:
+def repair(store: ShardedKeyStore, server: str | None = None) -> MaintenanceReport:
     """Compare, copy missing keys to their replicas, and raise every replica's state to the highest.
 
     With replicas, a server without tables (a new disk) gets them. CRAWLED and GONE that differ end as GONE, the
-    higher number. May be run at any time, also while others write, and again. Servers that fail are reported in
-    `failed` and the rest is mended: call `raise_if_failed` where that has to be an error.
+    higher number. May be run at any time, also while others write or repair, and again. `server`: as in `check`.
+    Servers that fail are reported in `failed` and the rest is mended: call `raise_if_failed` where that has to be an
+    error.
     """
-    return _Maintenance(store, "repair", repairing=True).run()
+    return _Maintenance(store, "repair", server, repairing=True).run()
 
 
 class _Maintenance:
     """One run over one store."""
 
-    def __init__(self, store: ShardedKeyStore, kind: str, *, repairing: bool) -> None:
+    def __init__(self, store: ShardedKeyStore, kind: str, server: str | None, *, repairing: bool) -> None:
         self.servers: Sequence[KeyServer] = store.servers
         self.store = store
         self.repairing = repairing
-        self.report = MaintenanceReport(kind, store.replication)
+        self.report = MaintenanceReport(kind, store.replication, server or "")
+        self.parts = _places(store, server)
+        self._seen: dict[tuple[int, int], dict[int, _Sums]] = {}
 
     def run(self) -> MaintenanceReport:
-        if self.repairing and self.store.replication > 1:
-            self._create_missing_tables()
-        self.report.servers = self.store.counts()
-        self.report.failed.update({counts.server: counts.error for counts in self.report.servers if not counts.up})
-        for first in range(len(self.servers)):
-            self._interval(first)
-        for place, server in enumerate(self.servers):
-            self._attempt(server, partial(self._look_for_misplaced, place=place))
+        for place in self.parts:
+            if self.repairing and self.store.replication > 1:
+                self._create_missing_tables(self.store.places(place))
+            self._interval(place)
+        self.report.servers = [self._count(place) for place in self.parts]
         return self.report
 
-    def _look_for_misplaced(self, server: KeyServer, place: int) -> None:
-        """Count keys in intervals that are not this server's; normally there are none, and this costs nothing."""
+    def _count(self, place: int) -> ServerCounts:
+        """Count a server's keys, and those in intervals that are not its own; normally there are none."""
+        name = self.servers[place].name
+        by_keyinfo: Counter[int] = Counter()
         for first in range(len(self.servers)):
-            if place in self.store.places(first):
-                continue
+            views = self._sums_of(place, first)
+            if views is None:
+                return ServerCounts(name, up=False, error=self.report.failed[name])
+            found = Counter(
+                {(prefix, state): part.count for prefix, sums in views.items() for state, part in sums.items()}
+            )
+            for (_, state), count in found.items():
+                by_keyinfo[state] += count
+            if found and place not in self.store.places(first):
+                self.report.misplaced[name] += found.total()
+                self._attempt(self.servers[place], partial(self._sample, first=first))
+        return counts_of(name, by_keyinfo)
+
+    def _sample(self, server: KeyServer, first: int) -> None:
+        """Note a few keys that a server should not hold."""
+        low, high = bounds(first, len(self.servers))
+        samples = self.report.misplaced_samples.setdefault(server.name, [])
+        samples += [key.hex() for key, _ in islice(server.scan(low, high), SAMPLES - len(samples))]
+
+    def _sums_of(self, place: int, first: int) -> dict[int, _Sums] | None:
+        """The digests of interval `first` on a server, as they were at the first look; None if it failed."""
+        server = self.servers[place]
+        if (place, first) not in self._seen:
             low, high = bounds(first, len(self.servers))
-            count = sum(part.count for part in server.prefix_sums(low, high).values())
-            if count:
-                self.report.misplaced[server.name] += count
-                samples = self.report.misplaced_samples.setdefault(server.name, [])
-                samples += [key.hex() for key, _ in islice(server.scan(low, high), SAMPLES - len(samples))]
+            found = self._attempt(server, partial(_sums, low=low, high=high))
+            if found is None:
+                return None
+            self._seen[place, first] = found
+        return self._seen[place, first]
 
     def _attempt(self, server: KeyServer, work: Callable[[KeyServer], _T]) -> _T | None:
         """Do something with a server that has not failed yet; a failure is noted, and None returned."""
@@ -161,33 +113,30 @@ class _Maintenance:
         try:
             return work(server)
         except KeyStoreError as error:
-            self.report.failed[server.name] = str(error)
+            self.report.fail(server.name, error)
             return None
 
-    def _create_missing_tables(self) -> None:
-        lacking = []
-        standing = False
-        for server in self.servers:
-            try:
-                stands = server.exists()
-            except KeyStoreError:
-                continue  # counts() reports it
-            standing = standing or stands
-            if not stands:
-                lacking.append(server)
-        for server in lacking if standing else ():
-            if self._attempt(server, _create):
-                self.report.created.append(server.name)
+    def _create_missing_tables(self, places: Sequence[int]) -> None:
+        """Create the tables that some replicas of an interval lack and others have."""
+        standing: dict[int, bool] = {}
+        for place in places:
+            stands = self._attempt(self.servers[place], lambda server: server.exists())
+            if stands is not None:
+                standing[place] = stands
+        for place, stands in standing.items():
+            if not stands and any(standing.values()):
+                server = self.servers[place]
+                if self._attempt(server, _create):
+                    self.report.created.append(server.name)
 
     def _interval(self, first: int) -> None:
         """Compare the replicas of one interval."""
         low, high = bounds(first, len(self.servers))
         views: dict[str, dict[int, _Sums]] = {}
         for place in self.store.places(first):
-            server = self.servers[place]
-            found = self._attempt(server, partial(_sums, low=low, high=high))
+            found = self._sums_of(place, first)
             if found is not None:
-                views[server.name] = found
+                views[self.servers[place].name] = found
         if len(views) < 2:
             return
         prefixes = range(low[0], high[0] + 1)
@@ -215,7 +164,7 @@ class _Maintenance:
                         self._mend(servers[place], highest, batch, is_missing=state is None)
                         batch.clear()
         except _ScanError as error:
-            self.report.failed[error.server] = str(error)
+            self.report.fail(error.server, error.reason)
         for (place, highest, is_missing), batch in batches.items():
             if batch:
                 self._mend(servers[place], highest, batch, is_missing=is_missing)
@@ -233,13 +182,30 @@ class _Maintenance:
 class _ScanError(KeyStoreError):
     """A replica failed while it was read."""
 
-    def __init__(self, server: str, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, server: str, reason: KeyStoreError) -> None:
+        super().__init__(str(reason))
         self.server = server
+        self.reason = reason
+
+
+def _places(store: ShardedKeyStore, server: str | None) -> Sequence[int]:
+    """The places of the servers whose parts are to be done. Raises ConfigError for an unknown name."""
+    names = [found.name for found in store.servers]
+    if server is None:
+        return range(len(names))
+    if server not in names:
+        raise ConfigError(f"key_storage.servers: there is no key server {server!r}; there are {', '.join(names)}")
+    return [names.index(server)]
 
 
 def _create(server: KeyServer) -> bool:
-    server.create()
+    """Create the tables; False if another repair was faster."""
+    try:
+        server.create()
+    except KeyTablesError:
+        if not server.exists():
+            raise
+        return False
     return True
 
 
@@ -276,11 +242,4 @@ def _stream(server: KeyServer, place: int, low: bytes, high: bytes) -> Iterator[
         for key, keyinfo in server.scan(low, high):
             yield key, place, state_of(keyinfo)
     except KeyStoreError as error:
-        raise _ScanError(server.name, str(error)) from error
-
-
-def _server_line(counts: ServerCounts) -> str:
-    if not counts.up:
-        return f"{counts.server}: failed"
-    states = ", ".join(f"{count} {word}" for word, count in counts.by_state.items())
-    return f"{counts.server}: {counts.total} keys ({states})"
+        raise _ScanError(server.name, error) from error

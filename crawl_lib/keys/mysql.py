@@ -114,7 +114,7 @@ class MySqlKeyServer(KeyServer):
 
     def counts(self) -> dict[int, int]:
         found: dict[int, int] = {}
-        for state, count in self._rows(sql_file("counts.sql")[0]):
+        for state, count in self._by_ranges("counts.sql", LOWEST, HIGHEST, digits=1):
             found[state or 0] = found.get(state or 0, 0) + count
         return found
 
@@ -132,13 +132,23 @@ class MySqlKeyServer(KeyServer):
             comparison, start = ">", pairs[-1][0]
 
     def prefix_sums(self, low: bytes, high: bytes) -> dict[tuple[str, int], PrefixSum]:
-        statement = sql_file("prefixes.sql")[0].replace(LOWEST, low.hex()).replace(HIGHEST, high.hex())
         found: dict[tuple[str, int], PrefixSum] = {}
-        for prefix, state, count, total in self._rows(statement):
+        for prefix, state, count, total in self._by_ranges("prefixes.sql", low.hex(), high.hex(), digits=2):
             place = (prefix.decode("ascii"), state or 0)
             before = found.get(place, PrefixSum(0, 0))
             found[place] = PrefixSum(before.count + count, before.total + int(total))
         return found
+
+    def _by_ranges(self, name: str, low: str, high: str, *, digits: int) -> Iterator[Sequence[Any]]:
+        """Rows of a file of `sql/keys/`, asked for each prefix of so many hex digits from `low` to `high`.
+
+        A whole table in one statement would outlast the time limit when it is large.
+        """
+        statement = sql_file(name)[0]
+        for number in range(int(low[:digits], 16), int(high[:digits], 16) + 1):
+            prefix = f"{number:0{digits}x}"
+            first, last = max(low, prefix + LOWEST[digits:]), min(high, prefix + HIGHEST[digits:])
+            yield from self._rows(statement.replace(LOWEST, first).replace(HIGHEST, last))
 
     def read_note(self) -> str | None:
         try:

@@ -209,13 +209,18 @@ class SettleOperator(KrakeOperator):
 
 
 class MaintainKeysOperator(KrakeOperator):
-    """`maintain_keys`: count, compare and repair the key servers."""
+    """`maintain_keys`: count the keys of one server, compare its interval's replicas, and repair them."""
+
+    def __init__(self, *, server: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.server = server
 
     def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
-        """Check and repair all key servers."""
+        """Check and repair the server's part of the keys."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.maintain_keys(config, secrets)
+        self.log.info("key server %s and the replicas of its keys", self.server)
+        return stages.maintain_keys(config, secrets, server=self.server)
 
 
 class ExportOperator(KrakeOperator):

@@ -118,7 +118,7 @@ def test_every_error_either_fails_at_once_or_is_retried(
 
     monkeypatch.setattr(stages, "maintain_keys", fails)
     with pytest.raises(AirflowException) as raised:
-        run(operators.MaintainKeysOperator(task_id="maintain_keys"), context())
+        run(operators.MaintainKeysOperator(task_id="server_1", server="keys/0.sqlite"), context())
     assert isinstance(raised.value, AirflowFailException) == (name in MENDED_BY_HAND)
     assert str(raised.value).endswith("what is wrong and what to do")
 
@@ -180,22 +180,3 @@ def test_the_password_comes_from_the_environment_else_from_the_connection_and_is
     assert "of-connection" not in repr(found)
     monkeypatch.setenv("KRAKE_KEY_STORAGE_PASSWORD", "of-environment")
     assert connections.secrets_for(servers).key_storage_password == "of-environment"
-
-
-def test_the_user_on_hdfs_is_the_login_of_the_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    local, _ = small_config(tmp_path)
-    asked: list[str] = []
-
-    class Connection:
-        login = "of-connection"
-
-    def get_connection(name: str) -> type[Connection]:
-        asked.append(name)
-        return Connection
-
-    monkeypatch.setattr(connections.BaseHook, "get_connection", get_connection)
-    assert connections.secrets_for(local).dfs_user is None
-    assert asked == []
-    remote = dataclasses.replace(local, dfs_primary="http://namenode:9870")
-    assert connections.secrets_for(remote).dfs_user == "of-connection"
-    assert asked == ["krake_dfs"]

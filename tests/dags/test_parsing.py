@@ -11,6 +11,8 @@ import yaml
 from krake_airflow.settings import PROJECT, environment
 
 NODES = ["node-a", "node.b"]
+SERVERS = ["db1", "db2:3307", "[::1]:3306"]
+MAINTAINS = [f"maintain_keys.server_{number}" for number in range(1, len(SERVERS) + 1)]
 MOST = 4
 
 
@@ -19,7 +21,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "scheduled": {"crawl": {"schedule": "17 3 * * *", "max_iterations": 1}},
     "unknown option": {"servres": ["a"]},
     "no cron": {"crawl": {"schedule": "whenever"}},
-    "large": {"servers": [f"node-{number}" for number in range(100)], "crawl": {"max_iterations": 50}},
+    "large": {
+        "servers": [f"node-{number}" for number in range(100)],
+        "key_storage": {"servers": [f"node-{number}" for number in range(100)], "replication": 2},
+        "crawl": {"max_iterations": 50},
+    },
 }
 
 
@@ -29,7 +35,8 @@ def bags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     directory = tmp_path_factory.mktemp("parse")
     files = {name: directory / f"{name.replace(' ', '-')}.yml" for name in [*CONFIGS, "nowhere"]}
     for name, options in CONFIGS.items():
-        mapping = {"servers": NODES, "dfs_primary": "dfs", "crawl": {"max_iterations": MOST}, **options}
+        mapping: dict[str, Any] = {"servers": NODES, "dfs_primary": "dfs", "crawl": {"max_iterations": MOST}}
+        mapping |= {"key_storage": {"servers": SERVERS}, **options}
         files[name].write_text(yaml.safe_dump(mapping))
     variables = {**os.environ, **environment(directory / "home", files["usual"])}
     command = [sys.executable, "-m", "tests.dags.parse", str(PROJECT / "dags"), *map(str, files.values())]
@@ -68,7 +75,7 @@ def test_no_import_errors_and_both_dags(parsed: dict[str, Any]) -> None:
 
 def test_one_task_per_node_and_iteration(crawl: dict[str, Any]) -> None:
     iterations = range(1, MOST + 1)
-    expected = {"inject", "maintain_keys", "export", "linker", "finalizer", *(f"settle.{node}" for node in NODES)}
+    expected = {"inject", "settled", "export", "linker", "finalizer", *MAINTAINS, *(f"settle.{node}" for node in NODES)}
     expected |= {f"iteration_{i}.{part}" for i in iterations for part in ("start", "commit")}
     expected |= {f"iteration_{i}.crawl.{node}" for i in iterations for node in NODES}
     assert set(crawl) == expected
@@ -82,7 +89,7 @@ def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
             [f"iteration_{i}.crawl.{node}" for node in NODES],
             [f"iteration_{i}.commit"],
         ]
-    chain += [[f"settle.{node}" for node in NODES], ["maintain_keys"], ["export"], ["linker"], ["finalizer"]]
+    chain += [[f"settle.{node}" for node in NODES], ["settled"], MAINTAINS, ["export"], ["linker"], ["finalizer"]]
     before: set[str] = set()
     for level in chain:
         for task_id in level:
@@ -129,8 +136,19 @@ def test_a_node_s_tasks_are_in_its_queue_and_outlast_two_batches(crawl: dict[str
 
 def test_process_is_the_tail_of_crawl(parsed: dict[str, Any]) -> None:
     tasks = parsed["dags"]["krake_process"]["tasks"]
-    assert [len(ancestors(tasks, task)) for task in ("maintain_keys", "export", "linker", "finalizer")] == [0, 1, 2, 3]
-    assert len(tasks) == 4
+    chain = [MAINTAINS, ["export"], ["linker"], ["finalizer"]]
+    for number, level in enumerate(chain):
+        before = {task for earlier in chain[:number] for task in earlier}
+        assert all(ancestors(tasks, task) == before for task in level)
+    assert set(tasks) == {task for level in chain for task in level}
+
+
+@pytest.mark.parametrize("dag_id", ["krake_crawl", "krake_process"])
+def test_each_key_server_has_a_task_that_shows_its_name(parsed: dict[str, Any], dag_id: str) -> None:
+    tasks = parsed["dags"][dag_id]["tasks"]
+    assert [(tasks[task_id]["server"], tasks[task_id]["shown"]) for task_id in MAINTAINS] == [
+        (server, server) for server in SERVERS
+    ]
 
 
 @pytest.mark.parametrize("dag_id", ["krake_crawl", "krake_process"])
@@ -178,5 +196,5 @@ def test_a_bad_config_is_an_import_error_of_one_clear_line(
 
 def test_a_hundred_nodes_and_fifty_iterations_parse_in_time(bags: dict[str, dict[str, Any]]) -> None:
     """Airflow's limit is 30 s, and each task start pays it again; about 2 s on an idle machine."""
-    assert len(bags["large"]["dags"]["krake_crawl"]["tasks"]) == 100 * 51 + 50 * 2 + 5
+    assert len(bags["large"]["dags"]["krake_crawl"]["tasks"]) == 100 * 52 + 50 * 2 + 5
     assert bags["large"]["parse_s"] < 15
