@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event
@@ -15,7 +15,7 @@ from threading import Event
 from crawl_lib.config import Config, to_mapping
 from crawl_lib.keys import ShardedKeyStore, open_key_store, own_server
 from crawl_lib.keys.rings import require_ring
-from crawl_lib.storage import Storage, open_storage
+from crawl_lib.storage import DfsAccess, Storage, open_storage
 
 PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
 
@@ -24,11 +24,11 @@ PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
 class Secrets:
     """What must not stand in a config file, and is never printed: `repr` hides it.
 
-    `dfs_user`: the user on HDFS, where Airflow's connection names another one than `dfs.user`; no secret by itself.
+    `dfs`: how HDFS is reached, where Airflow's connection says it otherwise than the config; no secret by itself.
     """
 
     key_storage_password: str | None = field(default=None, repr=False)
-    dfs_user: str | None = None
+    dfs: DfsAccess = field(default_factory=DfsAccess)
 
     @classmethod
     def from_environment(cls) -> Secrets:
@@ -45,15 +45,16 @@ class Stores:
     storage: Storage
 
     @contextmanager
-    def keys(self, node: str | None = None) -> Iterator[ShardedKeyStore]:
-        """The key store, opened; embedded tables are made at the first use. `node`: whose own server is asked first.
+    def keys(self, node: str | None = None, *, make: bool = True) -> Iterator[ShardedKeyStore]:
+        """The key store, opened. `node`: whose own server is asked first. `make`: embedded tables are made if missing.
 
         Raises KeyStoreError.
         """
         first = 0 if node is None else own_server(self.config, node)
         with open_key_store(self.config.key_storage, self.secrets.key_storage_password, first=first) as store:
-            store.ensure_tables()
-            require_ring(store.servers, store.replication)
+            if make:
+                store.ensure_tables()
+                require_ring(store.servers, store.replication)
             yield store
 
     @property
@@ -77,11 +78,13 @@ def node_dir(config: Config, node: str) -> Path:
     return Path(config.queue.local_dir) / node
 
 
-def open_stores(config: Config, secrets: Secrets | None = None, *, stop: Event | None = None) -> Stores:
+def open_stores(
+    config: Config, secrets: Secrets | None = None, *, stop: Event | None = None, make: bool = True
+) -> Stores:
     """Open the file store of a config. `stop`: when it is set, the store waits no longer and raises StoppedError.
 
+    `make`: its root is made if it is missing; False for those who only look.
     Raises ConfigError or StorageError naming the path; the operator makes it usable.
     """
     secrets = secrets or Secrets.from_environment()
-    user = secrets.dfs_user or config.dfs.user
-    return Stores(config, secrets, open_storage(replace(config, dfs=replace(config.dfs, user=user)), stop))
+    return Stores(config, secrets, open_storage(secrets.dfs.applied(config), stop, make=make))

@@ -41,6 +41,8 @@ class DfsConfig:
     user: str = option("krake", pattern=r"[^\s/:@]+")
     security: str = option("simple", choices=("simple", "kerberos"))
     ca_file: str | None = option(None, path="file")
+    cert_file: str | None = option(None, path="file")
+    key_file: str | None = option(None, path="file")
     connect_timeout_s: float = option(10.0, minimum=0.1)
     timeout_s: float = option(60.0, minimum=0.1)
     wait_s: float = option(120.0, minimum=0)

@@ -11,6 +11,6 @@ that owns it. `base.Storage` states the contract; `tests/contracts/storage.py` r
 
 from crawl_lib.storage.base import Entry, Storage, check_path
 from crawl_lib.storage.local import LocalStorage
-from crawl_lib.storage.opening import open_storage
+from crawl_lib.storage.opening import DfsAccess, is_hdfs, open_storage
 
-__all__ = ["Entry", "LocalStorage", "Storage", "check_path", "open_storage"]
+__all__ = ["DfsAccess", "Entry", "LocalStorage", "Storage", "check_path", "is_hdfs", "open_storage"]

@@ -43,14 +43,14 @@ class HdfsStorage(Storage):
         self._hdfs = hdfs
 
     @classmethod
-    def open(cls, address: str, config: DfsConfig, stop: Event | None = None) -> HdfsStorage:
-        """The store at an address (`webhdfs.parse_address`); its root path is made if it is missing.
+    def open(cls, address: str, config: DfsConfig, stop: Event | None = None, *, make: bool = True) -> HdfsStorage:
+        """The store at an address (`webhdfs.parse_address`); its root path is made if it is missing (and `make`).
 
         `stop`: see `open_storage`. Raises ConfigError if the address is none, StorageError if no namenode answers or
         permission is missing, StoppedError.
         """
         storage = cls(WebHdfs(parse_address(address), config, stop=stop))
-        if storage.stat("") is None:
+        if storage.stat("") is None and make:
             storage.make_dirs("")
         return storage
 

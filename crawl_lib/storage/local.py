@@ -30,8 +30,8 @@ class LocalStorage(Storage):
         self.root = root
 
     @classmethod
-    def open(cls, root: Path) -> LocalStorage:
-        """The store in a directory, which is made if its parent is there.
+    def open(cls, root: Path, *, make: bool = True) -> LocalStorage:
+        """The store in a directory, which is made if its parent is there (and `make`).
 
         Raises ConfigError if the parent is missing or `root` is a file, StorageError if it cannot be made.
         """
@@ -39,9 +39,10 @@ class LocalStorage(Storage):
             raise ConfigError(f"dfs_primary: {root}: the parent directory is not there; create it, or mend the path")
         if root.exists() and not root.is_dir():
             raise ConfigError(f"dfs_primary: {root}: is a file, not a directory")
-        with _translated(root, "cannot be made"):
-            root.mkdir(exist_ok=True)
-            fsync_dir(root.parent)
+        if make:
+            with _translated(root, "cannot be made"):
+                root.mkdir(exist_ok=True)
+                fsync_dir(root.parent)
         return cls(root)
 
     @property

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
@@ -234,11 +235,20 @@ class _Client(Client):  # type: ignore[misc]
 def open_session(config: DfsConfig) -> requests.Session:
     """A session with pooled connections that checks certificates and takes nothing from the environment.
 
-    Raises ConfigError where Kerberos is asked for and its packages are not installed.
+    Raises ConfigError where a certificate file is missing, or where Kerberos is asked for and its packages are not
+    installed.
     """
+    for name in ("ca_file", "cert_file", "key_file"):
+        path = getattr(config, name)
+        if path is not None and not Path(path).exists():
+            raise ConfigError(f"dfs.{name}: {path}: is not there")
+    if config.key_file and not config.cert_file:
+        raise ConfigError("dfs.key_file: is of no use without dfs.cert_file")
     session = requests.Session()
     session.trust_env = False  # neither a proxy nor .netrc of whoever runs the task
     session.verify = config.ca_file or True
+    if config.cert_file:
+        session.cert = (config.cert_file, config.key_file) if config.key_file else config.cert_file
     session.headers["Accept-Encoding"] = "identity"
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(pool_connections=POOL_CONNECTIONS, pool_maxsize=POOL_CONNECTIONS))

@@ -1,41 +1,127 @@
-"""Secrets for the stages: from the environment, else from Airflow's connections. They never reach a log.
+"""What stages get from Airflow's connections: secrets, and how HDFS is reached. Passwords never reach a log.
 
-`KRAKE_KEY_STORAGE_PASSWORD`, else the password of the connection `krake_keys`: the key servers' password.
-The login of the connection `krake_dfs`, else `dfs.user` of the config: the user on HDFS.
+`krake_keys`: its password is the key servers', unless `KRAKE_KEY_STORAGE_PASSWORD` is set.
+
+`krake_dfs` (type `webhdfs`, the fields of Airflow's WebHDFSHook): asked for only where `dfs_primary` of the config is
+an HDFS. Each field that is filled in comes before the config's; what is empty is as in the config:
+
+| field | what it replaces |
+|---|---|
+| host, port, extra `use_ssl` | the namenodes of `dfs_primary`; its root path stays. Hosts have commas between |
+| login | `dfs.user` |
+| extra `verify` | `dfs.ca_file`, if it is a path. `true` is what holds anyway; `false` is refused |
+| extra `cert`, `key` | `dfs.cert_file`, `dfs.key_file` |
+
+Time limits, waiting and `dfs.security` (where the hook looks at Airflow's `core.security`) come from the config. The
+client is Krake's own: the hook's has no time limits, checks no certificates unless told to, and uses one namenode. Its
+other fields (password, schema, extra `cookies` and `headers`) are for gateways, which Krake does not know: refused.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
 from crawl_lib.config import Config
 from crawl_lib.config.load import is_sqlite_server
+from crawl_lib.errors import ConfigError
+from crawl_lib.storage import DfsAccess, is_hdfs
 from crawl_lib.stores import Secrets
 
 KEYS_CONNECTION = "krake_keys"
 DFS_CONNECTION = "krake_dfs"
+NAMENODE_PORTS = {"http": 9870, "https": 9871}
+"""What a namenode listens on unless it is told otherwise."""
+_TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no", "", "none"})
 log = logging.getLogger("krake")
 
 
 def secrets_for(config: Config) -> Secrets:
-    """The secrets that this config's stores need. Embedded stores need none, and ask nobody."""
+    """The secrets that this config's stores need, and how HDFS is reached. Embedded stores ask nobody.
+
+    Raises ConfigError naming a field of a connection that cannot be used.
+    """
     secrets = Secrets.from_environment()
     if secrets.key_storage_password is None and not all(map(is_sqlite_server, config.key_storage.servers)):
-        keys = _connection(KEYS_CONNECTION, "the key servers are asked without a password")
+        keys = _connection(BaseHook, KEYS_CONNECTION, "the key servers are asked without a password")
         secrets = replace(secrets, key_storage_password=keys.password if keys else None)
-    if config.dfs_primary.startswith(("http://", "https://")):
-        dfs = _connection(DFS_CONNECTION, "HDFS is asked as dfs.user of the config")
-        secrets = replace(secrets, dfs_user=dfs.login if dfs else None)
+    if is_hdfs(config):
+        secrets = replace(secrets, dfs=dfs_access())
     return secrets
 
 
-def _connection(name: str, without: str) -> Connection | None:
+def dfs_access() -> DfsAccess:
+    """How the connection `krake_dfs` says that HDFS is reached; nothing where there is none. Raises ConfigError."""
+    # Loads the provider: only where HDFS is used.
+    from airflow.providers.apache.hdfs.hooks.webhdfs import WebHDFSHook  # noqa: PLC0415
+
+    connection = _connection(WebHDFSHook, DFS_CONNECTION, "HDFS is reached as the config says")
+    if connection is None:
+        return DfsAccess()
+    if connection.conn_type != WebHDFSHook.conn_type:
+        raise _wrong("type", f"is {connection.conn_type!r}, and must be {WebHDFSHook.conn_type!r}")
+    extra = connection.extra_dejson
+    _refuse_gateways({**extra, "password": connection.password, "schema": connection.schema})
+    access = DfsAccess(
+        namenodes=_namenodes(connection, "https" if _truth("use_ssl", extra.get("use_ssl", False)) else "http"),
+        user=connection.login or None,
+        ca_file=_ca_file(extra.get("verify", True)),
+        cert_file=_path("cert", extra.get("cert")),
+        key_file=_path("key", extra.get("key")),
+    )
+    log.info("the connection %s comes before the config: %s", DFS_CONNECTION, access)
+    return access
+
+
+def _connection(hook: type[BaseHook], name: str, without: str) -> Connection | None:
     try:
-        return BaseHook.get_connection(name)
+        return hook.get_connection(name)
     except (AirflowNotFoundException, AirflowRuntimeError):
         log.info("there is no Airflow connection %s; %s", name, without)
         return None
+
+
+def _refuse_gateways(fields: Mapping[str, Any]) -> None:
+    for name in ("password", "schema", "cookies", "headers"):
+        if fields.get(name):
+            raise _wrong(name, "is for gateways; Krake asks the namenodes themselves: leave it empty")
+
+
+def _namenodes(connection: Connection, scheme: str) -> tuple[str, ...] | None:
+    """Addresses of the hosts; None if there is no host. A host may have a port of its own."""
+    hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
+    if any("/" in host for host in hosts):
+        raise _wrong("host", f"{connection.host!r}: is one or more names with commas between, without http://")
+    port = connection.port or NAMENODE_PORTS[scheme]
+    return tuple(f"{scheme}://{host if ':' in host else f'{host}:{port}'}" for host in hosts) or None
+
+
+def _ca_file(verify: object) -> str | None:
+    if isinstance(verify, str) and verify.lower() not in _TRUE | _FALSE:
+        return verify
+    if not _truth("verify", verify):
+        raise _wrong("verify", "certificates are always checked; give the path of the authority's certificate")
+    return None
+
+
+def _path(name: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise _wrong(name, "is no path")
+    return value or None
+
+
+def _truth(name: str, value: object) -> bool:
+    """Airflow keeps extras as JSON, or as texts in a connection that is written as a URI."""
+    text = str(value).lower()
+    if text not in _TRUE | _FALSE:
+        raise _wrong(name, f"{value!r}: is neither true nor false")
+    return text in _TRUE
+
+
+def _wrong(field: str, what: str) -> ConfigError:
+    return ConfigError(f"Airflow's connection {DFS_CONNECTION}: {field}: {what}")

@@ -1,6 +1,5 @@
 """What an operator makes of its stage: one call, errors that Airflow understands, results before skips, a stop."""
 
-import dataclasses
 import logging
 from pathlib import Path
 from typing import Any

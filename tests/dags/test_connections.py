@@ -1,0 +1,117 @@
+"""Where HDFS is, who is asked, and as whom: Airflow's connection krake_dfs first, then the config."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from krake_airflow import connections
+
+from crawl_lib.config import Config
+from crawl_lib.config.model import DfsConfig
+from crawl_lib.errors import ConfigError, StorageError
+from crawl_lib.storage import DfsAccess
+from crawl_lib.stores import open_stores
+from tests.e2e.crawl import make_config
+
+VARIABLE = "AIRFLOW_CONN_KRAKE_DFS"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    dfs = DfsConfig(user="of-config", ca_file="ca-of-config", wait_s=7.0)
+    return dataclasses.replace(make_config(tmp_path, nodes=1), dfs_primary="http://of-config:1/root/path", dfs=dfs)
+
+
+def applied(config: Config) -> Config:
+    return connections.secrets_for(config).dfs.applied(config)
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    """What an operator writes into the environment, or into the form of Airflow's UI."""
+    monkeypatch.setenv(VARIABLE, json.dumps({"conn_type": "webhdfs", **fields}))
+
+
+def test_without_a_connection_the_config_holds(config: Config) -> None:
+    assert applied(config) == config
+
+
+def test_an_empty_connection_changes_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch)
+    assert applied(config) == config
+
+
+def test_a_local_directory_asks_for_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, host="nn1", password="hush-hush")
+    local = make_config(tmp_path, nodes=1)
+    assert connections.secrets_for(local).dfs == DfsAccess()
+    assert applied(local) == local
+
+
+def test_every_field_comes_before_the_config(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root path, the waiting and the security stay the config's."""
+    extra = {"use_ssl": True, "verify": "/ca.pem", "cert": "/c.pem", "key": "/k.pem"}
+    connect(monkeypatch, host="nn1, nn2", port=7, login="anna", extra=extra)
+    found = applied(config)
+    assert found.dfs_primary == "https://nn1:7;https://nn2:7/root/path"
+    assert found.dfs == DfsConfig(
+        user="anna", ca_file="/ca.pem", cert_file="/c.pem", key_file="/k.pem", wait_s=7.0
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "address"),
+    [
+        ({"host": "nn1"}, "http://nn1:9870/root/path"),
+        ({"host": "nn1", "extra": {"use_ssl": "True"}}, "https://nn1:9871/root/path"),
+        ({"host": "nn1", "extra": {"use_ssl": "False"}}, "http://nn1:9870/root/path"),
+        ({"host": "nn1:5,nn2", "port": 6}, "http://nn1:5;http://nn2:6/root/path"),
+        ({"login": "anna"}, "http://of-config:1/root/path"),
+        ({"port": 6, "extra": {"use_ssl": True}}, "http://of-config:1/root/path"),
+    ],
+)
+def test_namenodes(fields: dict[str, Any], address: str, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, **fields)
+    assert applied(config).dfs_primary == address
+
+
+def test_a_connection_may_be_written_as_a_uri(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "webhdfs://anna@nn1,nn2:9871/?use_ssl=True&verify=%2Fca.pem")
+    found = applied(config)
+    assert found.dfs_primary == "https://nn1:9871;https://nn2:9871/root/path"
+    assert (found.dfs.user, found.dfs.ca_file) == ("anna", "/ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"conn_type": "http", "host": "nn1"}, "type: is 'http'"),
+        ({"host": "nn1", "password": "hush-hush"}, "password: is for gateways"),
+        ({"host": "nn1", "schema": "gateway/default"}, "schema: is for gateways"),
+        ({"host": "nn1", "extra": {"cookies": {"a": "b"}}}, "cookies: is for gateways"),
+        ({"host": "nn1", "extra": {"headers": {"a": "b"}}}, "headers: is for gateways"),
+        ({"host": "http://nn1"}, "host: 'http://nn1'"),
+        ({"host": "nn1", "extra": {"verify": False}}, "verify: certificates are always checked"),
+        ({"host": "nn1", "extra": {"use_ssl": "maybe"}}, "use_ssl: 'maybe'"),
+        ({"host": "nn1", "extra": {"cert": 7}}, "cert: is no path"),
+    ],
+)
+def test_a_field_that_cannot_be_used_is_named(
+    fields: dict[str, Any], named: str, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, **fields)
+    with pytest.raises(ConfigError) as caught:
+        connections.secrets_for(config)
+    assert f"krake_dfs: {named}" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_the_stores_of_a_stage_are_those_of_the_connection(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens there, and the error names the connection's namenode; the config that nodes compare stays."""
+    connect(monkeypatch, host="127.0.0.1", port=1)
+    here = dataclasses.replace(config, dfs=DfsConfig(wait_s=0.0))
+    with pytest.raises(StorageError, match=r"http://127\.0\.0\.1:1/root/path"):
+        open_stores(here, connections.secrets_for(here))
