@@ -92,6 +92,7 @@ def _add_queue(commands: _Commands) -> None:
     actions = command.add_subparsers(metavar="ACTION", required=True)
     repair = actions.add_parser("repair", help="make a queue that contradicts itself usable again; no URL is lost")
     repair.add_argument("--node", required=True, help="the node; its queue lies on this machine")
+    repair.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
     repair.set_defaults(run=queues.repair)
 
 
