@@ -5,23 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 
-from crawl_lib.cli.common import config_of, one_node
-from crawl_lib.errors import PathNotFoundError
-from crawl_lib.frontier import NodeLock, Queue, repair_queue
-from crawl_lib.stores import node_dir
+from crawl_lib.cli.common import config_of, one_node, stores_of
 
 
 def repair(arguments: argparse.Namespace) -> int:
     """Make the queue of a node of this machine usable again, holding the node's lock."""
-    config = config_of(arguments)
-    node = one_node(arguments.node, config)
-    directory = node_dir(config, node)
-    if not directory.is_dir():
-        raise PathNotFoundError(f"{directory}: node {node} has no queue on this machine; run this where it has one")
-    with NodeLock(directory, node, config.queue.lock_timeout_s, what="krake queue repair", on_wait=_tell):
-        report = repair_queue(Queue(directory, node))
+    from crawl_lib.repair.node import repair_node  # noqa: PLC0415 - numpy and Arrow, for this command only
+
+    node = one_node(arguments.node, config_of(arguments))
+    report = repair_node(stores_of(arguments), node, dry_run=arguments.dry_run, on_wait=_tell)
     for line in report.done:
         print(line)
+    for line in report.advice():
+        print(f"next: {line}")
+    if arguments.dry_run:
+        print("dry run: nothing was changed")
     return 0
 
 

@@ -24,6 +24,7 @@ The files of a node's directory. Fixed format, for everybody: `0`, `1`..., `stat
     adopted, adopted.*   an adoption under way
     handed_on        adopted URLs that other nodes own; scope_added: adopted hosts. The next segment carries both
     hostcounts.sqlite    URLs admitted by host
+    lost                 how many URLs a repair found gone; `krake keys rebuild --drop-queued` deletes it
 
 **Moves.** Everything that changes the queue is a move: (1) the files to come are durable under names of their own;
 (2) `move` is durable: it lists each renaming and deletion with the inode that is meant, the new `state`, the new
@@ -54,7 +55,10 @@ the claim may have been sent, a second answer would call our own keys known; so 
 **Adoption.** The whole queue is written anew, canonical, into `adopted`; keys are inserted; one move replaces it.
 Killed before the move: it is done again from the start.
 
-**Repair** counts what is there and never drops a URL: in doubt it is fetched again.
+**Repair** counts what is there and never drops a URL: in doubt it is fetched again (`repair`, `rescue`). What may hold
+the only copy of a URL becomes a data file before anything is deleted; the next intake adopts the queue, which drops
+repeats and inserts keys. URLs that no file holds any more are counted in the file `lost` before anything else says that
+the queue is whole, and every segment is taken in anew.
 """
 
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added

@@ -1,25 +1,55 @@
-"""`krake queue repair`: make a queue that contradicts itself usable again. Never loses a URL; may fetch some again."""
+"""`krake queue repair`: make a queue that contradicts itself usable again. Never loses a URL; may fetch some again.
+
+What depends on segments (an open take whose segment stands, a spool, host counts) is in `crawl_lib.repair`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from crawl_lib.durable import rename_durable, write_durable
+from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError
 from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
 from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
-from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, record_bytes
+from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, TakenIn, record_bytes
+from crawl_lib.frontier.rescue import BROKEN, Rescue
 from crawl_lib.frontier.take import TAKE_FILE, Take, open_take, write_take
 
-BROKEN = ".broken"
+LOST_FILE = "lost"
 
 
 @dataclass
 class RepairReport:
-    """What a repair did, in words, and the state that the queue has now."""
+    """What a repair did, in words, and the state that the queue has now. `lost`: URLs that no file holds any more."""
 
     done: list[str] = field(default_factory=list)
     state: State = field(default_factory=State)
+    lost: int = 0
+
+    def advice(self) -> list[str]:
+        """What to run next, if anything."""
+        if not self.lost:
+            return []
+        return [lost_advice(self.lost)]
+
+
+def lost_advice(count: int) -> str:
+    """What to do about URLs that are gone."""
+    return (
+        f"{count} URLs are in no file of this node any more, and their keys may be known: run"
+        " `krake keys rebuild --drop-queued` (then `krake keys rebuild` on every other node's machine), then"
+        " `krake settle`: they are found again in the segments, all of which are taken in anew"
+    )
+
+
+def read_lost(directory: Path) -> int:
+    """How many URLs an earlier repair found gone, and nobody has looked for yet. Raises DamagedFileError."""
+    path = directory / LOST_FILE
+    try:
+        return int(path.read_bytes()) if path.exists() else 0
+    except ValueError as error:
+        raise DamagedFileError(f"{path}: is no number: {error}") from error
 
 
 def repair_queue(queue: Queue) -> RepairReport:
@@ -30,16 +60,53 @@ def repair_queue(queue: Queue) -> RepairReport:
     its URLs are checked and their keys inserted.
     """
     report = RepairReport()
+    rescue = Rescue(queue)
     whole_move = _finish_move(queue, report)
+    before = _waited(queue) if whole_move else None
+    if not whole_move:
+        rescue.after_unreadable_move()
     _close_gaps(queue, report)
+    standing = _standing(queue)
+    rescue.intake()
+    rescue.lines()
+    report.done += rescue.done
+    report.lost = rescue.lost
     totals = _count(queue, report)
     processed = _processed(queue, totals, report) if whole_move else 0
     report.state = State(processed, totals)
+    if before is not None and standing < before:
+        report.lost += before - standing
+        report.done.append(f"data files: {before - standing} of {before} URLs are gone")
+    if report.lost:
+        write_durable(queue.path(LOST_FILE), b"%d\n" % (report.lost + _already_lost(queue)))
+        reached("queue.repair.lost")
     _believe_nothing(queue, report)
+    reached("queue.repair.record")
     write_durable(queue.path(STATE_FILE), report.state.to_bytes())
+    reached("queue.repair.state")
     report.done.append(f"state: {report.state.length} URLs wait in {len(totals)} data files")
     _reposition_take(queue, report)
     return report
+
+
+def _waited(queue: Queue) -> int | None:
+    """URLs in all data files as Krake wrote them last; None if people have changed them since, or nobody can tell."""
+    try:
+        state = parse_state(queue.path(STATE_FILE).read_bytes())
+        return sum(state.totals) if queue.record().state_sha1 == state.sha1() else None
+    except (OSError, ValueError, DamagedFileError):
+        return None
+
+
+def _already_lost(queue: Queue) -> int:
+    try:
+        return read_lost(queue.directory)
+    except DamagedFileError:
+        return 0
+
+
+def _standing(queue: Queue) -> int:
+    return sum(count_lines(queue.path(str(number))) for number in queue.data_files())
 
 
 def _finish_move(queue: Queue, report: RepairReport) -> bool:
@@ -103,7 +170,8 @@ def _believe_nothing(queue: Queue, report: RepairReport) -> None:
         record = Record()
     found = [queue.path(str(number)).stat().st_size for number in queue.data_files()]
     sizes = tuple(size if size in record.sizes else UNKNOWN_SIZE for size in found)
-    blank = replace(record, state_sha1="", sizes=sizes, offset=None, meta_offset=None)
+    taken_in = TakenIn() if report.lost else record.taken_in
+    blank = replace(record, state_sha1="", sizes=sizes, offset=None, meta_offset=None, taken_in=taken_in)
     write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))
 
 
@@ -113,6 +181,11 @@ def _reposition_take(queue: Queue, report: RepairReport) -> None:
         take = open_take(queue.directory)
         if take is None or queue.record().last_move == f"take-{take.take_id}":
             return
+        if not _is_readable(take):
+            if not _begins_here(take, report.state):
+                raise DamagedFileError(f"{take.path}: cannot be read, and the queue has moved on")
+            take = write_take(queue.directory, take.header, QueueReader(queue, report.state).lines(take.header.count))
+            report.done.append(f"take {take.take_id}: its URLs were read from the queue again")
         header = take.header
         after = report.state.after(header.count)[0] if _is_next(queue, take, report.state) else report.state
         header = replace(header, position_before=report.state, position_after=after)
@@ -122,6 +195,22 @@ def _reposition_take(queue: Queue, report: RepairReport) -> None:
         # Its URLs are still in the queue: nothing moves before a take is committed.
         report.done.append(f"take: {error}")
         _set_aside(queue, TAKE_FILE, report)
+
+
+def _is_readable(take: Take) -> bool:
+    try:
+        for _ in take.urls():
+            pass
+    except (DamagedFileError, ValueError):
+        return False
+    return True
+
+
+def _begins_here(take: Take, state: State) -> bool:
+    """Whether the queue stands where the take begins; files may have joined its end since."""
+    before = take.header.position_before
+    same = (state.processed, state.totals[: len(before.totals)]) == (before.processed, before.totals)
+    return same and state.length >= take.header.count
 
 
 def _is_next(queue: Queue, take: Take, state: State) -> bool:

@@ -32,6 +32,7 @@ from crawl_lib.frontier.move import MOVE_FILE, Move, read_move
 from crawl_lib.frontier.outlinks import decode_line, decode_meta
 from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines
 from crawl_lib.frontier.record import RECORD_FILE, Record
+from crawl_lib.frontier.repair import LOST_FILE, lost_advice, read_lost
 from crawl_lib.frontier.take import HANDED_ON_FILE, LEFTOVER_FILE, TAKE_FILE, Take, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress
 from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
@@ -83,6 +84,9 @@ class _Check:
             self._intake(journal)
         if take is not None:
             self._take(take, full)
+        lost = self._read("lost_damaged", LOST_FILE, lambda: read_lost(self.queue.directory))
+        if lost:
+            self.findings.add("urls_lost", str(self.queue.path(LOST_FILE)), "see there", repair=lost_advice(lost))
         self._lines_of_others()
         self._host_counts()
         if full and move is None and record is not None and not self.findings.list() and self.queue.is_ours():
@@ -250,7 +254,10 @@ def part_problems(part: Part, *, full: bool) -> list[str]:
             problems.append(f"its part says {pages} pages, and names {positions} positions")
     except KrakeError as error:
         problems.append(str(error))
-    if full:
+    if not part.warc.exists():
+        if not part.is_freed:
+            problems.append("its WARC file is gone")
+    elif full:
         damage: Counter[str] = Counter()
         with part.warc.open("rb") as file:
             try:

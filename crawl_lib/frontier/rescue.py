@@ -1,0 +1,212 @@
+"""Getting URLs out of what `krake queue repair` cannot use as it is: intakes without journal, unreadable moves.
+
+Whatever may hold the only copy of a URL becomes a data file at the end of the queue. Some of these URLs may be in the
+queue already, or may be of other nodes: the next intake adopts the queue, and that sorts them out. Nothing is deleted
+before the data file is durable, so a repair that was killed may be run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from pathlib import Path
+
+from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.frontier.adopt import ADOPTED_FILE, ADOPTED_HANDED_FILE
+from crawl_lib.frontier.journal import (
+    CLAIM,
+    CLAIM_FILE,
+    JOURNAL_FILE,
+    NEW_FILE,
+    NEW_META_FILE,
+    NEW_UNDECIDED_FILE,
+    UNDECIDED_FILE,
+    Journal,
+    read_journal,
+)
+from crawl_lib.frontier.outlinks import BARE_META, decode_line, decode_meta, split_line
+from crawl_lib.frontier.queue import Queue
+from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE
+
+BROKEN = ".broken"
+_RESCUED = "rescued"
+
+
+class Rescue:
+    """The rescues of one repair. `done`: what was done, in words. `lost`: URLs that are known to be gone, in all."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.done: list[str] = []
+        self.lost = 0
+
+    def set_aside(self, name: str) -> None:
+        """Rename a file so that nobody reads it any more."""
+        if self.queue.path(name).exists():
+            rename_durable(self.queue.path(name), self.queue.path(name + BROKEN))
+            self.done.append(f"{name}: set aside as {name}{BROKEN}")
+
+    def intake(self) -> None:
+        """An intake whose journal cannot be read, is missing, or promises more than its files have, begins anew.
+
+        What it had decided is in no queue yet, and its keys may be known: that is rescued. What it had not decided is
+        read again from its sources, which are not noted as taken in.
+        """
+        queue = self.queue
+        try:
+            journal = read_journal(queue.directory)
+        except DamagedFileError as error:
+            self.done.append(f"{JOURNAL_FILE}: {error}")
+            journal = None
+        if journal is not None and self._is_whole(journal):
+            return
+        if journal is None and not queue.path(JOURNAL_FILE).exists() and not _size(queue.path(NEW_FILE)):
+            return
+        rescued = self._append(_pairs(queue.path(NEW_FILE), queue.path(NEW_META_FILE)), NEW_FILE)
+        if journal is None or journal.phase == CLAIM:
+            self._append(_outlinks(queue.path(CLAIM_FILE)), CLAIM_FILE)
+        if journal is not None and journal.new_count > rescued:
+            self._missing(journal.new_count - rescued, NEW_FILE)
+        self._keep_undecided()
+        self.set_aside(JOURNAL_FILE)
+        for name in (NEW_FILE, NEW_META_FILE, CLAIM_FILE):
+            delete_durable(queue.path(name))
+        reached("queue.repair.intake")
+
+    def _is_whole(self, journal: Journal) -> bool:
+        sizes = {NEW_FILE: journal.new_bytes, NEW_META_FILE: journal.meta_bytes}
+        sizes[NEW_UNDECIDED_FILE] = journal.undecided_bytes
+        files = [self.queue.path(name).exists() and _size(self.queue.path(name)) >= sizes[name] for name in sizes]
+        return all(files) and (journal.phase != CLAIM or self.queue.path(CLAIM_FILE).exists())
+
+    def _missing(self, count: int, name: str) -> None:
+        """URLs that were decided and are gone, unless a data file has become of them: the move was begun."""
+        record_sizes = self._recorded_sizes()
+        data = [self.queue.path(str(number)) for number in self.queue.data_files()]
+        if name == NEW_FILE and any(_size(path) not in record_sizes and _lines(path) == count for path in data):
+            return
+        self.lost += count
+        self.done.append(f"{name}: {count} URLs of it cannot be read")
+
+    def _recorded_sizes(self) -> set[int]:
+        try:
+            return set(self.queue.record().sizes)
+        except DamagedFileError:
+            return set()
+
+    def _keep_undecided(self) -> None:
+        """What both files of undecided URLs hold is asked again."""
+        path, more = self.queue.path(UNDECIDED_FILE), self.queue.path(NEW_UNDECIDED_FILE)
+        if _size(more):
+            both = (path.read_bytes() if path.exists() else b"") + more.read_bytes()
+            write_durable(path, both)
+            reached("queue.repair.undecided")
+        delete_durable(more)
+
+    def after_unreadable_move(self) -> None:
+        """A move that cannot be read may have been half done: its files are taken in whichever way they lie."""
+        queue = self.queue
+        for name in (ADOPTED_FILE, PUT_BACK_FILE):
+            if _size(queue.path(name)):
+                self._append(_pairs(queue.path(name), queue.path(f"{name}.meta")), name)
+            delete_durable(queue.path(name))
+            delete_durable(queue.path(f"{name}.meta"))
+        handed, more = queue.path(HANDED_ON_FILE), queue.path(ADOPTED_HANDED_FILE)
+        if _size(more):
+            write_durable(handed, (handed.read_bytes() if handed.exists() else b"") + more.read_bytes())
+            reached("queue.repair.handed_on")
+            delete_durable(more)
+
+    def lines(self) -> None:
+        """Lines of `undecided` and `handed_on` that cannot be read are set aside; the others stay."""
+        for name in (UNDECIDED_FILE, HANDED_ON_FILE):
+            good, bad = _sorted_out(self.queue.path(name), decode_line)
+            if bad:
+                write_durable(self.queue.path(name + BROKEN), b"".join(bad))
+                write_durable(self.queue.path(name), b"".join(good))
+                self.lost += len(bad)
+                self.done.append(f"{name}: {len(bad)} lines cannot be read, and were put into {name}{BROKEN}")
+
+    def _append(self, pairs: Iterator[tuple[bytes, bytes]], source: str) -> int:
+        """Make a data file of URLs, the last one; returns how many there were."""
+        queue = self.queue
+        number = max(queue.data_files(), default=-1) + 1
+        count = 0
+        beside, meta_beside = queue.path(_RESCUED), queue.path(f"{_RESCUED}.meta")
+        with beside.open("wb") as data, meta_beside.open("wb") as meta:
+            for url, line in pairs:
+                data.write(url + b"\n")
+                meta.write(line + b"\n")
+                count += 1
+            fsync_file(data)
+            fsync_file(meta)
+        fsync_dir(queue.directory)
+        if count:
+            rename_durable(meta_beside, queue.path(f"{number}.meta"))
+            rename_durable(beside, queue.path(str(number)))
+            self.done.append(f"{source}: {count} URLs of it are now data file {number}")
+            reached("queue.repair.rescued")
+        else:
+            delete_durable(meta_beside)
+            delete_durable(beside)
+        return count
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Lines of a file, but not a last one without its end: whoever wrote that was killed, and it was not decided."""
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield line[:-1]
+
+
+def _pairs(path: Path, meta_path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """URLs with their meta; bare meta from where that is short or no meta."""
+    metas = _whole_lines(meta_path)
+    yield from zip(_whole_lines(path), _then_bare(metas), strict=False)
+
+
+def _then_bare(metas: Iterator[bytes]) -> Iterator[bytes]:
+    for meta in metas:
+        try:
+            decode_meta(b"", meta, "")
+        except DamagedFileError:
+            break
+        yield meta
+    yield from repeat(BARE_META)
+
+
+def _outlinks(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    for line in _whole_lines(path):
+        try:
+            url, meta, _ = split_line(line)
+        except DamagedFileError:
+            continue
+        yield url, meta
+
+
+def _sorted_out(path: Path, read: Callable[[bytes], object]) -> tuple[list[bytes], list[bytes]]:
+    """Lines that can be read, and lines that cannot."""
+    good: list[bytes] = []
+    bad: list[bytes] = []
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    read(line.rstrip(b"\n"))
+                except (DamagedFileError, ValueError):
+                    bad.append(line)
+                else:
+                    good.append(line)
+    return good, bad

@@ -1,0 +1,260 @@
+"""`krake queue repair`: a node's directory, with what its segments on the store know of it.
+
+1. The queue itself (`frontier.repair`).
+2. The open take. Where its file cannot be read and its segment stands, it is made again from the queue and the
+   segment; where none stands, its URLs are still in the queue and are fetched again.
+3. `leftover`. Where the segment stands, the URLs that have no row in it; else fetching goes on, and decides anew.
+4. The spool: a closed part that cannot be trusted is made again from its WARC file, or set aside.
+5. The counts of `urls.max_pages_per_host`: counted again from segments and queue.
+
+Each step may be done again. `--dry-run` does all of it to a copy, made of hard links: nothing is written in place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from crawl_lib.crawl.places import list_folders
+from crawl_lib.crawl.task import SPOOL_FOLDER
+from crawl_lib.durable import delete_durable, reached, rename_durable
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
+from crawl_lib.frontier import NodeLock, Queue, RepairReport, repair_queue
+from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
+from crawl_lib.frontier.queue import QueueReader
+from crawl_lib.frontier.rescue import BROKEN
+from crawl_lib.frontier.take import (
+    LEFTOVER_FILE,
+    TAKE_FILE,
+    Take,
+    TakeHeader,
+    open_take,
+    read_leftover,
+    write_leftover,
+    write_take,
+)
+from crawl_lib.repair.forgotten import Keys, key_array
+from crawl_lib.repair.fsck_queue import part_problems, sqlite_problem
+from crawl_lib.segment import Manifest, SegmentReader
+from crawl_lib.segment.parts import CLOSED_SUFFIX, SEALED_SUFFIX, Part, list_parts
+from crawl_lib.stores import Stores
+
+BUILT_FOLDER = "segment"
+
+
+def repair_node(
+    stores: Stores, node: str, *, dry_run: bool = False, on_wait: Callable[[str], None] | None = None
+) -> RepairReport:
+    """Repair a node's directory. `dry_run`: say what would be done.
+
+    Raises PathNotFoundError if the directory is not on this machine, LockedError naming the holder, StorageError.
+    """
+    directory = stores.node_dir(node)
+    if not directory.is_dir():
+        raise PathNotFoundError(f"{directory}: node {node} has no queue on this machine; run this where it has one")
+    timeout_s = stores.config.queue.lock_timeout_s
+    with NodeLock(directory, node, timeout_s, what="krake queue repair", on_wait=on_wait):
+        try:
+            if not dry_run:
+                return _Repair(stores, node, directory).run()
+            shadow = directory.with_name(f".{node}.dry-run")
+            shutil.rmtree(shadow, ignore_errors=True)
+            try:
+                _link_tree(directory, shadow)
+                report = _Repair(stores, node, shadow).run()
+                report.done = [line.replace(str(shadow), str(directory)) for line in report.done]
+                return report
+            finally:
+                shutil.rmtree(shadow, ignore_errors=True)
+        except OSError as error:
+            raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """A copy of a directory whose files are the same files, but for data bases, which are written in place."""
+    target.mkdir()
+    for path in source.iterdir():
+        if path.is_dir():
+            _link_tree(path, target / path.name)
+        elif ".sqlite" in path.name:
+            shutil.copyfile(path, target / path.name)
+        else:
+            os.link(path, target / path.name)
+
+
+class _Repair:
+    def __init__(self, stores: Stores, node: str, directory: Path) -> None:
+        self.stores, self.node, self.directory = stores, node, directory
+        self.queue = Queue(directory, node)
+        self.report = RepairReport()
+
+    def run(self) -> RepairReport:
+        had_take = (self.directory / TAKE_FILE).exists()
+        self.report = repair_queue(self.queue)
+        take = open_take(self.directory)
+        if take is None and (had_take or (self.directory / f"{TAKE_FILE}{BROKEN}").exists()):
+            take = self._take_of_segment()
+        if take is None:
+            self._drop_spool(had_take)
+        else:
+            self._leftover(take)
+            if self._segment_of(take) is None:
+                self._spool()
+        self._host_counts()
+        return self.report
+
+    def _say(self, text: str) -> None:
+        self.report.done.append(text)
+
+    # Takes
+
+    def _manifest(self, folder: str) -> Manifest | None:
+        try:
+            return SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{folder}/{self.node}").manifest
+        except (PathNotFoundError, DamagedFileError):
+            return None
+
+    def _segment_of(self, take: Take) -> SegmentReader | None:
+        """The committed segment of a take."""
+        manifest = self._manifest(take.header.folder)
+        if manifest is None or manifest.take_id != take.take_id:
+            return None
+        return SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{take.header.folder}/{self.node}")
+
+    def _take_of_segment(self) -> Take | None:
+        """The take of this node's newest segment, if the queue has not moved on past it: its URLs are the next ones."""
+        for folder in reversed(list_folders(self.stores.storage, self.stores.crawl_dir)):
+            manifest = self._manifest(folder)
+            if manifest is not None:
+                return self._take_of(manifest)
+        return None
+
+    def _take_of(self, manifest: Manifest) -> Take | None:
+        state, count = self.report.state, int(manifest.counts["taken"])
+        if self.queue.record().last_move == f"take-{manifest.take_id}" or state.length < count:
+            return None
+        path = f"{self.stores.crawl_dir}/{manifest.folder}/{self.node}"
+        rows = _page_keys(SegmentReader(self.stores.storage, path))
+        header = TakeHeader(
+            manifest.take_id,
+            manifest.run_id,
+            manifest.iteration,
+            manifest.folder,
+            self.node,
+            1,
+            state,
+            state.after(count)[0],
+            count,
+        )
+        take = write_take(self.directory, header, QueueReader(self.queue, state).lines(count))
+        keys = key_array(b"".join(url.key for url in take.urls()))
+        if not len(rows) or not bool(np.isin(rows, keys).all()):
+            delete_durable(take.path)
+            return None
+        self._say(f"take {take.take_id}: made again from the queue and its segment {path}")
+        return take
+
+    def _leftover(self, take: Take) -> None:
+        try:
+            leftover = read_leftover(take)
+            problem = "is not there" if leftover is None else ""
+            if leftover and not 0 <= leftover[0] <= leftover[-1] < take.count:
+                problem = f"names positions beyond {take.count}"
+        except DamagedFileError as error:
+            problem = str(error)
+        segment = self._segment_of(take)
+        if segment is not None and problem:
+            rows = _page_keys(segment)
+            missing = [url.position for url in take.urls() if not len(rows) or not _holds(rows, url.key)]
+            write_leftover(take, missing)
+            self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
+        elif problem and (self.directory / LEFTOVER_FILE).exists():
+            self._set_aside(LEFTOVER_FILE)
+            self._say(f"leftover: {problem}; fetching goes on, and decides anew")
+
+    def _set_aside(self, name: str) -> None:
+        rename_durable(self.directory / name, self.directory / (name + BROKEN))
+        reached("queue.repair.aside")
+
+    # Spools
+
+    def _drop_spool(self, had_take: bool) -> None:
+        """A spool without its take: its records are fetched again; they are kept for whoever wants to import them."""
+        spool = self.directory / SPOOL_FOLDER
+        if spool.exists() and had_take:
+            shutil.rmtree(self.directory / (SPOOL_FOLDER + BROKEN), ignore_errors=True)
+            self._set_aside(SPOOL_FOLDER)
+            self._say(f"{SPOOL_FOLDER}: set aside as {SPOOL_FOLDER}{BROKEN}; what it holds is fetched again")
+
+    def _spool(self) -> None:
+        spool = self.directory / SPOOL_FOLDER
+        damaged = [part for part in list_parts(spool) if part.is_closed and part_problems(part, full=True)]
+        if not damaged:
+            return
+        shutil.rmtree(spool / BUILT_FOLDER, ignore_errors=True)
+        # Fetching is not over any more: what these parts held is looked for again.
+        delete_durable(self.directory / LEFTOVER_FILE)
+        reached("queue.repair.leftover")
+        for part in damaged:
+            self._part(part, spool)
+
+    def _part(self, part: Part, spool: Path) -> None:
+        worker = part.stem.name.rpartition("-")[0]
+        others_open = any(not other.is_closed for other in list_parts(spool, worker))
+        if part.warc.exists() and not others_open:
+            delete_durable(part.path(CLOSED_SUFFIX))  # first: what says that the rows are whole
+            reached("queue.repair.reopened")
+            part.discard_rows()
+            self._say(f"{part.warc.name}: its whole records are read again, what is missing is fetched again")
+            return
+        for suffix in (CLOSED_SUFFIX, SEALED_SUFFIX):
+            delete_durable(part.path(suffix))
+        if part.warc.exists():
+            rename_durable(part.warc, part.warc.with_name(part.warc.name + BROKEN))
+        part.discard_rows()
+        self._say(f"{part.warc.name}: cannot be trusted; all of it is fetched again")
+
+    # Host counts
+
+    def _host_counts(self) -> None:
+        path = self.directory / COUNTS_FILE
+        problem = sqlite_problem(path) if path.exists() else None
+        if problem is None:
+            return
+        for suffix in ("-journal", "-wal", "-shm"):
+            delete_durable(path.with_name(path.name + suffix))
+        self._set_aside(COUNTS_FILE)
+        counts = self._counted_hosts()
+        HostCounts(self.directory).add("repair", counts.items)
+        self._say(f"{COUNTS_FILE}: {problem}; {sum(counts.values())} URLs of {len(counts)} hosts were counted again")
+
+    def _counted_hosts(self) -> Counter[bytes]:
+        counts: Counter[bytes] = Counter()
+        for folder in list_folders(self.stores.storage, self.stores.crawl_dir):
+            if self._manifest(folder) is not None:
+                reader = SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{folder}/{self.node}")
+                for batch in reader.pages(["url"], with_dropped=True):
+                    counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
+        with suppress(IndexError, sqlite3.Error):
+            counts.update(host_of_line(url) for url, _ in QueueReader(self.queue, self.report.state).lines())
+        return counts
+
+
+def _page_keys(segment: SegmentReader) -> Keys:
+    keys = bytearray()
+    for batch in segment.pages(["key"], with_dropped=True):
+        keys += b"".join(batch.column(0).to_pylist())  # type: ignore[arg-type]
+    return key_array(keys)
+
+
+def _holds(keys: Keys, key: bytes) -> bool:
+    wanted = np.frombuffer(key, "S20")[0]
+    place = int(np.searchsorted(keys, wanted))
+    return place < len(keys) and bool(keys[place] == wanted)
