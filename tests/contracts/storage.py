@@ -133,6 +133,19 @@ class StorageContract:
         storage.download("d/f", tmp_path / "copy")
         assert (tmp_path / "copy").read_bytes() == data
 
+    def test_a_final_file_is_there_when_the_local_one_goes(self, storage, tmp_path):
+        """Whether it was copied or linked: whole, durable, never over another file."""
+        local = tmp_path / "source"
+        local.write_bytes(b"1" * 3_000_000)
+        storage.upload_final(local, "d/f")
+        with pytest.raises(TargetExistsError):
+            storage.upload_final(local, "d/f")
+        local.unlink()
+        assert storage.read_bytes("d/f") == b"1" * 3_000_000
+        with pytest.raises(StorageError, match="source"):
+            storage.upload_final(local, "d/g")
+        assert [entry.name for entry in storage.list("d")] == ["f"]
+
     @pytest.mark.parametrize("path", ["/abs", "a/../b", "a//b", "./a", "a:b", "a\0b", "..", "a/"])
     def test_paths_leave_the_root_never(self, storage, path):
         with pytest.raises(StorageError):

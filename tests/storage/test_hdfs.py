@@ -8,7 +8,8 @@ import ssl
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
+from threading import Event, Thread, Timer
+from types import ModuleType
 
 import pytest
 import requests
@@ -17,7 +18,7 @@ from hdfs.util import HdfsError
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, StorageError, TargetExistsError
 from crawl_lib.storage import open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.hdfs_files import FileBody
@@ -121,10 +122,52 @@ def test_what_works_again_within_the_wait_is_no_error():
     assert 10 < len(tries) < 60
 
 
+def standby() -> str:
+    raise HdfsError("Operation category READ is not supported in state standby", exception="StandbyException")
+
+
+def test_a_stop_ends_the_waiting():
+    """Without it this would wait for an hour."""
+    stop = Event()
+    store = WebHdfs(parse_address(ADDRESS), DfsConfig(wait_s=3600.0), stop=stop)
+    timer = Timer(0.3, stop.set)
+    timer.start()
+    with pytest.raises(StoppedError, match=r"nn1.*stopped as asked, while waiting for StandbyException.*again"):
+        store.persist("cannot be read", "f", standby)
+    timer.join()
+
+
+def test_after_a_stop_what_succeeds_is_done_and_what_fails_is_not_waited_for():
+    """So that what was begun can still be cleared away."""
+    time, stop = Time(), Event()
+    stop.set()
+    store = WebHdfs(parse_address(ADDRESS), DfsConfig(), stop=stop, sleep=time.sleep, clock=time.clock)
+    assert store.persist("cannot be deleted", "f", lambda: "done") == "done"
+    with pytest.raises(StoppedError):
+        store.persist("cannot be read", "f", standby)
+    assert time.now_s == 0
+
+
+def test_a_stop_ends_a_body_that_is_being_sent(tmp_path):
+    (tmp_path / "f").write_bytes(b"1" * 5_000_000)
+    stop = Event()
+    store = WebHdfs(parse_address(ADDRESS), DfsConfig(), stop=stop)
+    pieces = iter(FileBody(tmp_path / "f", 5_000_000, store.go_on))
+    assert next(pieces)
+    stop.set()
+    with pytest.raises(StoppedError):
+        next(pieces)
+    assert not issubclass(StoppedError, (*FOREIGN, RefusedError, StorageError))
+
+
 class _Plain(BaseHTTPRequestHandler):
-    """A server that is no namenode."""
+    """A server that is no namenode; it keeps the last request's authorization."""
+
+    authorization: str | None = None
+    query = ""
 
     def do_GET(self) -> None:
+        _Plain.authorization, _Plain.query = self.headers["Authorization"], self.path
         self.send_response(404)
         self.send_header("Content-Length", "6")
         self.end_headers()
@@ -175,6 +218,40 @@ def test_certificates_are_checked(plain, certificate):
         HdfsStorage.open(address, DfsConfig(ca_file=str(certificate / "cert.pem"), wait_s=0.0))
 
 
+def test_our_certificate_is_shown_to_servers_that_ask_for_it(plain, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(certificate / "cert.pem")
+    plain.socket = context.wrap_socket(plain.socket, server_side=True)
+    plain.handle_error = lambda request, address: None
+    address, ca_file = f"https://127.0.0.1:{plain.server_port}", str(certificate / "cert.pem")
+    with pytest.raises(StorageError) as caught:
+        HdfsStorage.open(address, DfsConfig(ca_file=ca_file, wait_s=0.0))
+    assert "404" not in str(caught.value)
+    (certificate / "both.pem").write_bytes(
+        (certificate / "cert.pem").read_bytes() + (certificate / "key.pem").read_bytes()
+    )
+    for ours in (
+        {"cert_file": ca_file, "key_file": str(certificate / "key.pem")},
+        {"cert_file": str(certificate / "both.pem")},
+    ):
+        with pytest.raises(StorageError, match=r"404|<html>"):
+            HdfsStorage.open(address, DfsConfig(ca_file=ca_file, wait_s=0.0, **ours))
+
+
+@pytest.mark.parametrize("name", ["ca_file", "cert_file", "key_file"])
+def test_a_certificate_file_that_is_missing_is_named(name, tmp_path):
+    with pytest.raises(ConfigError, match=rf"dfs\.{name}: .*nothing\.pem: is not there"):
+        open_session(DfsConfig(**{name: str(tmp_path / "nothing.pem")}))
+
+
+def test_a_key_without_its_certificate_is_refused(tmp_path):
+    (tmp_path / "key.pem").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"dfs\.key_file"):
+        open_session(DfsConfig(key_file=str(tmp_path / "key.pem")))
+
+
 def test_a_silent_server_is_given_up_after_its_time_limit():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -195,6 +272,34 @@ def test_kerberos_without_its_packages_names_the_extra(monkeypatch):
     monkeypatch.delitem(sys.modules, "hdfs.ext.kerberos", raising=False)
     with pytest.raises(ConfigError, match=r"dfs.security: kerberos needs the extra: .*krake\[kerberos\]"):
         open_session(DfsConfig(security="kerberos"))
+
+
+@pytest.fixture
+def kerberos(monkeypatch):
+    """A package `requests_kerberos` whose ticket is a word."""
+
+    class HTTPKerberosAuth:
+        def __init__(self, mutual_authentication):
+            self.mutual_authentication = mutual_authentication
+
+        def __call__(self, request):
+            request.headers["Authorization"] = f"Negotiate ticket-{self.mutual_authentication}"
+            return request
+
+    package = ModuleType("requests_kerberos")
+    package.HTTPKerberosAuth, package.OPTIONAL = HTTPKerberosAuth, 2
+    monkeypatch.setitem(sys.modules, "requests_kerberos", package)
+    sys.modules.pop("hdfs.ext.kerberos", None)
+    yield
+    sys.modules.pop("hdfs.ext.kerberos", None)
+
+
+def test_with_kerberos_every_request_shows_its_ticket_and_names_no_user(kerberos, plain):
+    with pytest.raises(StorageError):
+        HdfsStorage.open(f"http://127.0.0.1:{plain.server_port}", DfsConfig(security="kerberos", wait_s=0.0))
+    assert _Plain.authorization == "Negotiate ticket-2"
+    assert "GETFILESTATUS" in _Plain.query
+    assert "user.name" not in _Plain.query
 
 
 def test_a_local_file_that_becomes_shorter_while_it_is_sent(tmp_path):

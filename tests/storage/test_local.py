@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +100,24 @@ def test_ranged_file_reads_as_a_file_does(tmp_path):
         file.seek(90)
         assert file.read(20) == bytes(range(90, 100))
         assert file.read(1) == b""
+
+
+def test_a_final_file_takes_no_second_room(tmp_path):
+    storage = LocalStorage.open(tmp_path / "root")
+    (tmp_path / "source").write_bytes(b"1")
+    storage.upload_final(tmp_path / "source", "d/f")
+    assert (tmp_path / "root/d/f").samefile(tmp_path / "source")
+
+
+def test_a_final_file_is_copied_where_it_cannot_be_linked(tmp_path, monkeypatch):
+    """Another disk, or a file system without hard links."""
+
+    def refuse(target, source):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    storage = LocalStorage.open(tmp_path / "root")
+    (tmp_path / "source").write_bytes(b"1")
+    storage.upload_final(tmp_path / "source", "d/f")
+    assert storage.read_bytes("d/f") == b"1"
+    assert not (tmp_path / "root/d/f").samefile(tmp_path / "source")
