@@ -6,6 +6,7 @@
 <crawl>/<folder>/index.json       written by commit, never changed: sums, and the parts per owner, of the segments that
                                   stood then; `missing`: nodes that commit went on without. A late one's segment
                                   appears in the folder afterwards: whoever reads an index looks for those too
+<crawl>/<folder>/dropped          an empty file: pages of some of its segments were dropped by hand
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
 <crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
 <crawl>/scope/<folder>-<node>     the same of a segment that came late
@@ -28,6 +29,7 @@ SCOPE_FILE = "scope"
 MANIFEST_FILE = "manifest.json"
 SEEDS_FOLDER = "seeds"
 SCOPE_FOLDER = "scope"
+DROPPED_MARK = "dropped"
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,13 @@ class _Salvage:
         self._build(lost, runs)
         reached("repair.salvage.built")
         aside = replace_segment(
-            self.stores, self.name.folder, self.name.node, self.built, keep_old=True, clock=self.clock
+            self.stores,
+            self.name.folder,
+            self.name.node,
+            self.built,
+            carried=self._pending(),
+            keep_old=True,
+            clock=self.clock,
         )
         self.report.state, self.report.aside = "salvaged", f"{self.folder}/{aside}"
 
@@ -367,6 +373,11 @@ class _Salvage:
         with suppress(DamagedFileError):
             return read_dropped(self.storage, self.path)
         return set()
+
+    def _pending(self) -> list[str]:
+        """Files of dropped pages that still stand in the segment's files."""
+        listed = {entry["name"] for entry in self.manifest.files} if self.manifest else set()
+        return [name for name in dropped_files(self.storage, self.path) if name not in listed]
 
     def _fragments(self) -> dict[bytes, Fragment]:
         """Responses without a metadata record that are to be kept as pages, by key."""
@@ -521,7 +532,7 @@ class _Salvage:
             more.append(self.spool / LOST_NAME)
             data = b"".join(encode_line(queued, HANDED_ON) + b"\n" for queued in sorted(named, key=lambda q: q.url))
             more[-1].write_bytes(data)
-        for name in dropped_files(self.storage, self.path):
+        for name in sorted({*dropped_files(self.storage, self.path)} - {*self._pending()}):
             more.append(self.spool / name)
             self.storage.download(f"{self.path}/{name}", more[-1])
         self.report.lost = self._lost_count(len(self.found.keys), len(named))

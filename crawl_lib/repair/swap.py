@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,13 +72,15 @@ def replace_segment(
     node: str,
     built: Path,
     *,
+    carried: Sequence[str] = (),
     old_prefix: str = DAMAGED_PREFIX,
     keep_old: bool,
     clock: Callable[[], float] = time.time,
 ) -> str:
     """Put a built segment in the place of the one that stands; returns the old one's name, "" if it was deleted.
 
-    `built`: a folder as `build_segment` leaves it. The caller holds the node's lock, where the node is of this machine,
+    `built`: a folder as `build_segment` leaves it. `carried`: small files of the standing segment that its manifest does
+    not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
     and has called `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
@@ -91,6 +93,9 @@ def replace_segment(
     storage.make_dirs(f"{path}/{new}")
     for file in [*manifest.files, manifest_entry]:
         upload_checked(storage, built / file["name"], f"{path}/{new}/{file['name']}", file)
+    for name in carried:
+        if not storage.exists(f"{path}/{new}/{name}"):
+            storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
     reached("repair.swap.uploaded")
     swap = Swap(node, new, f"{old_prefix}{node}-{int(clock())}", keep_old)
     storage.write_bytes(f"{path}/{PREFIX}{node}{SUFFIX}", json.dumps(asdict(swap)).encode() + b"\n")

@@ -1,0 +1,198 @@
+"""`krake segment drop` and `compact`: a dropped page is in no reader's answer, and after `compact` in no file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError
+from crawl_lib.export.show import show_page
+from crawl_lib.repair.compact import compact_segment
+from crawl_lib.repair.drop import DropReport, drop_pages
+from crawl_lib.repair.places import SegmentName
+from crawl_lib.repair.salvage import salvage_segment
+from crawl_lib.segment import SegmentReader
+from crawl_lib.states import KeyState
+from crawl_lib.urls import key_of
+from tests.e2e.crawl import Result, check_cdxj, check_warcs
+from tests.repair.crawled import export_all, exported, flip, largest, problems, rows, stores_of, tree, warc_of
+
+
+def some_pages(segment: Path, count: int = 3) -> list[str]:
+    """URLs of pages with links and status 200."""
+    sources = {row["source"] for row in rows(segment, "links")}
+    found = [row["url"] for row in rows(segment) if row["status"] == 200 and row["key"] in sources]
+    assert len(found) > count
+    return found[:count]
+
+
+def drop(crawl: Result, *pages: str, dry_run: bool = False) -> DropReport:
+    return drop_pages(stores_of(crawl.config), pages, dry_run=dry_run)
+
+
+def reader_of(crawl: Result, name: SegmentName) -> SegmentReader:
+    stores = stores_of(crawl.config)
+    return SegmentReader(stores.storage, name.path(stores))
+
+
+def urls_in(reader: SegmentReader) -> set[str]:
+    return {url for batch in reader.pages(["url"]) for url in batch.column(0).to_pylist()}
+
+
+def test_readers_leave_a_dropped_page_out_with_its_links(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    by_url, by_key, stays = some_pages(segment)
+    report = drop(crawl, by_url, key_of(by_key).hex())
+    assert report.dropped == {str(name): sorted([by_url, key_of(by_key).hex()])}
+    reader = reader_of(crawl, name)
+    assert urls_in(reader) == {row["url"] for row in rows(segment)} - {by_url, by_key}
+    sources = {source for batch in reader.links(["source", "target"]) for source in batch.column("source").to_pylist()}
+    assert not sources & {key_of(by_url), key_of(by_key)}
+    assert key_of(stays) in sources
+    everything = {url for batch in reader.pages(["url"], with_dropped=True) for url in batch.column(0).to_pylist()}
+    assert {by_url, by_key} <= everything
+    assert reader.taken_out == {key_of(by_url), key_of(by_key)}
+
+
+def test_dropping_twice_changes_nothing_and_unknown_pages_are_named(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    url = some_pages(segment)[0]
+    drop(crawl, url)
+    before = tree(crawl.crawl_dir)
+    report = drop(crawl, url, "http://nowhere.example/")
+    assert (report.dropped, report.already) == ({}, {str(name): [url]})
+    assert report.unknown == ["http://nowhere.example/"]
+    assert tree(crawl.crawl_dir) == before
+    with pytest.raises(InputError, match="neither a URL"):
+        drop(crawl, "mailto:x@example.org")
+
+
+def test_a_dry_run_of_drop_changes_nothing(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    before = tree(crawl.crawl_dir)
+    report = drop(crawl, *some_pages(segment), dry_run=True)
+    assert len(report.dropped[str(name)]) == 3
+    assert tree(crawl.crawl_dir) == before
+
+
+def test_exports_honour_a_drop(crawl: Result) -> None:
+    """An export that stands does not pass for one of what is left, one that was begun is refused, a new one is clean."""
+    segment, _ = largest(crawl)
+    url = some_pages(segment)[0]
+    export_all(crawl.config, "done")
+    stages.export_pages(crawl.config, label="begun")
+    pages = stages.export_pages(crawl.config, label="done")["pages"]
+    assert drop(crawl, url).exports[-2:] == ["begun", "done"]
+    for label in ("done", "begun"):
+        with pytest.raises(OutputConflictError, match="dropped"):
+            stages.export_pages(crawl.config, label=label)
+    with pytest.raises(OutputConflictError, match="dropped"):
+        stages.link_export(crawl.config, export="begun")
+    assert export_all(crawl.config, "after")["pages"] == pages - 1
+    stores = stores_of(crawl.config)
+    with pytest.raises(InputError, match="was dropped"):
+        show_page(stores.storage, crawl.config, name="done", page=url)
+    with pytest.raises(InputError, match="is not among"):
+        show_page(stores.storage, crawl.config, name="after", page=url)
+
+
+def test_a_dropped_page_stays_known(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    url = some_pages(segment)[0]
+    drop(crawl, url)
+    compact_segment(stores_of(crawl.config), name)
+    with stores_of(crawl.config).keys() as keys:
+        assert keys.states([key_of(url)]) == {key_of(url): KeyState.CRAWLED}
+    assert reader_of(crawl, name).taken_out == {key_of(url)}
+
+
+def test_status_tells_of_dropped_pages(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    drop(crawl, *some_pages(segment))
+
+    def told() -> dict[str, int]:
+        iterations = stages.status(crawl.config)["iterations"]
+        return {entry["folder"]: entry.get("dropped", 0) for entry in iterations if entry.get("dropped")}
+
+    assert told() == {name.folder: 3}
+    compact_segment(stores_of(crawl.config), name)
+    assert told() == {}
+
+
+def test_compact_takes_dropped_pages_out_of_every_file(crawl: Result) -> None:
+    """The rest is as it was: rows, links, index, outlinks and exports; sums still add up."""
+    segment, name = largest(crawl)
+    gone = some_pages(segment)
+    outlinks = (segment / "outlinks").read_bytes()
+    drop(crawl, *gone)
+    export_all(crawl.config, "dropped")
+    keys = {key_of(url) for url in gone}
+    places = {"warc_file", "warc_offset", "warc_length"}
+
+    def without_places() -> list[dict[str, object]]:
+        return [{k: v for k, v in row.items() if k not in places} for row in rows(segment) if row["key"] not in keys]
+
+    pages = without_places()
+    links = [row for row in rows(segment, "links") if row["source"] not in keys]
+    report = compact_segment(stores_of(crawl.config), name)
+    assert (report.state, report.pages) == ("compacted", 3)
+    assert report.bytes_after < report.bytes_before
+    assert problems(crawl.config, name) == []
+    assert without_places() == pages
+    assert rows(segment, "links") == links
+    assert (segment / "outlinks").read_bytes() == outlinks
+    text = b"".join(gzip.decompress(path.read_bytes()) for path in segment.glob("*.warc.gz"))
+    named = [url for url in gone if f"WARC-Target-URI: {url}\r\n".encode() in text]
+    assert named == []
+    assert not [
+        line
+        for line in (segment / "index.cdxj").read_text().splitlines()
+        if json.loads(line.split(" ", 2)[2])["url"] in gone
+    ]
+    check_warcs(crawl)
+    check_cdxj(crawl)
+    export_all(crawl.config, "compacted")
+    assert exported(crawl.config, "compacted") == exported(crawl.config, "dropped")
+    assert [path.name for path in segment.parent.iterdir() if path.name.startswith(".")] == []
+    assert compact_segment(stores_of(crawl.config), name).state == "nothing"
+
+
+def test_compacting_twice_with_a_drop_between(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    first, second, _ = some_pages(segment)
+    for url in (first, second):
+        drop(crawl, url)
+        assert compact_segment(stores_of(crawl.config), name).pages == 1
+    assert problems(crawl.config, name) == []
+    counts = json.loads((segment / "manifest.json").read_bytes())["counts"]
+    assert counts["dropped"] == 2
+    assert reader_of(crawl, name).taken_out == {key_of(first), key_of(second)}
+
+
+def test_a_damaged_segment_is_not_compacted_but_sent_to_salvage(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    drop(crawl, *some_pages(segment))
+    flip(warc_of(segment))
+    before = tree(crawl.crawl_dir)
+    with pytest.raises(DamagedFileError, match=f"krake segment salvage {name}"):
+        compact_segment(stores_of(crawl.config), name)
+    assert tree(crawl.crawl_dir) == before
+
+
+def test_what_was_dropped_or_compacted_stays_out_after_a_salvage(crawl: Result) -> None:
+    """Neither comes back, nor counts as lost."""
+    segment, name = largest(crawl)
+    compacted, dropped, _ = some_pages(segment)
+    drop(crawl, compacted)
+    compact_segment(stores_of(crawl.config), name)
+    drop(crawl, dropped)
+    (segment / "pages.parquet").unlink()
+    report = salvage_segment(stores_of(crawl.config), name)
+    assert (report.lost, report.lost_named) == (0, 0)
+    assert problems(crawl.config, name) == []
+    assert not {compacted, dropped} & urls_in(reader_of(crawl, name))
+    assert compact_segment(stores_of(crawl.config), name).pages == 1
