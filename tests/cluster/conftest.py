@@ -10,7 +10,9 @@ import pytest
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.storage.hdfs import HdfsStorage
 from tests.cluster.hdfs import Hdfs, resolve_jars, why_not
+from tests.contracts.mariadb import three_mariadbs
 
+__all__ = ["three_mariadbs"]
 QUICK = DfsConfig(connect_timeout_s=5.0, timeout_s=30.0, wait_s=60.0)
 
 

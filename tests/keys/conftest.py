@@ -2,6 +2,6 @@ import pytest
 
 pytest.register_assert_rewrite("tests.contracts.keystore")
 
-from tests.contracts.mariadb import mariadb  # noqa: E402
+from tests.contracts.mariadb import mariadb, three_mariadbs  # noqa: E402
 
-__all__ = ["mariadb"]
+__all__ = ["mariadb", "three_mariadbs"]
