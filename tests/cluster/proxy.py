@@ -1,8 +1,11 @@
-"""A relay before a namenode that loses answers: the request is carried out, and nobody hears of it."""
+"""Relays that fail: one before a namenode loses answers, one before a datanode cuts the connection of a sender."""
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -13,9 +16,11 @@ class LossyProxy:
     """Relays to `target` ("http://host:port").
 
     `lose`: operations whose next answers are lost, once each. `before`: what is done before an operation is relayed.
+    `datanode` ("host:port", or ""): where clients are sent instead of to the datanode that the namenode names.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, datanode: str = "") -> None:
+        self.datanode = datanode
         self.lose: list[str] = []
         self.before: dict[str, Callable[[], object]] = {}
         self.seen: list[str] = []
@@ -47,6 +52,9 @@ def _handler(proxy: LossyProxy, netloc: str) -> type[BaseHTTPRequestHandler]:
             connection.request(self.command, self.path)
             answer = connection.getresponse()
             data = answer.read()
+            if proxy.datanode and data and "Location" in (named := json.loads(data)):
+                place = urlsplit(named["Location"])._replace(netloc=proxy.datanode)
+                data = json.dumps({"Location": place.geturl()}).encode()
             connection.close()
             self.close_connection = True
             if operation in proxy.lose:
@@ -68,4 +76,62 @@ def _handler(proxy: LossyProxy, netloc: str) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-__all__ = ["LossyProxy"]
+class CuttingRelay:
+    """Relays TCP connections to a port of this machine, and cuts those of senders.
+
+    `cuts`: after how many bytes from the client the next connections that send so much are cut, once each; what was
+    cut is in `done`.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.cuts: list[int] = []
+        self.done: list[int] = []
+        self._port = port
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._threads = [Thread(target=self._accept, daemon=True)]
+
+    @property
+    def netloc(self) -> str:
+        return f"127.0.0.1:{self._server.getsockname()[1]}"
+
+    def __enter__(self) -> CuttingRelay:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        self._server.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            self._threads.append(Thread(target=self._relay, args=(client,)))
+            self._threads[-1].start()
+
+    def _relay(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self._port)) as server:
+            back = Thread(target=self._pump, args=(server, client, False))
+            back.start()
+            self._pump(client, server, True)
+            back.join()
+
+    def _pump(self, source: socket.socket, target: socket.socket, sends: bool) -> None:
+        total = 0
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                total += len(data)
+                if sends and self.cuts and total >= self.cuts[0]:
+                    self.done.append(self.cuts.pop(0))
+                    break
+                target.sendall(data)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+__all__ = ["CuttingRelay", "LossyProxy"]
