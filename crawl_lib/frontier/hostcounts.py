@@ -56,6 +56,20 @@ class HostCounts:
                 base.execute("INSERT INTO applied VALUES (?)", (move_id,))
             base.execute("COMMIT")
 
+    def lower(self, name: str, counts: Mapping[bytes, int]) -> None:
+        """Take URLs out of the counts, once by `name`, never below 0. Durable when it returns."""
+        if not self.path.exists():
+            return
+        with self._open() as base:
+            base.execute("BEGIN IMMEDIATE")
+            base.execute("CREATE TABLE IF NOT EXISTS lowered (name TEXT PRIMARY KEY) WITHOUT ROWID")
+            if base.execute("INSERT OR IGNORE INTO lowered VALUES (?)", (name,)).rowcount:
+                base.executemany(
+                    "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?",
+                    ((count, host.decode()) for host, count in counts.items()),
+                )
+            base.execute("COMMIT")
+
     def all(self) -> dict[str, int]:
         """Every host with its count, for tests and reports."""
         if not self.path.exists():

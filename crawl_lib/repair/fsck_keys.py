@@ -12,6 +12,7 @@ from contextlib import closing
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from crawl_lib.keys.rings import ring_problem
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.forgotten import Forgotten
 from crawl_lib.segment import SegmentReader
-from crawl_lib.states import KeyState
+from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
 
 ROOM = "keys"
@@ -162,7 +163,8 @@ class _Known:
                 # The task of an open take marks its keys before it ends.
                 state = KeyState.QUEUED if path in open_segments else KeyState.CRAWLED
                 try:
-                    for keys in page_keys(stores, path, forgotten):
+                    for by_state in page_states(stores, path, forgotten):
+                        keys = [key for found in by_state.values() for key in found]
                         self._ask(keys, path, "page_key", state)
                 except KeyStoreError:
                     raise
@@ -187,20 +189,25 @@ def _open_segment(stores: Stores, node: str) -> str | None:
     return f"{stores.crawl_dir}/{take.header.folder}/{node}" if take else None
 
 
-def page_keys(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[list[bytes]]:
-    """Keys of a segment's pages, those that were taken out too, but none that was forgotten since; some at a time."""
+def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dict[KeyState, list[bytes]]]:
+    """Keys of a segment's pages by the state that they leave, some at a time.
+
+    Those of pages that were taken out too: they stay known. None that was forgotten since.
+    """
     reader = SegmentReader(stores.storage, path)
-    for batch in reader.pages(["key", "time"], with_dropped=True):
-        keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
-        if forgotten.decisions:
-            times = batch.column(1).cast(pa.int64()).to_numpy(zero_copy_only=False)
-            gone = forgotten.of_page(np.array(keys, "S20"), times)
-            keys = [key for key, is_gone in zip(keys, gone.tolist(), strict=True) if not is_gone]
-        yield keys
-    taken_out = np.array(sorted(reader.taken_out), "S20")
-    if len(taken_out):
-        gone = forgotten.of_page(taken_out, np.zeros(len(taken_out), np.int64))
-        yield [key for key, is_gone in zip(sorted(reader.taken_out), gone.tolist(), strict=True) if not is_gone]
+    for batch in reader.pages(["key", "time", "outcome"], with_dropped=True):
+        times = batch.column(1).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        gone = forgotten.of_page(np.array(batch.column(0).to_pylist(), "S20"), times).tolist()
+        found: dict[KeyState, list[bytes]] = {}
+        rows: list[list[Any]] = [batch.column(0).to_pylist(), batch.column(2).to_pylist()]
+        for key, outcome, is_gone in zip(*rows, gone, strict=True):
+            if not is_gone:
+                found.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
+        yield found
+    taken_out = sorted(reader.taken_out - reader.dropped)
+    if taken_out:
+        gone = forgotten.of_page(np.array(taken_out, "S20"), np.zeros(len(taken_out), np.int64)).tolist()
+        yield {KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]}
 
 
 def queued_keys(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:

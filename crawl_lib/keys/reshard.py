@@ -1,0 +1,267 @@
+"""`krake keys reshard`: servers were added or removed, or `replication` changed; keys move to where they belong now.
+
+Both rings cut the keys into ranges; of each range it is known who held it and who is to hold it. Only keys that a new
+holder lacks are written, and only on servers that are not holders any more are they deleted.
+
+1. The notes of all servers say what they are moving to (`keys.reshard.noted`): from now on every stage refuses to use
+   the tables. Tasks that run already do not see that, so no crawl may be running; the caller holds what nodes he can.
+2. Range by range: what the old holders have is written to the new holders, the highest state of each key
+   (`keys.reshard.copied`); then it is deleted from those that hold it no more (`keys.reshard.deleted`).
+3. Servers that left get an empty note, those that stay their new place (`keys.reshard.settled`), in this order: as long
+   as one note says that something moves, the next run goes on, and finds what is done by digests of the ranges.
+
+Killed anywhere: run it again. A key is never deleted before all its new holders have it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from heapq import merge
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any
+
+from crawl_lib.durable import reached
+from crawl_lib.errors import ConfigError, KeyTablesError
+from crawl_lib.keys.base import STATEMENT_KEYS, KeyServer
+from crawl_lib.keys.ring import KEY_BYTES, bounds, interval, ring
+from crawl_lib.keys.rings import Ring, RingNote, names_of, read_ring, write_ring
+from crawl_lib.keys.sharded import ShardedKeyStore, state_of
+from crawl_lib.states import KeyState
+
+OnProgress = Callable[[Mapping[str, Any]], None]
+RANGES_PER_INTERVAL = 16
+"""An interval moves in so many pieces, so that progress is seen, and little is looked at again after a kill."""
+
+
+@dataclass
+class ReshardReport:
+    """What a change of servers did, or would do.
+
+    `before`, `after`: the rings in words. `copied`: keys written, by server; `raised`: those that had a lower state
+    there. `deleted`: keys taken off servers that hold them no more. `lost`: old servers that are not there; other
+    replicas had all they held. `done_already`: there was nothing to change.
+    """
+
+    dry_run: bool
+    before: str = ""
+    after: str = ""
+    copied: Counter[str] = field(default_factory=Counter)
+    raised: Counter[str] = field(default_factory=Counter)
+    deleted: Counter[str] = field(default_factory=Counter)
+    created: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    done_already: bool = False
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The report as plain values."""
+        plain = asdict(self)
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in plain.items()}
+
+
+def reshard(
+    store: ShardedKeyStore,
+    old: ShardedKeyStore | None = None,
+    *,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+) -> ReshardReport:
+    """Move keys to the servers of `store`, as the config now says.
+
+    `old`: the store of the config as it was; needed where servers leave, or where tables have no note. Raises
+    KeyTablesError if servers are missing whose keys nobody else has, KeyServerDownError: run it again.
+    """
+    change = _Change(store, old, ReshardReport(dry_run))
+    if change.plan():
+        change.carry_out(on_progress)
+    return change.report
+
+
+class _Change:
+    def __init__(self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport) -> None:
+        self.store, self.old, self.report = store, old, report
+        self.to = Ring(0, names_of(store.servers), store.replication)
+        self.notes: dict[str, RingNote | None] = {}
+        self.before = self.to
+        self.holders: dict[int, KeyServer] = {}
+
+    def plan(self) -> bool:
+        """Find out what the keys were written for and who holds them; False if nothing is to change."""
+        known = {server.name: server for server in [*(self.old.servers if self.old else ()), *self.store.servers]}
+        self.notes = {name: read_ring(server) if server.exists() else None for name, server in known.items()}
+        self.before = self._ring_before()
+        under_way = [note.moving_to for note in self.notes.values() if note and note.moving_to]
+        for goal in under_way:
+            if not goal.same_places(self.to) or goal.names != self.to.names:
+                raise KeyTablesError(
+                    f"a change of the key servers to {goal.to_text()} is under way: finish that first, with"
+                    " key_storage as it was then"
+                )
+        self._find_holders(known)
+        self.to = replace(self.to, generation=self.before.generation + 1)
+        self.report.before, self.report.after = self.before.to_text(), self.to.to_text()
+        places = [note and (note.place, note.moving_to) for note in map(self.notes.get, names_of(self.store.servers))]
+        settled = places == [(place, None) for place in range(self.to.count)]
+        self.report.done_already = settled and self.before.same_places(self.to)
+        return not self.report.done_already
+
+    def _ring_before(self) -> Ring:
+        rings = [note.ring for note in self.notes.values() if note and note.ring and note.place is not None]
+        if under_way := [note for note in self.notes.values() if note and note.moving_to and note.ring]:
+            return max((note.ring for note in under_way if note.ring), key=lambda one: one.generation)
+        if rings:
+            return max(rings, key=lambda one: one.generation)
+        if self.old is None:
+            raise ConfigError(
+                "the key tables do not say which servers they were filled for: name the config as it was then:"
+                " `krake keys reshard --from FILE`"
+            )
+        return Ring(0, names_of(self.old.servers), self.old.replication)
+
+    def _find_holders(self, known: Mapping[str, KeyServer]) -> None:
+        """Which server is which place of the old ring: by its note, else by its name in the old config."""
+        for name, note in self.notes.items():
+            if note and note.ring == self.before and note.place is not None:
+                self.holders[note.place] = known[name]
+        if self.old is not None:
+            for place, server in enumerate(self.old.servers[: self.before.count]):
+                if self.notes[server.name] is None and server.exists():
+                    self.holders.setdefault(place, server)
+        self._require_all_keys()
+
+    def _require_all_keys(self) -> None:
+        count, names = self.before.count, self.before.names
+        missing = [place for place in range(count) if place not in self.holders]
+        gone = [
+            first
+            for first in range(count)
+            if not any(place in self.holders for place in ring(first, count, self.before.replication))
+        ]
+        if gone:
+            raise KeyTablesError(
+                f"the keys of {', '.join(names[place] for place in missing)} are on no server that is here: name the"
+                " config that has them (`krake keys reshard --from FILE`); if they are lost for good, run"
+                " `krake keys create --drop` and `krake keys rebuild`"
+            )
+        self.report.lost = [names[place] for place in missing]
+
+    # Carrying out
+
+    def carry_out(self, on_progress: OnProgress | None) -> None:
+        if not self.report.dry_run:
+            self._note_all()
+        ranges = list(_ranges(self.before.count, self.to.count))
+        for number, (low, high) in enumerate(ranges):
+            self._range(low, high)
+            if on_progress:
+                moved = sum(self.report.copied.values())
+                on_progress({"range": number + 1, "of": len(ranges), "copied": moved})
+        if not self.report.dry_run:
+            self._settle()
+
+    def _note_all(self) -> None:
+        joined = {id(server) for server in self.holders.values()}
+        for server in self.store.servers:
+            if id(server) not in joined and not self._is_joining(server):
+                server.create(drop=server.exists())  # what it may have is of an older ring, or of another crawl
+                self.report.created.append(server.name)
+        for place, server in self.holders.items():
+            write_ring(server, RingNote(self.before, place, self.to))
+        for server in self.store.servers:
+            if id(server) not in joined:
+                write_ring(server, RingNote(self.before, None, self.to))
+        reached("keys.reshard.noted")
+
+    def _is_joining(self, server: KeyServer) -> bool:
+        """Whether an earlier run made its tables for this change."""
+        note = self.notes.get(server.name)
+        return note is not None and note.moving_to is not None and note.place is None
+
+    def _settle(self) -> None:
+        staying = {id(server) for server in self.store.servers}
+        for server in self.holders.values():
+            if id(server) not in staying:
+                write_ring(server, RingNote(None, None))
+        reached("keys.reshard.left")
+        for place, server in enumerate(self.store.servers):
+            write_ring(server, RingNote(self.to, place))
+            reached("keys.reshard.settled")
+
+    def _range(self, low: bytes, high: bytes) -> None:
+        old_places = ring(interval(low, self.before.count), self.before.count, self.before.replication)
+        sources = [self.holders[place] for place in old_places if place in self.holders]
+        new_places = ring(interval(low, self.to.count), self.to.count, self.to.replication)
+        targets = [self.store.servers[place] for place in new_places]
+        standing = [] if self.report.dry_run else targets
+        standing = standing or [server for server in targets if server.exists()]
+        both = _distinct([*sources, *standing])
+        if not _alike([server.prefix_sums(low, high) for server in both]) or len(standing) < len(targets):
+            self._copy(both, targets, low, high)
+        reached("keys.reshard.copied")
+        kept = {id(server) for server in targets}
+        for server in _distinct(sources):
+            if id(server) not in kept:
+                self._delete(server, low, high)
+        reached("keys.reshard.deleted")
+
+    def _copy(self, servers: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
+        """Bring the targets to the highest state that any server has of each key."""
+        batches: dict[tuple[str, KeyState], list[bytes]] = {}
+        by_name = {server.name: server for server in targets}
+        for key, states in _side_by_side(servers, low, high):
+            highest = max(states.values())
+            for name in by_name:
+                state = states.get(name)
+                if state == highest:
+                    continue
+                (self.report.copied if state is None else self.report.raised)[name] += 1
+                batch = batches.setdefault((name, highest), [])
+                batch.append(key)
+                if len(batch) == STATEMENT_KEYS:
+                    self._insert(by_name[name], batch, highest)
+                    batch.clear()
+        for (name, state), batch in batches.items():
+            if batch:
+                self._insert(by_name[name], batch, state)
+
+    def _insert(self, server: KeyServer, keys: Sequence[bytes], state: KeyState) -> None:
+        if not self.report.dry_run:
+            server.insert(keys, state)
+
+    def _delete(self, server: KeyServer, low: bytes, high: bytes) -> None:
+        rows = server.scan(low, high)
+        while keys := [key for key, _ in islice(rows, STATEMENT_KEYS)]:
+            self.report.deleted[server.name] += len(keys)
+            if not self.report.dry_run:
+                server.delete(keys)
+
+
+def _ranges(before: int, after: int) -> Iterator[tuple[bytes, bytes]]:
+    """The ranges (inclusive) of which each lies in one interval of both rings."""
+    pieces = max(before, after) * RANGES_PER_INTERVAL
+    starts = sorted({bounds(index, count)[0] for count in (before, after, pieces) for index in range(count)})
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        end = (1 << 8 * KEY_BYTES) if following is None else int.from_bytes(following, "big")
+        yield start, (end - 1).to_bytes(KEY_BYTES, "big")
+
+
+def _distinct(servers: Sequence[KeyServer]) -> list[KeyServer]:
+    return list({id(server): server for server in servers}.values())
+
+
+def _alike(views: Sequence[object]) -> bool:
+    return all(view == views[0] for view in views[1:])
+
+
+def _side_by_side(servers: Sequence[KeyServer], low: bytes, high: bytes) -> Iterator[tuple[bytes, dict[str, KeyState]]]:
+    """Each key that any server has, with its state by the server's name."""
+    streams = [_named(server, low, high) for server in servers]
+    for key, rows in groupby(merge(*streams), key=itemgetter(0)):
+        yield key, {name: state for _, name, state in rows}
+
+
+def _named(server: KeyServer, low: bytes, high: bytes) -> Iterator[tuple[bytes, str, KeyState]]:
+    for key, keyinfo in server.scan(low, high):
+        yield key, server.name, state_of(keyinfo)
