@@ -30,6 +30,8 @@ MANIFEST_FILE = "manifest.json"
 SEEDS_FOLDER = "seeds"
 SCOPE_FOLDER = "scope"
 DROPPED_MARK = "dropped"
+IMPORT_NODE = "import"
+"""The one "node" of an iteration that holds imported archives."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class Iteration:
     taken_before: int
     summed: tuple[str, ...]
     seeds: tuple[str, ...]
+
+    @property
+    def is_import(self) -> bool:
+        """Whether it holds imported archives, so that no node took part in it."""
+        return self.nodes == (IMPORT_NODE,)
 
 
 def read_json(storage: Storage, path: str) -> dict[str, Any]:
