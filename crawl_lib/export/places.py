@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from crawl_lib.config import Config
 from crawl_lib.durable import reached
+from crawl_lib.engine import Room
 from crawl_lib.errors import (
     DamagedFileError,
     InputError,
@@ -184,6 +185,10 @@ class ExportFolder:
         for name in names:
             if not self.has(name):
                 raise PathNotFoundError(f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first")
+
+    def room(self, scratch: Path, memory_bytes: int) -> Room:
+        """Where an engine works for this export: in scratch, and in a hidden folder here."""
+        return Room(self.storage, scratch, self.file(".engine"), memory_bytes)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crawl_lib.config import Config
+from crawl_lib.engine import Engine, open_engine
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export.content import LEVEL, Buckets, write_content
-from crawl_lib.export.duck import Duck, files_view, open_duck, quoted, sql_text
 from crawl_lib.export.places import (
     CONTENT,
     OFFSETS,
@@ -31,7 +30,8 @@ from crawl_lib.export.places import (
     gather_inputs,
 )
 from crawl_lib.export.progress import Progress
-from crawl_lib.export.scratch import local_copy, scratch_folder
+from crawl_lib.export.scratch import scratch_folder
+from crawl_lib.export.tables import open_table, row_count, write_table
 from crawl_lib.export.warc_records import Wanted
 from crawl_lib.segment.dropped import dropped_files
 from crawl_lib.segment.reader import SegmentReader
@@ -111,57 +111,67 @@ class _Export:
     on_progress: OnProgress | None
 
     def run(self) -> None:
-        if not self.folder.has(PAGES):
-            with open_duck(self.scratch, self.config.scratch.memory_bytes) as duck:
-                self.prepare(duck)
+        room = self.folder.room(self.scratch, self.config.scratch.memory_bytes)
+        with open_engine(self.config, room) as engine:
+            if not self.folder.has(PAGES):
+                self.prepare(engine)
                 check_segments(self.storage, self.folder, self.inputs)  # what was read is what `inputs` says
                 self.folder.claim(self.inputs)
-                self.choose(duck)
-        if not self.folder.has(OFFSETS, CONTENT):
-            check_segments(self.storage, self.folder, self.inputs)
-        pages = local_copy(self.storage, self.folder.file(PAGES), self.scratch, PAGES)
-        if not self.folder.has(URL_MAPPING):
-            self.write_mapping(pages)
-        if not self.folder.has(OFFSETS, CONTENT):
-            self.write_content(pages)
+                self.choose(engine)
+            if not self.folder.has(OFFSETS, CONTENT):
+                check_segments(self.storage, self.folder, self.inputs)
+            if not self.folder.has(URL_MAPPING):
+                self.write_mapping()
+            if not self.folder.has(OFFSETS, CONTENT):
+                self.write_content(engine)
 
-    def prepare(self, duck: Duck) -> None:
-        """Views of the inputs, and the check that NodeIDs suffice."""
-        files = [
-            local_pages(self.storage, segment, self.scratch, f"pages-{number}.parquet")
-            for number, segment in enumerate(self.inputs.segments)
-        ]
-        files_view(duck, "captures", files, PAGES_SCHEMA)
-        duck.execute("create table accepted (mime varchar)")
-        for mime in accepted_types(duck.column(sql_text("export/types")), self.inputs.mime_types):
-            duck.execute("insert into accepted values (?)", [mime])
-        rows = sum(pq.read_metadata(file).num_rows for file in files)
-        if rows > MAX_PAGES and (pages := duck.value(sql_text("export/count"))) > MAX_PAGES:
+    def prepare(self, engine: Engine) -> None:
+        """Tables of the inputs, and the check that NodeIDs suffice."""
+        self.make_captures(engine)
+        found = [mime for mime in engine.column("export/types") if mime is not None]
+        accepted = accepted_types(found, self.inputs.mime_types)
+        engine.values("accepted", pa.table([text_array(accepted)], names=["mime"]))
+        rows = sum(row_count(self.storage, f"{segment.path}/pages.parquet") for segment in self.inputs.segments)
+        if rows > MAX_PAGES and (pages := engine.value("export/count")) > MAX_PAGES:
             raise InputError(
                 f"export {self.folder.name!r}: {pages} crawled pages, and a NodeID counts {MAX_PAGES} at most; export"
                 " some of the iterations only (folders), or narrow export.mime_types, or crawl in several directories"
             )
 
-    def choose(self, duck: Duck) -> None:
+    def make_captures(self, engine: Engine) -> None:
+        """The view `captures`: rows of the segments' `pages`, but for those that were dropped."""
+        engine.tables("pages", [f"{segment.path}/pages.parquet" for segment in self.inputs.segments], PAGES_SCHEMA)
+        keys: list[bytes] = []
+        numbers: list[int] = []
+        for number, segment in enumerate(self.inputs.segments):
+            if dropped_files(self.storage, segment.path):
+                dropped = SegmentReader(self.storage, segment.path).dropped
+                keys += sorted(dropped)
+                numbers += [number] * len(dropped)
+        segments = int32_array(np.array(numbers, dtype=np.int32))
+        engine.values("dropped", pa.table([key_array(keys), segments], names=["key", "segment"]))
+        engine.view("captures", "export/captures")
+
+    def choose(self, engine: Engine) -> None:
         """Write `pages.parquet`."""
         progress = Progress(self.on_progress, "export.choose", 0, "pages")
+        batches = self.numbered(engine.stream("export/chosen", BATCH_ROWS, self.on_progress, "export.choose"))
+        write_table(self.folder, PAGES, EXPORT_SCHEMA, batches, progress)
+
+    def numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """Rows of `pages.parquet`: the chosen captures, with their place in the order of keys."""
         paths = text_array([segment.path for segment in self.inputs.segments])
         count = 0
-        with self.folder.writing(PAGES) as file, pq.ParquetWriter(file, EXPORT_SCHEMA, compression="zstd") as writer:
-            for batch in duck.stream(sql_text("export/chosen"), BATCH_ROWS, self.on_progress, "export.choose"):
-                numbers = int32_array(np.arange(count, count + len(batch), dtype=np.int32))
-                table = pa.table(
-                    [numbers, *batch.columns, paths.take(batch.column("segment"))],
-                    names=EXPORT_SCHEMA.names,
-                )
-                writer.write_table(table.cast(EXPORT_SCHEMA), row_group_size=BATCH_ROWS)
-                count += len(batch)
-                progress.add(len(batch))
-        progress.end()
+        for batch in batches:
+            numbers = int32_array(np.arange(count, count + len(batch), dtype=np.int32))
+            columns = [numbers, *batch.columns, paths.take(batch.column("segment"))]
+            yield pa.table(columns, names=EXPORT_SCHEMA.names)
+            count += len(batch)
 
-    def write_mapping(self, pages: Path) -> None:
+    def write_mapping(self) -> None:
         """Write `urlmapping`: the keys of `pages.parquet`, which stand in order."""
-        with pq.ParquetFile(pages) as table, self.folder.writing(URL_MAPPING) as file:
+        pages = self.folder.file(PAGES)
+        with open_table(self.storage, pages) as table, self.folder.writing(URL_MAPPING) as file:
             file.write(table.metadata.num_rows.to_bytes(4, "big", signed=True))
             last = b""
             for batch in table.iter_batches(BATCH_ROWS, columns=["key"]):
@@ -171,44 +181,30 @@ class _Export:
                 last = keys[-1] if keys else last
                 file.write(b"".join(keys))
 
-    def write_content(self, pages: Path) -> None:
+    def write_content(self, engine: Engine) -> None:
         """Write `offsets` and `content`."""
-        with open_duck(self.scratch, self.config.scratch.memory_bytes // 4) as duck:
-            duck.execute(f"create view nodes as select * from read_parquet('{quoted(pages)}')")
-            count = duck.value("select count(*) from nodes")
-            size = duck.value("select coalesce(sum(warc_length), 0) from nodes")
-            buckets = Buckets(self.scratch, count, size, self.config.scratch.memory_bytes)
-            progress = Progress(self.on_progress, "export.content", count, "pages")
-            write_content(
-                self.storage,
-                self.folder,
-                buckets,
-                self.wanted(duck),
-                level=self.inputs.level,
-                max_content_bytes=self.inputs.max_content_bytes,
-                progress=progress,
-            )
-            progress.end()
+        engine.table("nodes", self.folder.file(PAGES))
+        count = row_count(self.storage, self.folder.file(PAGES))
+        buckets = Buckets(self.scratch, count, engine.value("export/size"), self.config.scratch.memory_bytes)
+        progress = Progress(self.on_progress, "export.content", count, "pages")
+        write_content(
+            self.storage,
+            self.folder,
+            buckets,
+            self.wanted(engine),
+            level=self.inputs.level,
+            max_content_bytes=self.inputs.max_content_bytes,
+            progress=progress,
+        )
+        progress.end()
 
-    def wanted(self, duck: Duck) -> Iterator[Wanted]:
+    def wanted(self, engine: Engine) -> Iterator[Wanted]:
         """The records to read, in order of file and offset."""
         paths = [segment.path for segment in self.inputs.segments]
-        for batch in duck.stream(sql_text("export/reading_order"), BATCH_ROWS, self.on_progress, "export.order"):
+        for batch in engine.stream("export/reading_order", BATCH_ROWS, self.on_progress, "export.order"):
             columns = (column.to_pylist() for column in batch.columns)
             for node_id, segment, file, offset, length in zip(*columns, strict=True):
                 yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)
-
-
-def local_pages(storage: Storage, segment: SegmentInput, scratch: Path, name: str) -> Path:
-    """The rows of `pages` of a segment as a local Parquet file: its own, or one without the pages that were dropped."""
-    reader = SegmentReader(storage, segment.path)
-    if not dropped_files(storage, segment.path) or not reader.dropped:
-        return local_copy(storage, f"{segment.path}/pages.parquet", scratch, name)
-    path = scratch / name
-    with pq.ParquetWriter(path, PAGES_SCHEMA, compression="zstd") as writer:
-        for batch in reader.pages():
-            writer.write_batch(batch)
-    return path
 
 
 def int32_array(values: npt.NDArray[np.int32]) -> pa.Array[Any]:
@@ -216,11 +212,19 @@ def int32_array(values: npt.NDArray[np.int32]) -> pa.Array[Any]:
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values.data)])
 
 
-def text_array(values: Sequence[str]) -> pa.StringArray:
+def text_array(values: Sequence[str]) -> pa.Array[Any]:
     """Texts as an Arrow array, without pandas."""
-    data = [value.encode() for value in values]
-    ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(data), pa.py_buffer(ends.data), pa.py_buffer(b"".join(data)))
+    return _bytes_array([value.encode() for value in values], pa.string())
+
+
+def key_array(values: Sequence[bytes]) -> pa.Array[Any]:
+    """Keys as an Arrow array of binary, without pandas."""
+    return _bytes_array(values, pa.binary())
+
+
+def _bytes_array(values: Sequence[bytes], kind: pa.DataType) -> pa.Array[Any]:
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))])
 
 
 def accepted_types(found: Sequence[str], patterns: Sequence[str] | None) -> list[str]:

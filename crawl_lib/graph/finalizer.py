@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crawl_lib.config import Config
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export.places import ARCS_IN, ARCS_OUT, GRAPH_INDEX, URL_MAPPING, WEB_GRAPH, ExportFolder, OnProgress
 from crawl_lib.export.progress import Progress
-from crawl_lib.export.scratch import local_copy, scratch_folder
+from crawl_lib.export.scratch import scratch_folder
+from crawl_lib.export.tables import open_table, row_count
 from crawl_lib.storage import Storage
 
 MAX_EDGES = (1 << 31) - 1
@@ -58,20 +57,17 @@ def finalize_export(
     nodes = (folder.size(URL_MAPPING) - 4) // 20
     complete = folder.has(GRAPH_INDEX, WEB_GRAPH)
     if not complete:
-        with scratch_folder(config, name) as scratch:
-            arcs_out = local_copy(storage, folder.file(ARCS_OUT), scratch, ARCS_OUT)
-            arcs_in = local_copy(storage, folder.file(ARCS_IN), scratch, ARCS_IN)
-            _write_graph(folder, nodes, arcs_out, arcs_in, on_progress)
+        with scratch_folder(config, name):  # nothing is put there: it keeps other processes off this export
+            _write_graph(folder, nodes, on_progress)
     arcs = (folder.size(WEB_GRAPH) - 4 - 8 * nodes) // 8
     return FinalizeReport(name, nodes, arcs, complete_already=complete)
 
 
-def _write_graph(
-    folder: ExportFolder, nodes: int, arcs_out: Path, arcs_in: Path, on_progress: OnProgress | None
-) -> None:
-    counting = Progress(on_progress, "graph.degrees", 2 * _rows(arcs_out), "arcs")
-    out_degrees = degrees(arcs_out, "source", nodes, counting)
-    in_degrees = degrees(arcs_in, "target", nodes, counting)
+def _write_graph(folder: ExportFolder, nodes: int, on_progress: OnProgress | None) -> None:
+    storage, arcs_out, arcs_in = folder.storage, folder.file(ARCS_OUT), folder.file(ARCS_IN)
+    counting = Progress(on_progress, "graph.degrees", 2 * row_count(storage, arcs_out), "arcs")
+    out_degrees = degrees(storage, arcs_out, "source", nodes, counting)
+    in_degrees = degrees(storage, arcs_in, "target", nodes, counting)
     counting.end()
     if out_degrees.sum(dtype=np.int64) != in_degrees.sum(dtype=np.int64):
         raise DamagedFileError(f"{arcs_in}: does not hold as many arcs as {arcs_out}; delete both and run `krake link`")
@@ -82,8 +78,8 @@ def _write_graph(
     progress = Progress(on_progress, "graph.write", nodes, "pages")
     with (
         folder.writing(WEB_GRAPH) as file,
-        Neighbours(arcs_in, "source", nodes) as sources,
-        Neighbours(arcs_out, "target", nodes) as targets,
+        Neighbours(storage, arcs_in, "source", nodes) as sources,
+        Neighbours(storage, arcs_out, "target", nodes) as targets,
     ):
         for words, count in graph_words(in_degrees, out_degrees, sources, targets):
             file.write(words.astype(">i4").data)
@@ -91,15 +87,11 @@ def _write_graph(
     progress.end()
 
 
-def _rows(path: Path) -> int:
-    return int(pq.read_metadata(path).num_rows)
-
-
-def degrees(path: Path, column: str, nodes: int, progress: Progress) -> npt.NDArray[np.int32]:
+def degrees(storage: Storage, path: str, column: str, nodes: int, progress: Progress) -> npt.NDArray[np.int32]:
     """How often each NodeID stands in a column of an arc file. Raises DamagedFileError, also if it is not sorted."""
     counts = np.zeros(nodes, dtype=np.int32)
     last = 0
-    for ids in _column(path, column, nodes):
+    for ids in _column(storage, path, column, nodes):
         if int(ids[0]) < last or (np.diff(ids) < 0).any():
             raise DamagedFileError(f"{path}: is not sorted by {column}")
         last = int(ids[-1])
@@ -109,10 +101,10 @@ def degrees(path: Path, column: str, nodes: int, progress: Progress) -> npt.NDAr
     return counts
 
 
-def _column(path: Path, column: str, nodes: int) -> Iterator[Ints]:
+def _column(storage: Storage, path: str, column: str, nodes: int) -> Iterator[Ints]:
     """A column of an arc file in blocks that are not empty."""
     try:
-        with pq.ParquetFile(path) as file:
+        with open_table(storage, path) as file:
             for batch in file.iter_batches(BATCH_ROWS, columns=[column]):
                 if not len(batch):
                     continue
@@ -159,9 +151,9 @@ def _write_index(file: BinaryIO, out_degrees: Ints, in_degrees: Ints) -> None:
 class Neighbours:
     """The other column of an arc file, taken in pieces of any size."""
 
-    def __init__(self, path: Path, column: str, nodes: int) -> None:
+    def __init__(self, storage: Storage, path: str, column: str, nodes: int) -> None:
         self._path = path
-        self._blocks = _column(path, column, nodes)
+        self._blocks = _column(storage, path, column, nodes)
         self._block: Ints = np.empty(0, dtype=np.int32)
 
     def take(self, count: int) -> Ints:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from crawl_lib.config import Config
-from crawl_lib.export.duck import Duck, files_view, open_duck, quoted, sql_text
+from crawl_lib.engine import Engine, open_engine
 from crawl_lib.export.places import ARCS_IN, ARCS_OUT, PAGES, URL_MAPPING, ExportFolder, OnProgress, check_segments
-from crawl_lib.export.scratch import local_copy, scratch_folder
+from crawl_lib.export.progress import Progress
+from crawl_lib.export.scratch import scratch_folder
+from crawl_lib.export.tables import row_count, write_table
 from crawl_lib.segment.schema import LINKS_SCHEMA
 from crawl_lib.storage import Storage
+
+GROUP_ROWS = 1 << 20
+_ENDS = [pa.field("source", pa.int32(), nullable=False), pa.field("target", pa.int32(), nullable=False)]
+ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ def link_export(storage: Storage, config: Config, *, name: str, on_progress: OnP
     """Write the arcs of an export: `arcs-out.parquet` (source, target) and `arcs-in.parquet` (target, source).
 
     Every row of `links`, followed or not, of the captures that the export chose is an arc, if both its ends are crawled
-    pages and differ. Both files hold each arc once, sorted. DuckDB keeps to `scratch.memory_bytes` and spills to
+    pages and differ. Both files hold each arc once, sorted. Sorting keeps to `scratch.memory_bytes` and spills to
     `scratch.directory`. Run again, it goes on after the last file that stands.
 
     Raises PathNotFoundError (no such export, or a segment of it is gone), OutputConflictError (a segment has changed),
@@ -42,37 +47,27 @@ def link_export(storage: Storage, config: Config, *, name: str, on_progress: OnP
     folder = ExportFolder(storage, config, name)
     inputs = folder.read_inputs()
     if folder.has(ARCS_OUT, ARCS_IN):
-        return LinkReport(name, _arcs(storage, folder), complete_already=True)
+        return LinkReport(name, row_count(storage, folder.file(ARCS_IN)), complete_already=True)
     folder.require([PAGES, URL_MAPPING], "krake export")
-    with scratch_folder(config, name) as scratch, open_duck(scratch, config.scratch.memory_bytes) as duck:
-        results = scratch / "results"
-        results.mkdir()
+    with (
+        scratch_folder(config, name) as scratch,
+        open_engine(config, folder.room(scratch, config.scratch.memory_bytes)) as engine,
+    ):
         if not folder.has(ARCS_OUT):
             check_segments(storage, folder, inputs)
-            links = [
-                local_copy(storage, f"{segment.path}/links.parquet", scratch, f"links-{number}.parquet")
-                for number, segment in enumerate(inputs.segments)
-            ]
-            nodes = local_copy(storage, folder.file(PAGES), scratch, PAGES)
-            files_view(duck, "links", links, LINKS_SCHEMA)
-            _view(duck, "nodes", nodes)
-            _query(duck, folder, results / ARCS_OUT, "graph/arcs_out", on_progress)
+            engine.tables("links", [f"{segment.path}/links.parquet" for segment in inputs.segments], LINKS_SCHEMA)
+            engine.table("nodes", folder.file(PAGES))
+            _write_arcs(engine, folder, ARCS_OUT, "graph/arcs_out", on_progress)
         if not folder.has(ARCS_IN):
-            _view(duck, "arcs", local_copy(storage, folder.file(ARCS_OUT), scratch, ARCS_OUT))
-            _query(duck, folder, results / ARCS_IN, "graph/arcs_in", on_progress)
-    return LinkReport(name, _arcs(storage, folder), complete_already=False)
+            engine.table("arcs", folder.file(ARCS_OUT))
+            _write_arcs(engine, folder, ARCS_IN, "graph/arcs_in", on_progress)
+    return LinkReport(name, row_count(storage, folder.file(ARCS_IN)), complete_already=False)
 
 
-def _view(duck: Duck, name: str, file: Path) -> None:
-    duck.execute(f"create view {name} as select * from read_parquet('{quoted(file)}')")
-
-
-def _query(duck: Duck, folder: ExportFolder, result: Path, query: str, on_progress: OnProgress | None) -> None:
-    duck.copy(sql_text(query), result, on_progress, query.replace("/", "."))
-    folder.publish(result, result.name)
-    result.unlink()
-
-
-def _arcs(storage: Storage, folder: ExportFolder) -> int:
-    with storage.open_seekable(folder.file(ARCS_IN)) as file:
-        return int(pq.read_metadata(file).num_rows)
+def _write_arcs(engine: Engine, folder: ExportFolder, name: str, query: str, on_progress: OnProgress | None) -> None:
+    stage = query.replace("/", ".")
+    progress = Progress(on_progress, stage, 0, "arcs")
+    batches = engine.stream(query, GROUP_ROWS, on_progress, stage)
+    schema = ARC_SCHEMAS[name]
+    # Half of the numbers are all over the place: a dictionary only costs time.
+    write_table(folder, name, schema, (pa.Table.from_batches([batch]) for batch in batches), progress, dictionary=False)

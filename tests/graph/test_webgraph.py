@@ -19,7 +19,7 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import ExportFolder, export_pages
 from crawl_lib.graph import WebGraph, finalize_export
 from crawl_lib.graph.finalizer import Neighbours, graph_words
-from crawl_lib.storage import Storage
+from crawl_lib.storage import LocalStorage, Storage
 
 GOLDEN = b"".join(
     bytes.fromhex(words)
@@ -119,9 +119,10 @@ def test_every_graph_is_written_and_read_in_blocks_of_any_size(
     write_arcs(tmp_path, sorted(arcs))
     pairs = np.array(sorted(arcs), dtype=np.int64).reshape(-1, 2)
     outs, ins = (np.bincount(pairs[:, side], minlength=nodes).astype(np.int32) for side in (0, 1))
+    store = LocalStorage.open(tmp_path)
     with (
-        Neighbours(tmp_path / "arcs-in.parquet", "source", nodes) as sources,
-        Neighbours(tmp_path / "arcs-out.parquet", "target", nodes) as targets,
+        Neighbours(store, "arcs-in.parquet", "source", nodes) as sources,
+        Neighbours(store, "arcs-out.parquet", "target", nodes) as targets,
     ):
         blocks = list(graph_words(ins, outs, sources, targets, block_words))
     data = b"".join(words.astype(">i4").tobytes() for words, _ in blocks)
@@ -206,7 +207,7 @@ def test_a_damaged_index_is_named(tmp_path: Path) -> None:
         ("arcs-out.parquet", {"source": [0, 3], "target": [1, 0]}, "arcs-out.parquet: source has a NodeID outside"),
         ("arcs-out.parquet", {"source": [0, 0], "target": [1, -1]}, "arcs-out.parquet: target has a NodeID outside"),
         ("arcs-in.parquet", {"target": [1], "source": [0]}, "arcs-in.parquet: does not hold as many arcs"),
-        ("arcs-in.parquet", None, "arcs-in.parquet: cannot be read as an arc file"),
+        ("arcs-in.parquet", None, "arcs-in.parquet: cannot be read as a table"),
     ],
 )
 def test_damaged_arcs_are_named(

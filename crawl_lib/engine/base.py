@@ -1,0 +1,135 @@
+"""What a stage asks of an engine, and what both engines share."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from crawl_lib.errors import StorageError
+from crawl_lib.storage import Storage
+
+SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql"
+TELL_S = 0.5
+Tell = Callable[[Mapping[str, Any]], None]
+"""Takes `stage` (word), `done` and `total`, `unit` (word)."""
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where an engine works.
+
+    `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
+    `hidden`: a folder of `storage` for what many machines leave for each other; whoever opens an engine deletes it.
+    `memory_bytes`: what sorting may use before it goes to the disk.
+    """
+
+    storage: Storage
+    scratch: Path
+    hidden: str
+    memory_bytes: int
+
+
+class Engine(ABC):
+    """Runs the queries of `sql/`, each named by its file: `export/chosen`.
+
+    * Both engines give the same rows in the same order: a query whose order counts orders by columns that no two rows
+      share. Binary columns compare by unsigned bytes, texts by the bytes of their UTF-8.
+    * Tables keep their types; but binary columns of a fixed size may come back as binary of any size, and a null may
+      stand where the schema forbids it: whoever writes a table casts it.
+    * Every method raises only StorageError and its children.
+    * One object serves one stage and one thread.
+    """
+
+    @abstractmethod
+    def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
+        """Parquet files as one table with a column more, `segment`: the file's place in `paths`. `schema`: if none."""
+
+    @abstractmethod
+    def table(self, name: str, path: str) -> None:
+        """One Parquet file as a table."""
+
+    @abstractmethod
+    def values(self, name: str, rows: pa.Table) -> None:
+        """A small table that is given here."""
+
+    @abstractmethod
+    def view(self, name: str, query: str) -> None:
+        """A query as a table of other queries."""
+
+    @abstractmethod
+    def column(self, query: str) -> list[Any]:
+        """The first column of a small answer."""
+
+    @abstractmethod
+    def stream(
+        self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
+    ) -> Iterator[pa.RecordBatch]:
+        """A query's answer in order, in batches of so many rows; only the last has fewer.
+
+        Progress of `stage` is told in percent until the first batch comes: as long as sorting takes.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back memory and disk."""
+
+    def value(self, query: str) -> int:
+        """The one number of a query's answer."""
+        [number] = self.column(query)
+        return int(number)
+
+
+def sql_text(name: str) -> str:
+    """The query in a file of `sql/`, such as `export/chosen`. Raises StorageError if the installation has lost it."""
+    path = SQL_DIRECTORY / f"{name}.sql"
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of exactly `rows`; only the last may have fewer, and none is empty."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += len(batch)
+        while count >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield _one(table.slice(0, rows))
+            waiting = table.slice(rows).to_batches()
+            count -= rows
+    if count:
+        yield _one(pa.Table.from_batches(waiting))
+
+
+def _one(table: pa.Table) -> pa.RecordBatch:
+    batches = table.to_batches()
+    return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
+
+
+def patiently(work: Callable[[], Result], percent: Callable[[], int], on_progress: Tell | None, stage: str) -> Result:
+    """Do long work, and tell its progress in percent twice a second meanwhile. `percent` is asked by another thread."""
+    if on_progress is None:
+        return work()
+    done = threading.Event()
+
+    def tell() -> None:
+        while not done.wait(TELL_S):
+            on_progress({"stage": stage, "done": percent(), "total": 100, "unit": "percent"})
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        return work()
+    finally:
+        done.set()
+        teller.join()

@@ -1,0 +1,126 @@
+"""DuckDB for the batch queries: bounded memory, a place to spill, progress, our errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text
+from crawl_lib.errors import StorageError
+
+LEAST_BYTES = 256 << 20
+"""DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""
+
+
+class Duck(Engine):
+    """One DuckDB connection in memory; made by `open_duck`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, room: Room) -> None:
+        self._connection = connection
+        self._storage = room.storage
+        self._remote: Any = None
+
+    def execute(self, statement: str) -> None:
+        """Run a statement that answers nothing. Raises StorageError."""
+        with _translated():
+            self._connection.execute(statement).fetchall()
+
+    def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
+        """See Engine."""
+        if paths:
+            source = f"select *, cast(file_index as integer) as segment from {self._files(paths)}"
+            self.execute(f"create view {name} as {source}")
+        else:
+            self.values(name, schema.append(pa.field("segment", pa.int32())).empty_table())
+
+    def table(self, name: str, path: str) -> None:
+        """See Engine."""
+        self.execute(f"create view {name} as select * from {self._files([path])}")
+
+    def values(self, name: str, rows: pa.Table) -> None:
+        """See Engine."""
+        with _translated():
+            self._connection.register(f"{name}_given", rows)
+        self.execute(f"create table {name} as select * from {name}_given")
+
+    def view(self, name: str, query: str) -> None:
+        """See Engine."""
+        self.execute(f"create view {name} as {sql_text(query)}")
+
+    def column(self, query: str) -> list[Any]:
+        """See Engine."""
+        with _translated():
+            return [row[0] for row in self._connection.execute(sql_text(query)).fetchall()]
+
+    def stream(
+        self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
+    ) -> Iterator[pa.RecordBatch]:
+        """See Engine."""
+        with _translated():
+            reader = self._connection.sql(sql_text(query)).to_arrow_reader(rows)
+            first = patiently(lambda: next(reader, None), self._percent, on_progress, stage)
+            yield from in_batches(_after(first, reader), rows)
+
+    def close(self) -> None:
+        """See Engine."""
+        self._connection.close()
+
+    def _percent(self) -> int:
+        return max(0, int(self._connection.query_progress()))
+
+    def _files(self, paths: Sequence[str]) -> str:
+        """Files of the store as DuckDB reads them: from the local disk, else over the store."""
+        names = ", ".join(f"'{quoted(self._address(path))}'" for path in paths)
+        return f"read_parquet([{names}])"
+
+    def _address(self, path: str) -> str:
+        local = self._storage.local_path(path)
+        if local is not None:
+            return str(local)
+        if self._remote is None:
+            from crawl_lib.engine.remote import StoreFiles  # noqa: PLC0415 - fsspec takes 50 ms
+
+            self._remote = StoreFiles(self._storage)
+            with _translated():
+                self._connection.register_filesystem(self._remote)
+        return str(self._remote.address(path))
+
+
+def open_duck(room: Room) -> Duck:
+    """A DuckDB in memory that spills to `room.scratch` beyond `room.memory_bytes`. Raises StorageError."""
+    with _translated():
+        connection = duckdb.connect()
+    try:
+        with _translated():
+            connection.execute(f"set memory_limit = '{max(room.memory_bytes, LEAST_BYTES)}B'")
+            connection.execute(f"set temp_directory = '{quoted(room.scratch / 'duckdb')}'")
+            connection.execute("set TimeZone = 'UTC'")
+            connection.execute("set enable_progress_bar = true; set enable_progress_bar_print = false")
+    except BaseException:
+        connection.close()
+        raise
+    return Duck(connection, room)
+
+
+def quoted(text: Path | str) -> str:
+    """A path as it stands between quotes in SQL."""
+    return str(text).replace("'", "''")
+
+
+def _after(first: pa.RecordBatch | None, rest: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    if first is not None:
+        yield first
+        yield from rest
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise StorageError(f"DuckDB: {' '.join(str(error).split())}") from error

@@ -1,0 +1,312 @@
+"""Spark for the batch queries: tables read in parallel, sorted by ranges of the key in many tasks.
+
+Spark answers an `order by` with ranges: each task sorts one, and writes it as a part; the parts stand in the order of
+their numbers. A stream reads them one after the other and counts on, so nothing is ever sorted or numbered by one task.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Protocol
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.config import Config
+from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text
+from crawl_lib.engine.java import check_java
+from crawl_lib.errors import ConfigError, LockedError, StorageError
+
+try:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import functions as sql
+except ModuleNotFoundError as missing:
+    raise ConfigError(
+        f"batch.engine: spark needs the extra `spark` ({missing.name} is not installed): run `make setup-spark`,"
+        " or set batch.engine: duckdb"
+    ) from missing
+
+LEAST_BYTES = 512 << 20
+"""Spark does not start with less."""
+PART_BYTES = 32 << 20
+"""A row group of a part: what is in memory when it is read."""
+STOP_S = 30.0
+LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = Spark: %p %c{1}: %m%n
+"""
+GLOB = re.compile(r"([*?\[\]{}\\])")
+
+
+class Spark(Engine):
+    """One Spark session with a Java process of its own; made by `open_spark`."""
+
+    def __init__(self, session: SparkSession, room: Room, dfs_url: str | None) -> None:
+        self._session = session
+        self._room = room
+        self._url = None if dfs_url is None else dfs_url.rstrip("/")
+        self._results = 0
+
+    def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
+        """See Engine."""
+        if not paths:
+            self.values(name, schema.append(pa.field("segment", pa.int32())).empty_table())
+            return
+        with _translated():
+            places = [self._place(path, f"{name}-{number}.parquet") for number, path in enumerate(paths)]
+            frame = self._read(places)
+            numbers = {_path_of(place): number for number, place in enumerate(places)}
+            found = [(_as_metadata(uri), numbers.get(unquote(_path_of(uri)))) for uri in frame.inputFiles()]
+            if sorted(number for _, number in found if number is not None) != list(range(len(paths))):
+                raise StorageError(f"Spark: lists other files than the {len(paths)} it was asked to read as {name}")
+            files = self._session.createDataFrame(found, "krake_file string, segment int")
+            named = frame.select("*", sql.col("_metadata.file_path").alias("krake_file"))
+            joined = named.join(sql.broadcast(files), "krake_file").drop("krake_file")
+            joined.createOrReplaceTempView(name)
+
+    def table(self, name: str, path: str) -> None:
+        """See Engine."""
+        with _translated():
+            self._read([self._place(path, f"{name}.parquet")]).createOrReplaceTempView(name)
+
+    def values(self, name: str, rows: pa.Table) -> None:
+        """See Engine."""
+        with _translated():
+            self._session.createDataFrame(rows).createOrReplaceTempView(name)
+
+    def view(self, name: str, query: str) -> None:
+        """See Engine."""
+        with _translated():
+            self._session.sql(sql_text(query)).createOrReplaceTempView(name)
+
+    def column(self, query: str) -> list[Any]:
+        """See Engine."""
+        with _translated():
+            return [row[0] for row in self._session.sql(sql_text(query)).collect()]
+
+    def stream(
+        self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
+    ) -> Iterator[pa.RecordBatch]:
+        """See Engine."""
+        self._results += 1
+        parts: _Parts = _LocalParts(self._room, self._results)
+        if self._url is not None:
+            parts = _SharedParts(self._room, self._results, self._url)
+        with _translated():
+            writer = self._session.sql(sql_text(query)).write.option("parquet.block.size", PART_BYTES)
+            patiently(lambda: writer.parquet(parts.uri), self._percent, on_progress, stage)
+            yield from in_batches(_rows_of(parts, rows), rows)
+        parts.delete()
+
+    def close(self) -> None:
+        """See Engine."""
+        try:
+            with _translated():
+                self._session.stop()
+        finally:
+            _stop_java()
+            if self._results and self._url is not None:
+                self._room.storage.delete(self._room.hidden)
+
+    def _place(self, path: str, copy: str) -> str:
+        """Where Spark reads a file of the store."""
+        if self._url is not None:
+            return f"{self._url}/{path}"
+        local = self._room.storage.local_path(path)
+        if local is None:
+            local = self._room.scratch / copy
+            self._room.storage.download(path, local)
+        return f"file://{local}"
+
+    def _read(self, places: Sequence[str]) -> DataFrame:
+        # Without recursiveFileLookup a folder `a=b` on the way to the file would become a column `a`.
+        reader = self._session.read.option("recursiveFileLookup", "true")
+        return reader.parquet(*[GLOB.sub(r"\\\1", place) for place in places])
+
+    def _percent(self) -> int:
+        tracker = self._session.sparkContext.statusTracker()
+        infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        tasks = sum(info.numTasks for info in infos if info is not None)
+        done = sum(info.numCompletedTasks for info in infos if info is not None)
+        return 100 * done // tasks if tasks else 0
+
+
+class _Parts(Protocol):
+    """An answer of Spark: a folder of sorted parts. `uri`: where Spark writes it."""
+
+    uri: str
+
+    def names(self) -> list[str]: ...
+
+    def open(self, name: str) -> BinaryIO: ...
+
+    def delete(self) -> None: ...
+
+
+class _LocalParts:
+    """Parts in scratch."""
+
+    def __init__(self, room: Room, number: int) -> None:
+        self._folder = room.scratch / f"result-{number}"
+        self.uri = f"file://{self._folder}"
+
+    def names(self) -> list[str]:
+        return [path.name for path in self._folder.iterdir()]
+
+    def open(self, name: str) -> BinaryIO:
+        return (self._folder / name).open("rb")
+
+    def delete(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _SharedParts:
+    """Parts in the hidden folder of the store, which all executors see."""
+
+    def __init__(self, room: Room, number: int, url: str) -> None:
+        self._storage = room.storage
+        self._folder = f"{room.hidden}/result-{number}"
+        self.uri = f"{url}/{self._folder}"
+
+    def names(self) -> list[str]:
+        return [entry.name for entry in self._storage.list(self._folder)]
+
+    def open(self, name: str) -> BinaryIO:
+        return self._storage.open_seekable(f"{self._folder}/{name}")
+
+    def delete(self) -> None:
+        self._storage.delete(self._folder)
+
+
+def _rows_of(parts: _Parts, rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows of all parts, in the order of the parts' numbers: `part-00007-<id>-c000.zstd.parquet`."""
+    names = [name for name in parts.names() if name.startswith("part-")]
+    for name in sorted(names, key=lambda name: (int(name.split("-")[1]), name)):
+        with parts.open(name) as file, pq.ParquetFile(file) as part:
+            yield from part.iter_batches(rows)
+
+
+def open_spark(config: Config, room: Room) -> Spark:
+    """A Spark session at `spark.master`. Its Java process, temporary files and parts end with `close`.
+
+    Raises ConfigError where Java is missing, or where the executors could not read what this machine has;
+    LockedError where this process runs Spark already; StorageError where Spark does not start.
+    """
+    check_java()
+    local = config.spark.master.startswith("local")
+    if not local and config.spark.dfs_url is None:
+        raise ConfigError(
+            f"spark.dfs_url: is not set, and with spark.master: {config.spark.master} other machines do the work, which"
+            " cannot read this one's disk; give the root of dfs_primary as Spark reads it, or spark.master: local[*]"
+        )
+    if SparkContext._active_spark_context is not None:
+        raise LockedError("Spark: this process runs a Spark session already; stop it first")
+    interrupted = signal.getsignal(signal.SIGINT)
+    try:
+        return Spark(_start(_options(config, room, local), room), room, config.spark.dfs_url)
+    except BaseException:
+        _stop_java()
+        raise
+    finally:
+        # Spark takes Ctrl-C for itself; who runs us decides what that does.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupted)
+
+
+def _start(options: Mapping[str, str], room: Room) -> SparkSession:
+    """Java, and Spark in it. What Java itself says goes to a file in scratch, and into the error where it fails."""
+    conf = SparkConf(loadDefaults=False)
+    for key, value in options.items():
+        conf.set(key, value)
+    log = room.scratch / "spark.log"
+    with log.open("wb") as file:
+        try:
+            gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
+            SparkContext(gateway=gateway, conf=conf)
+            return SparkSession.builder.getOrCreate()
+        except (PySparkException, Py4JError, OSError) as error:
+            file.flush()
+            said = log.read_text(encoding="utf-8", errors="replace").split("\n\tat ")[0]
+            raise StorageError(
+                f"Spark: does not start at {conf.get('spark.master')}: {_short(error)}: {said[-1000:]}"
+            ) from error
+
+
+def _options(config: Config, room: Room, local: bool) -> dict[str, str]:
+    """Everything the results or this machine's disk and ports depend on; the rest is the operator's spark-defaults."""
+    log4j = room.scratch / "log4j2.properties"
+    log4j.write_text(LOG4J, encoding="utf-8")
+    java = {"java.io.tmpdir": str(room.scratch), "log4j2.configurationFile": log4j.as_uri()}
+    if config.dfs.security == "simple":
+        java["HADOOP_USER_NAME"] = config.dfs.user
+    options = {
+        "spark.master": config.spark.master,
+        "spark.app.name": "krake",
+        "spark.driver.extraJavaOptions": " ".join(f'"-D{key}={value}"' for key, value in java.items()),
+        "spark.local.dir": str(room.scratch),
+        "spark.sql.warehouse.dir": (room.scratch / "warehouse").as_uri(),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": f"{max(room.memory_bytes, LEAST_BYTES) >> 20}m",
+    }
+    if local:
+        options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return options
+
+
+def _stop_java() -> None:
+    """End the Java process; PySpark would keep it, with its memory and options, until this process ends."""
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is None:
+        return
+    gateway.shutdown()
+    java: subprocess.Popen[bytes] = gateway.proc
+    if java.stdin is not None:
+        java.stdin.close()  # which it takes as the end
+    try:
+        java.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def _path_of(uri: str) -> str:
+    """The path of an address `scheme://authority/path`."""
+    return "/" + uri.split("://", 1)[1].partition("/")[2]
+
+
+def _as_metadata(uri: str) -> str:
+    """An address of `inputFiles` as `_metadata.file_path` has it."""
+    return f"file:/{uri.removeprefix('file:///')}" if uri.startswith("file:///") else uri
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JError, pa.ArrowException, OSError) as error:
+        raise StorageError(f"Spark: {_short(error)}") from error
+
+
+def _short(error: Exception) -> str:
+    text = str(error).split("\n\tat ")[0].split("\nJVM stacktrace")[0]
+    return " ".join(text.split())[:1000]

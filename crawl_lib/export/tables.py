@@ -1,0 +1,57 @@
+"""Parquet files of an export: written from a stream, read where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.export.places import ExportFolder
+from crawl_lib.export.progress import Progress
+from crawl_lib.storage import Storage
+
+
+def write_table(
+    folder: ExportFolder,
+    name: str,
+    schema: pa.Schema,
+    rows: Iterable[pa.Table],
+    progress: Progress,
+    *,
+    dictionary: bool = True,
+) -> None:
+    """Write a Parquet file of an export: each of `rows` becomes a row group. `dictionary`: as Parquet understands it.
+
+    The file is begun when the first rows are there: a server would not wait for it while they are sorted.
+    """
+    waiting = iter(rows)
+    first = next(waiting, None)
+    with (
+        folder.writing(name) as file,
+        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=dictionary) as writer,
+    ):
+        for table in chain([] if first is None else [first], waiting):
+            writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))
+            progress.add(len(table))
+    progress.end()
+
+
+@contextmanager
+def open_table(storage: Storage, path: str) -> Iterator[pq.ParquetFile]:
+    """A Parquet file of the store, read in place, group by group. Raises PathNotFoundError, DamagedFileError."""
+    with storage.open_seekable(path) as file:
+        try:
+            with pq.ParquetFile(file) as table:
+                yield table
+        except (pa.ArrowException, OSError) as error:
+            raise DamagedFileError(f"{path}: cannot be read as a table: {error}") from error
+
+
+def row_count(storage: Storage, path: str) -> int:
+    """How many rows a Parquet file of the store has; only its end is read."""
+    with open_table(storage, path) as table:
+        return int(table.metadata.num_rows)
