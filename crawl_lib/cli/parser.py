@@ -52,8 +52,13 @@ def _add_crawling(commands: _Commands) -> None:
     settle.add_argument("--node", help="only this node")
     settle.set_defaults(run=crawling.settle)
 
-    forget = commands.add_parser("forget", help="make a URL new again, so that it is crawled when found or injected")
-    forget.add_argument("url", nargs="+")
+    forget = commands.add_parser("forget", help="make pages new again, so that they are crawled when found or injected")
+    forget.add_argument("what", nargs="*", metavar="URL|HOST", help="a URL, or all crawled pages of a host")
+    forget.add_argument(
+        "--older-than", type=float, metavar="DAYS", help="pages whose newest capture is older; of a host, or of all"
+    )
+    _add_dry_run(forget)
+    forget.add_argument("--json", action="store_true")
     forget.set_defaults(run=keys.forget)
 
 
@@ -83,8 +88,35 @@ def _add_keys(commands: _Commands) -> None:
     check.add_argument("--json", action="store_true")
     check.set_defaults(run=keys.check_keys)
     repair = actions.add_parser("repair", help="fill replicas that miss keys")
+    _add_dry_run(repair)
     repair.add_argument("--json", action="store_true")
     repair.set_defaults(run=keys.repair_keys)
+    _add_keys_by_hand(actions)
+
+
+def _add_keys_by_hand(actions: _Commands) -> None:
+    rebuild = actions.add_parser("rebuild", help="fill the tables from pages, queues and open takes, never from links")
+    rebuild.add_argument(
+        "--drop-queued", action="store_true", help="forget first what is only queued: URLs of damaged queues are found"
+    )
+    rebuild.set_defaults(run=keys.rebuild)
+    reshard = actions.add_parser("reshard", help="servers or replication changed: move the keys; no crawl may run")
+    reshard.add_argument("--from", dest="old_config", metavar="FILE", help="the config as it was: where servers leave")
+    reshard.set_defaults(run=keys.reshard_keys)
+    dump = actions.add_parser("dump", help="write all keys to a file, as a backup")
+    dump.set_defaults(run=keys.dump)
+    load = actions.add_parser("load", help="add the keys of such a file; the higher state wins")
+    load.set_defaults(run=keys.load)
+    for command in (dump, load):
+        command.add_argument("file", metavar="FILE")
+    for command in (rebuild, reshard, load):
+        _add_dry_run(command)
+    for command in (rebuild, reshard, dump, load):
+        command.add_argument("--json", action="store_true")
+
+
+def _add_dry_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
 
 
 def _add_queue(commands: _Commands) -> None:
@@ -92,7 +124,7 @@ def _add_queue(commands: _Commands) -> None:
     actions = command.add_subparsers(metavar="ACTION", required=True)
     repair = actions.add_parser("repair", help="make a queue that contradicts itself usable again; no URL is lost")
     repair.add_argument("--node", required=True, help="the node; its queue lies on this machine")
-    repair.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    _add_dry_run(repair)
     repair.set_defaults(run=queues.repair)
 
 
