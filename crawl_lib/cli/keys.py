@@ -1,14 +1,52 @@
-"""`krake keys create|check|repair` and `krake forget`."""
+"""`krake keys create|check|repair|rebuild|reshard|dump|load` and `krake forget`."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
-from crawl_lib.cli.common import config_of, print_json
-from crawl_lib.errors import UrlError
-from crawl_lib.keys import MaintenanceReport, check, open_key_store, repair
-from crawl_lib.stores import Secrets
-from crawl_lib.urls import canonicalize, key_of
+from crawl_lib.cli.common import ProgressLine, config_of, print_counts, print_json, stores_of
+from crawl_lib.config import load_config
+from crawl_lib.errors import ConfigError, InputError, UrlError
+from crawl_lib.frontier import NodeLock
+from crawl_lib.keys import MaintenanceReport, ShardedKeyStore, check, open_key_store, repair
+from crawl_lib.keys.dump import dump_keys, load_keys
+from crawl_lib.keys.reshard import reshard
+from crawl_lib.keys.rings import require_ring
+from crawl_lib.stores import Secrets, node_dir
+from crawl_lib.urls import canonicalize, host_of
+
+DAY_S = 86400.0
+
+
+@contextmanager
+def _opened(arguments: argparse.Namespace, *, ring: bool = True) -> Iterator[ShardedKeyStore]:
+    """The key store of the config; `ring`: only if its servers are those that the keys were written for."""
+    with open_key_store(config_of(arguments).key_storage, Secrets.from_environment().key_storage_password) as store:
+        if ring:
+            require_ring(store.servers, store.replication)
+        yield store
+
+
+@contextmanager
+def _progress() -> Iterator[ProgressLine]:
+    progress = ProgressLine()
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+def _print(title: str, result: dict[str, Any], arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        print_json(result)
+    else:
+        print_counts(title, result)
+    if getattr(arguments, "dry_run", False) and not arguments.json:
+        print("dry run: nothing was changed")
 
 
 def create(arguments: argparse.Namespace) -> int:
@@ -20,6 +58,7 @@ def create(arguments: argparse.Namespace) -> int:
         else:
             store.create(drop=arguments.drop)
             made = list(config.servers)
+        require_ring(store.servers, store.replication)
     print(f"key tables made on {', '.join(made)}" if made else "key tables stand on every server")
     return 0
 
@@ -34,10 +73,55 @@ def check_keys(arguments: argparse.Namespace) -> int:
 
 def repair_keys(arguments: argparse.Namespace) -> int:
     """Fill replicas that miss keys."""
-    config = config_of(arguments).key_storage
-    with open_key_store(config, Secrets.from_environment().key_storage_password) as store:
-        report = repair(store)
+    with _opened(arguments) as store:
+        report = check(store) if arguments.dry_run else repair(store)
     return _show(report, as_json=arguments.json)
+
+
+def rebuild(arguments: argparse.Namespace) -> int:
+    """Fill the key tables from pages and queues."""
+    from crawl_lib.repair.rebuild import rebuild_keys  # noqa: PLC0415 - numpy and Arrow, for this command only
+
+    with _progress() as progress:
+        report = rebuild_keys(
+            stores_of(arguments), dry_run=arguments.dry_run, drop_queued=arguments.drop_queued, on_progress=progress
+        )
+    _print("rebuilt", report.to_mapping(), arguments)
+    if report.elsewhere and not arguments.json:
+        print(f"next: run the same, without --drop-queued, where these nodes are: {', '.join(report.elsewhere)}")
+    return 0
+
+
+def reshard_keys(arguments: argparse.Namespace) -> int:
+    """Move keys to the servers that the config names now."""
+    config, password = config_of(arguments), Secrets.from_environment().key_storage_password
+    with ExitStack() as stack, _progress() as progress:
+        for node in config.servers:
+            if node_dir(config, node).is_dir():
+                stack.enter_context(NodeLock(node_dir(config, node), node, 0.0, what="krake keys reshard"))
+        store = stack.enter_context(open_key_store(config.key_storage, password))
+        old = None
+        if arguments.old_config:
+            old = stack.enter_context(open_key_store(load_config(arguments.old_config).key_storage, password))
+        report = reshard(store, old, dry_run=arguments.dry_run, on_progress=progress)
+    _print("resharded", report.to_mapping(), arguments)
+    return 0
+
+
+def dump(arguments: argparse.Namespace) -> int:
+    """Write all keys to a file."""
+    with _opened(arguments, ring=False) as store, _progress() as progress:
+        report = dump_keys(store, Path(arguments.file), on_progress=progress)
+    _print("dumped", report.to_mapping(), arguments)
+    return 0
+
+
+def load(arguments: argparse.Namespace) -> int:
+    """Add the keys of such a file."""
+    with _opened(arguments) as store, _progress() as progress:
+        report = load_keys(store, Path(arguments.file), dry_run=arguments.dry_run, on_progress=progress)
+    _print("loaded", report.to_mapping(), arguments)
+    return 0
 
 
 def _show(report: MaintenanceReport, *, as_json: bool) -> int:
@@ -49,13 +133,50 @@ def _show(report: MaintenanceReport, *, as_json: bool) -> int:
 
 
 def forget(arguments: argparse.Namespace) -> int:
-    """Make URLs new again."""
-    config = config_of(arguments)
-    urls = [_canonical(url, config.urls.max_length_chars) for url in arguments.url]
-    with open_key_store(config.key_storage, Secrets.from_environment().key_storage_password) as store:
-        known = store.forget([key_of(url) for url in urls])
-    print(f"forgot {known} of {len(urls)} URLs; {len(urls) - known} were not known")
+    """Make URLs new again: these, those of a host, those whose newest capture is old."""
+    from crawl_lib.repair.forget import forget as forget_pages  # noqa: PLC0415 - numpy and Arrow, only here
+
+    stores = stores_of(arguments)
+    longest = stores.config.urls.max_length_chars
+    urls = [_canonical(what, longest) for what in arguments.what if _is_url(what)]
+    hosts = [_host(what, longest) for what in arguments.what if not _is_url(what)]
+    if urls and arguments.older_than is not None:
+        raise ConfigError("--older-than is for all pages, or for those of a host; a URL is forgotten whatever its age")
+    older_than_s = None if arguments.older_than is None else arguments.older_than * DAY_S
+    with _opened(arguments) as store, _progress() as progress:
+        report = forget_pages(
+            stores,
+            store,
+            urls=urls,
+            hosts=hosts,
+            older_than_s=older_than_s,
+            dry_run=arguments.dry_run,
+            on_progress=progress,
+        )
+    if arguments.json:
+        print_json(report.to_mapping())
+        return 0
+    would = "would forget" if arguments.dry_run else "forgot"
+    print(f"{would} {report.forgotten} of {report.asked} URLs; {report.asked - report.forgotten} were not known")
+    if report.finished:
+        print(f"carried out {report.finished} earlier commands that were killed")
+    limited = stores.config.urls.max_pages_per_host is not None
+    for node, count in report.not_lowered.items() if limited else ():
+        where = f"of node {node}, which is not on this machine," if node else "(local routing) of whoever queued them"
+        print(f"the counts {where} still have {count} of these URLs: urls.max_pages_per_host may reject them")
     return 0
+
+
+def _is_url(what: str) -> bool:
+    return "://" in what
+
+
+def _host(what: str, max_length_chars: int) -> str:
+    """A host as it stands in `pages`. Raises InputError."""
+    try:
+        return host_of(canonicalize(f"http://{what}/", max_length_chars=max_length_chars))
+    except UrlError as error:
+        raise InputError(f"{what}: neither a URL (not a URL without its scheme) nor a host") from error
 
 
 def _canonical(url: str, max_length_chars: int) -> str:

@@ -7,8 +7,9 @@ holder lacks are written, and only on servers that are not holders any more are 
    the tables. Tasks that run already do not see that, so no crawl may be running; the caller holds what nodes he can.
 2. Range by range: what the old holders have is written to the new holders, the highest state of each key
    (`keys.reshard.copied`); then it is deleted from those that hold it no more (`keys.reshard.deleted`).
-3. Servers that left get an empty note, those that stay their new place (`keys.reshard.settled`), in this order: as long
-   as one note says that something moves, the next run goes on, and finds what is done by digests of the ranges.
+3. Servers of the new ring get notes of their new place (`keys.reshard.settled`), those that left an empty one
+   (`keys.reshard.left`). As long as a note says that something moves, the next run goes on: it finds by digests which
+   ranges are done, and by a note of the new ring that all are.
 
 Killed anywhere: run it again. A key is never deleted before all its new holders have it.
 """
@@ -24,7 +25,7 @@ from operator import itemgetter
 from typing import Any
 
 from crawl_lib.durable import reached
-from crawl_lib.errors import ConfigError, KeyTablesError
+from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, KeyServer
 from crawl_lib.keys.ring import KEY_BYTES, bounds, interval, ring
 from crawl_lib.keys.rings import Ring, RingNote, names_of, read_ring, write_ring
@@ -76,6 +77,8 @@ def reshard(
     change = _Change(store, old, ReshardReport(dry_run))
     if change.plan():
         change.carry_out(on_progress)
+    else:
+        change.sweep()
     return change.report
 
 
@@ -86,33 +89,59 @@ class _Change:
         self.notes: dict[str, RingNote | None] = {}
         self.before = self.to
         self.holders: dict[int, KeyServer] = {}
+        self.known: dict[str, KeyServer] = {}
+        self.standing: dict[str, bool] = {}
+        self.is_moved = False
 
     def plan(self) -> bool:
-        """Find out what the keys were written for and who holds them; False if nothing is to change."""
-        known = {server.name: server for server in [*(self.old.servers if self.old else ()), *self.store.servers]}
-        self.notes = {name: read_ring(server) if server.exists() else None for name, server in known.items()}
+        """Find out what the keys were written for and who holds them; False if the ring is as it should be."""
+        ours = set(names_of(self.store.servers))
+        for server in [*self.store.servers, *(self.old.servers if self.old else ())]:
+            if server.name not in self.notes:
+                self.known[server.name] = server
+                self.notes[server.name] = self._note_of(server, needed=server.name in ours)
         self.before = self._ring_before()
-        under_way = [note.moving_to for note in self.notes.values() if note and note.moving_to]
-        for goal in under_way:
-            if not goal.same_places(self.to) or goal.names != self.to.names:
+        self.to = replace(self.to, generation=self.before.generation + 1)
+        self.report.before, self.report.after = self.before.to_text(), self.to.to_text()
+        places = [note and (note.place, note.moving_to) for note in map(self.notes.get, names_of(self.store.servers))]
+        if self.before.same_places(self.to) and places == [(place, None) for place in range(self.to.count)]:
+            self.report.done_already = True
+            self.to = self.before
+            return False
+        self.is_moved = any(note and note.ring == self.to for note in self.notes.values())
+        if not self.is_moved:
+            self._find_holders()
+        return True
+
+    def _note_of(self, server: KeyServer, *, needed: bool) -> RingNote | None:
+        """A server's note. One that is to leave may be gone: others may have all its keys."""
+        try:
+            self.standing[server.name] = server.exists()
+            return read_ring(server) if self.standing[server.name] else None
+        except KeyServerDownError:
+            if needed:
+                raise
+            self.standing[server.name] = False
+            return None
+
+    def _ring_before(self) -> Ring:
+        under_way = [note for note in self.notes.values() if note and note.moving_to and note.ring]
+        for note in under_way:
+            goal = note.moving_to
+            if goal is not None and (goal.names, goal.replication) != (self.to.names, self.to.replication):
                 raise KeyTablesError(
                     f"a change of the key servers to {goal.to_text()} is under way: finish that first, with"
                     " key_storage as it was then"
                 )
-        self._find_holders(known)
-        self.to = replace(self.to, generation=self.before.generation + 1)
-        self.report.before, self.report.after = self.before.to_text(), self.to.to_text()
-        places = [note and (note.place, note.moving_to) for note in map(self.notes.get, names_of(self.store.servers))]
-        settled = places == [(place, None) for place in range(self.to.count)]
-        self.report.done_already = settled and self.before.same_places(self.to)
-        return not self.report.done_already
-
-    def _ring_before(self) -> Ring:
-        rings = [note.ring for note in self.notes.values() if note and note.ring and note.place is not None]
-        if under_way := [note for note in self.notes.values() if note and note.moving_to and note.ring]:
-            return max((note.ring for note in under_way if note.ring), key=lambda one: one.generation)
+        placed = under_way or [note for note in self.notes.values() if note and note.ring and note.place is not None]
+        rings = {note.ring for note in placed if note.ring}
+        newest = max((one.generation for one in rings), default=0)
+        rings = {one for one in rings if one.generation == newest}
+        if len(rings) == 1:
+            return rings.pop()
         if rings:
-            return max(rings, key=lambda one: one.generation)
+            several = "; ".join(sorted(one.to_text() for one in rings))
+            raise KeyTablesError(f"the key servers are of different crawls: {several}: mend key_storage.servers")
         if self.old is None:
             raise ConfigError(
                 "the key tables do not say which servers they were filled for: name the config as it was then:"
@@ -120,16 +149,17 @@ class _Change:
             )
         return Ring(0, names_of(self.old.servers), self.old.replication)
 
-    def _find_holders(self, known: Mapping[str, KeyServer]) -> None:
+    def _find_holders(self) -> None:
         """Which server is which place of the old ring: by its note, else by its name in the old config."""
         for name, note in self.notes.items():
             if note and note.ring == self.before and note.place is not None:
-                self.holders[note.place] = known[name]
+                self.holders[note.place] = self.known[name]
         if self.old is not None:
-            for place, server in enumerate(self.old.servers[: self.before.count]):
-                if self.notes[server.name] is None and server.exists():
-                    self.holders.setdefault(place, server)
+            for place, name in enumerate(names_of(self.old.servers)[: self.before.count]):
+                if self.notes[name] is None and self.standing[name]:
+                    self.holders.setdefault(place, self.known[name])
         self._require_all_keys()
+        self._refuse_strangers()
 
     def _require_all_keys(self) -> None:
         count, names = self.before.count, self.before.names
@@ -147,12 +177,25 @@ class _Change:
             )
         self.report.lost = [names[place] for place in missing]
 
+    def _refuse_strangers(self) -> None:
+        """A server that joins is empty: its keys would be of another crawl, or older than what was forgotten since."""
+        holding = {server.name for server in self.holders.values()}
+        for server in self.store.servers:
+            if server.name in holding or not self.standing[server.name] or self._is_joining(server):
+                continue
+            count = sum(server.counts().values())
+            if count:
+                raise KeyTablesError(
+                    f"{server.name}: is to join, and has {count} keys of another crawl, or of an older list of servers:"
+                    " drop its tables first (sql/keys/drop.sql, or delete its file)"
+                )
+
     # Carrying out
 
     def carry_out(self, on_progress: OnProgress | None) -> None:
-        if not self.report.dry_run:
+        if not self.report.dry_run and not self.is_moved:
             self._note_all()
-        ranges = list(_ranges(self.before.count, self.to.count))
+        ranges = [] if self.is_moved else list(_ranges(self.before.count, self.to.count))
         for number, (low, high) in enumerate(ranges):
             self._range(low, high)
             if on_progress:
@@ -162,15 +205,15 @@ class _Change:
             self._settle()
 
     def _note_all(self) -> None:
-        joined = {id(server) for server in self.holders.values()}
+        holding = {server.name for server in self.holders.values()}
         for server in self.store.servers:
-            if id(server) not in joined and not self._is_joining(server):
-                server.create(drop=server.exists())  # what it may have is of an older ring, or of another crawl
+            if server.name not in holding and not self._is_joining(server):
+                server.create(drop=self.standing[server.name])
                 self.report.created.append(server.name)
         for place, server in self.holders.items():
             write_ring(server, RingNote(self.before, place, self.to))
         for server in self.store.servers:
-            if id(server) not in joined:
+            if server.name not in holding:
                 write_ring(server, RingNote(self.before, None, self.to))
         reached("keys.reshard.noted")
 
@@ -180,22 +223,32 @@ class _Change:
         return note is not None and note.moving_to is not None and note.place is None
 
     def _settle(self) -> None:
-        staying = {id(server) for server in self.store.servers}
-        for server in self.holders.values():
-            if id(server) not in staying:
-                write_ring(server, RingNote(None, None))
-        reached("keys.reshard.left")
         for place, server in enumerate(self.store.servers):
             write_ring(server, RingNote(self.to, place))
             reached("keys.reshard.settled")
+        staying = set(names_of(self.store.servers))
+        for name, note in self.notes.items():
+            if name not in staying and self.standing[name] and note != RingNote(None, None):
+                write_ring(self.known[name], RingNote(None, None))
+        reached("keys.reshard.left")
+
+    def sweep(self) -> None:
+        """Move keys that lie on servers which do not hold their range: from before servers kept notes."""
+        for first in range(len(self.store.servers)):
+            low, high = bounds(first, len(self.store.servers))
+            targets = [self.store.servers[place] for place in self.store.places(first)]
+            for server in self.store.servers:
+                if server not in targets and server.prefix_sums(low, high):
+                    self._copy([server, *targets], targets, low, high)
+                    reached("keys.reshard.copied")
+                    self._delete(server, low, high)
 
     def _range(self, low: bytes, high: bytes) -> None:
         old_places = ring(interval(low, self.before.count), self.before.count, self.before.replication)
         sources = [self.holders[place] for place in old_places if place in self.holders]
         new_places = ring(interval(low, self.to.count), self.to.count, self.to.replication)
         targets = [self.store.servers[place] for place in new_places]
-        standing = [] if self.report.dry_run else targets
-        standing = standing or [server for server in targets if server.exists()]
+        standing = [server for server in targets if self.standing[server.name]] if self.report.dry_run else targets
         both = _distinct([*sources, *standing])
         if not _alike([server.prefix_sums(low, high) for server in both]) or len(standing) < len(targets):
             self._copy(both, targets, low, high)
@@ -212,7 +265,7 @@ class _Change:
         by_name = {server.name: server for server in targets}
         for key, states in _side_by_side(servers, low, high):
             highest = max(states.values())
-            for name in by_name:
+            for name, server in by_name.items():
                 state = states.get(name)
                 if state == highest:
                     continue
@@ -220,7 +273,7 @@ class _Change:
                 batch = batches.setdefault((name, highest), [])
                 batch.append(key)
                 if len(batch) == STATEMENT_KEYS:
-                    self._insert(by_name[name], batch, highest)
+                    self._insert(server, batch, highest)
                     batch.clear()
         for (name, state), batch in batches.items():
             if batch:
