@@ -7,9 +7,10 @@
 3. take in what was found for this node (`sources` says what there is, `frontier.intake` does it);
 4. write the take: the decision which URLs this iteration fetches;
 5. fetch: `workers` runs processes (`process`), each a `worker`, which fetches (`fetch`), keeps records
-   (`segment.PartWriter`) and makes rows (`page`), in the scope of all that was taken in; what a time limit leaves over
+   (`segment.PartWriter`) and makes rows (`page`), in the scope of all that was taken in; full WARC files go to the
+   take's hidden folder on the DFS meanwhile, and leave the disk (`segment.Sealer`); what a time limit leaves over
    is written down as the decision that fetching is over;
-6. build the segment from the workers' parts and publish it: one rename;
+6. seal what is left, build the segment from the workers' parts and publish it: one rename;
 7. the queue moves on, the keys are marked, the take is deleted, then the spool.
 
 After a kill between any two steps the next task of the node, of whatever run, finds the take and does what is missing;
