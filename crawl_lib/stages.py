@@ -102,8 +102,31 @@ def settle_node(
     node: str,
     stop: Event | None = None,
     on_progress: Progress | None = None,
+    run_id: str | None = None,
 ) -> Result:
-    """Take in what the last iterations found for a node, so that its queue is complete until the next run."""
+    """Take in what the last iterations found for a node, so that its queue is complete until the next run.
+
+    `run_id`: of the run that this belongs to, if it does: then this machine must agree with where it was started.
+    """
+    stop = stop or Event()
+    stores = open_stores(config, secrets, stop=stop)
+    return _settle.settle_node(stores, node=node, run_id=run_id, stop=stop, on_progress=on_progress)
+
+
+def retire_node(
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    node: str,
+    directory: Path | None = None,
+    stop: Event | None = None,
+    on_progress: Progress | None = None,
+) -> Result:
+    """Hand the queue of a node that is not in the config any more to those that are.
+
+    `directory`: where the node's directory lies, None: at its place on this machine. Returns `handed_over`, a count,
+    and `path`, where it went. Raises ConfigError if the others have not settled.
+    """
     stop = stop or Event()
     stores = open_stores(config, secrets, stop=stop)
     return _settle.settle_node(stores, node=node, stop=stop, on_progress=on_progress)

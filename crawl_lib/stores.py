@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from threading import Event
 
-from crawl_lib.config import Config, to_mapping
+from crawl_lib.config import Config
+from crawl_lib.config.agreement import shared_options
 from crawl_lib.keys import ShardedKeyStore, open_key_store, own_server
 from crawl_lib.keys.rings import require_ring
 from crawl_lib.storage import DfsAccess, Storage, open_storage
@@ -68,8 +69,8 @@ class Stores:
 
     @cached_property
     def config_digest(self) -> str:
-        """SHA-256 of the config, in hex: the same on every node that has the same config."""
-        text = json.dumps(to_mapping(self.config), sort_keys=True, separators=(",", ":"))
+        """SHA-256 of the options that all machines share, in hex: the same on every node of a crawl."""
+        text = json.dumps(shared_options(self.config), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
 

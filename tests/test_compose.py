@@ -226,6 +226,21 @@ def test_settings_that_one_machine_has_too_are_the_same() -> None:
         assert Path(theirs[key]).relative_to(HOME) == Path(ours[key]).relative_to(ROOT)
 
 
+def test_what_lets_a_run_go_on_after_a_loss_is_the_same_as_in_make_cluster() -> None:
+    centre, worker = SERVICES["scheduler"]["environment"], SERVICES[NODES[0]]["environment"]
+    assert settings.RECOVERY.items() <= centre.items()
+    key = "AIRFLOW__EDGE__HEARTBEAT_INTERVAL"
+    assert worker[key] == settings.RECOVERY[key]
+
+
+def test_each_node_s_worker_has_its_name_and_its_queue() -> None:
+    for name in [*NODES, "batch"]:
+        argv = SERVICES[name]["command"]
+        queue = argv[argv.index("-q") + 1]
+        assert SERVICES[name]["environment"].get(settings.NODE_VARIABLE, "default") == queue
+        assert argv[argv.index("-H") + 1] == name
+
+
 def test_everything_is_started_by_a_program_of_the_image() -> None:
     assert {argv[0] for _, argv in COMMANDS} == {"airflow", "krake", "curl", "umask", "printf"}
 

@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.config import to_mapping
+from crawl_lib.crawl.agreement import require_agreement
 from crawl_lib.crawl.commit import keep_late_scope, require_iteration
 from crawl_lib.crawl.marks import take_mark_away
 from crawl_lib.crawl.places import (
@@ -79,6 +80,8 @@ def crawl_node(
     if node not in own.nodes:
         raise ConfigError(f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}")
     what = f"run {run_id}, iteration {iteration}"
+    if not stores.storage.exists(segment_path(stores, own.folder, node)):
+        require_agreement(stores, own)
     with locked_node(stores, node, what=what, stop=stop, on_progress=on_progress) as task:
         finish_what_is_open(task)
         if not stores.storage.exists(segment_path(stores, own.folder, node)):

@@ -8,8 +8,10 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
+from crawl_lib.crawl.agreement import require_agreement
 from crawl_lib.crawl.marks import Mark, newest_folder, write_mark
 from crawl_lib.crawl.node import fill_missed, finish_what_is_open
+from crawl_lib.crawl.places import read_iteration
 from crawl_lib.crawl.progress import OnProgress
 from crawl_lib.crawl.sources import take_in
 from crawl_lib.crawl.task import locked_node
@@ -17,11 +19,18 @@ from crawl_lib.frontier import read_undecided
 from crawl_lib.stores import Stores
 
 
-def settle_node(stores: Stores, *, node: str, stop: Event, on_progress: OnProgress | None) -> dict[str, Any]:
+def settle_node(
+    stores: Stores, *, node: str, run_id: str | None = None, stop: Event, on_progress: OnProgress | None
+) -> dict[str, Any]:
     """Take in everything that waits for a node; what an earlier task left open is finished first.
 
-    Returns the intake's counts, and the length of the queue. Run again, it finds nothing left to take in.
+    `run_id`: of a run whose last iterations are settled; this machine must agree with them. Returns the intake's
+    counts, and the length of the queue. Run again, it finds nothing left to take in.
     """
+    if (last := newest_folder(stores)) and run_id is not None:
+        own = read_iteration(stores.storage, stores.crawl_dir, last)
+        if own.run_id == run_id:
+            require_agreement(stores, own)
     with locked_node(stores, node, what="settle", stop=stop, on_progress=on_progress) as task:
         finish_what_is_open(task)
         fill_missed(task, None)

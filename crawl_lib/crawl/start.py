@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crawl_lib.config import Config
+from crawl_lib.crawl.agreement import FIRST_FILE, agreed_bytes, note_change
 from crawl_lib.crawl.layout import require_layout
 from crawl_lib.crawl.marks import still_awaited
 from crawl_lib.crawl.places import (
@@ -44,6 +45,7 @@ from crawl_lib.segment import FORMAT_VERSION
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
+from crawl_lib.version import VERSION
 log = logging.getLogger(__name__)
 
 
@@ -81,6 +83,8 @@ def start_iteration(
             log.warning("%s", warning)
     found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration)
     return found or _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+    if found is not None:
+        note_change(stores, found)
 
 
 def warnings_of(config: Config) -> list[str]:
@@ -114,7 +118,8 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
         "nodes": list(stores.config.servers),
         "routing": stores.config.frontier.routing,
         "config_digest": stores.config_digest,
-        "batch_sizes": share_out(batch_size, stores.config.servers, _remaining(stores, sums), len(folders)),
+        "krake_version": VERSION,
+        "batch_sizes": share_out(batch_size, nodes, _remaining(stores, sums), len(folders)),
         "taken_before": sums.taken,
         "summed": sums.summed,
         "seeds": seeds,
@@ -132,6 +137,7 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
 def hidden_prefix(run_id: str, iteration: int) -> str:
     """How the hidden folders of the attempts to start an iteration begin."""
     return f".start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
+    storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores))
 
 
 def _rename_to_time(stores: Stores, hidden: str, name: int) -> str:

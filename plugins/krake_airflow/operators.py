@@ -29,7 +29,7 @@ from crawl_lib.errors import (
 )
 from crawl_lib.stores import Secrets
 from krake_airflow.connections import secrets_for
-from krake_airflow.settings import config_path
+from krake_airflow.settings import NODE_VARIABLE, config_path
 from krake_airflow.watching import Reporter, watcher
 
 SEGMENTS = Asset(name="krake_segments", uri="krake://crawl/segments")
@@ -152,20 +152,37 @@ class StartOperator(KrakeOperator):
         )
 
 
-class CrawlOperator(KrakeOperator):
+class _OnItsNode(KrakeOperator):
+    """A task of one node, whose queue lies on that machine's disk."""
+
+    def __init__(self, *, node: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.node = node
+
+    def require_own_node(self) -> None:
+        """Raise ConfigError on the machine of another node; one without `KRAKE_NODE` has all nodes' directories."""
+        here = os.environ.get(NODE_VARIABLE, self.node)
+        if here != self.node:
+            raise ConfigError(
+                f"this is the worker of {here} ({NODE_VARIABLE}), and {self.task_id} is a task of {self.node}: give"
+                f" the queue {self.queue} to the worker of {self.node}, and to no other one"
+            )
+
+
+class CrawlOperator(_OnItsNode):
     """`crawl`: one node's batch of an iteration."""
 
     ui_color = "#cfe8cf"
 
     def __init__(self, *, iteration: int, node: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(node=node, **kwargs)
         self.iteration = iteration
-        self.node = node
 
     def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
         """Crawl the batch and commit its segment."""
         from crawl_lib import stages  # noqa: PLC0415
 
+        self.require_own_node()
         return stages.crawl_node(
             config,
             secrets,
@@ -194,18 +211,17 @@ class CommitOperator(_SkipsLaterIterations):
         return result
 
 
-class SettleOperator(KrakeOperator):
+class SettleOperator(_OnItsNode):
     """`settle`: take in what the last iteration found for a node."""
-
-    def __init__(self, *, node: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.node = node
 
     def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
         """Settle the node."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.settle_node(config, secrets, node=self.node, stop=self._stop, on_progress=report)
+        self.require_own_node()
+        return stages.settle_node(
+            config, secrets, node=self.node, run_id=run_id(context), stop=self._stop, on_progress=report
+        )
 
 
 class MaintainKeysOperator(KrakeOperator):

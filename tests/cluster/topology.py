@@ -117,10 +117,10 @@ class Topology:
         """
         found: dict[str, Config] = {}
         for machine in self.machines:
-            mapping = self._mapping(name, sections, self.home(machine) / name)
-            found[machine] = from_mapping(mapping, base=self.directory)
+            own = self.home(machine) / name
+            own.mkdir(parents=True, exist_ok=True)
+            found[machine] = from_mapping(self._mapping(name, sections, own), base=self.directory)
             path = self.config_path(machine)
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.with_suffix(".new").write_text(yaml.safe_dump(to_mapping(found[machine])))
             path.with_suffix(".new").replace(path)
         return found[BATCH]

@@ -21,6 +21,7 @@ def _task(task: Any) -> dict[str, Any]:
         "retry_delay_s": task.retry_delay.total_seconds(),
         "timeout_s": task.execution_timeout.total_seconds() if task.execution_timeout else None,
         "queue": task.queue,
+        "executor": task.executor,
         "server": getattr(task, "server", None),
         "shown": task.task_display_name,
         "trigger_rule": str(task.trigger_rule.value),

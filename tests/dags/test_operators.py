@@ -67,7 +67,16 @@ def stage(monkeypatch: pytest.MonkeyPatch, config_file: Path) -> list[dict[str, 
 
         return called
 
-    for name in ("inject", "start_iteration", "crawl_node", "commit_iteration", "export_pages", "link_export"):
+    names = (
+        "inject",
+        "start_iteration",
+        "crawl_node",
+        "commit_iteration",
+        "settle_node",
+        "export_pages",
+        "link_export",
+    )
+    for name in names:
         monkeypatch.setattr(stages, name, made(name))
     return calls
 
@@ -101,6 +110,29 @@ def test_start_refuses_an_iteration_that_the_run_does_not_ask_for(stage: list[di
     with pytest.raises(AirflowSkipException, match="asks for 2 iterations"):
         run(operators.StartOperator(task_id="start", iteration=3), context(2))
     assert stage == []
+
+
+NODE_TASKS = [
+    operators.CrawlOperator(task_id="node-a", iteration=1, node="node-a", queue="node-a"),
+    operators.SettleOperator(task_id="node-a", node="node-a", queue="node-a"),
+]
+
+
+@pytest.mark.parametrize("task", NODE_TASKS, ids=lambda task: type(task).__name__)
+def test_a_task_runs_on_its_own_node_alone(
+    task: Any, stage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On many machines KRAKE_NODE names the machine; a task that came by a wrong queue touches nothing."""
+    monkeypatch.setenv("KRAKE_NODE", "node-b")
+    with pytest.raises(AirflowFailException, match=r"worker of node-b .*task of node-a: give the queue node-a"):
+        run(task, context())
+    assert stage == []
+    monkeypatch.setenv("KRAKE_NODE", "node-a")
+    assert run(task, context())["folder"] == "17"
+    monkeypatch.delenv("KRAKE_NODE")
+    assert run(task, context())["folder"] == "17"
+    assert [call["node"] for call in stage] == ["node-a", "node-a"]
+    assert {call["run_id"] for call in stage} == {"run-1"}
 
 
 MENDED_BY_HAND = {"ConfigError", "InputError", "KeyAccessError", "KeyTablesError", "OutputConflictError", "QueueError"}

@@ -134,6 +134,21 @@ def test_a_node_s_tasks_are_in_its_queue_and_outlast_two_batches(crawl: dict[str
             assert task["timeout_s"] > 2 * 600 + 900, "two batches and the wait for the lock"
 
 
+@pytest.mark.parametrize("dag_id", ["krake_crawl", "krake_process"])
+def test_queues_are_all_that_places_a_task_so_celery_workers_do_too(parsed: dict[str, Any], dag_id: str) -> None:
+    """`airflow celery worker --queues NODE` on each node, and one with `--queues default`, serve every task.
+
+    No task names an executor, and Celery, which takes a list with commas, reads each queue's name as one queue.
+    """
+    served = {queue for queues in [*NODES, "default"] for queue in queues.split(",")}
+    tasks = parsed["dags"][dag_id]["tasks"]
+    assert {task["executor"] for task in tasks.values()} == {None}
+    assert {task["queue"] for task in tasks.values()} <= served
+    for node in NODES:
+        own = {task_id for task_id, task in tasks.items() if task["queue"] == node}
+        assert own == {task_id for task_id in tasks if task_id.endswith(f".{node}")}
+
+
 def test_process_is_the_tail_of_crawl(parsed: dict[str, Any]) -> None:
     tasks = parsed["dags"]["krake_process"]["tasks"]
     chain = [MAINTAINS, ["export"], ["linker"], ["finalizer"]]
