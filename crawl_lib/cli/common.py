@@ -69,15 +69,19 @@ def _shown(value: object) -> str:
 
 
 class ProgressLine:
-    """Progress of a stage on standard error: one line that changes on a terminal, a line a few seconds elsewhere."""
+    """Progress of a stage on standard error: one line that changes on a terminal, a line a few seconds elsewhere.
 
-    def __init__(self) -> None:
+    `after_s`: what takes no longer shows none.
+    """
+
+    def __init__(self, after_s: float = 0.0) -> None:
         self._last_s = 0.0
+        self._not_before_s = time.monotonic() + after_s
         self._live = sys.stderr.isatty()
 
     def __call__(self, progress: Mapping[str, Any]) -> None:
         now_s = time.monotonic()
-        if now_s - self._last_s < (PROGRESS_INTERVAL_S if self._live else 5 * PROGRESS_INTERVAL_S):
+        if now_s < self._not_before_s or now_s - self._last_s < (PROGRESS_INTERVAL_S if self._live else 5 * PROGRESS_INTERVAL_S):
             return
         self._last_s = now_s
         text = "  ".join(f"{name} {_rounded(value)}" for name, value in progress.items())
