@@ -11,7 +11,7 @@ def fsck(arguments: argparse.Namespace) -> int:
     """Check everything of the crawl that this machine can see; 1 if anything is inconsistent."""
     from crawl_lib.repair.fsck import fsck as check  # noqa: PLC0415 - numpy and Arrow, for this command only
 
-    progress = ProgressLine()
+    progress = ProgressLine(after_s=2.0)
     try:
         report = check(stores_of(arguments), full=not arguments.fast, on_progress=progress)
     finally:

@@ -33,7 +33,7 @@ def _opened(arguments: argparse.Namespace, *, ring: bool = True) -> Iterator[Sha
 
 @contextmanager
 def _progress() -> Iterator[ProgressLine]:
-    progress = ProgressLine()
+    progress = ProgressLine(after_s=2.0)
     try:
         yield progress
     finally:
