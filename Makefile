@@ -4,9 +4,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
+SPARK_STAMP := $(VENV)/.synced-spark
 export PYTHONPATH := plugins
 
-.PHONY: setup crawl ui test test-cluster check bench compose-env lock clean
+.PHONY: setup setup-spark crawl ui test test-cluster check bench compose-env lock clean
 
 setup: $(STAMP)
 
@@ -14,8 +15,16 @@ $(STAMP): requirements.lock requirements.build.lock pyproject.toml
 	@echo 'Setting up the environment in $(VENV) (once, about a minute) ...'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.build.lock
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --no-build-isolation requirements.build.lock requirements.lock
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --no-build-isolation requirements.build.lock requirements.lock $(if $(wildcard $(SPARK_STAMP)),requirements.spark.lock)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+# What `batch.engine: spark` needs besides Java 17: half a GB. Once it is there, `make setup` keeps it.
+setup-spark: $(SPARK_STAMP)
+
+$(SPARK_STAMP): $(STAMP) requirements.spark.lock
+	@echo 'Adding PySpark to $(VENV) (once, about half a minute) ...'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --no-build-isolation --requirement requirements.spark.lock
 	touch $@
 
 crawl: setup
@@ -28,7 +37,7 @@ test: setup
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
 
 # On a real HDFS, which Maven brings; needs Java 17 and mvn.
-test-cluster: setup
+test-cluster: setup-spark
 	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(PYTEST_ARGS)
 
 check: setup
@@ -46,6 +55,7 @@ bench: setup
 lock: setup
 	$(BIN)/uv pip compile requirements.build.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.build.lock
 	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['spark'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.spark.lock
 
 # Never touches data/: a crawl's results are deleted by hand.
 clean:
