@@ -79,11 +79,11 @@ def repair_queue(queue: Queue) -> RepairReport:
         report.done.append(f"data files: {before - standing} of {before} URLs are gone")
     if report.lost:
         write_durable(queue.path(LOST_FILE), b"%d\n" % (report.lost + _already_lost(queue)))
-        reached("queue.repair.lost")
+        reached("repair.queue.lost")
     _believe_nothing(queue, report)
-    reached("queue.repair.record")
+    reached("repair.queue.record")
     write_durable(queue.path(STATE_FILE), report.state.to_bytes())
-    reached("queue.repair.state")
+    reached("repair.queue.state")
     report.done.append(f"state: {report.state.length} URLs wait in {len(totals)} data files")
     _reposition_take(queue, report)
     return report

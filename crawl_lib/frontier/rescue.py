@@ -72,7 +72,7 @@ class Rescue:
         self.set_aside(JOURNAL_FILE)
         for name in (NEW_FILE, NEW_META_FILE, CLAIM_FILE):
             delete_durable(queue.path(name))
-        reached("queue.repair.intake")
+        reached("repair.queue.intake")
 
     def _is_whole(self, journal: Journal) -> bool:
         sizes = {NEW_FILE: journal.new_bytes, NEW_META_FILE: journal.meta_bytes}
@@ -101,7 +101,7 @@ class Rescue:
         if _size(more):
             both = (path.read_bytes() if path.exists() else b"") + more.read_bytes()
             write_durable(path, both)
-            reached("queue.repair.undecided")
+            reached("repair.queue.undecided")
         delete_durable(more)
 
     def after_unreadable_move(self) -> None:
@@ -115,7 +115,7 @@ class Rescue:
         handed, more = queue.path(HANDED_ON_FILE), queue.path(ADOPTED_HANDED_FILE)
         if _size(more):
             write_durable(handed, (handed.read_bytes() if handed.exists() else b"") + more.read_bytes())
-            reached("queue.repair.handed_on")
+            reached("repair.queue.handed_on")
             delete_durable(more)
 
     def lines(self) -> None:
@@ -146,7 +146,7 @@ class Rescue:
             rename_durable(meta_beside, queue.path(f"{number}.meta"))
             rename_durable(beside, queue.path(str(number)))
             self.done.append(f"{source}: {count} URLs of it are now data file {number}")
-            reached("queue.repair.rescued")
+            reached("repair.queue.rescued")
         else:
             delete_durable(meta_beside)
             delete_durable(beside)

@@ -70,7 +70,7 @@ def dump_keys(store: ShardedKeyStore, path: Path, *, on_progress: OnProgress | N
             with beside.open("xb") as file:
                 _write(file, all_keys(up), report, on_progress)
                 fsync_file(file)
-            reached("keys.dump.written")
+            reached("repair.dump.written")
             beside.rename(path)
             fsync_dir(path.parent)
         finally:
@@ -191,7 +191,7 @@ def load_keys(
             missed = {} if dry_run else store.insert(some, state).missed
             if missed:
                 raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
-        reached("keys.load.block")
+        reached("repair.load.block")
         _tell(on_progress, "load", report.keys)
     return report
 

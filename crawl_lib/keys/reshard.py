@@ -3,12 +3,12 @@
 Both rings cut the keys into ranges; of each range it is known who held it and who is to hold it. Only keys that a new
 holder lacks are written, and only on servers that are not holders any more are they deleted.
 
-1. The notes of all servers say what they are moving to (`keys.reshard.noted`): from now on every stage refuses to use
+1. The notes of all servers say what they are moving to (`repair.reshard.noted`): from now on every stage refuses to use
    the tables. Tasks that run already do not see that, so no crawl may be running; the caller holds what nodes he can.
 2. Range by range: what the old holders have is written to the new holders, the highest state of each key
-   (`keys.reshard.copied`); then it is deleted from those that hold it no more (`keys.reshard.deleted`).
-3. Servers of the new ring get notes of their new place (`keys.reshard.settled`), those that left an empty one
-   (`keys.reshard.left`). As long as a note says that something moves, the next run goes on: it finds by digests which
+   (`repair.reshard.copied`); then it is deleted from those that hold it no more (`repair.reshard.deleted`).
+3. Servers of the new ring get notes of their new place (`repair.reshard.settled`), those that left an empty one
+   (`repair.reshard.left`). As long as a note says that something moves, the next run goes on: it finds by digests which
    ranges are done, and by a note of the new ring that all are.
 
 Killed anywhere: run it again. A key is never deleted before all its new holders have it.
@@ -215,7 +215,7 @@ class _Change:
         for server in self.store.servers:
             if server.name not in holding:
                 write_ring(server, RingNote(self.before, None, self.to))
-        reached("keys.reshard.noted")
+        reached("repair.reshard.noted")
 
     def _is_joining(self, server: KeyServer) -> bool:
         """Whether an earlier run made its tables for this change."""
@@ -225,12 +225,12 @@ class _Change:
     def _settle(self) -> None:
         for place, server in enumerate(self.store.servers):
             write_ring(server, RingNote(self.to, place))
-            reached("keys.reshard.settled")
+            reached("repair.reshard.settled")
         staying = set(names_of(self.store.servers))
         for name, note in self.notes.items():
             if name not in staying and self.standing[name] and note != RingNote(None, None):
                 write_ring(self.known[name], RingNote(None, None))
-        reached("keys.reshard.left")
+        reached("repair.reshard.left")
 
     def sweep(self) -> None:
         """Move keys that lie on servers which do not hold their range: from before servers kept notes."""
@@ -240,7 +240,7 @@ class _Change:
             for server in self.store.servers:
                 if server not in targets and server.prefix_sums(low, high):
                     self._copy([server, *targets], targets, low, high)
-                    reached("keys.reshard.copied")
+                    reached("repair.reshard.copied")
                     self._delete(server, low, high)
 
     def _range(self, low: bytes, high: bytes) -> None:
@@ -252,12 +252,12 @@ class _Change:
         both = _distinct([*sources, *standing])
         if not _alike([server.prefix_sums(low, high) for server in both]) or len(standing) < len(targets):
             self._copy(both, targets, low, high)
-        reached("keys.reshard.copied")
+        reached("repair.reshard.copied")
         kept = {id(server) for server in targets}
         for server in _distinct(sources):
             if id(server) not in kept:
                 self._delete(server, low, high)
-        reached("keys.reshard.deleted")
+        reached("repair.reshard.deleted")
 
     def _copy(self, servers: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Bring the targets to the highest state that any server has of each key."""

@@ -130,7 +130,7 @@ class _Decision:
             server.exists()  # raises while one is down: nothing is decided that cannot be done
         folder = Forgotten(self.stores.storage, self.stores.crawl_dir).folder
         self.stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
-        reached("forget.decided")
+        reached("repair.forget.decided")
         _carry_out(self.stores, self.store, folder, decision)
 
 
@@ -140,12 +140,12 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
         if node and directory.is_dir():
             with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake forget"):
                 HostCounts(directory).lower(decision.name, {host.encode(): count for host, count in hosts.items()})
-            reached("forget.lowered")
+            reached("repair.forget.lowered")
     for batch in _batches(decision.keys):
         store.forget(batch)
-    reached("forget.deleted")
+    reached("repair.forget.deleted")
     stores.storage.rename(f"{folder}/{OPEN_PREFIX}{decision.name}", f"{folder}/{decision.name}")
-    reached("forget.done")
+    reached("repair.forget.done")
 
 
 def finish_open(stores: Stores, store: ShardedKeyStore) -> int:

@@ -181,7 +181,7 @@ class _Repair:
 
     def _set_aside(self, name: str) -> None:
         rename_durable(self.directory / name, self.directory / (name + BROKEN))
-        reached("queue.repair.aside")
+        reached("repair.queue.aside")
 
     # Spools
 
@@ -201,7 +201,7 @@ class _Repair:
         shutil.rmtree(spool / BUILT_FOLDER, ignore_errors=True)
         # Fetching is not over any more: what these parts held is looked for again.
         delete_durable(self.directory / LEFTOVER_FILE)
-        reached("queue.repair.leftover")
+        reached("repair.queue.leftover")
         for part in damaged:
             self._part(part, spool)
 
@@ -210,7 +210,7 @@ class _Repair:
         others_open = any(not other.is_closed for other in list_parts(spool, worker))
         if part.warc.exists() and not others_open:
             delete_durable(part.path(CLOSED_SUFFIX))  # first: what says that the rows are whole
-            reached("queue.repair.reopened")
+            reached("repair.queue.reopened")
             part.discard_rows()
             self._say(f"{part.warc.name}: its whole records are read again, what is missing is fetched again")
             return

@@ -95,7 +95,7 @@ class _Rebuild:
         if drop_queued and not self._empty:
             for server in self.store.servers:
                 self.report.dropped += self._drop_queued(server)
-            reached("keys.rebuild.dropped")
+            reached("repair.rebuild.dropped")
         self._pages()
         for node in nodes:
             self._queue(node)
@@ -125,7 +125,7 @@ class _Rebuild:
                     for state, keys in by_state.items():
                         self.report.pages += len(keys)
                         self._write(keys, state, path)
-            reached("keys.rebuild.folder")
+            reached("repair.rebuild.folder")
 
     def _queue(self, node: str) -> None:
         directory = self.stores.node_dir(node)
@@ -136,7 +136,7 @@ class _Rebuild:
         if take is not None:
             keys = [url.key for url in take.urls()]
             self._write(keys, KeyState.QUEUED, str(take.path))
-        reached("keys.rebuild.node")
+        reached("repair.rebuild.node")
 
     def _write(self, keys: Sequence[bytes], state: KeyState, where: str) -> None:
         """Add keys, or raise them; count how many needed it."""
