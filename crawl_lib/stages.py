@@ -12,6 +12,7 @@ KrakeError, never anything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -19,6 +20,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawl import commit as _commit
 from crawl_lib.crawl import exports as _exports
 from crawl_lib.crawl import node as _node
+from crawl_lib.crawl import retire as _retire
 from crawl_lib.crawl import settle as _settle
 from crawl_lib.crawl import start as _start
 from crawl_lib.crawl import status as _status
@@ -100,9 +102,9 @@ def settle_node(
     secrets: Secrets | None = None,
     *,
     node: str,
+    run_id: str | None = None,
     stop: Event | None = None,
     on_progress: Progress | None = None,
-    run_id: str | None = None,
 ) -> Result:
     """Take in what the last iterations found for a node, so that its queue is complete until the next run.
 
@@ -129,7 +131,7 @@ def retire_node(
     """
     stop = stop or Event()
     stores = open_stores(config, secrets, stop=stop)
-    return _settle.settle_node(stores, node=node, stop=stop, on_progress=on_progress)
+    return _retire.retire_node(stores, node=node, directory=directory, stop=stop, on_progress=on_progress)
 
 
 def maintain_keys(config: Config, secrets: Secrets | None = None, *, server: str | None = None) -> Result:

@@ -27,8 +27,8 @@ def config_of(arguments: argparse.Namespace) -> Config:
 
 
 def stores_of(arguments: argparse.Namespace) -> Stores:
-    """The opened stores of that config."""
-    return open_stores(config_of(arguments), Secrets.from_environment())
+    """The opened stores of that config, for commands that only look: nothing is made."""
+    return open_stores(config_of(arguments), Secrets.from_environment(), make=False)
 
 
 def one_node(name: str, config: Config) -> str:

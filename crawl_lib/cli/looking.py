@@ -54,6 +54,7 @@ def show_status(found: Mapping[str, Any], console: Console) -> None:
     console.print(_iterations(found["iterations"]))
     if found["totals"].get("outcomes"):
         console.print(_rows("outcomes", ("outcome", "URLs"), list(found["totals"]["outcomes"].items())))
+    console.print(nodes_table(found["nodes"]))
     queues = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
     console.print(_rows("queues", ("node", "URLs"), queues))
     names = ("queued", "crawled", "gone")
@@ -77,9 +78,34 @@ def _queue_text(queue: Mapping[str, Any]) -> str:
     progress = queue.get("progress", {})
     if "open_take" in queue:
         text += f" ({queue['open_take']['count']:,} of them taken, {progress.get('fetched', 0):,} fetched)"
+    if "open_move" in queue:
+        text += "; a move is open: a task changes the queue now, or the next one goes on with it"
     if "reason" in progress:
         text += f"; {progress['phase']}: {progress['reason']}"
     return text
+
+
+def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None) -> Table:
+    """What is known of each node from the DFS. `more`: a column of its own, the share of hosts."""
+    rows = []
+    for node, entry in nodes.items():
+        late = f"late in {', '.join(entry['late'])}" if entry["late"] else ""
+        queue = f"{entry['queue']:,}" if "queue" in entry else ""
+        share = (more.get(node, ""),) if more is not None else ()
+        rows.append((node, *share, queue, _settled_text(entry), late))
+    return _rows("nodes", ("node", *(("hosts",) if more is not None else ()), "queue then", "settled", ""), rows)
+
+
+def _settled_text(entry: Mapping[str, Any]) -> str:
+    if "error" in entry:
+        return str(entry["error"])
+    if "settled" not in entry:
+        return "not since it took URLs"
+    for word in ("lost", "retired"):
+        if entry.get(word):
+            return word
+    at = entry["settled"] or "before the first iteration"
+    return f"{at}, and is behind" if entry["behind"] else at
 
 
 def _iterations(iterations: list[Mapping[str, Any]]) -> Table:
@@ -87,6 +113,8 @@ def _iterations(iterations: list[Mapping[str, Any]]) -> Table:
     for entry in iterations:
         counts = entry.get("counts", {})
         missing = entry.get("error") or (f"missing: {', '.join(entry['missing'])}" if entry["missing"] else "yes")
+        if entry.get("late"):
+            missing = f"committed without {', '.join(entry['late'])}"
         rows.append(
             (
                 entry["folder"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TypeAlias
 
-from crawl_lib.cli import checking, crawling, keys, looking, processing, queues
+from crawl_lib.cli import checking, crawling, keys, looking, nodes, processing, queues
 from crawl_lib.version import VERSION
 
 
@@ -21,6 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_processing(commands)
     _add_keys(commands)
     _add_queue(commands)
+    _add_nodes(commands)
     _add_checking(commands)
     _add_looking(commands)
     return parser
@@ -133,6 +134,20 @@ def _add_checking(commands: _Commands) -> None:
     fsck.add_argument("--fast", action="store_true", help="sizes, counts and structure only; else every byte is read")
     fsck.add_argument("--json", action="store_true")
     fsck.set_defaults(run=checking.fsck)
+
+
+def _add_nodes(commands: _Commands) -> None:
+    command = commands.add_parser("nodes", help="the crawl's nodes; take one out")
+    actions = command.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="each node's share of hosts, queue, and what it had settled last")
+    listing.add_argument("--json", action="store_true")
+    listing.set_defaults(run=nodes.list_nodes)
+    retire = actions.add_parser("retire", help="hand the queue of a node that left the config to those that are left")
+    retire.add_argument("node", help="the node; it is in `servers` no more, and the others have settled")
+    retire.add_argument("--dir", metavar="DIRECTORY", help="a copy of the node's directory; default: its place here")
+    retire.add_argument("--lost", action="store_true", help="its disk is gone: find what it was sent, on the DFS")
+    retire.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    retire.set_defaults(run=nodes.retire)
 
 
 def _add_looking(commands: _Commands) -> None:

@@ -9,6 +9,7 @@ where no queue is, so it asks the nodes' marks (`marks`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from crawl_lib.crawl.marks import Mark, read_mark, seeds_of_other_nodes
 from crawl_lib.crawl.places import Iteration, list_folders, read_iteration, segments_of
@@ -30,8 +31,7 @@ def require_layout(stores: Stores) -> None:
     problems = unsettled(stores, before)
     removed = [node for node in before.nodes if node not in stores.config.servers]
     for node in removed:
-        mark = read_mark(stores, node)
-        if mark is None or not mark.retired:
+        if not is_retired(stores, node):
             problems.append(f"{node} is not retired: run `krake nodes retire {node}` on its machine")
     if problems:
         more = f" ... and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -42,10 +42,22 @@ def require_layout(stores: Stores) -> None:
         )
 
 
+def is_retired(stores: Stores, node: str) -> bool:
+    """Whether a node was retired, and has had no part in an iteration since."""
+    mark = read_mark(stores, node)
+    if mark is None or not mark.retired:
+        return False
+    since = [name for name in list_folders(stores.storage, stores.crawl_dir) if int(name) > int(mark.newest or 0)]
+    return not any(node in read_iteration(stores.storage, stores.crawl_dir, folder).nodes for folder in since)
+
+
 def newest_iteration(stores: Stores) -> Iteration | None:
-    """The youngest iteration of the crawl, None before the first."""
-    folders = list_folders(stores.storage, stores.crawl_dir)
-    return read_iteration(stores.storage, stores.crawl_dir, folders[-1]) if folders else None
+    """The youngest iteration of the crawl that nodes took part in, None before the first."""
+    for folder in reversed(list_folders(stores.storage, stores.crawl_dir)):
+        found = read_iteration(stores.storage, stores.crawl_dir, folder)
+        if not found.is_import:
+            return found
+    return None
 
 
 def _same(stores: Stores, before: Iteration) -> bool:
@@ -53,30 +65,40 @@ def _same(stores: Stores, before: Iteration) -> bool:
 
 
 def unsettled(stores: Stores, before: Iteration) -> list[str]:
-    """Which nodes of the newest iteration have not settled, in words: each with what to do."""
+    """Which nodes of the newest iteration have not settled all there is, in words: each with what to do."""
     segments = [
         (folder, node)
         for folder in list_folders(stores.storage, stores.crawl_dir)
         for node in segments_of(stores.storage, stores.crawl_dir, folder)
     ]
     sources = [*segments, *((digest, SEEDS_NODE) for digest in seeds_of_other_nodes(stores, stores.config.servers))]
-    found = []
-    for node in before.nodes:
-        problem = _problem(node, read_mark(stores, node), before, sources)
-        if problem:
-            found.append(problem)
-    return found
+    problems = [_problem(node, read_mark(stores, node), before, sources) for node in before.nodes]
+    return [problem for problem in problems if problem]
+
+
+def at_work(stores: Stores, before: Iteration) -> list[str]:
+    """Which nodes of the newest iteration may have something open, in words: each with what to do."""
+    problems = [_problem(node, read_mark(stores, node), before, ()) for node in before.nodes]
+    return [problem for problem in problems if problem]
+
+
+def nodes_changed(stores: Stores, own: Iteration) -> bool:
+    """Whether one of the two iterations before had other nodes: then hosts have come from others just now."""
+    older = [folder for folder in list_folders(stores.storage, stores.crawl_dir) if int(folder) < int(own.folder)]
+    found = (read_iteration(stores.storage, stores.crawl_dir, folder) for folder in reversed(older))
+    before = islice((one for one in found if not one.is_import), 2)
+    return any(set(one.nodes) != set(own.nodes) for one in before)
 
 
 def _problem(node: str, mark: Mark | None, before: Iteration, sources: Sequence[tuple[str, str]]) -> str | None:
-    if mark is not None and mark.retired:
-        return None
     run = f"run `krake settle --node {node}` there (with either list)"
     gone = f"; if its disk is lost, `krake nodes retire {node} --lost`"
     if mark is None:
         return f"{node} has no mark that it settled: {run}{gone}"
-    if mark.newest != before.folder:
+    if int(mark.newest or 0) < int(before.folder):
         return f"{node} settled before iteration {before.folder}: {run}{gone}"
+    if mark.retired:
+        return None
     missing = [f"{folder}/{by}" for folder, by in sources if (folder, by) not in mark.taken_in]
     if missing:
         return f"{node} has not taken in {', '.join(missing[:_SHOWN])}: {run}"

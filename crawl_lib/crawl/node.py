@@ -14,6 +14,7 @@ from typing import Any
 from crawl_lib.config import to_mapping
 from crawl_lib.crawl.agreement import require_agreement
 from crawl_lib.crawl.commit import keep_late_scope, require_iteration
+from crawl_lib.crawl.layout import nodes_changed
 from crawl_lib.crawl.marks import take_mark_away
 from crawl_lib.crawl.places import (
     MANIFEST_FILE,
@@ -79,9 +80,9 @@ def crawl_node(
     own = require_iteration(stores, run_id, iteration)
     if node not in own.nodes:
         raise ConfigError(f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}")
-    what = f"run {run_id}, iteration {iteration}"
     if not stores.storage.exists(segment_path(stores, own.folder, node)):
         require_agreement(stores, own)
+    what = f"run {run_id}, iteration {iteration}"
     with locked_node(stores, node, what=what, stop=stop, on_progress=on_progress) as task:
         finish_what_is_open(task)
         if not stores.storage.exists(segment_path(stores, own.folder, node)):
@@ -224,6 +225,8 @@ def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
     task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
     if take.count:
         with HostStore(task.directory) as hosts:
+            if nodes_changed(task.stores, own):
+                hosts.begin()  # and once more: each host waits one delay, since another node may just have asked it
             if hosts.begin():
                 _hold_turns(task)
             _run_workers_while_there_is_room(task, take, own)

@@ -110,8 +110,8 @@ def _nothing() -> Iterator[bytes]:
 def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     """Take in what waits for the task's node, older than its own iteration (None: everything).
 
-    Then hand on what other nodes own, if the nodes are not those by which the queue was filled. Returns what the
-    node's next segment has to report. Raises what `frontier.intake` does.
+    Before an iteration what other nodes own is handed on, if its nodes are not those by which the queue was filled.
+    Returns what the node's next segment has to report. Raises what `frontier.intake` does.
     """
     stores, queue = task.stores, task.queue
     owners = Owners(own.nodes if own else _nodes_between_iterations(task))
@@ -134,7 +134,8 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
             stop=task.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
         )
-    rehome(queue, owners if config.frontier.routing == "host" else None)
+    if own is not None:
+        rehome(queue, owners if config.frontier.routing == "host" else None)
     return pending_report(queue)
 
 

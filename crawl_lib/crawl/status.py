@@ -1,43 +1,54 @@
-"""What stands of a crawl: iterations, outcomes, queues, keys, outputs. Reads only, takes no lock."""
+"""What stands of a crawl: iterations, outcomes, nodes, queues, keys, outputs. Reads only: no lock, nothing is made."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crawl_lib.crawl.commit import sum_counts
+from crawl_lib.crawl.commit import folder_counts, sum_counts
 from crawl_lib.crawl.exports import list_exports
+from crawl_lib.crawl.marks import marked_nodes, read_mark, still_awaited
 from crawl_lib.crawl.places import (
-    INDEX_FILE,
-    MANIFEST_FILE,
+    DROPPED_MARK,
     list_folders,
     list_seeds,
+    read_index,
     read_iteration,
-    read_json,
+    read_manifest,
     segments_of,
 )
 from crawl_lib.crawl.progress import PROGRESS_FILE
 from crawl_lib.errors import KrakeError
 from crawl_lib.frontier import Queue, open_take
+from crawl_lib.frontier.move import read_move
+from crawl_lib.frontier.queue import parse_state
+from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
 EXPORT_FILES = ("urlmapping", "offsets", "content", "webgraph")
 
 
-def crawl_status(stores: Stores) -> dict[str, Any]:
+def crawl_status(stores: Stores, *, only_nodes: bool = False) -> dict[str, Any]:
     """The status as a mapping that can be written as JSON.
 
-    `iterations`: of each folder its run, number, nodes, whether it is complete, counts; `totals`: their sum;
-    `queues`: of each node on this machine length, open take, newest progress (also why it pauses or failed); `keys`: of each server; `exports`.
-    What cannot be read carries an `error` instead. Raises StorageError if the crawl directory cannot be listed.
+    `iterations`: of each folder its run, number, segments, missing nodes, counts, whether it was committed, and whether
+    it is complete: committed, and no segment may come late; `dropped`: pages of it that were taken out by hand and are
+    not compacted yet, if any; `totals`: their sum. `nodes`: what the DFS tells of each:
+    folders that were committed without it (`late`), and what it had settled last. `queues`: of each node on this
+    machine length, open take or move, newest progress (also why it pauses or failed); `keys`: of each server;
+    `exports`. What cannot be read carries an `error` instead. `only_nodes`: just `nodes`. Raises StorageError if the
+    crawl directory cannot be listed.
     """
     iterations = [_iteration(stores, folder) for folder in list_folders(stores.storage, stores.crawl_dir)]
+    if only_nodes:
+        return {"nodes": nodes_status(stores, iterations)}
     return {
         "crawl": f"{stores.config.dfs_primary}/{stores.crawl_dir}",
         "injected": len(list_seeds(stores.storage, stores.crawl_dir)),
         "iterations": iterations,
         "totals": sum_counts([entry["counts"] for entry in iterations if "counts" in entry]),
+        "nodes": nodes_status(stores, iterations),
         "queues": {node: _queue(stores, node) for node in stores.config.servers},
         "keys": _keys(stores),
         "exports": [_export(stores, name) for name in list_exports(stores)],
@@ -45,16 +56,18 @@ def crawl_status(stores: Stores) -> dict[str, Any]:
 
 
 def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
-    path = f"{stores.crawl_dir}/{folder}"
+    storage, crawl_dir = stores.storage, stores.crawl_dir
     try:
-        iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
-        standing = segments_of(stores.storage, stores.crawl_dir, folder)
-        complete = stores.storage.exists(f"{path}/{INDEX_FILE}")
-        if complete:
-            counts = read_json(stores.storage, f"{path}/{INDEX_FILE}")["counts"]
+        iteration = read_iteration(storage, crawl_dir, folder)
+        index = read_index(storage, crawl_dir, folder)
+        standing = segments_of(storage, crawl_dir, folder)
+        late = [] if index is None else still_awaited(stores, index, standing)
+        if index is not None:
+            counts = folder_counts(stores, folder, index, standing)
         else:
-            manifests = [read_json(stores.storage, f"{path}/{node}/{MANIFEST_FILE}") for node in standing]
+            manifests = [read_manifest(storage, crawl_dir, folder, node) for node in standing]
             counts = sum_counts([manifest["counts"] for manifest in manifests])
+        dropped = _dropped(stores, folder, standing)
     except KrakeError as error:
         return {"folder": folder, "error": str(error)}
     return {
@@ -63,9 +76,44 @@ def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
         "iteration": iteration.iteration,
         "segments": standing,
         "missing": [node for node in iteration.nodes if node not in standing],
-        "complete": complete,
+        "committed": index is not None,
+        "late": late,
+        "complete": index is not None and not late,
         "counts": counts,
+        **({"dropped": dropped} if dropped else {}),
     }
+
+
+def _dropped(stores: Stores, folder: str, standing: Sequence[str]) -> int:
+    """Pages that were taken out by hand and are still in the segments' files, and in `counts`."""
+    path = f"{stores.crawl_dir}/{folder}"
+    if not stores.storage.exists(f"{path}/{DROPPED_MARK}"):
+        return 0
+    return sum(len(SegmentReader(stores.storage, f"{path}/{node}").dropped) for node in standing)
+
+
+def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the DFS tells of each node of the config, and of those that were retired.
+
+    `late`: folders that were committed without it. `settled`: the youngest folder at its last settle, "" if there was
+    none; no such entry if it works, or has not settled yet. `behind`: whether it settled before the newest iteration.
+    `queue`: URLs that waited then. `retired`, `lost`: see `marks`.
+    """
+    newest = max((entry["folder"] for entry in iterations), key=int, default="")
+    found: dict[str, Any] = {}
+    for node in sorted({*stores.config.servers, *marked_nodes(stores)}):
+        entry: dict[str, Any] = {"late": [one["folder"] for one in iterations if node in one.get("late", ())]}
+        try:
+            mark = read_mark(stores, node)
+        except KrakeError as error:
+            entry["error"] = str(error)
+        else:
+            if mark is not None:
+                behind = mark.newest != newest and not mark.retired
+                entry |= {"settled": mark.newest, "behind": behind, "queue": mark.queue, "undecided": mark.undecided}
+                entry |= {name: True for name in ("retired", "lost") if getattr(mark, name)}
+        found[node] = entry
+    return found
 
 
 def _queue(stores: Stores, node: str) -> dict[str, Any]:
@@ -75,10 +123,15 @@ def _queue(stores: Stores, node: str) -> dict[str, Any]:
     progress = _progress(stores, node)
     halted = {"progress": progress} if "reason" in progress else {}
     try:
-        take = open_take(directory)
-        status: dict[str, Any] = {"length": Queue(directory, node).length()}
+        queue = Queue(directory, node)
+        take, move = open_take(directory), read_move(queue)
+        # Files are between two states while a move is open; it will leave the one that it names.
+        length = queue.length() if move is None else parse_state(move.state.encode()).length
+        status: dict[str, Any] = {"length": length}
     except KrakeError as error:
         return {"error": str(error), **halted}
+    if move is not None:
+        status["open_move"] = move.move_id
     if take is not None:
         status["open_take"] = {
             "run_id": take.header.run_id,
@@ -99,7 +152,7 @@ def _progress(stores: Stores, node: str) -> Mapping[str, Any]:
 
 def _keys(stores: Stores) -> list[dict[str, Any]]:
     try:
-        with stores.keys() as keys:
+        with stores.keys(make=False) as keys:
             return [
                 {"server": count.server, "total": count.total, **count.by_state}
                 if count.up

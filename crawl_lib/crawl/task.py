@@ -49,14 +49,26 @@ class NodeTask:
 def locked_node(
     stores: Stores, node: str, *, what: str, stop: Event, on_progress: OnProgress | None
 ) -> Iterator[NodeTask]:
-    """Hold a node's directory.
+    """Hold a node's directory, which is made if it is missing; see `locked_directory`.
 
-    Raises ConfigError for an unknown node, LockedError naming the holder. Whatever the system refuses while it is held
-    (a full disk, a directory of somebody else) is a StorageError that names the path.
+    Raises ConfigError for an unknown node.
     """
     if node not in stores.config.servers:
         raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)
+    with locked_directory(stores, node, directory, what=what, stop=stop, on_progress=on_progress) as task:
+        yield task
+
+
+@contextmanager
+def locked_directory(
+    stores: Stores, node: str, directory: Path, *, what: str, stop: Event, on_progress: OnProgress | None
+) -> Iterator[NodeTask]:
+    """Hold a directory as that of a node, also of one that is not in the config any more.
+
+    Raises LockedError naming the holder. Whatever the system refuses while it is held (a full disk, a directory of
+    somebody else) is a StorageError that names the path.
+    """
     progress = NodeProgress(node, directory, on_progress)
 
     def on_wait(holder: str) -> None:

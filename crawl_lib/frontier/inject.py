@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from crawl_lib.config import UrlsConfig
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, StorageError, TargetExistsError
+from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.outlinks import OutlinkWriter, encode_line
 from crawl_lib.frontier.seeds import Seeds, parse_seeds
 from crawl_lib.records import QueuedUrl
@@ -57,6 +58,37 @@ def inject(
     return _read_manifest(storage, f"{folder}/manifest.json")
 
 
+def hand_over(
+    storage: Storage,
+    crawl_dir: str,
+    digest: str,
+    lines: Iterable[bytes],
+    *,
+    scope: Iterable[str],
+    nodes: Sequence[str],
+    routing: str,
+    facts: dict[str, Any],
+) -> dict[str, Any]:
+    """Leave outlink lines of a node that takes part no more for the others, as seeds are left; returns the manifest.
+
+    `digest`: the folder's name; if it is there, nothing is done. `scope`: hosts that nobody else brings into the
+    scope. `facts`: what the manifest says beside the counts. Raises StorageError.
+    """
+    folder = f"{crawl_dir}/{SEEDS_FOLDER}/{digest}"
+    if not storage.exists(folder):
+        with tempfile.TemporaryDirectory(prefix="krake-hand-over-") as scratch:
+            spread = _Spread(Path(scratch), nodes, routing)
+            try:
+                for line in lines:
+                    spread.add(host_of_line(line[: line.find(b"\t")]).decode(), line)
+            finally:
+                spread.close()
+            spread.hosts = set(scope)
+            facts = {"format_version": FORMAT_VERSION, "digest": digest, **facts}
+            _publish(storage, folder, f"{crawl_dir}/{SEEDS_FOLDER}/.{digest}-{uuid.uuid4().hex}", spread, facts)
+    return _read_manifest(storage, f"{folder}/manifest.json")
+
+
 def _facts(digest: str, run_id: str, seeds: Iterable[QueuedUrl]) -> dict[str, Any]:
     report = seeds.report.to_mapping() if isinstance(seeds, Seeds) else {}
     return {"format_version": FORMAT_VERSION, "digest": digest, "run_id": run_id, "seeds": report}
@@ -69,6 +101,7 @@ class _Spread:
         self.nodes = list(nodes)
         self.routing = routing
         self.hosts: set[str] = set()
+        self._owners = Owners(self.nodes)
         self.count = 0
         self._paths = [scratch / str(index) for index in range(len(self.nodes))]
         self._files: list[BinaryIO] = [path.open("wb") for path in self._paths]
@@ -76,16 +109,19 @@ class _Spread:
     def fill(self, run_id: str, seeds: Iterable[QueuedUrl]) -> str:
         """Divide the seeds; returns the digest over the run and all lines in order."""
         digest = hashlib.sha1(json.dumps([FORMAT_VERSION, run_id]).encode())
-        owners = Owners(self.nodes)
         for seed in seeds:
-            line = encode_line(seed) + b"\n"
-            digest.update(line)
+            line = encode_line(seed)
+            digest.update(line + b"\n")
             host = host_of(seed.url)
             self.hosts.add(host)
-            index = self.count % len(self.nodes) if self.routing == "local" else owners.index(host)
-            self._files[index].write(line)
-            self.count += 1
+            self.add(host, line)
         return digest.hexdigest()
+
+    def add(self, host: str, line: bytes) -> None:
+        """Give an outlink line to the host's owner, or, with local routing, to the node whose turn it is."""
+        index = self.count % len(self.nodes) if self.routing == "local" else self._owners.index(host)
+        self._files[index].write(line + b"\n")
+        self.count += 1
 
     def close(self) -> None:
         """Close the files, so that they may be read."""

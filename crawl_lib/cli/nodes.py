@@ -1,0 +1,69 @@
+"""`krake nodes list`, `krake nodes retire`."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from crawl_lib import stages
+from crawl_lib.cli.common import ProgressLine, config_of, console, print_counts, print_json, stores_of
+from crawl_lib.cli.looking import nodes_table
+from crawl_lib.crawl.marks import newest_folder
+from crawl_lib.crawl.places import SCOPE_FILE, read_lines
+from crawl_lib.crawl.retire import plan_retirement, retire_lost
+from crawl_lib.crawl.signals import stop_on_signals
+from crawl_lib.crawl.status import crawl_status
+from crawl_lib.errors import ConfigError
+from crawl_lib.stores import Secrets, Stores, open_stores
+from crawl_lib.urls import Owners
+
+
+def list_nodes(arguments: argparse.Namespace) -> int:
+    """The nodes of the config and those that were retired: share of hosts, queue, what they had settled."""
+    stores = stores_of(arguments)
+    nodes = crawl_status(stores, only_nodes=True)["nodes"]
+    shares = _shares(stores)
+    if arguments.json:
+        for node, share in shares.items():
+            nodes[node]["hosts"] = share
+        print_json(nodes)
+        return 0
+    total = max(1, sum(shares.values()))
+    console().print(nodes_table(nodes, {node: f"{share:,} ({share / total:.0%})" for node, share in shares.items()}))
+    return 0
+
+
+def _shares(stores: Stores) -> dict[str, int]:
+    """Hosts of the newest iteration's scope by owner, among the nodes of the config."""
+    newest = newest_folder(stores)
+    hosts = read_lines(stores.storage, f"{stores.crawl_dir}/{newest}/{SCOPE_FILE}") if newest else []
+    owners = Owners(stores.config.servers)
+    counts = Counter(owners.owner(host) for host in hosts)
+    return {node: counts[node] for node in stores.config.servers}
+
+
+def retire(arguments: argparse.Namespace) -> int:
+    """Hand the queue of a node that is out of the config to the nodes that are left."""
+    if arguments.lost and arguments.dir is not None:
+        raise ConfigError("--lost is for a node whose directory is gone; with --dir its directory is used")
+    stores = open_stores(config_of(arguments), Secrets.from_environment())
+    directory = Path(arguments.dir).resolve() if arguments.dir is not None else None
+    print_counts(f"retire {arguments.node}", _retire(arguments, stores, directory))
+    return 0
+
+
+def _retire(arguments: argparse.Namespace, stores: Stores, directory: Path | None) -> dict[str, Any]:
+    node = arguments.node
+    if arguments.lost:
+        return retire_lost(stores, node=node, dry_run=arguments.dry_run)
+    if arguments.dry_run:
+        return plan_retirement(stores, node=node, directory=directory)
+    progress = ProgressLine()
+    with stop_on_signals() as stop:
+        result = stages.retire_node(
+            stores.config, stores.secrets, node=node, directory=directory, stop=stop, on_progress=progress
+        )
+    progress.close()
+    return result
