@@ -1,31 +1,59 @@
-"""One crawl of a synthetic web for all tests of this room; each test damages a copy of its own."""
+"""A crawl half done, made once; each test damages a copy of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from crawl_lib.synthweb import Serving, SynthWeb
-from tests.e2e.crawl import Result, make_config, run_crawl
-from tests.repair.crawled import copy_of
+from tests.cli.conftest import Krake, run_in_process
+from tests.repair.killed import run_killed
+
+ROUNDS = 3
+RUN = ("crawl", "--run-id", "one", "--batch-size", "5")
 
 
 @pytest.fixture(scope="session")
-def repair_web() -> Iterator[Serving]:
-    with Serving(SynthWeb(seed=11, sites=3, pages_per_site=14, specials=True)) as found:
-        yield found
+def web() -> Iterator[Serving]:
+    with Serving(SynthWeb(seed=7, sites=2, pages_per_site=12, specials=False)) as serving:
+        yield serving
+
+
+def configure(krake: Krake, **more: object) -> None:
+    krake.configure(
+        servers=["node-a"],
+        key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"], "replication": 2},
+        urls={"scope": "hosts", "max_pages_per_host": 1000},
+        **more,
+    )
 
 
 @pytest.fixture(scope="session")
-def crawled(repair_web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """Three iterations of two nodes; never changed."""
-    config = make_config(tmp_path_factory.mktemp("crawled"), nodes=2, fetch={"host_delay_s": 0.0})
-    return run_crawl(config, "\n".join(repair_web.seeds), 3)
+def half_done(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a crawl of three rounds, settled and exported; its queue is not empty."""
+    directory = tmp_path_factory.mktemp("crawl")
+    krake = Krake(directory, lambda words: run_killed(words, None))
+    configure(krake)
+    krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
+    krake.ok(*RUN, "--iterations", str(ROUNDS))
+    for words in (["settle"], ["export", "--label", "e"], ["link"], ["finalize"]):
+        krake.ok(*words)
+    return directory
 
 
 @pytest.fixture
-def crawl(crawled: Result, tmp_path: Path) -> Result:
-    """A copy that a test may damage."""
-    return copy_of(crawled, tmp_path / "crawl")
+def copy(half_done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Krake]:
+    """A copy of that crawl, with its `krake`; `kill_at`: the next round was killed at this step."""
+
+    def make(kill_at: str | None = None) -> Krake:
+        copied = tmp_path / "crawl"
+        shutil.copytree(half_done, copied)
+        if kill_at is not None:
+            done = run_killed(["--config", str(copied / "krake.yml"), *RUN, "--iterations", str(ROUNDS + 1)], kill_at)
+            assert done.code == -9, (kill_at, done)
+        return Krake(copied, lambda words: run_in_process(capsys, words))
+
+    return make

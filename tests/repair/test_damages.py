@@ -1,0 +1,341 @@
+"""Each damage: `krake fsck` names it, the commands repair it, `krake fsck` is clean, and no URL is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from crawl_lib.config import load_config
+from crawl_lib.frontier import Queue
+from crawl_lib.synthweb import Serving
+from tests.cli.conftest import Krake
+from tests.e2e.crawl import Result
+
+REPAIR = ("queue", "repair", "--node", "node-a")
+REBUILD = ("keys", "rebuild")
+EXPORT = (("export", "--label", "e"), ("link", "--export", "e"), ("finalize", "--export", "e"))
+
+
+@dataclass(frozen=True)
+class Damage:
+    """`name`: of the finding. `do`: damages the directory of a crawl. `repair`: commands, in order.
+
+    `kill_at`: the crawl was killed at this step before. `fast`: found without reading everything.
+    """
+
+    name: str
+    do: Callable[[Path], object]
+    repair: Sequence[tuple[str, ...]] = (REPAIR,)
+    kill_at: str | None = None
+    fast: bool = True
+
+
+def queue(directory: Path) -> Path:
+    return directory / "queue" / "node-a"
+
+
+def write(name: str, data: bytes) -> Callable[[Path], object]:
+    return lambda directory: (queue(directory) / name).write_bytes(data)
+
+
+def cut(name: str, count: int = 7) -> Callable[[Path], object]:
+    def damage(directory: Path) -> None:
+        path = queue(directory) / name
+        path.write_bytes(path.read_bytes()[:-count])
+
+    return damage
+
+
+def remove(name: str) -> Callable[[Path], object]:
+    return lambda directory: (queue(directory) / name).unlink()
+
+
+def flip(pattern: str, at: float = 0.5) -> Callable[[Path], object]:
+    """Flip a byte of the one file that fits."""
+
+    def damage(directory: Path) -> None:
+        [path] = directory.glob(pattern)
+        data = bytearray(path.read_bytes())
+        data[int(len(data) * at)] ^= 0xFF
+        path.write_bytes(data)
+
+    return damage
+
+
+def delete(pattern: str) -> Callable[[Path], object]:
+    def damage(directory: Path) -> None:
+        paths = list(directory.glob(pattern))
+        assert paths
+        for path in paths:
+            path.unlink()
+
+    return damage
+
+
+def sql(server: int, statement: str) -> Callable[[Path], object]:
+    def damage(directory: Path) -> None:
+        with closing(sqlite3.connect(directory / "keys" / f"{server}.sqlite")) as base:
+            base.execute(statement)
+            base.commit()
+
+    return damage
+
+
+def both(statement: str) -> Callable[[Path], object]:
+    return lambda directory: [sql(server, statement)(directory) for server in (0, 1)]
+
+
+def data_file_loses_lines(directory: Path) -> None:
+    """The second half of the last data file is gone, and so are those URLs: only segments have them."""
+    path = max((path for path in queue(directory).iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 1
+    path.write_bytes(b"".join(lines[: len(lines) // 2]))
+
+
+def other_inode(directory: Path) -> None:
+    """A move renames a file that is another one now, as after a restored backup."""
+    value = json.loads((queue(directory) / "move").read_bytes())
+    for step in (step for group in value["groups"] for step in group):
+        step[1] += 1_000_000
+    (queue(directory) / "move").write_text(json.dumps(value))
+
+
+def closed_part(directory: Path) -> None:
+    [note] = (queue(directory) / "spool").glob("*.positions")
+    note.write_bytes(note.read_bytes()[:-3])
+
+
+DAMAGES = {
+    "no state": Damage("state_damaged", remove("state")),
+    "state is no state": Damage("state_damaged", write("state", b"one\n")),
+    "state says more": Damage("state_differs", write("state", b"0\n999\n")),
+    "a data file is missing": Damage("data_files", lambda d: (queue(d) / "0").rename(queue(d) / "9")),
+    "a data file lost lines": Damage(
+        "state_differs", data_file_loses_lines, (REPAIR, ("keys", "rebuild", "--drop-queued"), ("settle",))
+    ),
+    "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), (REPAIR,), fast=False),
+    "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
+    "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
+    "undecided cannot be read": Damage("undecided_damaged", write("undecided", b"no line\n")),
+    "handed_on cannot be read": Damage("handed_on_damaged", write("handed_on", b"no line\n")),
+    "host counts": Damage("hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100)),
+    "a journal that is none": Damage("intake_damaged", write("intake", b"{"), kill_at="intake.chunk.inserted"),
+    "a journal that is gone": Damage("intake_missing", remove("intake"), kill_at="intake.chunk.journalled"),
+    "a journal with too short a file": Damage(
+        "intake_short",
+        cut("new"),
+        (REPAIR, ("keys", "rebuild", "--drop-queued"), ("settle",)),
+        kill_at="intake.chunk.inserted",
+    ),
+    "a move that is none": Damage("move_damaged", write("move", b"{"), kill_at="queue.move.written"),
+    "a move half done that is none": Damage("move_damaged", write("move", b"{"), kill_at="queue.move.step"),
+    "a move of other files": Damage("move_impossible", other_inode, kill_at="queue.move.written"),
+    "a take that is none": Damage("take_damaged", write("take", b"nothing\n"), kill_at="take.written"),
+    "a take that is cut": Damage("take_damaged", cut("take", 40), kill_at="take.written"),
+    "a take that is none, its segment stands": Damage(
+        "take_damaged", write("take", b"nothing\n"), kill_at="segment.publish.renamed"
+    ),
+    "a leftover that is none": Damage("leftover_damaged", write("leftover", b"{"), kill_at="take.leftover"),
+    "a leftover that is gone, the segment stands": Damage(
+        "leftover_damaged", remove("leftover"), kill_at="segment.publish.renamed"
+    ),
+    "a spool with a damaged part": Damage("spool_damaged", closed_part, kill_at="take.leftover"),
+    "one key server lost keys": Damage(
+        "replica_missing", sql(0, "DELETE FROM kraakekeys WHERE hash < '8'"), (("keys", "repair"),), fast=False
+    ),
+    "one key server has old states": Damage(
+        "replica_behind", sql(1, "UPDATE kraakekeys SET keyinfo = 1"), (("keys", "repair"),), fast=False
+    ),
+    "all key servers lost keys": Damage(
+        "page_key_unknown", both("DELETE FROM kraakekeys WHERE keyinfo = 2"), (REBUILD,), fast=False
+    ),
+    "all key servers lost queued keys": Damage(
+        "queued_key_unknown", both("DELETE FROM kraakekeys WHERE keyinfo = 1"), (REBUILD,), fast=False
+    ),
+    "all key servers have old states": Damage(
+        "page_key_behind", both("UPDATE kraakekeys SET keyinfo = 1"), (REBUILD,), fast=False
+    ),
+    "no key tables": Damage("server_failed", delete("keys/*"), (REBUILD,)),
+    "a key server is no data base": Damage(
+        "server_failed",
+        lambda d: (
+            (delete("keys/0.sqlite-*")(d) if list(d.glob("keys/0.sqlite-*")) else None)
+            or (d / "keys" / "0.sqlite").write_bytes(b"nothing" * 1000)
+        ),
+        (("rm", "keys/0.sqlite"), ("keys", "create", "--missing"), ("keys", "repair")),
+    ),
+    "other key servers": Damage(
+        "ring_differs", both("UPDATE krakenote SET note = replace(note, '\"place\": ', '\"place\": 7')"), ()
+    ),
+    "the mapping is cut": Damage(
+        "mapping_damaged",
+        lambda d: _cut_file(d / "dfs/export/e/urlmapping"),
+        (("rm", "dfs/export/e/urlmapping"), *EXPORT),
+    ),
+    "the content has another byte": Damage(
+        "content_damaged",
+        flip("dfs/export/e/content"),
+        (("rm", "dfs/export/e/content"), ("rm", "dfs/export/e/offsets"), *EXPORT),
+        fast=False,
+    ),
+    "the offsets have another byte": Damage(
+        "content_damaged",
+        flip("dfs/export/e/offsets", 0.99),
+        (("rm", "dfs/export/e/offsets"), ("rm", "dfs/export/e/content"), *EXPORT),
+        fast=False,
+    ),
+    "the web graph has another byte": Damage(
+        "graph_damaged",
+        flip("dfs/export/e/webgraph", 0.999),
+        (("rm", "dfs/export/e/webgraph"), ("rm", "dfs/export/e/webgraph-index"), *EXPORT),
+        fast=False,
+    ),
+    "a file of an export is gone": Damage("export_file_missing", delete("dfs/export/e/urlmapping"), EXPORT),
+    "inputs cannot be read": Damage(
+        "inputs_damaged", lambda d: (d / "dfs/export/e/inputs").write_bytes(b"{"), (("rm", "dfs/export/e"), *EXPORT)
+    ),
+    "an index that is none": Damage(
+        "index_damaged",
+        lambda d: _first(d, "dfs/crawl/1*/index.json").write_bytes(b"{"),
+        (("rm", "dfs/crawl/1*/index.json"), ("crawl", "--run-id", "one", "--iterations", "3", "--batch-size", "5")),
+    ),
+    "an index that says something else": Damage(
+        "index_differs",
+        lambda d: _edit(_first(d, "dfs/crawl/1*/index.json"), lambda value: value["counts"].update(taken=99)),
+        (("rm", "dfs/crawl/1*/index.json"), ("crawl", "--run-id", "one", "--iterations", "3", "--batch-size", "5")),
+    ),
+    "seeds with another byte": Damage(
+        "seeds_damaged",
+        flip("dfs/crawl/seeds/*/outlinks"),
+        (("rm", "dfs/crawl/seeds/*"), ("inject", "SEEDS", "--run-id", "one")),
+        fast=False,
+    ),
+    "a forgotten list that is none": Damage(
+        "forgotten_damaged",
+        lambda d: ((d / "dfs/crawl/forgotten").mkdir(), (d / "dfs/crawl/forgotten/1-a").write_bytes(b"{")),
+        (("rm", "dfs/crawl/forgotten/1-a"),),
+        fast=False,
+    ),
+}
+
+
+def _first(directory: Path, pattern: str) -> Path:
+    return min(directory.glob(pattern))
+
+
+def _cut_file(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def _edit(path: Path, change: Callable[[dict], object]) -> None:
+    value = json.loads(path.read_bytes())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+def found(krake: Krake, *words: str) -> Counter[str]:
+    done = krake("fsck", "--json", *words)
+    report = done.json
+    assert done.code == (1 if report["findings"] else 0)
+    assert report["clean"] == (not report["findings"])
+    for one in report["findings"]:
+        assert one["where"]
+        assert one["problem"]
+        assert one["repair"]
+    return Counter(one["name"] for one in report["findings"])
+
+
+def waiting(krake: Krake) -> Counter[str]:
+    """URLs in the queue."""
+    return Counter(one.url for one in Queue(queue(krake.directory), "node-a").read())
+
+
+def visited(krake: Krake) -> Counter[str]:
+    return Result(load_config(str(krake.file))).visited()
+
+
+def carry_out(krake: Krake, web: Serving, words: tuple[str, ...]) -> None:
+    if words[0] == "rm":
+        for path in krake.directory.glob(words[1]):
+            krake_rm(path)
+    else:
+        krake.ok(*("\n".join(web.seeds) if word == "SEEDS" else word for word in words))
+
+
+def krake_rm(path: Path) -> None:
+    for inner in sorted(path.rglob("*"), reverse=True):
+        inner.unlink() if inner.is_file() else inner.rmdir()
+    path.unlink() if path.is_file() else path.rmdir()
+
+
+@pytest.fixture(scope="module")
+def whole(half_done: Path) -> tuple[Counter[str], Counter[str]]:
+    """What was crawled, and what waits, in the crawl that nothing happened to."""
+    pages: Counter[str] = Counter()
+    for path in half_done.glob("dfs/crawl/1*/node-a/pages.parquet"):
+        pages.update(pq.read_table(path, columns=["url"]).column("url").to_pylist())
+    return pages, Counter(one.url for one in Queue(half_done / "queue" / "node-a", "node-a").read())
+
+
+@pytest.mark.parametrize("which", DAMAGES)
+def test_damage_is_named_and_repaired(
+    which: str, copy: Callable[..., Krake], web: Serving, whole: tuple[Counter[str], Counter[str]]
+) -> None:
+    damage = DAMAGES[which]
+    krake = copy(damage.kill_at)
+    assert found(krake) == Counter(), "what a kill leaves open is no damage"
+    damage.do(krake.directory)
+    assert damage.name in found(krake)
+    assert (damage.name in found(krake, "--fast")) == damage.fast
+    for words in damage.repair:
+        if "repair" in words:
+            before = snapshot(krake.directory)
+            krake.ok(*words, "--dry-run")
+            assert snapshot(krake.directory) == before, "a dry run changes nothing"
+            krake.ok(*words)
+        carry_out(krake, web, words)  # again: the same
+    if which == "other key servers":
+        return
+    assert found(krake) - Counter({"urls_lost": 1}) == Counter()
+    krake.ok("settle") if damage.kill_at is None else krake.ok("crawl", "--run-id", "one", "--iterations", "4")
+    assert found(krake) == Counter()
+    crawled, queued = whole
+    if damage.kill_at is None:
+        assert waiting(krake) == queued
+        assert visited(krake) == crawled
+    else:
+        assert set(visited(krake)) >= set(crawled)
+        assert set(visited(krake)) | set(waiting(krake)) >= set(crawled) | set(queued)
+        assert max(visited(krake).values()) == 1, "a page was fetched again"
+        assert not waiting(krake).keys() & visited(krake).keys()
+
+
+def snapshot(directory: Path) -> dict[Path, bytes]:
+    """All files but locks, and what a data base keeps beside itself while it is open."""
+    return {
+        path: path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != "lock" and not re.search(r"\.sqlite-(wal|shm)$", path.name)
+    }
+
+
+def test_fsck_changes_nothing_and_makes_no_store(copy: Callable[..., Krake], tmp_path: Path) -> None:
+    krake = copy()
+    before = snapshot(krake.directory)
+    assert found(krake) == Counter()
+    assert snapshot(krake.directory) == before
+    fresh = Krake(tmp_path / "fresh", krake._run)
+    (tmp_path / "fresh").mkdir()
+    fresh.configure()
+    assert set(found(fresh)) == {"server_failed"}
+    assert {path.name for path in (tmp_path / "fresh").iterdir()} <= {"krake.yml", "dfs"}
