@@ -135,6 +135,6 @@ class Sealer:
                 pause_s = self._interval_s
             except StoppedError:
                 return
-            except KrakeError as error:
+            except (KrakeError, OSError) as error:
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
                 log.warning("a WARC file waits on the local disk; sent again in %.0f s: %s", pause_s, error)

@@ -187,6 +187,7 @@ def test_a_store_that_stays_broken_is_an_error_only_when_it_is_needed(work, unse
     with Sealer(lambda: storage, HIDDEN, work / "spool", interval_s=0.01):
         assert storage.failed.wait(60)
     assert spooled(work) == before
+    assert [part.sealed() for part in list_parts(work / "spool")] == [None] * len(before)
     assert "the store is away" in caplog.text
     with pytest.raises(StorageError, match="the store is away"):
         go_on(work, storage)
