@@ -23,6 +23,7 @@ from crawl_lib.crawl.agreement import FIRST_FILE, agreed_bytes, note_change
 from crawl_lib.crawl.layout import require_layout
 from crawl_lib.crawl.marks import still_awaited
 from crawl_lib.crawl.places import (
+    IMPORT_NODE,
     ITERATION_FILE,
     SCOPE_FILE,
     SCOPE_FOLDER,
@@ -44,8 +45,8 @@ from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
-
 from crawl_lib.version import VERSION
+
 log = logging.getLogger(__name__)
 
 
@@ -82,9 +83,17 @@ def start_iteration(
         for warning in warnings_of(stores.config):
             log.warning("%s", warning)
     found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration)
-    return found or _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
     if found is not None:
         note_change(stores, found)
+    return found or _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+
+
+def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time) -> Iteration:
+    """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched."""
+    if IMPORT_NODE in stores.config.servers:
+        raise ConfigError(f"servers: a node is called {IMPORT_NODE!r}, which is the name of what is imported")
+    found = find_iteration(stores.storage, stores.crawl_dir, run_id, 0)
+    return found or _make(stores, run_id, 0, 0, clock)
 
 
 def warnings_of(config: Config) -> list[str]:
@@ -108,6 +117,7 @@ def warnings_of(config: Config) -> list[str]:
 def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]) -> Iteration:
     storage, crawl_dir = stores.storage, stores.crawl_dir
     require_layout(stores)
+    nodes = stores.config.servers if iteration else (IMPORT_NODE,)
     folders = list_folders(storage, crawl_dir)
     seeds = list_seeds(storage, crawl_dir)
     sums = _sum_up(stores, folders, seeds)
@@ -115,7 +125,7 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
         "format_version": FORMAT_VERSION,
         "run_id": run_id,
         "iteration": iteration,
-        "nodes": list(stores.config.servers),
+        "nodes": list(nodes),
         "routing": stores.config.frontier.routing,
         "config_digest": stores.config_digest,
         "krake_version": VERSION,
@@ -127,6 +137,7 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
     hidden = f"{crawl_dir}/{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
     storage.make_dirs(hidden)
     storage.write_bytes(f"{hidden}/{SCOPE_FILE}", "".join(f"{host}\n" for host in sorted(sums.hosts)).encode())
+    storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores))
     storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
     reached("start.written")
     folder = _rename_to_time(stores, hidden, max([int(clock()), *(int(name) + 1 for name in folders[-1:])]))
@@ -137,7 +148,6 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
 def hidden_prefix(run_id: str, iteration: int) -> str:
     """How the hidden folders of the attempts to start an iteration begin."""
     return f".start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
-    storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores))
 
 
 def _rename_to_time(stores: Stores, hidden: str, name: int) -> str:
@@ -219,7 +229,7 @@ def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
     if index is not None:
         missing = still_awaited(stores, index, standing)
         if not missing:
-            sums.taken += fetched
+            sums.taken += 0 if IMPORT_NODE in standing else fetched
             sums.summed.append(folder)
             return
     batch_sizes = read_iteration(storage, crawl_dir, folder).batch_sizes

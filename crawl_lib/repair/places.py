@@ -64,8 +64,8 @@ def node_locked(stores: Stores, node: str, what: str, on_wait: Callable[[str], N
 
 
 @contextmanager
-def scratch_room(stores: Stores, name: str) -> Iterator[Path]:
-    """An empty folder `name` in `scratch.directory`, deleted at the end; what a killed run left there goes first.
+def scratch_base(stores: Stores, name: str) -> Iterator[Path]:
+    """A folder `name` in `scratch.directory`, with what an earlier attempt left in it, held by one process at a time.
 
     Raises LockedError while another process of this machine is in it, StorageError naming the path, also for whatever
     the system refuses below it.
@@ -73,17 +73,24 @@ def scratch_room(stores: Stores, name: str) -> Iterator[Path]:
     base = Path(stores.config.scratch.directory)
     room = base / name
     try:
-        base.mkdir(parents=True, exist_ok=True)
+        room.mkdir(parents=True, exist_ok=True)
         with (base / f"{name}.lock").open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise LockedError(f"{room}: another process is at work there; wait for it") from error
-            try:
-                shutil.rmtree(room, ignore_errors=True)
-                room.mkdir()
-                yield room
-            finally:
-                shutil.rmtree(room, ignore_errors=True)
+            yield room
     except OSError as error:
         raise StorageError(f"{error.filename or room}: {error.strerror or error}") from error
+
+
+@contextmanager
+def scratch_room(stores: Stores, name: str) -> Iterator[Path]:
+    """The same, but empty at the beginning and deleted at the end."""
+    with scratch_base(stores, name) as room:
+        try:
+            shutil.rmtree(room, ignore_errors=True)
+            room.mkdir()
+            yield room
+        finally:
+            shutil.rmtree(room, ignore_errors=True)

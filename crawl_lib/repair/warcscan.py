@@ -36,7 +36,7 @@ class Damage(NamedTuple):
 
 def scan(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[Whole | Damage]:
     """All of a WARC file in file order, records and damage; memory is bounded by one record."""
-    raw = _Raw(file)
+    raw = Raw(file)
     while raw.more():
         start = raw.offset
         try:
@@ -51,8 +51,8 @@ def scan(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[W
         yield Whole(record, raw.take(used))
 
 
-class _Raw:
-    """The bytes of a file from `offset` on, as far as they were read: `buffer`."""
+class Raw:
+    """The bytes of a file from `offset` on, as far as they were read: `buffer`. Not for use by several readers."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -66,9 +66,11 @@ class _Raw:
         return data
 
     def more(self) -> bool:
+        """Whether a byte is left."""
         return bool(self.buffer or self.fill())
 
     def take(self, size: int) -> bytes:
+        """The next bytes, which are in the buffer; they leave it."""
         data = bytes(self.buffer[:size])
         del self.buffer[:size]
         self.offset += size
@@ -102,7 +104,7 @@ def _opens_record(data: bytearray) -> bool:
         return False
 
 
-def _inflate(raw: _Raw, max_bytes: int) -> tuple[bytes, int]:
+def _inflate(raw: Raw, max_bytes: int) -> tuple[bytes, int]:
     """The content of the member that begins at the buffer, and its length. Raises Torn; the buffer keeps its bytes."""
     inflate = isal_zlib.decompressobj(31)
     parts: list[bytes] = []

@@ -60,7 +60,7 @@ def parse_record(data: bytes, offset: int = 0, length: int | None = None, start:
     found = HEAD_END.search(data, start)
     if found is None or not data.startswith(b"WARC/", start):
         raise Torn("no_record_head")
-    headers = _headers(data[start : found.start()])
+    headers = parse_headers(data[start : found.start()])
     try:
         size = int(headers.get("content-length", ""))
     except ValueError:
@@ -77,7 +77,8 @@ def parse_record(data: bytes, offset: int = 0, length: int | None = None, start:
     ), after
 
 
-def _headers(head: bytes) -> dict[str, str]:
+def parse_headers(head: bytes) -> dict[str, str]:
+    """The fields of a record's head, names in lower case; of several of one name, the first."""
     headers: dict[str, str] = {}
     for line in head.decode("utf-8", "surrogateescape").split("\n")[1:]:
         name, colon, value = line.partition(":")

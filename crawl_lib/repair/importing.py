@@ -1,0 +1,519 @@
+"""`krake import`: archives of other programs become a segment of this crawl.
+
+How data flows: `foreign` reads each archive; a response and its request are a page here if the URL is one that Krake
+crawls, and the page is in the crawl neither by an earlier archive nor by a fetch. Pages go through the crawl's own
+code (`PageHandler`, `PartWriter`), so that rows, links and what they lead to are what a fetch would have left; their
+hosts do not widen the scope. The segment stands in an iteration's folder of its own, as that of the node `import`.
+
+The steps, each durable before the next:
+
+1. the scratch directory holds a spool; a part per archive is closed, and `progress.json` says which archives are done
+   (`repair.import.file`). Killed within an archive, that one is read again.
+2. `start` names the folder (`start.renamed`); the run is named by the digests of the archives, so that the same
+   command finds it again. The folder comes before the first archive is read, since WARC files carry its name.
+3. the segment is built and published, as a node's is (`segment.publish.renamed`);
+4. its keys are marked as crawled (`repair.import.marked`): they are not fetched any more;
+5. `commit` writes the folder's index (`commit.written`): what was imported in it counts as imported from now on.
+
+Run again it goes on there, also for what an import of other archives left open after step 3.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from base64 import b32decode
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from hashlib import md5, sha1, sha256
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from crawl_lib.crawl.commit import commit_iteration
+from crawl_lib.crawl.page import PageHandler
+from crawl_lib.crawl.places import (
+    IMPORT_NODE,
+    INDEX_FILE,
+    MANIFEST_FILE,
+    SCOPE_FILE,
+    Iteration,
+    list_folders,
+    read_iteration,
+    read_json,
+    read_lines,
+    segments_of,
+)
+from crawl_lib.crawl.start import start_import
+from crawl_lib.durable import reached, write_durable
+from crawl_lib.errors import InputError, StorageError, UrlError
+from crawl_lib.keys import ShardedKeyStore
+from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.repair.foreign import read_archive
+from crawl_lib.repair.glean import EXAMPLES, IMPORTED_FROM, OnProgress, fetched_of, is_robots
+from crawl_lib.repair.places import scratch_base
+from crawl_lib.repair.warcscan import Damage
+from crawl_lib.segment import PartWriter, SegmentFacts, SegmentReader, WarcInfo, build_segment, list_parts, publish
+from crawl_lib.segment.parts import PAGES_SUFFIX, part_prefix
+from crawl_lib.segment.records import WarcDates, microseconds
+from crawl_lib.segment.tables import read_blocks
+from crawl_lib.segment.warcread import WarcRecord
+from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
+from crawl_lib.stores import Stores
+from crawl_lib.urls import UrlFilter, canonicalize, key_of
+from crawl_lib.version import VERSION
+
+PROGRESS_FILE = "progress.json"
+SUFFIXES = (".warc", ".warc.gz", ".arc", ".arc.gz")
+CHUNK_PAGES = 500
+CHUNK_BYTES = 32 << 20
+DIGESTS: dict[str, Callable[[bytes], Any]] = {"sha1": sha1, "md5": md5, "sha256": sha256}
+RECORD_TYPES = frozenset(
+    {"warcinfo", "request", "response", "resource", "revisit", "metadata", "conversion", "continuation"}
+)
+
+
+@dataclass
+class FileReport:
+    """What became of one archive.
+
+    `state`: `imported`, `already_imported`, `refused` (no record of it can be read), or `readable` (dry run).
+    `records`: all that could be read. `pages`: those that were imported; `waiting`: those of them whose URL waits in a
+    queue, where it stays; `known`: pages that the crawl has already; `repeated`: pages of these archives that came
+    before. `robots`: captures of robots.txt. `skipped`: records that are no pages, by type; `rejected`: responses and
+    damaged places by reason; `first`: the first of these with their offsets.
+    """
+
+    name: str
+    sha256: str
+    size_bytes: int
+    state: str = "imported"
+    records: int = 0
+    pages: int = 0
+    robots: int = 0
+    waiting: int = 0
+    known: int = 0
+    repeated: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
+    first: list[str] = field(default_factory=list)
+
+    def skip(self, kind: str) -> None:
+        """Count a record that is no page."""
+        self.skipped[kind] = self.skipped.get(kind, 0) + 1
+
+    def reject(self, reason: str, offset: int, what: str = "") -> None:
+        """Count a record or a damaged place, with the byte it begins at."""
+        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+        if len(self.first) < EXAMPLES:
+            self.first.append(f"{self.name}: byte {offset}: {reason}{f': {what[:200]}' if what else ''}")
+
+
+@dataclass
+class ImportReport:
+    """What an import did. `folder`: the iteration's, "" if nothing was imported. `files`: one each."""
+
+    folder: str = ""
+    files: list[FileReport] = field(default_factory=list)
+    dry_run: bool = False
+
+    @property
+    def refused(self) -> list[FileReport]:
+        """The archives nothing could be read of."""
+        return [file for file in self.files if file.state == "refused"]
+
+    def totals(self) -> dict[str, int]:
+        """Sums over all files."""
+        names = ("records", "pages", "robots", "waiting", "known", "repeated")
+        sums = {name: sum(getattr(file, name) for file in self.files) for name in names}
+        sums["skipped"] = sum(sum(file.skipped.values()) for file in self.files)
+        sums["rejected"] = sum(sum(file.rejected.values()) for file in self.files)
+        return sums
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain values."""
+        files = [asdict(file) for file in self.files]
+        return {"folder": self.folder, "dry_run": self.dry_run, "totals": self.totals(), "files": files}
+
+
+class _Page(NamedTuple):
+    """A page that may be imported. `offset`: of its response; `metadata`: where it comes from, as JSON."""
+
+    fetched: Fetched
+    key: bytes
+    offset: int
+    metadata: str
+
+
+def find_archives(paths: Sequence[str]) -> list[Path]:
+    """The archives that paths name: files, and those of the usual names in directories. Raises InputError."""
+    found: list[Path] = []
+    for text in paths:
+        path = Path(text)
+        if path.is_dir():
+            inside = sorted(one for one in path.rglob("*") if one.name.endswith(SUFFIXES) and one.is_file())
+            if not inside:
+                raise InputError(f"{path}: no file in it ends with {', '.join(SUFFIXES)}")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise InputError(f"{path}: there is no such file or directory")
+    return list(dict.fromkeys(found))
+
+
+def import_archives(
+    stores: Stores,
+    paths: Sequence[str],
+    *,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+    clock: Callable[[], float] = time.time,
+) -> ImportReport:
+    """Make a segment of archives; those that were imported before are left out.
+
+    Raises InputError naming a path that is not there, ConfigError, KeyStoreError, StorageError; run it again then.
+    """
+    archives = find_archives(paths)
+    report = ImportReport(dry_run=dry_run)
+    for folder in _unfinished(stores):
+        if not dry_run:
+            _finish(stores, folder)
+    before = _imported(stores)
+    new: dict[Path, FileReport] = {}
+    for path in archives:
+        file = _describe(path)
+        report.files.append(file)
+        if file.sha256 in before or any(other.sha256 == file.sha256 for other in new.values()):
+            file.state = "already_imported"
+        else:
+            new[path] = file
+    _Import(stores, new, report, on_progress=on_progress, clock=clock).run()
+    return report
+
+
+def _describe(path: Path) -> FileReport:
+    digest, size = sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+                size += len(block)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    return FileReport(str(path), digest.hexdigest(), size)
+
+
+def _import_folders(stores: Stores) -> Iterator[str]:
+    """Folders whose imported segment stands."""
+    for folder in list_folders(stores.storage, stores.crawl_dir):
+        if IMPORT_NODE in segments_of(stores.storage, stores.crawl_dir, folder):
+            yield folder
+
+
+def _unfinished(stores: Stores) -> list[str]:
+    """Those whose keys may not be marked yet."""
+    return [
+        folder
+        for folder in _import_folders(stores)
+        if not stores.storage.exists(f"{stores.crawl_dir}/{folder}/{INDEX_FILE}")
+    ]
+
+
+def _imported(stores: Stores) -> set[str]:
+    """SHA-256 of all archives that were imported."""
+    found: set[str] = set()
+    for folder in _import_folders(stores):
+        manifest = read_json(stores.storage, f"{stores.crawl_dir}/{folder}/{IMPORT_NODE}/{MANIFEST_FILE}")
+        for entry in manifest.get("history", ()):
+            found.update(file["sha256"] for file in entry.get("files", ()))
+    return found
+
+
+def _finish(stores: Stores, folder: str) -> None:
+    """Steps 4 and 5."""
+    mark_pages(stores, f"{stores.crawl_dir}/{folder}/{IMPORT_NODE}")
+    reached("repair.import.marked")
+    iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
+    commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)
+
+
+def mark_pages(stores: Stores, segment: str) -> None:
+    """Mark the keys of a segment's pages as crawled or gone; may be repeated. Raises KeyStoreError."""
+    with stores.keys() as keys:
+        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome"], with_dropped=True):
+            by_state: dict[KeyState, list[bytes]] = {}
+            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+            for key, outcome in zip(*rows, strict=True):
+                by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
+            for state, marked in by_state.items():
+                keys.mark(marked, state)
+
+
+class _Import:
+    """One import under way."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        files: dict[Path, FileReport],
+        report: ImportReport,
+        *,
+        on_progress: OnProgress | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.stores, self.files, self.report = stores, files, report
+        self.on_progress, self.clock = on_progress, clock
+        names = "\n".join(sorted({file.sha256 for file in report.files}))
+        self.run_id = f"import-{sha256(names.encode()).hexdigest()[:32]}"
+        self.seen: set[bytes] = set()
+        self.position = 0
+        self.writer: PartWriter | None = None
+        self.handler: PageHandler | None = None
+
+    def run(self) -> None:
+        """Read all archives; unless it is a dry run, leave a segment."""
+        with ExitStack() as stack:
+            self.keys = stack.enter_context(self.stores.keys())
+            if self.report.dry_run:
+                for path, file in self.files.items():
+                    self._read(path, file)
+                    file.state = file.state if file.state == "refused" else "readable"
+                return
+            self.room = stack.enter_context(scratch_base(self.stores, self.run_id))
+            self.spool = self.room / "spool"
+            if self.files:
+                self.iteration = start_import(self.stores, run_id=self.run_id, clock=self.clock)
+                self._read_all()
+                self._publish()
+        shutil.rmtree(self.room, ignore_errors=True)
+
+    # Step 1
+
+    def _read_all(self) -> None:
+        self.spool.mkdir(exist_ok=True)
+        done = self._resume()
+        for number, (path, file) in enumerate(self.files.items()):
+            if file.sha256 in done:
+                self._take_over(file, done[file.sha256])
+                continue
+            prefix = part_prefix(self.iteration.folder, IMPORT_NODE, number)
+            for part in list_parts(self.spool, prefix):
+                part.discard_rows()
+                part.warc.unlink(missing_ok=True)
+            with PartWriter(self.spool, prefix, self._info(), self.stores.config.segment, clock=self.clock) as writer:
+                self.writer, self.handler = writer, self._handler(writer, number)
+                self._read(path, file)
+            done[file.sha256] = {**asdict(file), "position": self.position}
+            write_durable(self.room / PROGRESS_FILE, json.dumps(list(done.values())).encode())
+            reached("repair.import.file")
+
+    def _resume(self) -> dict[str, dict[str, Any]]:
+        """What an earlier attempt says of the archives it had done; their pages are not imported again."""
+        with suppress(FileNotFoundError, ValueError):
+            done = {entry["sha256"]: entry for entry in json.loads((self.room / PROGRESS_FILE).read_bytes())}
+            self.position = max((entry["position"] for entry in done.values()), default=0)
+            for number, file in enumerate(self.files.values()):
+                if file.sha256 in done:
+                    for part in list_parts(self.spool, part_prefix(self.iteration.folder, IMPORT_NODE, number)):
+                        for block in read_blocks(part.path(PAGES_SUFFIX)):
+                            self.seen.update(block.column("key").to_pylist())  # type: ignore[arg-type]
+            return done
+        return {}
+
+    @staticmethod
+    def _take_over(file: FileReport, entry: dict[str, Any]) -> None:
+        for name, value in entry.items():
+            if name not in {"name", "position"}:
+                setattr(file, name, value)
+
+    def _info(self) -> WarcInfo:
+        return WarcInfo(VERSION, self.stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}")
+
+    def _handler(self, writer: PartWriter, number: int) -> PageHandler:
+        config = self.stores.config
+        bare = UrlFilter(config.urls, ())
+        hosts = read_lines(self.stores.storage, f"{self.stores.crawl_dir}/{self.iteration.folder}/{SCOPE_FILE}")
+        scope = bare.with_scope(bare.scope_name(host) for host in hosts)
+        own = number % len(config.servers)  # with local routing the finder keeps what it found
+        return PageHandler(config, config.servers, own, scope, writer, seeds_widen_scope=False)
+
+    def _read(self, path: Path, file: FileReport) -> None:
+        """Import what is to be imported of one archive, and count the rest."""
+        chunk: list[_Page] = []
+        size = 0
+        try:
+            with path.open("rb") as archive:
+                for page in self._pages(archive, file):
+                    chunk.append(page)
+                    size += len(page.fetched.body)
+                    if len(chunk) >= CHUNK_PAGES or size >= CHUNK_BYTES:
+                        self._keep(chunk, file)
+                        chunk, size = [], 0
+        except OSError as error:
+            raise StorageError(f"{error.filename or path}: {error.strerror or error}") from error
+        self._keep(chunk, file)
+        if not file.records:
+            file.state = "refused"
+
+    def _pages(self, archive: BinaryIO, file: FileReport) -> Iterator[_Page]:
+        for response, request in paired(archive, file, self._tell):
+            page = page_of(response, request, file)
+            if page is None:
+                continue
+            if is_robots(page.fetched.url):
+                file.robots += 1
+                if self.writer is not None:
+                    self.writer.append_robots(page.fetched)
+                continue
+            yield page
+
+    def _tell(self, name: str, records: int) -> None:
+        if self.on_progress and records % 200 == 0:
+            self.on_progress({"importing": name, "records": records})
+
+    def _keep(self, pages: Sequence[_Page], file: FileReport) -> None:
+        """Write those pages that are in the crawl neither by an earlier archive nor by a fetch."""
+        states = known_states(self.keys, {page.key for page in pages})
+        for page in pages:
+            if page.key in self.seen:
+                file.repeated += 1
+                continue
+            self.seen.add(page.key)
+            state = states.get(page.key)
+            if state is not None and state is not KeyState.QUEUED:
+                file.known += 1
+                continue
+            file.pages += 1
+            file.waiting += state is KeyState.QUEUED
+            if self.writer is not None and self.handler is not None:
+                taken = TakenUrl(self.position, page.key, QueuedUrl(page.fetched.url, metadata=page.metadata))
+                self.handler.handle(taken, page.fetched, self.writer.append(taken, page.fetched))
+            self.position += 1
+
+    # Steps 3 to 5
+
+    def _publish(self) -> None:
+        folder, built = self.iteration.folder, self.room / "segment"
+        if not any(file.pages or file.robots for file in self.files.values()):
+            self.stores.storage.delete(f"{self.stores.crawl_dir}/{folder}")  # nothing but its name is in it
+            return
+        build_segment(self.spool, built, self._facts(self.iteration), clock=self.clock)
+        publish(self.stores.storage, f"{self.stores.crawl_dir}/{folder}", IMPORT_NODE, self.run_id, built)
+        _finish(self.stores, folder)
+        self.report.folder = folder
+
+    def _facts(self, iteration: Iteration) -> SegmentFacts:
+        files = [
+            {"name": Path(file.name).name, "sha256": file.sha256, "size_bytes": file.size_bytes, "pages": file.pages}
+            for file in self.files.values()
+            if file.state != "refused"
+        ]
+        now_s = self.clock()
+        imported = {
+            "what": "import",
+            "time": WarcDates().text(microseconds(now_s)),
+            "krake_version": VERSION,
+            "files": files,
+        }
+        return SegmentFacts(
+            take_id=self.run_id,
+            run_id=self.run_id,
+            iteration=iteration.iteration,
+            folder=iteration.folder,
+            node=IMPORT_NODE,
+            nodes=self.stores.config.servers,
+            krake_version=VERSION,
+            config_digest=self.stores.config_digest,
+            user_agent="",
+            robots_policy="",
+            started_s=now_s,
+            taken=self.position,
+            deferred=0,
+            history=(imported,),
+        )
+
+
+def known_states(keys: ShardedKeyStore, wanted: Collection[bytes]) -> dict[bytes, KeyState | None]:
+    """What the crawl knows of keys. Raises KeyServerDownError: without an answer a page could be imported twice."""
+    return keys.states(wanted) if wanted else {}
+
+
+def paired(
+    archive: BinaryIO, file: FileReport, tell: Callable[[str, int], None]
+) -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
+    """The responses of an archive with their requests, whichever comes first; all else is counted in `file`."""
+    response: WarcRecord | None = None
+    request: WarcRecord | None = None
+    for item in read_archive(archive):
+        if isinstance(item, Damage):
+            file.reject(item.reason, item.offset)
+            continue
+        file.records += 1
+        tell(file.name, file.records)
+        if item.type == "response":
+            if response is not None:
+                yield response, None
+            response = item
+            if request is not None and _match(item, request):
+                yield item, request
+                response = request = None
+        elif item.type == "request":
+            request = item
+            if response is not None and _match(response, item):
+                yield response, item
+                response = request = None
+        else:
+            file.skip(item.type if item.type in RECORD_TYPES else "other")
+    if response is not None:
+        yield response, None
+
+
+def _match(response: WarcRecord, request: WarcRecord) -> bool:
+    """Whether two records are of one exchange: by their ids where they name any, else by their URL."""
+    ids = [
+        (one.headers["warc-concurrent-to"], other.headers.get("warc-record-id"))
+        for one, other in ((request, response), (response, request))
+        if "warc-concurrent-to" in one.headers
+    ]
+    return any(a == b for a, b in ids) if ids else response.url == request.url
+
+
+def page_of(response: WarcRecord, request: WarcRecord | None, file: FileReport) -> _Page | None:
+    """What a response is as a page of this crawl; None, counted in `file`, if it is none."""
+    if request is not None and not request.block.startswith(b"GET "):
+        file.reject("not_get", response.offset, response.url)
+        return None
+    try:
+        url = canonicalize(response.url)
+    except UrlError as error:
+        file.reject(f"url_{error.reason}", response.offset, response.url)
+        return None
+    if not digest_is_right(response):
+        file.reject("block_digest", response.offset, url)
+        return None
+    try:
+        fetched = fetched_of(response, url)
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        file.reject("no_http_answer" if "HTTP" in str(error) else "no_date", response.offset, url)
+        return None
+    if request is not None:
+        fetched.request = request.block
+    origin = {IMPORTED_FROM: Path(file.name).name, "record_id": response.headers.get("warc-record-id", "")}
+    return _Page(fetched, key_of(url), response.offset, json.dumps(origin))
+
+
+def digest_is_right(record: WarcRecord) -> bool:
+    """Whether a record's block is what its digest says, where it has one that we can compute."""
+    name, colon, value = record.headers.get("warc-block-digest", "").partition(":")
+    make = DIGESTS.get(name.strip().lower())
+    if make is None or not colon:
+        return True
+    made: bytes = make(record.block).digest()
+    value = value.strip()
+    with suppress(ValueError):
+        if len(value) == 2 * len(made):
+            return bytes.fromhex(value) == made
+        return b32decode(value.upper() + "=" * (-len(value) % 8)) == made
+    return False
