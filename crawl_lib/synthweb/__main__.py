@@ -31,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--port", type=int, default=0, help="port on all addresses; 0: one that is free")
     serving = commands.add_parser("serve", parents=[shared], help="serve the web")
     serving.add_argument("--log", type=Path, help="file for one line of JSON a request")
+    serving.add_argument("--least-s", type=float, default=0.0, help="least time in seconds that a body takes")
     serving.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     commands.add_parser("truth", parents=[shared], help="print URLs and outcomes of a crawl to the end")
     return parser
@@ -56,7 +57,7 @@ def _serve(web: SynthWeb, given: argparse.Namespace) -> None:
             _say({"port": port, "seeds": web.seeds(port)})
 
         answers = Answers(web, sockets[0].getsockname()[1])
-        asyncio.run(serve(answers, sockets, log=log, until_eof=given.until_eof, on_ready=ready))
+        asyncio.run(serve(answers, sockets, log=log, least_s=given.least_s, until_eof=given.until_eof, on_ready=ready))
 
 
 def main(arguments: list[str] | None = None) -> int:

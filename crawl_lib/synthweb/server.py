@@ -83,8 +83,8 @@ class _LogWriter:
 class _Connection(asyncio.Protocol):
     """One connection: requests are answered in order; what comes while a body drips waits."""
 
-    def __init__(self, answers: Answerer, log: _LogWriter) -> None:
-        self._answers, self._log = answers, log
+    def __init__(self, answers: Answerer, log: _LogWriter, least_s: float) -> None:
+        self._answers, self._log, self._least_s = answers, log, least_s
         self._buffer = b""
         self._dripping = False
         self._site = 0
@@ -122,6 +122,7 @@ class _Connection(asyncio.Protocol):
             return
         target = Target(self._site, words[1])
         status, head, body, drip_s = self._answers.answer(target, fields.get("accept-encoding", ""))
+        drip_s = max(drip_s, self._least_s)
         if words[0] == "HEAD":
             body, drip_s = b"", 0.0
         request = (fields.get("host", ""), words[1], status, start, fields.get("user-agent", ""), words[0])
@@ -161,18 +162,21 @@ async def serve(
     sockets: Sequence[socket.socket],
     *,
     log: TextIO | None = None,
+    least_s: float = 0.0,
     until_eof: bool = False,
     on_ready: Callable[[int], None] = lambda port: None,
 ) -> None:
     """Serve until a signal to end (or, `until_eof`, until standard input ends: the parent is gone).
 
-    `sockets`: of `bind`, one for each site; they are closed. `log`: where requests go. `on_ready`: is called
-    with the port.
+    `sockets`: of `bind`, one for each site; they are closed. `log`: where requests go. `least_s`: the least
+    time that a body takes. `on_ready`: is called with the port.
     """
     loop = asyncio.get_running_loop()
     port = sockets[0].getsockname()[1]
     writer = _LogWriter(log)
-    servers = [await loop.create_server(lambda: _Connection(answers, writer), sock=opened) for opened in sockets]
+    servers = [
+        await loop.create_server(lambda: _Connection(answers, writer, least_s), sock=opened) for opened in sockets
+    ]
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)

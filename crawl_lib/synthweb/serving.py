@@ -95,12 +95,13 @@ class ServerProcess:
 class Serving(ServerProcess):
     """Serves a synthetic web while its `with` block runs.
 
-    `web`: what to serve. `port`: 0 chooses one that is free on all addresses.
+    `web`: what to serve. `port`: 0 chooses one that is free on all addresses. `least_s`: the least time in seconds
+    that a page's body takes.
     """
 
-    def __init__(self, web: SynthWeb, *, port: int = 0) -> None:
-        web_json = json.dumps(asdict(web))
-        super().__init__(["crawl_lib.synthweb", "serve", "--port", str(port), "--web", web_json], address(0))
+    def __init__(self, web: SynthWeb, *, port: int = 0, least_s: float = 0.0) -> None:
+        options = ["--port", str(port), "--least-s", str(least_s), "--web", json.dumps(asdict(web))]
+        super().__init__(["crawl_lib.synthweb", "serve", *options], address(0))
         self.web = web
 
     @property

@@ -1,0 +1,325 @@
+"""A round: one crawl of a small web, from seeds to web graph, whose tasks die again and again."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.config import Config
+from crawl_lib.crawl import node as crawl_node
+from crawl_lib.frontier import intake
+from crawl_lib.segment import Sealer
+from crawl_lib.synthweb import RequestLog, Serving, SynthWeb, TruthOptions
+from tests.e2e.crawl import Result, make_config
+from tests.torture import checks
+from tests.torture.children import Attempt, Ended, Kill
+from tests.torture.kills import KILL_AGAIN, KILL_AGAIN_ELSE, MOST_KILLS_OF_A_TASK, Unbroken
+from tests.torture.tasks import Task
+
+MOST_ITERATIONS = 40
+ODD = 0.2
+"""The chance that before a task one of those that are done runs again."""
+TWICE = 0.1
+"""The chance that two attempts at a task run at once."""
+GIVEN_UP = 0.3
+"""The chance that a round's first run is given up somewhere."""
+STARTED_AS_ALWAYS = 0.1
+"""The share of rounds whose fetching processes are not forked."""
+SMALL_CHUNK_LINES = 40
+SMALL_TAKE_URLS = 10
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """A kind of round: a web, and how it is crawled. `delay_s`: between requests to a host; `least_s`: that a
+    page takes; `every`: it is the turn of this kind in every so many rounds only."""
+
+    name: str
+    web: SynthWeb
+    nodes: int = 1
+    delay_s: float = 0.0
+    least_s: float = 0.0
+    routing: str = "host"
+    max_redirects: int = 10
+    every: int = 1
+
+    def config(self, directory: Path) -> Config:
+        """The config of a crawl below a directory."""
+        fetch = {"host_delay_s": self.delay_s, "processes": 2, "max_redirects": self.max_redirects}
+        segment = {"max_warc_bytes": 1 << 16, "sync_interval_s": 0.05}
+        return make_config(directory, nodes=self.nodes, routing=self.routing, fetch=fetch, segment=segment)
+
+
+FLAVOURS = (
+    Flavour("one node", SynthWeb(seed=5, sites=3, pages_per_site=12, specials=False), least_s=0.01),
+    Flavour("two nodes", SynthWeb(seed=6, sites=4, pages_per_site=6, specials=False), nodes=2, delay_s=0.01),
+    Flavour("several parts", SynthWeb(seed=7, sites=1, pages_per_site=120, specials=False), nodes=1),
+    Flavour(
+        "odd things", SynthWeb(seed=9, sites=2, pages_per_site=5), nodes=2, delay_s=0.005, max_redirects=3, every=6
+    ),
+    Flavour("local routing", SynthWeb(seed=8, sites=4, pages_per_site=6, specials=False), nodes=2, routing="local"),
+)
+
+
+def small_constants() -> None:
+    """Small takes go to two processes, intakes have several chunks, and sealing does not wait: all paths are gone."""
+    crawl_node.URLS_OF_A_PROCESS = SMALL_TAKE_URLS
+    intake.__kwdefaults__["chunk_lines"] = SMALL_CHUNK_LINES
+    Sealer.__init__.__kwdefaults__["interval_s"] = 0.01
+
+
+class Ground:
+    """A flavour that is served, and its unbroken crawl, which all rounds of it are compared with."""
+
+    def __init__(self, flavour: Flavour, directory: Path) -> None:
+        self.flavour, self.directory = flavour, directory
+        self.known = Unbroken()
+        self.output: dict[str, Any] = {}
+        self._serving = Serving(flavour.web, least_s=flavour.least_s)
+
+    def __enter__(self) -> Ground:
+        self._serving.__enter__()
+        options = TruthOptions(max_redirects=self.flavour.max_redirects)
+        self.truth = self._serving.truth(options=options)
+        self.seeds = "\n".join(self._serving.seeds)
+        unbroken = Round(self, self.directory / f"unbroken {self.flavour.name}", random.Random(0), kills=0)
+        findings = unbroken.run()
+        if findings:
+            raise RuntimeError(f"the unbroken crawl of {self.flavour.name!r} is not right: {findings}")
+        self.output = {**unbroken.output, "rows": [tuple(row) for row in unbroken.output["rows"]]}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._serving.__exit__(None, None, None)
+
+    def log_since(self, start_s: float) -> RequestLog:
+        """The requests that began at `start_s` or later."""
+        return RequestLog([request for request in self._serving.log().requests if request.start >= start_s])
+
+    def delays(self) -> dict[str, float]:
+        """The delay in seconds that each host's robots.txt asks for."""
+        port = self._serving.port
+        return {f"{host}:{port}": self.flavour.web.delay_s(host) for host in self.flavour.web.addresses()}
+
+
+@dataclass
+class Round:
+    """One crawl. `kills`: how often it may be killed; 0: never, and nothing odd happens.
+
+    `mutate`: runs in each attempt first. `after_kill`: is called with an attempt that was killed, once all its
+    processes are dead.
+    """
+
+    ground: Ground
+    directory: Path
+    rng: random.Random
+    kills: int
+    mutate: Callable[[], None] = lambda: None
+    before: Callable[[], None] = lambda: None
+    after_kill: Callable[[Ended], None] | None = None
+    by_step: bool | None = None
+    deaths: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By kind of task, and the durable step that it had reached last."""
+    findings: list[str] = field(default_factory=list)
+    refetched: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """Errors of attempts beside another one."""
+    output: dict[str, Any] = field(default_factory=dict)
+    story: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.config = self.ground.flavour.config(self.directory)
+        self.done: list[Task] = []
+        self.crawl_deaths: list[float] = []
+        self.fork_workers = not self.kills or self.rng.random() >= STARTED_AS_ALWAYS
+
+    @property
+    def killed(self) -> int:
+        """Kills so far."""
+        return self.deaths.total()
+
+    def run(self) -> list[str]:
+        """Crawl to the end, then check; returns the findings."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        start_s = time.monotonic()
+        try:
+            self._crawl()
+        except BrokenRoundError as error:
+            self.findings.append(str(error))
+        else:
+            self._check(start_s)
+        if not self.findings:
+            shutil.rmtree(self.directory)
+        return self.findings
+
+    def _crawl(self) -> None:
+        if self.kills and self.rng.random() < GIVEN_UP:
+            self._give_up_somewhere()
+        run, iteration = "run-2" if self.done else "run-1", 0
+        self._task(Task("inject", run, seeds=self.ground.seeds))
+        while True:
+            iteration += 1
+            if iteration > MOST_ITERATIONS:
+                raise BrokenRoundError(f"the crawl did not end in {MOST_ITERATIONS} iterations")
+            taken = self._iteration(run, iteration)
+            if taken == 0:
+                queued = [self._task(Task("settle", run, node=node))["queue"] for node in self._nodes()]
+                if not any(queued):
+                    break
+        for kind in ("maintain_keys", "export", "linker", "finalizer"):
+            self._task(Task(kind, run))
+
+    def _give_up_somewhere(self) -> None:
+        """A first run, which stops before some task and is never gone on with."""
+        tasks = [Task("inject", "run-1", seeds=self.ground.seeds)]
+        for iteration in (1, 2):
+            tasks.append(Task("start", "run-1", iteration=iteration))
+            tasks += [Task("crawl", "run-1", iteration=iteration, node=node) for node in self._nodes()]
+            tasks.append(Task("commit", "run-1", iteration=iteration))
+        stop = self.rng.randrange(1, len(tasks))
+        for task in tasks[:stop]:
+            self._task(task)
+        if self.rng.random() < 0.7:  # in the middle of it
+            self._attempt(tasks[stop], self._next_kill(tasks[stop]))
+
+    def _iteration(self, run: str, iteration: int) -> int:
+        self._task(Task("start", run, iteration=iteration))
+        for node in self._nodes():
+            self._task(Task("crawl", run, iteration=iteration, node=node))
+        taken: int = self._task(Task("commit", run, iteration=iteration))["taken"]
+        return taken
+
+    def _nodes(self) -> list[str]:
+        nodes = list(self.config.servers)
+        self.rng.shuffle(nodes)
+        return nodes
+
+    def _task(self, task: Task) -> dict[str, Any]:
+        """Have a task done, however often it is killed; now and then another one is run again before."""
+        if self.kills and self.done and self.rng.random() < ODD:
+            again = self.rng.choice(self.done)
+            self.story.append(f"again: {again}")
+            self._until_done(again)
+        result = self._until_done(task)
+        self.done.append(task)
+        return result
+
+    def _until_done(self, task: Task) -> dict[str, Any]:
+        killed = 0
+        while True:
+            kill = None
+            if (
+                self.kills > self.killed
+                and killed < MOST_KILLS_OF_A_TASK
+                and self.rng.random() < KILL_AGAIN.get(task.kind, KILL_AGAIN_ELSE)
+            ):
+                kill = self._next_kill(task)
+            if kill and self.rng.random() < TWICE:
+                self._two_attempts(task, kill)
+                killed += 1
+                continue
+            ended = self._attempt(task, kill)
+            if ended.result is not None:
+                return ended.result
+            if not ended.killed:
+                raise BrokenRoundError(f"I4: {task}: {ended.error}")
+            killed += 1
+
+    def _next_kill(self, task: Task) -> Kill:
+        return self.ground.known.choose(task.kind, self.rng, self.after_kill is not None)
+
+    def _two_attempts(self, task: Task, kill: Kill) -> None:
+        """Two attempts at once, one of which is killed: both may end well, or one may be refused."""
+        first, second = self._begin(task, kill), self._begin(task, None)
+        for ended in (first.wait(), second.wait()):
+            self._note(task, ended)
+            if ended.error and not ended.killed:
+                self.refused[ended.error.partition(":")[0]] += 1
+
+    def _attempt(self, task: Task, kill: Kill | None) -> Ended:
+        self.before()
+        ended = self._begin(task, kill).wait()
+        self._note(task, ended)
+        if not self.kills:
+            self.ground.known.note(task.kind, ended.end - ended.start, ended.steps)
+        if ended.killed and self.after_kill:
+            self.after_kill(ended)
+        return ended
+
+    def _begin(self, task: Task, kill: Kill | None) -> Attempt:
+        def prepare() -> None:
+            small_constants()
+            self.mutate()
+
+        return Attempt(
+            lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_workers=self.fork_workers
+        )
+
+    def _note(self, task: Task, ended: Ended) -> None:
+        last = ended.steps[-1] if ended.steps else "(before the first step)"
+        if ended.killed:
+            self.deaths[task.kind, last] += 1
+            if task.kind in ("crawl", "settle"):
+                self.crawl_deaths.append(ended.end)
+        self.story.append(f"{task}: {'killed after ' + last if ended.killed else ended.error or 'done'}")
+        if ended.unexpected:
+            raise BrokenRoundError(f"{task}: {ended.unexpected}")
+
+    def _check(self, start_s: float) -> None:
+        """All invariants, in a process of its own, since it reads with threads."""
+        findings_path = self.directory / "findings.json"
+
+        def look() -> dict[str, Any]:
+            findings, output = look_at(self.config, self.ground)
+            findings_path.write_text(json.dumps({"findings": findings, "output": output}))
+            return {}
+
+        ended = Attempt(look, self.directory).wait()
+        if ended.unexpected or ended.error:
+            self.findings.append(f"the checks ended with: {ended.error}{ended.unexpected}")
+            return
+        found = json.loads(findings_path.read_text())
+        self.output = found["output"]
+        self.findings += found["findings"]
+        self._look_at_requests(self.ground.log_since(start_s))
+
+    def _look_at_requests(self, log: RequestLog) -> None:
+        flavour = self.ground.flavour
+        if flavour.routing == "local":
+            return
+        self.refetched, findings = checks.refetched(log, self.crawl_deaths)
+        if self.after_kill is None:  # a loss of power takes the last seconds' records
+            self.findings += findings
+        self.findings += checks.polite(log, flavour.delay_s, self.ground.delays())
+
+
+class BrokenRoundError(Exception):
+    """The round cannot go on."""
+
+
+def look_at(config: Config, ground: Ground) -> tuple[list[str], dict[str, Any]]:
+    """Findings, and what later rounds are compared with."""
+    result = Result(config, export="out")
+    doubles = ground.flavour.routing == "local"  # I2 has an exception for intakes that are killed there
+    findings: list[str] = []
+    looks: Sequence[Callable[[], Any]] = (
+        lambda: checks.visited(result, ground.truth, doubles=doubles),
+        lambda: checks.segments(result),
+        lambda: checks.keys(result, ground.truth),
+        lambda: checks.nothing_left(result),
+        lambda: checks.same_output(result, ground.output, doubles=doubles) if ground.output else (),
+    )
+    for look in looks:
+        try:
+            findings += look()
+        except Exception as error:
+            findings.append(f"{type(error).__name__}: {error}")
+    return findings, {"rows": checks.rows(result), "exported": checks.exported(result)}

@@ -1,0 +1,48 @@
+"""The tasks of a run, as the DAG has them: each is one call of `crawl_lib.stages`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+
+KINDS = ("inject", "start", "crawl", "commit", "settle", "maintain_keys", "export", "linker", "finalizer")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a run. `seeds`: of the run."""
+
+    kind: str
+    run: str
+    seeds: str = ""
+    iteration: int = 0
+    node: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(str(word) for word in (self.run, self.kind, self.iteration or "", self.node) if word)
+
+    def call(self, config: Config) -> dict[str, Any]:
+        """Do it, with the code that Airflow's operators call."""
+        run, iteration, node = self.run, self.iteration, self.node
+        match self.kind:
+            case "inject":
+                return stages.inject(config, run_id=run, seeds=self.seeds)
+            case "start":
+                return stages.start_iteration(config, run_id=run, iteration=iteration)
+            case "crawl":
+                return stages.crawl_node(config, run_id=run, iteration=iteration, node=node)
+            case "commit":
+                return stages.commit_iteration(config, run_id=run, iteration=iteration)
+            case "settle":
+                return stages.settle_node(config, node=node)
+            case "maintain_keys":
+                return stages.maintain_keys(config)
+            case "export":
+                return stages.export_pages(config, label="out")
+            case "linker":
+                return stages.link_export(config, export="out")
+            case _:
+                return stages.finalize_export(config, export="out")
