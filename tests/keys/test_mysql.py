@@ -133,7 +133,9 @@ KEYS = sorted(make_keys(50))
         ("SELECT", lambda server: server.states(KEYS)),
         ("INSERT", lambda server: server.insert(KEYS, KeyState.QUEUED)),
         ("INSERT", lambda server: server.insert(KEYS, KeyState.GONE)),
+        ("UPDATE", lambda server: server.mark(KEYS, KeyState.CRAWLED)),
         ("INSERT", lambda server: server.mark(KEYS, KeyState.CRAWLED)),
+        ("COMMIT", lambda server: server.mark(KEYS[:20], KeyState.CRAWLED)),
         ("DELETE", lambda server: server.delete(KEYS)),
     ],
 )
