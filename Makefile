@@ -7,7 +7,7 @@ STAMP := $(VENV)/.synced
 SPARK_STAMP := $(VENV)/.synced-spark
 export PYTHONPATH := plugins
 
-.PHONY: setup setup-spark crawl ui test test-cluster check bench compose-env lock clean
+.PHONY: setup setup-spark crawl ui cluster cluster-crawl test test-cluster check bench compose-env lock clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,13 @@ crawl: setup
 
 ui: setup
 	@exec $(BIN)/python -m krake_airflow.ui $(if $(CONFIG),--config "$(CONFIG)")
+
+# Many machines as processes of this one, with their data in .cluster/; needs Java 17, mvn, mariadb-server, postgresql.
+cluster: setup
+	@exec $(BIN)/python -m tests.cluster.run $(if $(CONFIG),--config "$(CONFIG)")
+
+cluster-crawl: setup
+	@exec $(BIN)/python -m tests.cluster.run crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
 
 test: setup
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)

@@ -114,28 +114,47 @@ def wait_until(what: str, ready: Callable[[], bool], limit_s: float) -> None:
         time.sleep(0.1)
 
 
-class Ports:
-    """Free ports of the loopback by name, kept in a file: servers that start again have those that they had."""
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port of the loopback."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
-    def __init__(self, path: Path) -> None:
+
+def any_port() -> int:
+    """A port of the loopback that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Ports:
+    """Free ports of the loopback by name, kept in a file: servers that start again have those that they had.
+
+    `running`: the servers run, so that their ports are not free.
+    """
+
+    def __init__(self, path: Path, *, running: bool = False) -> None:
         self._path = path
+        self._running = running
         self._ports: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         self._counts: dict[str, int] = {}
 
     def take(self, name: str) -> int:
         """The port of that name. Raises AssertionError if it was taken by another program since."""
         kept = self._ports.get(name, 0)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", kept))
-            except OSError as error:
-                raise AssertionError(
-                    f"port {kept}, which {name} had, is taken by another program; end that one, or delete"
-                    f" {self._path.parent} (and the crawl in it)"
-                ) from error
-            port = int(probe.getsockname()[1])
-        if not kept and port in self._ports.values():
+        if kept and (self._running or is_free(kept)):
+            return kept
+        assert not kept, (
+            f"port {kept}, which {name} had, is taken by another program; end that one, or delete"
+            f" {self._path.parent} (and the crawl in it)"
+        )
+        port = any_port()
+        if port in self._ports.values():
             return self.take(name)
         self._ports[name] = port
         beside = self._path.with_suffix(f".{os.getpid()}")

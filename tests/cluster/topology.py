@@ -18,12 +18,12 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
-from airflow import __version__ as airflow_version
 from krake_airflow.server import PASSWORDS_FILE
 from krake_airflow.settings import PROJECT, USER, centre_environment, worker_environment
 
@@ -52,7 +52,8 @@ class Topology:
     """The cluster, while its `with` block runs.
 
     `directory`: where all its data lie, made if missing; the path must be short enough for a Unix socket. `nodes`: how
-    many, each with a key server. `fast`: servers that need not survive a power loss. `say`: told what is being done.
+    many, each with a key server. `fast`: servers that need not survive a power loss. `running`: another process has
+    started it, and this one only asks. `say`: told what is being done.
     """
 
     def __init__(
@@ -62,11 +63,12 @@ class Topology:
         nodes: int = 3,
         key_servers: int = 3,
         fast: bool = False,
+        running: bool = False,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        self.ports = Ports(directory / "ports.json")
+        self.ports = Ports(directory / "ports.json", running=running)
         self.nodes = [f"node-{chr(ord('a') + number)}" for number in range(nodes)]
         self.hdfs = hadoop.Hdfs(directory / "hdfs", port=self.ports.series("hdfs"))
         self.keys = [self._key_server(number, fast=fast) for number in range(1, key_servers + 1)]
@@ -251,7 +253,7 @@ class Topology:
 
     @property
     def _migrated(self) -> Path:
-        return self.home("centre") / f"migrated-{airflow_version}"
+        return self.home("centre") / f"migrated-{version('apache-airflow')}"
 
     def _centre_environment(self) -> dict[str, str]:
         home = self.home("centre")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 from crawl_lib.config import Config, to_mapping
 from crawl_lib.config.agreement import MAY_DIFFER, differences, shared_options
@@ -14,6 +16,12 @@ def test_every_name_in_the_list_is_an_option_or_a_section(config: Config) -> Non
         f"{section}.{key}" for section, part in known.items() if isinstance(part, dict) for key in part
     }
     assert set(MAY_DIFFER) <= names
+
+
+def test_the_documented_file_names_exactly_these() -> None:
+    text = (Path(__file__).resolve().parents[2] / "config" / "krake-config.yml").read_text()
+    [said] = re.findall(r"asked alone: ([^.]*(?:\.\w[^.]*)*)\.\n", text)
+    assert set(re.split(r"[,;\s#]+", said)) == set(MAY_DIFFER)
 
 
 def test_what_decides_where_a_url_goes_and_what_is_kept_of_it_is_shared(config: Config) -> None:
