@@ -30,15 +30,17 @@ sys.meta_path.insert(0, NoAirflow())
 """
 
 IMPORT_ALL = """
-import importlib, pkgutil
+import importlib, importlib.util, pkgutil
 import crawl_lib
+
+EXTRAS = {"crawl_lib.engine.spark": "pyspark"}  # modules that need an extra, which need not be there
 
 def fail(name):
     raise ImportError(name)
 
 found = [module.name for module in pkgutil.walk_packages(crawl_lib.__path__, "crawl_lib.", onerror=fail)]
 for name in found:
-    if not name.endswith("__main__"):
+    if not name.endswith("__main__") and (name not in EXTRAS or importlib.util.find_spec(EXTRAS[name])):
         importlib.import_module(name)
 print("\\n".join(found))
 """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from crawl_lib.config import Config
 from crawl_lib.engine.base import Engine, Room
 from crawl_lib.engine.duck import open_duck
+from crawl_lib.errors import ConfigError
 
 
 @contextmanager
@@ -19,12 +21,25 @@ def open_engine(config: Config, room: Room) -> Iterator[Engine]:
     """
     room.storage.delete(room.hidden)
     if config.batch.engine == "spark":
-        from crawl_lib.engine.spark import open_spark  # noqa: PLC0415 - an extra, which a DuckDB user need not have
-
-        engine: Engine = open_spark(config, room)
+        engine: Engine = _open_spark(config, room)
     else:
         engine = open_duck(room)
     try:
         yield engine
     finally:
         engine.close()
+
+
+def _open_spark(config: Config, room: Room) -> Engine:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used
+            from crawl_lib.engine.spark import open_spark  # noqa: PLC0415 - an extra, which others need not have
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"pyspark", "py4j"}:
+            raise
+        raise ConfigError(
+            "batch.engine: spark needs the extra `spark`, which is not installed: run `make setup-spark`, or set"
+            " batch.engine: duckdb"
+        ) from error
+    return open_spark(config, room)

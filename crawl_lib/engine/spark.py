@@ -18,24 +18,17 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from crawl_lib.config import Config
 from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text
 from crawl_lib.engine.java import check_java
-from crawl_lib.errors import ConfigError, LockedError, StorageError
-
-try:
-    from py4j.protocol import Py4JError
-    from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import functions as sql
-except ModuleNotFoundError as missing:
-    raise ConfigError(
-        f"batch.engine: spark needs the extra `spark` ({missing.name} is not installed): run `make setup-spark`,"
-        " or set batch.engine: duckdb"
-    ) from missing
+from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
 
 LEAST_BYTES = 512 << 20
 """Spark does not start with less."""
@@ -136,7 +129,15 @@ class Spark(Engine):
     def _read(self, places: Sequence[str]) -> DataFrame:
         # Without recursiveFileLookup a folder `a=b` on the way to the file would become a column `a`.
         reader = self._session.read.option("recursiveFileLookup", "true")
-        return reader.parquet(*[GLOB.sub(r"\\\1", place) for place in places])
+        try:
+            return reader.parquet(*[GLOB.sub(r"\\\1", place) for place in places])
+        except AnalysisException as error:
+            if self._url is None or error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            raise PathNotFoundError(
+                f"Spark: {_short(error)}: is spark.dfs_url ({self._url}) the root of dfs_primary"
+                f" ({self._room.storage.name})?"
+            ) from error
 
     def _percent(self) -> int:
         tracker = self._session.sparkContext.statusTracker()

@@ -1,12 +1,17 @@
-"""A file store that is not on the local disk gives the same export: its tables are copied to scratch first."""
+"""A file store that is not on the local disk gives the same export, and its files are read where they lie."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import BinaryIO
 
+import pytest
+
 from crawl_lib.config import Config
+from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.export import export_pages
+from crawl_lib.export import scratch as scratch_module
+from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.export.show import open_export, show_page
 from crawl_lib.graph import finalize_export, link_export, open_web_graph
 from crawl_lib.storage import Storage
@@ -51,15 +56,33 @@ class Elsewhere(Storage):
         return self.inner.free_bytes()
 
 
-def test_the_same_bytes_from_a_store_elsewhere(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+def never(*arguments: object) -> None:
+    raise AssertionError(f"copied to scratch: {arguments}")
+
+
+def all_stages(storage: Storage, config: Config, crawl: CrawlMaker, name: str) -> None:
+    export_pages(storage, config, name=name, segments=crawl.segments)
+    link_export(storage, config, name=name)
+    finalize_export(storage, config, name=name)
+
+
+def in_scratch(config: Config) -> list[str]:
+    """What lies in scratch but for locks."""
+    return sorted(path.name for path in Path(config.scratch.directory).iterdir() if path.suffix != ".lock")
+
+
+def test_the_same_bytes_from_a_store_elsewhere(
+    storage: Storage, config: Config, crawl: CrawlMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No table is copied to scratch: a crawl that is larger than the disk of this machine can be exported."""
     urls = [f"http://h.example/{number}" for number in range(30)]
     crawl.segment("1", "node-a", [Capture(url, url.encode(), links=urls[::3]) for url in urls])
     crawl.segment("1", "node-b", [Capture(url, url.encode(), time=1, links=urls) for url in urls[:5]])
     far = Elsewhere(storage)
-    for store, name in ((storage, "near"), (far, "far")):
-        export_pages(store, config, name=name, segments=crawl.segments)
-        link_export(store, config, name=name)
-        finalize_export(store, config, name=name)
+    with monkeypatch.context() as patched:
+        patched.setattr(Elsewhere, "download", never)
+        for store, name in ((storage, "near"), (far, "far")):
+            all_stages(store, config, crawl, name)
     near_folder, far_folder = (Path(config.dfs_primary) / "export" / name for name in ("near", "far"))
     assert len(list(near_folder.iterdir())) == 9
     for file in near_folder.iterdir():
@@ -73,3 +96,60 @@ def test_the_same_bytes_from_a_store_elsewhere(storage: Storage, config: Config,
         **show_page(storage, config, name="near", page="0"),
         "export": "far",
     }
+    assert in_scratch(config) == []
+
+
+def test_scratch_is_empty_after_a_stage_that_failed(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+    """In the middle of the content, and before the first row of arcs; run again, both go on."""
+    place = crawl.segment("1", "node-a", [Capture(f"http://h.example/{n}", b"x" * 99, links=["a"]) for n in range(9)])
+    warc, links = place / "node-a-00000.warc.gz", place / "links.parquet"
+    whole, table = warc.read_bytes(), links.read_bytes()
+    warc.write_bytes(whole[:-40])
+    with pytest.raises(DamagedFileError):
+        export_pages(storage, config, name="x", segments=crawl.segments)
+    assert in_scratch(config) == []
+    warc.write_bytes(whole)
+    export_pages(storage, config, name="x", segments=crawl.segments)
+    links.write_bytes(table[:-40])
+    with pytest.raises(StorageError, match=r"links\.parquet"):
+        link_export(storage, config, name="x")
+    assert in_scratch(config) == []
+    links.write_bytes(table)
+    link_export(storage, config, name="x")
+    assert in_scratch(config) == []
+
+
+def test_what_killed_processes_left_in_scratch_is_deleted_by_the_next_stage(
+    storage: Storage, config: Config, crawl: CrawlMaker
+) -> None:
+    """Of this export, of others, and of readers; what a living process holds, and what is not ours, stays."""
+    base = Path(config.scratch.directory)
+    for folder in ("export-x", "export-killed", "read-killed-abc", "precious"):
+        (base / folder / "duckdb").mkdir(parents=True)
+        (base / folder / "bucket-0").write_bytes(b"left")
+    for name in ("x", "killed"):
+        (base / f"export-{name}.lock").touch()
+    crawl.segment("1", "node-a", [Capture("http://h.example/", b"x")])
+    far = Elsewhere(storage)
+    with scratch_folder(config, "alive") as held:
+        (held / "bucket-0").write_bytes(b"in use")
+        all_stages(far, config, crawl, "x")
+        with open_export(far, config, name="x") as export:
+            [reader] = [name for name in in_scratch(config) if name.startswith("read-")]
+            export_pages(storage, config, name="y", segments=crawl.segments)
+            assert in_scratch(config) == ["export-alive", "precious", reader]
+            assert list(export.content) == [b"x"]
+        assert (held / "bucket-0").read_bytes() == b"in use"
+    assert in_scratch(config) == ["precious"]
+
+
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who deletes a stale folder holds its lock while it does; that is not taken for another stage at work."""
+    with scratch_folder(config, "x"):
+        pass
+    held = (Path(config.scratch.directory) / "export-x.lock").open("rb")
+    with held:
+        scratch_module.fcntl.flock(held, scratch_module.fcntl.LOCK_EX)
+        monkeypatch.setattr(scratch_module.time, "sleep", lambda _: held.close())
+        with scratch_folder(config, "x") as folder:
+            assert folder.is_dir()
