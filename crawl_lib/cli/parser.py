@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TypeAlias
 
-from crawl_lib.cli import checking, crawling, keys, looking, nodes, processing, queues
+from crawl_lib.cli import checking, crawling, keys, looking, nodes, processing, queues, segments
 from crawl_lib.version import VERSION
 
 
@@ -21,6 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_processing(commands)
     _add_keys(commands)
     _add_queue(commands)
+    _add_segments(commands)
     _add_nodes(commands)
     _add_checking(commands)
     _add_looking(commands)
@@ -148,6 +149,30 @@ def _add_nodes(commands: _Commands) -> None:
     retire.add_argument("--lost", action="store_true", help="its disk is gone: find what it was sent, on the DFS")
     retire.add_argument("--dry-run", action="store_true", help="only say what would be done")
     retire.set_defaults(run=nodes.retire)
+
+
+def _add_segments(commands: _Commands) -> None:
+    command = commands.add_parser("segment", help="repair segments, and take pages out of them")
+    actions = command.add_subparsers(metavar="ACTION", required=True)
+    salvage = actions.add_parser("salvage", help="make a damaged segment whole from its WARC files")
+    salvage.add_argument("segment", metavar="SEGMENT", help="<folder>/<node>, or its path")
+    salvage.add_argument("--requeue", action="store_true", help="crawl the lost pages that are known by name again")
+    salvage.add_argument(
+        "--delete-damaged", action="store_true", help="delete the damaged segment, which is kept beside the new one"
+    )
+    salvage.set_defaults(run=segments.salvage)
+    drop = actions.add_parser("drop", help="take pages out of every segment; their keys stay known")
+    drop.add_argument("page", nargs="+", metavar="URL|KEY")
+    drop.set_defaults(run=segments.drop)
+    compact = actions.add_parser("compact", help="write segments anew without their dropped pages")
+    compact.add_argument("segment", nargs="*", metavar="SEGMENT", help="<folder>/<node>; default: all with such pages")
+    compact.set_defaults(run=segments.compact)
+    bring = commands.add_parser("import", help="make a segment of WARC or ARC files of any writer")
+    bring.add_argument("archive", nargs="+", metavar="WARC", help="files, or directories of *.warc[.gz] and *.arc[.gz]")
+    bring.set_defaults(run=segments.import_archives)
+    for action in (salvage, drop, compact, bring):
+        action.add_argument("--dry-run", action="store_true", help="look only, change nothing")
+        action.add_argument("--json", action="store_true")
 
 
 def _add_looking(commands: _Commands) -> None:

@@ -287,7 +287,7 @@ def _worker_tasks(task: NodeTask, take: Take, own: Iteration, seconds_left: floa
     ]
 
 
-def _facts(stores: Stores) -> dict[str, str]:
+def _facts(stores: Stores) -> dict[str, Any]:
     """What warcinfo and manifest say of how the segment came to be."""
     return {
         "krake_version": VERSION,

@@ -64,6 +64,16 @@ def node_locked(stores: Stores, node: str, what: str, on_wait: Callable[[str], N
 
 
 @contextmanager
+def repairs_locked(stores: Stores) -> Iterator[None]:
+    """One repair of segments at a time on this machine: what is dropped while a segment is made anew could be missed.
+
+    Raises LockedError if there is another one.
+    """
+    with scratch_base(stores, "repair"):
+        yield
+
+
+@contextmanager
 def scratch_base(stores: Stores, name: str) -> Iterator[Path]:
     """A folder `name` in `scratch.directory`, with what an earlier attempt left in it, held by one process at a time.
 

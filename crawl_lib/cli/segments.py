@@ -1,0 +1,163 @@
+"""`krake segment salvage|drop|compact` and `krake import`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from crawl_lib.cli.common import ProgressLine, print_counts, print_json, stores_of
+
+if TYPE_CHECKING:
+    from crawl_lib.repair.importing import ImportReport
+    from crawl_lib.repair.salvage import SalvageReport
+
+# The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
+
+
+def salvage(arguments: argparse.Namespace) -> int:
+    """Make a damaged segment whole; 1 if a dry run finds it damaged."""
+    from crawl_lib.repair.places import node_locked, repairs_locked, segment_name  # noqa: PLC0415
+    from crawl_lib.repair.salvage import salvage_segment  # noqa: PLC0415
+
+    stores, name = stores_of(arguments), segment_name(arguments.segment)
+    with (
+        _progress() as progress,
+        repairs_locked(stores),
+        node_locked(stores, name.node, "krake segment salvage", _tell),
+    ):
+        report = salvage_segment(
+            stores,
+            name,
+            dry_run=arguments.dry_run,
+            requeue=arguments.requeue,
+            delete_damaged=arguments.delete_damaged,
+            on_progress=progress,
+        )
+    if arguments.json:
+        print_json(report.to_mapping())
+    else:
+        _show_salvage(report)
+        _dry(arguments)
+    return 1 if report.state == "damaged" else 0
+
+
+def _show_salvage(report: SalvageReport) -> None:
+    if report.state == "whole":
+        print(f"{report.segment}: is whole")
+        shown = {"lost_named": report.lost_named, "requeued": report.requeued, "deleted": report.deleted}
+        shown = {name: value for name, value in shown.items() if value}
+        if shown:
+            print_counts(report.segment, shown)
+    else:
+        print_counts(f"{report.segment}: {report.state}", report.to_mapping())
+    if report.lost_named and not report.requeued:
+        print(f"next: krake segment salvage {report.segment} --requeue crawls the lost pages that are named again")
+    if report.lost > report.lost_named:
+        print(f"{report.lost - report.lost_named} lost pages are not known by name; links to them do not make them new")
+    if report.aside:
+        print(
+            f"next: {report.aside} is the damaged segment; krake segment salvage {report.segment} --delete-damaged"
+            " deletes it"
+        )
+
+
+def drop(arguments: argparse.Namespace) -> int:
+    """Take pages out of all segments; 1 if one of them is in none."""
+    from crawl_lib.repair.drop import drop_pages  # noqa: PLC0415
+    from crawl_lib.repair.places import repairs_locked  # noqa: PLC0415
+
+    stores = stores_of(arguments)
+    with _progress() as progress, repairs_locked(stores):
+        report = drop_pages(stores, arguments.page, dry_run=arguments.dry_run, on_progress=progress)
+    if arguments.json:
+        print_json(report.to_mapping())
+    else:
+        for title, pages in (("dropped", report.dropped), ("dropped before", report.already)):
+            for segment, named in pages.items():
+                print(f"{title}: {segment}: {', '.join(named)}")
+        for page in report.unknown:
+            print(f"not found: {page} is in no segment")
+        if report.exports:
+            print(f"next: these exports still hold them; make new ones and delete these: {', '.join(report.exports)}")
+        if report.dropped:
+            print(
+                "next: krake segment compact takes them out of the files; krake forget would let them be crawled again"
+            )
+        _dry(arguments)
+    return 1 if report.unknown else 0
+
+
+def compact(arguments: argparse.Namespace) -> int:
+    """Write segments anew without dropped pages: those that are named, else all that have some."""
+    from crawl_lib.repair.compact import compact_segment  # noqa: PLC0415
+    from crawl_lib.repair.places import all_segments, node_locked, repairs_locked, segment_name  # noqa: PLC0415
+
+    stores = stores_of(arguments)
+    names = [segment_name(text) for text in arguments.segment] or all_segments(stores)
+    reports = []
+    with _progress() as progress, repairs_locked(stores):
+        for name in names:
+            with node_locked(stores, name.node, "krake segment compact", _tell):
+                reports.append(compact_segment(stores, name, dry_run=arguments.dry_run, on_progress=progress))
+    if arguments.json:
+        print_json([report.to_mapping() for report in reports])
+        return 0
+    for report in reports:
+        if report.state != "nothing":
+            print_counts(f"{report.segment}: {report.state}", report.to_mapping())
+    if all(report.state == "nothing" for report in reports):
+        print("nothing to do: no page is dropped")
+    _dry(arguments)
+    return 0
+
+
+def import_archives(arguments: argparse.Namespace) -> int:
+    """Make a segment of archives; 1 if one of them is none."""
+    from crawl_lib.repair.importing import import_archives as bring  # noqa: PLC0415
+
+    with _progress() as progress:
+        report = bring(stores_of(arguments), arguments.archive, dry_run=arguments.dry_run, on_progress=progress)
+    if arguments.json:
+        print_json(report.to_mapping())
+    else:
+        _show_import(report)
+        _dry(arguments)
+    return 1 if report.refused else 0
+
+
+def _show_import(report: ImportReport) -> None:
+    for file in report.files:
+        if file.state == "already_imported":
+            print(f"{file.name}: already imported")
+            continue
+        shown = {name: getattr(file, name) for name in ("records", "pages", "robots", "waiting", "known", "repeated")}
+        print_counts(
+            f"{file.name}: {file.state}",
+            {**shown, "skipped": file.skipped, "rejected": file.rejected, "first": file.first},
+        )
+    if report.folder:
+        print(f"segment {report.folder}/import")
+        print("next: krake settle takes in what its pages link to; the next crawl does so too")
+    for file in report.refused:
+        print(f"{file.name}: no record of it can be read; it is no WARC or ARC file, or damaged from end to end")
+
+
+@contextmanager
+def _progress() -> Iterator[ProgressLine]:
+    progress = ProgressLine(after_s=2.0)
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+def _tell(holder: str) -> None:
+    print(f"waiting for {holder}", file=sys.stderr)
+
+
+def _dry(arguments: argparse.Namespace) -> None:
+    if arguments.dry_run:
+        print("dry run: nothing was changed")

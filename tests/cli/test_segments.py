@@ -1,0 +1,87 @@
+"""`krake segment ...` and `krake import` as a user types them: reports, exit codes, what to do next."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.synthweb import Serving
+from tests.cli.conftest import Krake
+from tests.repair.archives import page, pages_archive, write
+from tests.repair.crawled import cut, flip
+
+
+@pytest.fixture
+def crawled(krake: Krake, serving: Serving) -> Krake:
+    krake.ok("inject", "\n".join(serving.seeds))
+    krake.ok("crawl", "--iterations", "2")
+    return krake
+
+
+def segment_of(krake: Krake) -> Path:
+    """The one with the largest WARC file."""
+    warcs = (krake.directory / "dfs" / "crawl").glob("[0-9]*/[!.]*/*.warc.gz")
+    return max(warcs, key=lambda path: path.stat().st_size).parent
+
+
+def test_salvage_from_damage_to_a_clean_check(crawled: Krake) -> None:
+    segment = segment_of(crawled)
+    name = f"{segment.parent.name}/{segment.name}"
+    cut(segment / "pages.parquet")
+    flip(next(segment.glob("*.warc.gz")), 0.7)
+    assert f"krake segment salvage {name}" in crawled("fsck").out
+    dry = crawled("segment", "salvage", name, "--dry-run")
+    assert dry.code == 1
+    assert "dry run: nothing was changed" in dry.out
+    done = crawled.ok("segment", "salvage", str(segment))
+    assert "salvaged" in done.out
+    assert "--delete-damaged" in done.out
+    assert "clean" in crawled.ok("fsck").out
+    report = crawled.ok("segment", "salvage", name, "--delete-damaged", "--requeue", "--json").json
+    assert report["state"] == "whole"
+    assert len(report["deleted"]) == 1
+    crawled.ok("export")
+
+
+def test_drop_and_compact(crawled: Krake) -> None:
+    crawled.ok("export", "--label", "before")
+    seed = crawled.ok("show", "0", "--export", "before").json["url"]
+    assert crawled("segment", "drop", seed, "http://nowhere.example/", "--dry-run").code == 1
+    assert "before" in crawled.ok("segment", "drop", seed).out
+    assert "was dropped" in crawled("show", seed, "--export", "before").error()
+    assert "dropped" in crawled("export", "--label", "before").error()
+    assert "compacted" in crawled.ok("segment", "compact").out
+    assert "nothing to do" in crawled.ok("segment", "compact").out
+    shutil.rmtree(crawled.directory / "dfs" / "export" / "before")  # as the report says
+    assert "clean" in crawled.ok("fsck").out
+    again = crawled("segment", "drop", "mailto:x")
+    assert "neither a URL" in again.error()
+
+
+def test_import(crawled: Krake) -> None:
+    path = write(crawled.directory / "old.warc.gz", pages_archive(range(3)))
+    assert "dry run" in crawled.ok("import", str(path), "--dry-run").out
+    done = crawled.ok("import", str(path))
+    assert "/import" in done.out
+    assert "already imported" in crawled.ok("import", str(path)).out
+    assert "clean" in crawled.ok("fsck").out
+    crawled.ok("crawl", "--iterations", "1")
+    crawled.ok("export", "--label", "all")
+    assert crawled.ok("show", page(1)[0], "--export", "all").json["url"] == page(1)[0]
+    refused = crawled("import", str(write(crawled.directory / "x.warc", b"no archive")))
+    assert refused.code == 1
+    assert "not_an_archive" in refused.out
+
+
+@pytest.mark.parametrize("name", ["nonsense", "1795000000", "1795000000/.node", "/"])
+def test_names_that_are_no_segment(name: str, krake: Krake) -> None:
+    assert "is no segment" in krake("segment", "salvage", name).error()
+
+
+def test_segments_that_are_not_there(crawled: Krake) -> None:
+    assert "no such iteration" in crawled("segment", "salvage", "1/node-a").error()
+    folder = segment_of(crawled).parent.name
+    assert "no such segment" in crawled("segment", "salvage", f"{folder}/node-z").error()
+    assert "no such iteration" in crawled("segment", "compact", "1/node-a").error()
