@@ -10,6 +10,8 @@ import pytest
 
 from crawl_lib.synthweb import Serving, SynthWeb
 from tests.cli.conftest import Krake, run_in_process
+from tests.e2e.crawl import Result, make_config, run_crawl
+from tests.repair.crawled import copy_of
 from tests.repair.killed import run_killed
 
 ROUNDS = 3
@@ -33,27 +35,55 @@ def configure(krake: Krake, **more: object) -> None:
 
 @pytest.fixture(scope="session")
 def half_done(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a crawl of three rounds, settled and exported; its queue is not empty."""
+    """The directory of a crawl of three rounds, exported; its queue is not empty."""
     directory = tmp_path_factory.mktemp("crawl")
     krake = Krake(directory, lambda words: run_killed(words, None))
     configure(krake)
     krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
     krake.ok(*RUN, "--iterations", str(ROUNDS))
-    for words in (["settle"], ["export", "--label", "e"], ["link"], ["finalize"]):
+    for words in (["export", "--label", "e"], ["link"], ["finalize"]):
         krake.ok(*words)
     return directory
 
 
+@pytest.fixture(scope="session")
+def settled(half_done: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, and what the last round found is taken in."""
+    directory = tmp_path_factory.mktemp("settled") / "crawl"
+    shutil.copytree(half_done, directory)
+    Krake(directory, lambda words: run_killed(words, None)).ok("settle")
+    return directory
+
+
 @pytest.fixture
-def copy(half_done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Krake]:
-    """A copy of that crawl, with its `krake`; `kill_at`: the next round was killed at this step."""
+def copy(half_done: Path, settled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Krake]:
+    """A copy of that crawl with its `krake`: settled, or with the next round killed at the step `kill_at`."""
 
     def make(kill_at: str | None = None) -> Krake:
         copied = tmp_path / "crawl"
-        shutil.copytree(half_done, copied)
+        shutil.copytree(half_done if kill_at else settled, copied)
         if kill_at is not None:
             done = run_killed(["--config", str(copied / "krake.yml"), *RUN, "--iterations", str(ROUNDS + 1)], kill_at)
             assert done.code == -9, (kill_at, done)
         return Krake(copied, lambda words: run_in_process(capsys, words))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def repair_web() -> Iterator[Serving]:
+    with Serving(SynthWeb(seed=11, sites=3, pages_per_site=14, specials=True)) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def crawled(repair_web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Another crawl: three iterations of two nodes, with pages of all kinds; never changed."""
+    config = make_config(tmp_path_factory.mktemp("crawled"), nodes=2, fetch={"host_delay_s": 0.0})
+    return run_crawl(config, "\n".join(repair_web.seeds), 3)
+
+
+@pytest.fixture
+def crawl(crawled: Result, tmp_path: Path) -> Result:
+    """A copy of it that a test may damage."""
+    return copy_of(crawled, tmp_path / "crawl")
