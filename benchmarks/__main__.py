@@ -9,13 +9,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import airflow, batch, crawl, hdfs, keys
+from benchmarks import airflow, batch, crawl, hdfs, keys, parsing
 from benchmarks.report import Row, print_rows
 
 
 def main() -> int:
     """Run all parts, or those named on the command line."""
-    parts = {"crawl": crawl.run, "keys": keys.run, "batch": batch.run, "hdfs": hdfs.run, "airflow": airflow.run}
+    parts = {
+        "crawl": crawl.run,
+        "keys": keys.run,
+        "batch": batch.run,
+        "hdfs": hdfs.run,
+        "airflow": airflow.run,
+        "parsing": parsing.run,
+    }
     wanted = sys.argv[1:] or list(parts)
     unknown = [name for name in wanted if name not in parts]
     if unknown:

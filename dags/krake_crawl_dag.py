@@ -31,6 +31,10 @@ Every task may be run again at any time: it goes on where it stopped, or finds i
 * **settle or a crawl task waits**: another task works on the same node; its log names the process.
 * Or leave the failed run and trigger a new one: it first finishes what the failed one left open.
 
+With `crawl.min_nodes` below 1 a node that is dead does not stop the round: its crawl task fails after its tries, or
+after three times Airflow's `task_queued_timeout` (30 minutes in all) if no worker takes it; *commit* goes on without
+it and names it, and the run may end in success. Once the node works again, its next task finishes what it had taken.
+
 Backfill does not heed the limit of one run at a time; use `airflow backfill create --max-active-runs 1`.
 """
 
@@ -39,7 +43,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Param, TaskGroup, TriggerRule
+from airflow.sdk import DAG, Param, ParamsDict, TaskGroup, TriggerRule
 from krake_airflow.operators import (
     CommitOperator,
     CrawlOperator,
@@ -53,12 +57,13 @@ from krake_airflow.operators import (
 )
 from krake_airflow.parsing import (
     BATCH_TIMEOUT,
-    CRAWL_RETRIES,
+    after_all_nodes,
     config_at_parse,
     crawl_timeout,
     default_args,
     key_servers,
     label_param,
+    node_retries,
     schedule_of,
     settle_timeout,
     task_ids_of_iterations,
@@ -68,18 +73,8 @@ config = config_at_parse()
 most = config.crawl.max_iterations
 ids = task_ids_of_iterations(config)
 
-with DAG(
-    dag_id="krake_crawl",
-    description="Seeds to WARC files, tables and web graph",
-    doc_md=__doc__,
-    schedule=schedule_of(config),
-    start_date=datetime(2024, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-    max_active_tasks=max(16, len(config.servers)),
-    default_args=default_args(),
-    tags=["krake"],
-    params={
+params = ParamsDict(
+    {
         "seeds": Param(
             "",
             type=["null", "string"],
@@ -105,7 +100,20 @@ with DAG(
             f"Empty: `batch.size` of the config ({config.batch.size}).",
         ),
         "label": label_param(),
-    },
+    }
+)
+
+with DAG(
+    dag_id="krake_crawl",
+    description="Seeds to WARC files, tables and web graph",
+    doc_md=__doc__,
+    schedule=schedule_of(config),
+    start_date=datetime(2024, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    max_active_tasks=max(16, len(config.servers)),
+    default_args=default_args(),
+    tags=["krake"],
 ) as dag:
     inject = InjectOperator(task_id="inject", later=ids)
     starts, crawls, commits = {}, {}, {}
@@ -119,27 +127,28 @@ with DAG(
                         iteration=i,
                         node=node,
                         queue=node,
-                        retries=CRAWL_RETRIES,
+                        retries=node_retries(config),
                         execution_timeout=crawl_timeout(config),
                     )
                     for node in config.servers
                 ]
             later = {number: tasks for number, tasks in ids.items() if number > i}
-            commits[i] = CommitOperator(task_id="commit", iteration=i, later=later)
+            commits[i] = CommitOperator(
+                task_id="commit", iteration=i, later=later, trigger_rule=after_all_nodes(config)
+            )
+    committed = EmptyOperator(task_id="committed", trigger_rule=TriggerRule.NONE_FAILED)
     with TaskGroup("settle"):
         settles = [
             SettleOperator(
                 task_id=node,
                 node=node,
                 queue=node,
-                retries=CRAWL_RETRIES,
+                retries=node_retries(config),
                 execution_timeout=settle_timeout(config),
-                trigger_rule=TriggerRule.NONE_FAILED,
             )
             for node in config.servers
         ]
-    # No work, and no worker: the scheduler itself passes it. It saves an edge for each pair of node and key server.
-    settled = EmptyOperator(task_id="settled")
+    settled = EmptyOperator(task_id="settled", trigger_rule=after_all_nodes(config))
     with TaskGroup("maintain_keys"):
         maintains = [
             MaintainKeysOperator(
@@ -147,15 +156,21 @@ with DAG(
             )
             for task_id, server in key_servers(config).items()
         ]
-    export = ExportOperator(task_id="export", of_run=True, execution_timeout=BATCH_TIMEOUT)
+    export = ExportOperator(
+        task_id="export", of_run=True, execution_timeout=BATCH_TIMEOUT, trigger_rule=after_all_nodes(config)
+    )
     linker = LinkOperator(task_id="linker", execution_timeout=BATCH_TIMEOUT)
     finalizer = FinalizeOperator(task_id="finalizer", execution_timeout=BATCH_TIMEOUT)
 
+    # Not given to DAG(): each task would copy them, at each level of its class, which took half of the time to parse.
+    dag.params = params
+
     # The edges. settle hangs on inject and on ALL commits, skipped ones too: on the last commit alone it would begin as
-    # soon as that one is skipped, which is at once.
+    # soon as that one is skipped, which is at once. The two tasks between are not work, and no worker sees them: they
+    # save an edge for each pair of commit and node, and of node and key server.
     inject >> starts[1]
     for i in range(1, most + 1):
-        starts[i] >> crawls[i] >> commits[i] >> settles
+        starts[i] >> crawls[i] >> commits[i] >> committed
         if i < most:
             commits[i] >> starts[i + 1]
-    inject >> settles >> settled >> maintains >> export >> linker >> finalizer
+    inject >> committed >> settles >> settled >> maintains >> export >> linker >> finalizer

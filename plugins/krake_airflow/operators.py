@@ -102,6 +102,13 @@ def wanted_iterations(context: Context) -> int:
     return int(context["params"]["iterations"])
 
 
+def _require_wanted(iteration: int, context: Context) -> None:
+    """Skip a task of an iteration that the run does not ask for: somebody cleared it."""
+    wanted = wanted_iterations(context)
+    if iteration > wanted:
+        raise AirflowSkipException(f"this run asks for {wanted} iterations; this is number {iteration}")
+
+
 class _SkipsLaterIterations(KrakeOperator):
     """A task before iterations that the run may not need: it skips them all at once, each time it runs.
 
@@ -140,9 +147,7 @@ class StartOperator(KrakeOperator):
         """Start the iteration, or refuse one that the run does not ask for (somebody cleared a skipped task)."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        wanted = wanted_iterations(context)
-        if self.iteration > wanted:
-            raise AirflowSkipException(f"this run asks for {wanted} iterations; this is number {self.iteration}")
+        _require_wanted(self.iteration, context)
         return stages.start_iteration(
             config,
             secrets,
@@ -202,9 +207,10 @@ class CommitOperator(_SkipsLaterIterations):
         self.iteration = iteration
 
     def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
-        """Commit the iteration."""
+        """Commit the iteration, or refuse one that the run does not ask for."""
         from crawl_lib import stages  # noqa: PLC0415
 
+        _require_wanted(self.iteration, context)
         result = stages.commit_iteration(config, secrets, run_id=run_id(context), iteration=self.iteration)
         with suppress(KeyError):
             context["outlet_events"][SEGMENTS].extra = {"folder": result["folder"], "run_id": run_id(context)}

@@ -6,7 +6,7 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Param
+from airflow.sdk import Param, TriggerRule
 from airflow.sdk.exceptions import AirflowException
 from croniter import croniter  # type: ignore[import-untyped]  # a dependency of Airflow
 
@@ -18,6 +18,8 @@ from krake_airflow.settings import config_path
 OWNER = "krake"
 CRAWL_RETRIES = 6
 """A node's crawl task: a machine that is restarted, or a store that is away for some minutes, ends no run."""
+RETRIES_WHERE_OTHERS_GO_ON = 3
+"""The same with `crawl.min_nodes` below 1: the others wait for the last try of a node that fails, a minute or two."""
 _SLACK_S = 1800.0
 """For intake, tables and upload, beside what the config limits."""
 
@@ -40,6 +42,20 @@ def schedule_of(config: Config) -> str | None:
     if schedule is not None and not croniter.is_valid(schedule):
         raise AirflowException(f"Krake's config cannot be used: crawl.schedule: {schedule!r} is not a cron expression")
     return schedule
+
+
+def node_retries(config: Config) -> int:
+    """How often a node's task is tried again."""
+    return CRAWL_RETRIES if config.crawl.min_nodes == 1 else RETRIES_WHERE_OTHERS_GO_ON
+
+
+def after_all_nodes(config: Config) -> TriggerRule:
+    """The trigger rule of what follows the tasks of all nodes, or of all key servers.
+
+    With `crawl.min_nodes` below 1 it runs once all of them have ended and one succeeded. `ALL_DONE` would do the same,
+    and more: it would run in iterations that were skipped, and after a start that failed.
+    """
+    return TriggerRule.ALL_SUCCESS if config.crawl.min_nodes == 1 else TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
 
 
 def default_args() -> dict[str, Any]:

@@ -25,6 +25,7 @@ def _task(task: Any) -> dict[str, Any]:
         "server": getattr(task, "server", None),
         "shown": task.task_display_name,
         "trigger_rule": str(task.trigger_rule.value),
+        "own_params": len(task.params),
         "later": {number: list(ids) for number, ids in getattr(task, "later", {}).items()},
     }
 

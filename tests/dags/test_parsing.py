@@ -20,6 +20,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "usual": {},
     "scheduled": {"crawl": {"schedule": "17 3 * * *", "max_iterations": 1}},
     "unknown option": {"servres": ["a"]},
+    "goes on": {"crawl": {"min_nodes": 0.5, "max_iterations": MOST}},
     "no cron": {"crawl": {"schedule": "whenever"}},
     "large": {
         "servers": [f"node-{number}" for number in range(100)],
@@ -75,7 +76,8 @@ def test_no_import_errors_and_both_dags(parsed: dict[str, Any]) -> None:
 
 def test_one_task_per_node_and_iteration(crawl: dict[str, Any]) -> None:
     iterations = range(1, MOST + 1)
-    expected = {"inject", "settled", "export", "linker", "finalizer", *MAINTAINS, *(f"settle.{node}" for node in NODES)}
+    expected = {"inject", "committed", "settled", "export", "linker", "finalizer", *MAINTAINS}
+    expected |= {f"settle.{node}" for node in NODES}
     expected |= {f"iteration_{i}.{part}" for i in iterations for part in ("start", "commit")}
     expected |= {f"iteration_{i}.crawl.{node}" for i in iterations for node in NODES}
     assert set(crawl) == expected
@@ -89,7 +91,8 @@ def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
             [f"iteration_{i}.crawl.{node}" for node in NODES],
             [f"iteration_{i}.commit"],
         ]
-    chain += [[f"settle.{node}" for node in NODES], ["settled"], MAINTAINS, ["export"], ["linker"], ["finalizer"]]
+    chain += [["committed"], [f"settle.{node}" for node in NODES], ["settled"], MAINTAINS]
+    chain += [["export"], ["linker"], ["finalizer"]]
     before: set[str] = set()
     for level in chain:
         for task_id in level:
@@ -97,17 +100,33 @@ def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
         before |= set(level)
 
 
-def test_settle_waits_for_every_commit_itself(crawl: dict[str, Any]) -> None:
+@pytest.mark.parametrize("config", ["usual", "goes on"])
+def test_what_comes_before_settle_waits_for_every_commit(bags: dict[str, dict[str, Any]], config: str) -> None:
     """The commit of a skipped iteration is done at once, so the last commit alone would not hold it back."""
+    tasks = bags[config]["dags"]["krake_crawl"]["tasks"]
+    committed = tasks["committed"]
+    assert {f"iteration_{i}.commit" for i in range(1, MOST + 1)} | {"inject"} == set(committed["upstream"])
+    assert committed["trigger_rule"] == "none_failed"
     for node in NODES:
-        settle = crawl[f"settle.{node}"]
-        assert {f"iteration_{i}.commit" for i in range(1, MOST + 1)} | {"inject"} <= set(settle["upstream"])
-        assert settle["trigger_rule"] == "none_failed"
+        assert tasks[f"settle.{node}"]["upstream"] == ["committed"]
 
 
 def test_no_other_task_runs_after_a_failure(crawl: dict[str, Any]) -> None:
-    others = [task for task_id, task in crawl.items() if not task_id.startswith("settle.")]
+    others = [task for task_id, task in crawl.items() if task_id != "committed"]
     assert {task["trigger_rule"] for task in others} == {"all_success"}
+
+
+def test_with_min_nodes_only_what_follows_all_nodes_runs_after_a_failure(bags: dict[str, dict[str, Any]]) -> None:
+    """`all_done` would run a commit of a skipped iteration, or after a start that failed."""
+    tasks = bags["goes on"]["dags"]["krake_crawl"]["tasks"]
+    joins = {f"iteration_{i}.commit" for i in range(1, MOST + 1)} | {"settled", "export"}
+    for task_id, task in tasks.items():
+        if task_id != "committed":
+            assert task["trigger_rule"] == ("all_done_min_one_success" if task_id in joins else "all_success"), task_id
+    assert tasks["finalizer"]["downstream"] == []
+    leaves = [task_id for task_id, task in tasks.items() if not task["downstream"]]
+    assert leaves == ["finalizer"], "the run's state is that of its leaves"
+    assert {tasks[f"iteration_1.crawl.{node}"]["retries"] for node in NODES} == {3}
 
 
 def test_inject_and_every_commit_can_skip_all_later_iterations(crawl: dict[str, Any]) -> None:
@@ -210,6 +229,13 @@ def test_a_bad_config_is_an_import_error_of_one_clear_line(
 
 
 def test_a_hundred_nodes_and_fifty_iterations_parse_in_time(bags: dict[str, dict[str, Any]]) -> None:
-    """Airflow's limit is 30 s, and each task start pays it again; about 2 s on an idle machine."""
-    assert len(bags["large"]["dags"]["krake_crawl"]["tasks"]) == 100 * 52 + 50 * 2 + 5
+    """Airflow's limit is 30 s, and each task start pays it again; `make bench` prints what it takes.
+
+    Edges grow as tasks do. Params are copied into each task, at each level of its class, if the DAG has them then.
+    """
+    tasks = bags["large"]["dags"]["krake_crawl"]["tasks"]
+    assert sum(len(task["upstream"]) for task in tasks.values()) < 2.1 * len(tasks)
+    assert {task["own_params"] for task in tasks.values()} == {0}
+    assert bags["large"]["dags"]["krake_crawl"]["params"].keys() == {"seeds", "iterations", "batch_size", "label"}
+    assert len(bags["large"]["dags"]["krake_crawl"]["tasks"]) == 100 * 52 + 50 * 2 + 6
     assert bags["large"]["parse_s"] < 15
