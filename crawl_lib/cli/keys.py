@@ -75,7 +75,8 @@ def repair_keys(arguments: argparse.Namespace) -> int:
     """Fill replicas that miss keys."""
     with _opened(arguments) as store:
         report = check(store) if arguments.dry_run else repair(store)
-    return _show(report, as_json=arguments.json)
+    code = _show(report, as_json=arguments.json)
+    return int(bool(report.failed)) if arguments.dry_run else code
 
 
 def rebuild(arguments: argparse.Namespace) -> int:

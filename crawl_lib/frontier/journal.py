@@ -113,4 +113,6 @@ def read_journal(directory: Path) -> Journal | None:
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path}: is not the journal of an intake: {error}") from error
+        raise DamagedFileError(
+            f"{path}: is not the journal of an intake: {error}; run `krake queue repair --node {directory.name}`"
+        ) from error

@@ -5,7 +5,10 @@ What depends on segments (an open take whose segment stands, a spool, host count
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha1
+from itertools import islice
 from pathlib import Path
 
 from crawl_lib.durable import reached, rename_durable, write_durable
@@ -17,6 +20,8 @@ from crawl_lib.frontier.rescue import BROKEN, Rescue
 from crawl_lib.frontier.take import TAKE_FILE, Take, open_take, write_take
 
 LOST_FILE = "lost"
+ASKED = 10_000
+Crawled = Callable[[Sequence[bytes]], Collection[bytes]]
 
 
 @dataclass
@@ -52,12 +57,12 @@ def read_lost(directory: Path) -> int:
         raise DamagedFileError(f"{path}: is no number: {error}") from error
 
 
-def repair_queue(queue: Queue) -> RepairReport:
-    """Repair a node's queue; the caller holds its lock.
+def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set()) -> RepairReport:
+    """Repair a node's queue; the caller holds its lock. `crawled`: which of these keys are known as crawled or gone.
 
-    What is there is counted, and `state` says so. What cannot be used is set aside as `<name>.broken`. URLs of file 0
-    count as processed only if `state` fits that file; else they are fetched again. The next intake adopts the queue:
-    its URLs are checked and their keys inserted.
+    What is there is counted, and `state` says so. What cannot be used is set aside as `<name>.broken`. Where `state`
+    does not fit file 0, the record or the key tables say how many of its URLs have been processed. The next intake
+    adopts the queue: its URLs are checked and their keys inserted.
     """
     report = RepairReport()
     rescue = Rescue(queue)
@@ -72,7 +77,7 @@ def repair_queue(queue: Queue) -> RepairReport:
     report.done += rescue.done
     report.lost = rescue.lost
     totals = _count(queue, report)
-    processed = _processed(queue, totals, report) if whole_move else 0
+    processed = _processed(queue, totals, report, crawled, moved=not whole_move)
     report.state = State(processed, totals)
     if before is not None and standing < before:
         report.lost += before - standing
@@ -126,18 +131,38 @@ def _set_aside(queue: Queue, name: str, report: RepairReport) -> None:
 
 
 def _close_gaps(queue: Queue, report: RepairReport) -> None:
+    _put_back(queue, report)
     for wanted, number in enumerate(queue.data_files()):
         if wanted == number:
             continue
         if queue.path(f"{wanted}.meta").exists():
             _set_aside(queue, f"{wanted}.meta", report)
-        if queue.path(f"{number}.meta").exists():
-            rename_durable(queue.path(f"{number}.meta"), queue.path(f"{wanted}.meta"))
-        rename_durable(queue.path(str(number)), queue.path(str(wanted)))
-        report.done.append(f"{number}: renamed to {wanted}")
+        _renumber(queue, number, wanted, report)
     if not queue.data_files():
         write_durable(queue.path(EMPTY_FILE), b"")
         rename_durable(queue.path(EMPTY_FILE), queue.path("0"))
+
+
+def _put_back(queue: Queue, report: RepairReport) -> None:
+    """Give a data file that lies under another number its own again, if its size says which that is."""
+    try:
+        sizes = queue.record().sizes
+    except DamagedFileError:
+        return
+    files = queue.data_files()
+    for wanted in (number for number in range(len(sizes)) if number not in files):
+        strangers = [number for number in files if number >= len(sizes)]
+        fitting = [number for number in strangers if queue.path(str(number)).stat().st_size == sizes[wanted]]
+        if len(fitting) == 1:
+            _renumber(queue, fitting[0], wanted, report)
+            files = queue.data_files()
+
+
+def _renumber(queue: Queue, number: int, wanted: int, report: RepairReport) -> None:
+    if queue.path(f"{number}.meta").exists():
+        rename_durable(queue.path(f"{number}.meta"), queue.path(f"{wanted}.meta"))
+    rename_durable(queue.path(str(number)), queue.path(str(wanted)))
+    report.done.append(f"{number}: renamed to {wanted}")
 
 
 def _count(queue: Queue, report: RepairReport) -> tuple[int, ...]:
@@ -150,16 +175,48 @@ def _count(queue: Queue, report: RepairReport) -> tuple[int, ...]:
     return tuple(totals)
 
 
-def _processed(queue: Queue, totals: tuple[int, ...], report: RepairReport) -> int:
+def _processed(queue: Queue, totals: tuple[int, ...], report: RepairReport, crawled: Crawled, *, moved: bool) -> int:
+    """How many URLs of file 0 have been fetched: as `state` says, as the record says, else those known as crawled.
+
+    `moved`: a move that cannot be read may have been half done, so that file 0 may be another one.
+    """
+    first = queue.path("0").stat().st_size
+    try:
+        record = queue.record()
+    except DamagedFileError:
+        record = Record()
+    same_file = not moved or _sizes(queue) == record.sizes
     try:
         said = parse_state(queue.path(STATE_FILE).read_bytes())
+        if said.totals[0] == totals[0] and (same_file or said.processed == 0):
+            return said.processed
+        report.done.append(f"state: says that file 0 has {said.totals[0]} URLs, and it has {totals[0]}")
     except (OSError, ValueError) as error:
         report.done.append(f"state: {error}")
-        return 0
-    if said.totals[0] != totals[0]:
-        report.done.append(f"state: said file 0 has {said.totals[0]} URLs, it has {totals[0]}; none count as processed")
-        return 0
-    return said.processed
+    if same_file and record.offset is not None and record.sizes[:1] == (first,):
+        with queue.path("0").open("rb") as file:
+            return file.read(record.offset).count(b"\n")
+    count = _crawled_first(queue, crawled)
+    report.done.append(f"file 0: its first {count} URLs are known as crawled, and count as processed")
+    return count
+
+
+def _sizes(queue: Queue) -> tuple[int, ...]:
+    return tuple(queue.path(str(number)).stat().st_size for number in queue.data_files())
+
+
+def _crawled_first(queue: Queue, crawled: Crawled) -> int:
+    """How many URLs at the head of file 0 are crawled."""
+    count = 0
+    with queue.path("0").open("rb") as file:
+        while lines := list(islice(file, ASKED)):
+            keys = [sha1(line.rstrip(b"\r\n")).digest() for line in lines]
+            known = crawled(keys)
+            here = next((place for place, key in enumerate(keys) if key not in known), len(keys))
+            count += here
+            if here < len(keys):
+                break
+    return count
 
 
 def _believe_nothing(queue: Queue, report: RepairReport) -> None:

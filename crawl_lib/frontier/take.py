@@ -189,7 +189,9 @@ def read_leftover(take: Take) -> list[int] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path}: cannot be read: {error}") from error
+        raise DamagedFileError(
+            f"{path}: cannot be read: {error}; run `krake queue repair --node {path.parent.name}`"
+        ) from error
 
 
 def close_take(directory: Path) -> None:

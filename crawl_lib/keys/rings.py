@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from crawl_lib.errors import KeyServerDownError, KeyTablesError
+from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import KeyServer
 
 RESHARD = "run `krake keys reshard`"
@@ -86,22 +86,27 @@ def write_ring(server: KeyServer, note: RingNote) -> None:
     server.write_note(note.to_text())
 
 
-def notes_of(servers: Sequence[KeyServer]) -> dict[int, RingNote | None]:
-    """The notes of the servers that answer and have tables, by place in `servers`."""
+def notes_of(
+    servers: Sequence[KeyServer], left_out: type[KeyStoreError] = KeyServerDownError
+) -> dict[int, RingNote | None]:
+    """The notes of the servers that answer and have tables, by place in `servers`. `left_out`: errors that are none."""
     found: dict[int, RingNote | None] = {}
     for place, server in enumerate(servers):
         try:
             note = read_ring(server)
             if note is not None or server.exists():
                 found[place] = note
-        except KeyServerDownError:
+        except left_out:
             continue  # whoever needs it says so
     return found
 
 
 def ring_problem(servers: Sequence[KeyServer], replication: int) -> str | None:
-    """Why the config does not fit the tables, in one sentence with what to do; None if it does. Writes nothing."""
-    return _problem(servers, replication, notes_of(servers))
+    """Why the config does not fit the tables, in one sentence with what to do; None if it does.
+
+    Writes nothing; servers that cannot be asked are left out.
+    """
+    return _problem(servers, replication, notes_of(servers, KeyStoreError))
 
 
 def require_ring(servers: Sequence[KeyServer], replication: int) -> None:

@@ -28,7 +28,7 @@ from crawl_lib.crawl.sources import OUTLINKS_FILE
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, PathNotFoundError, StorageError
 from crawl_lib.frontier import NodeLock, part_mapping, read_outlinks, split_line
 from crawl_lib.frontier.lock import LOCK_FILE
-from crawl_lib.frontier.take import open_take
+from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.fsck_export import check_export
 from crawl_lib.repair.fsck_keys import check_keys
@@ -92,7 +92,7 @@ class _Fsck:
                     self.stores.node_dir(node), node, full=full, max_length_chars=longest, on_progress=told
                 )
                 self._add("queues", found)
-                self._add("queues", self._take_folder(node), 0)
+                self._add("queues", self._open_take(node), 0)
             self._crawl_directory()
             try:
                 servers = len(self.stores.config.key_storage.servers)
@@ -122,18 +122,25 @@ class _Fsck:
             return False
         return True
 
-    def _take_folder(self, node: str) -> list[Finding]:
-        """An open take goes on only in the folder of its iteration."""
+    def _open_take(self, node: str) -> list[Finding]:
+        """An open take goes on only in the folder of its iteration; where its segment stands, `leftover` does too."""
         stores, directory = self.stores, self.stores.node_dir(node)
+        findings = Findings("queue", f"run `krake queue repair --node {node}`")
         try:
             take = open_take(directory)
-            folder = take and f"{stores.crawl_dir}/{take.header.folder}"
-            if not folder or stores.storage.exists(folder):
+            if take is None:
                 return []
+            folder = f"{stores.crawl_dir}/{take.header.folder}"
+            if not stores.storage.exists(folder):
+                again = f"put the folder back, or delete {take.path}: its URLs are fetched again"
+                findings.add(
+                    "take_folder_gone", str(take.path), f"the folder of its iteration, {folder}, is gone", repair=again
+                )
+            elif read_leftover(take) is None and stores.storage.exists(f"{folder}/{node}"):
+                problem = "is not there, and the segment of the take stands"
+                findings.add("leftover_damaged", str(directory / LEFTOVER_FILE), problem)
         except DamagedFileError:
             return []  # a finding of the queue
-        findings = Findings("queue", f"put the folder back, or delete {directory / 'take'}: its URLs are fetched again")
-        findings.add("take_folder_gone", str(directory / "take"), f"the folder of its iteration, {folder}, is gone")
         return findings.list()
 
     def _crawl_directory(self) -> None:

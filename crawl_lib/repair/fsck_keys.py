@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from crawl_lib.config.load import is_sqlite_server
 from crawl_lib.crawl.places import list_folders, segments_of
-from crawl_lib.errors import DamagedFileError, KeyServerDownError, KeyStoreError, KrakeError
+from crawl_lib.errors import DamagedFileError, KeyStoreError, KrakeError
 from crawl_lib.frontier import Queue, open_take, read_handed_on
 from crawl_lib.frontier.journal import INSERT, NEW_FILE, read_journal
 from crawl_lib.frontier.move import read_move
@@ -124,7 +124,7 @@ class _Known:
             self._segments(nodes)
             for node in nodes:
                 self._queue(node)
-        except KeyServerDownError:
+        except KeyStoreError:
             return  # `server_failed` says so
 
     def _ask(self, keys: Sequence[bytes], where: str, name: str, at_least: KeyState) -> None:

@@ -16,7 +16,7 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,7 +25,7 @@ import numpy as np
 from crawl_lib.crawl.places import list_folders
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.durable import delete_durable, reached, rename_durable
-from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
+from crawl_lib.errors import DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
 from crawl_lib.frontier import NodeLock, Queue, RepairReport, repair_queue
 from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
 from crawl_lib.frontier.queue import QueueReader
@@ -40,10 +40,12 @@ from crawl_lib.frontier.take import (
     write_leftover,
     write_take,
 )
+from crawl_lib.keys import open_key_store
 from crawl_lib.repair.forgotten import Keys, key_array
 from crawl_lib.repair.fsck_queue import part_problems, sqlite_problem
 from crawl_lib.segment import Manifest, SegmentReader
 from crawl_lib.segment.parts import CLOSED_SUFFIX, SEALED_SUFFIX, Part, list_parts
+from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
 
 BUILT_FOLDER = "segment"
@@ -97,7 +99,7 @@ class _Repair:
 
     def run(self) -> RepairReport:
         had_take = (self.directory / TAKE_FILE).exists()
-        self.report = repair_queue(self.queue)
+        self.report = repair_queue(self.queue, self._crawled)
         take = open_take(self.directory)
         if take is None and (had_take or (self.directory / f"{TAKE_FILE}{BROKEN}").exists()):
             take = self._take_of_segment()
@@ -112,6 +114,17 @@ class _Repair:
 
     def _say(self, text: str) -> None:
         self.report.done.append(text)
+
+    def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Which keys the tables call crawled or gone; none where they cannot be asked."""
+        config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
+        try:
+            with open_key_store(config, password) as store:
+                states = store.states(keys)
+        except KeyStoreError as error:
+            self._say(f"the key tables cannot be asked what was crawled: {error}")
+            return set()
+        return {key for key, state in states.items() if state is not None and state is not KeyState.QUEUED}
 
     # Takes
 

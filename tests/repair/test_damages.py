@@ -22,6 +22,7 @@ from tests.e2e.crawl import Result
 
 REPAIR = ("queue", "repair", "--node", "node-a")
 REBUILD = ("keys", "rebuild")
+FIND_AGAIN = (REPAIR, ("keys", "rebuild", "--drop-queued"), ("settle",))
 EXPORT = (("export", "--label", "e"), ("link", "--export", "e"), ("finalize", "--export", "e"))
 
 
@@ -102,6 +103,11 @@ def data_file_loses_lines(directory: Path) -> None:
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
 
 
+def state_says_more(directory: Path) -> None:
+    path = queue(directory) / "state"
+    path.write_bytes(path.read_bytes().rstrip() + b"7\n")
+
+
 def other_inode(directory: Path) -> None:
     """A move renames a file that is another one now, as after a restored backup."""
     value = json.loads((queue(directory) / "move").read_bytes())
@@ -118,23 +124,22 @@ def closed_part(directory: Path) -> None:
 DAMAGES = {
     "no state": Damage("state_damaged", remove("state")),
     "state is no state": Damage("state_damaged", write("state", b"one\n")),
-    "state says more": Damage("state_differs", write("state", b"0\n999\n")),
+    "state says more": Damage("state_differs", state_says_more),
+    "state says that more is done": Damage("state_damaged", write("state", b"999\n1\n")),
     "a data file is missing": Damage("data_files", lambda d: (queue(d) / "0").rename(queue(d) / "9")),
-    "a data file lost lines": Damage(
-        "state_differs", data_file_loses_lines, (REPAIR, ("keys", "rebuild", "--drop-queued"), ("settle",))
-    ),
+    "a data file lost lines": Damage("state_differs", data_file_loses_lines, FIND_AGAIN),
     "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), (REPAIR,), fast=False),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
     "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
-    "undecided cannot be read": Damage("undecided_damaged", write("undecided", b"no line\n")),
-    "handed_on cannot be read": Damage("handed_on_damaged", write("handed_on", b"no line\n")),
+    "undecided cannot be read": Damage("undecided_damaged", write("undecided", b"no line\n"), FIND_AGAIN),
+    "handed_on cannot be read": Damage("handed_on_damaged", write("handed_on", b"no line\n"), FIND_AGAIN),
     "host counts": Damage("hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100)),
     "a journal that is none": Damage("intake_damaged", write("intake", b"{"), kill_at="intake.chunk.inserted"),
     "a journal that is gone": Damage("intake_missing", remove("intake"), kill_at="intake.chunk.journalled"),
     "a journal with too short a file": Damage(
         "intake_short",
         cut("new"),
-        (REPAIR, ("keys", "rebuild", "--drop-queued"), ("settle",)),
+        FIND_AGAIN,
         kill_at="intake.chunk.inserted",
     ),
     "a move that is none": Damage("move_damaged", write("move", b"{"), kill_at="queue.move.written"),
@@ -189,7 +194,7 @@ DAMAGES = {
         fast=False,
     ),
     "the offsets have another byte": Damage(
-        "content_damaged",
+        "offsets_damaged",
         flip("dfs/export/e/offsets", 0.99),
         (("rm", "dfs/export/e/offsets"), ("rm", "dfs/export/e/content"), *EXPORT),
         fast=False,
@@ -279,12 +284,12 @@ def krake_rm(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(half_done: Path) -> tuple[Counter[str], Counter[str]]:
+def whole(settled: Path) -> tuple[Counter[str], Counter[str]]:
     """What was crawled, and what waits, in the crawl that nothing happened to."""
     pages: Counter[str] = Counter()
-    for path in half_done.glob("dfs/crawl/1*/node-a/pages.parquet"):
+    for path in settled.glob("dfs/crawl/1*/node-a/pages.parquet"):
         pages.update(pq.read_table(path, columns=["url"]).column("url").to_pylist())
-    return pages, Counter(one.url for one in Queue(half_done / "queue" / "node-a", "node-a").read())
+    return pages, Counter(one.url for one in Queue(settled / "queue" / "node-a", "node-a").read())
 
 
 @pytest.mark.parametrize("which", DAMAGES)
