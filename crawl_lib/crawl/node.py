@@ -192,7 +192,10 @@ def complete(task: NodeTask, take: Take) -> None:
         task.go_on()
     segment = publish(storage, folder, task.node, take.take_id, built)
     keep_late_scope(task.stores, take.header.folder)
-    advance(task.queue, take, take.select(read_leftover(take) or []))
+    leftover = read_leftover(take)
+    if leftover is None:  # an empty one would lose its URLs
+        raise task.queue.error(f"the segment of take {take.take_id} stands, and `leftover` is not there")
+    advance(task.queue, take, take.select(leftover))
     reached("node.advanced")
     _mark(task, segment)
     reached("node.marked")
