@@ -23,7 +23,7 @@ VARIABLE = "AIRFLOW_CONN_KRAKE_DFS"
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     dfs = DfsConfig(user="of-config", ca_file="ca-of-config", wait_s=7.0)
-    return dataclasses.replace(make_config(tmp_path, nodes=1), dfs_primary="http://of-config:1/root/path", dfs=dfs)
+    return dataclasses.replace(make_config(tmp_path, nodes=1), dfs_primary="http://of-config:1/crawls/path", dfs=dfs)
 
 
 def applied(config: Config) -> Config:
@@ -56,7 +56,7 @@ def test_every_field_comes_before_the_config(config: Config, monkeypatch: pytest
     extra = {"use_ssl": True, "verify": "/ca.pem", "cert": "/c.pem", "key": "/k.pem"}
     connect(monkeypatch, host="nn1, nn2", port=7, login="anna", extra=extra)
     found = applied(config)
-    assert found.dfs_primary == "https://nn1:7;https://nn2:7/root/path"
+    assert found.dfs_primary == "https://nn1:7;https://nn2:7/crawls/path"
     assert found.dfs == DfsConfig(
         user="anna", ca_file="/ca.pem", cert_file="/c.pem", key_file="/k.pem", wait_s=7.0
     )  # fmt: skip
@@ -65,12 +65,12 @@ def test_every_field_comes_before_the_config(config: Config, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("fields", "address"),
     [
-        ({"host": "nn1"}, "http://nn1:9870/root/path"),
-        ({"host": "nn1", "extra": {"use_ssl": "True"}}, "https://nn1:9871/root/path"),
-        ({"host": "nn1", "extra": {"use_ssl": "False"}}, "http://nn1:9870/root/path"),
-        ({"host": "nn1:5,nn2", "port": 6}, "http://nn1:5;http://nn2:6/root/path"),
-        ({"login": "anna"}, "http://of-config:1/root/path"),
-        ({"port": 6, "extra": {"use_ssl": True}}, "http://of-config:1/root/path"),
+        ({"host": "nn1"}, "http://nn1:9870/crawls/path"),
+        ({"host": "nn1", "extra": {"use_ssl": "True"}}, "https://nn1:9871/crawls/path"),
+        ({"host": "nn1", "extra": {"use_ssl": "False"}}, "http://nn1:9870/crawls/path"),
+        ({"host": "nn1:5,nn2", "port": 6}, "http://nn1:5;http://nn2:6/crawls/path"),
+        ({"login": "anna"}, "http://of-config:1/crawls/path"),
+        ({"port": 6, "extra": {"use_ssl": True}}, "http://of-config:1/crawls/path"),
     ],
 )
 def test_namenodes(fields: dict[str, Any], address: str, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_namenodes(fields: dict[str, Any], address: str, config: Config, monkeyp
 def test_a_connection_may_be_written_as_a_uri(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "webhdfs://anna@nn1,nn2:9871/?use_ssl=True&verify=%2Fca.pem")
     found = applied(config)
-    assert found.dfs_primary == "https://nn1:9871;https://nn2:9871/root/path"
+    assert found.dfs_primary == "https://nn1:9871;https://nn2:9871/crawls/path"
     assert (found.dfs.user, found.dfs.ca_file) == ("anna", "/ca.pem")
 
 
@@ -113,5 +113,5 @@ def test_the_stores_of_a_stage_are_those_of_the_connection(config: Config, monke
     """Nobody listens there, and the error names the connection's namenode; the config that nodes compare stays."""
     connect(monkeypatch, host="127.0.0.1", port=1)
     here = dataclasses.replace(config, dfs=DfsConfig(wait_s=0.0))
-    with pytest.raises(StorageError, match=r"http://127\.0\.0\.1:1/root/path"):
+    with pytest.raises(StorageError, match=r"http://127\.0\.0\.1:1/crawls/path"):
         open_stores(here, connections.secrets_for(here))
