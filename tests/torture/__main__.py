@@ -23,6 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("kills", type=int, nargs="?", default=200, help="how many kills")
     parser.add_argument("--seed", type=int, default=1, help="number that all choices follow from")
+    parser.add_argument("--power", action="store_true", help="each kill is also a loss of power (simulated)")
     parser.add_argument("--flavours", default="", help="names of the kinds of rounds, with commas; default: all")
     parser.add_argument("--directory", help="where crawls lie; default: a file system in memory, if there is one")
     return parser
@@ -39,7 +40,10 @@ def say(line: str) -> None:
 
 
 class Torture:
-    def __init__(self, wanted: int, seed: int, flavours: tuple[Flavour, ...], directory: Path) -> None:
+    def __init__(
+        self, wanted: int, seed: int, flavours: tuple[Flavour, ...], directory: Path, *, power: bool = False
+    ) -> None:
+        self.power = power
         self.wanted, self.seed, self.flavours, self.directory = wanted, seed, flavours, directory
         self.deaths: Counter[tuple[str, str]] = Counter()
         self.findings: list[str] = []
@@ -65,7 +69,8 @@ class Torture:
         seed = self.seed * 1_000_000 + self.rounds
         left = self.wanted - self.deaths.total()
         began_s = time.monotonic()
-        one = Round(ground, self.directory / f"round-{self.rounds}", random.Random(seed), min(left, KILLS_OF_A_ROUND))
+        directory = self.directory / f"round-{self.rounds}"
+        one = Round(ground, directory, random.Random(seed), min(left, KILLS_OF_A_ROUND), power=self.power)
         findings = one.run()
         self.rounds += 1
         self.deaths += one.deaths
@@ -95,6 +100,7 @@ def main() -> int:
         flavours,
         Path(tempfile.mkdtemp(prefix="krake-torture-", dir=given.directory or memory_disk())),
     )
+    torture.power = given.power
     torture.run()
     for (kind, step), count in sorted(torture.deaths.items()):
         say(f"{kind:15} {step:32} {count}")

@@ -22,6 +22,7 @@ from tests.torture.nursery import workers_from_a_nursery
 
 _PR_SET_CHILD_SUBREAPER = 36
 _STEPS_VARIABLE = "KRAKE_TORTURE_STEPS"
+_GROUP_VARIABLE = "KRAKE_TORTURE_KILL_GROUP_AT"
 LONGEST_S = 120.0
 """An attempt that takes longer hangs."""
 ORPHANS_S = 30.0
@@ -33,12 +34,14 @@ class Kill:
     """How an attempt is to die.
 
     `after_s`: SIGKILL after so many seconds. `step`: by itself, right after a durable step (`name:times`). `whom`:
-    `group` (all processes at once), `parent` or `worker`: whom the SIGKILL after `after_s` reaches.
+    `group` (all processes at once), `parent` or `worker`: whom the SIGKILL after `after_s` reaches. `at_once`: at the
+    step, too, all processes die, and not only the one that reached it.
     """
 
     after_s: float | None = None
     step: str = ""
     whom: str = "group"
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Attempt:
             os.dup2(log, 1)
             os.dup2(log, 2)
             if self.kill.step:
-                os.environ[durable.KILL_VARIABLE] = self.kill.step
+                os.environ[_GROUP_VARIABLE if self.kill.at_once else durable.KILL_VARIABLE] = self.kill.step
             os.environ[_STEPS_VARIABLE] = str(self._steps_path)
             note_steps()
             prepare()
@@ -192,6 +195,11 @@ def _noting(step: str) -> None:
     descriptor = os.open(os.environ["KRAKE_TORTURE_STEPS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.write(descriptor, step.encode() + b"\n")
     os.close(descriptor)
+    name, _, count = os.environ.get("KRAKE_TORTURE_KILL_GROUP_AT", "").partition(":")
+    if name == step:
+        _times[step] += 1  # type: ignore[name-defined]  # noqa: F821
+        if _times[step] == int(count or 1):  # type: ignore[name-defined]  # noqa: F821
+            os.killpg(0, signal.SIGKILL)
     _reached(step)  # type: ignore[name-defined]  # noqa: F821 - put into the module by note_steps
 
 

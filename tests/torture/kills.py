@@ -34,7 +34,7 @@ class Unbroken:
         steps = sorted(self.steps[kind].items())
         if steps and rng.random() < 0.45:
             step, times = rng.choice(steps)
-            return Kill(step=f"{step}:{rng.randint(1, times)}")
+            return Kill(step=f"{step}:{rng.randint(1, times)}", at_once=power)
         whom = "group"
         if kind == "crawl" and not power:
             whom = rng.choices(("group", "parent", "worker"), (8, 1, 1))[0]

@@ -21,6 +21,7 @@ from tests.e2e.crawl import Result, make_config
 from tests.torture import checks
 from tests.torture.children import Attempt, Ended, Kill
 from tests.torture.kills import KILL_AGAIN, KILL_AGAIN_ELSE, MOST_KILLS_OF_A_TASK, Unbroken
+from tests.torture.power import Disk, Loss
 from tests.torture.tasks import Task
 
 MOST_ITERATIONS = 40
@@ -30,6 +31,8 @@ TWICE = 0.1
 """The chance that two attempts at a task run at once."""
 GIVEN_UP = 0.3
 """The chance that a round's first run is given up somewhere."""
+DARK_AFTERWARDS = 0.3
+"""The chance that the power goes after an attempt that was to be killed and was not."""
 STARTED_AS_ALWAYS = 0.1
 """The share of rounds whose fetching processes are not forked."""
 SMALL_CHUNK_LINES = 40
@@ -113,8 +116,7 @@ class Ground:
 class Round:
     """One crawl. `kills`: how often it may be killed; 0: never, and nothing odd happens.
 
-    `mutate`: runs in each attempt first. `after_kill`: is called with an attempt that was killed, once all its
-    processes are dead.
+    `mutate`: runs in each attempt first. `power`: each kill is a loss of power.
     """
 
     ground: Ground
@@ -122,9 +124,7 @@ class Round:
     rng: random.Random
     kills: int
     mutate: Callable[[], None] = lambda: None
-    before: Callable[[], None] = lambda: None
-    after_kill: Callable[[Ended], None] | None = None
-    by_step: bool | None = None
+    power: bool = False
     deaths: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By kind of task, and the durable step that it had reached last."""
     findings: list[str] = field(default_factory=list)
@@ -135,10 +135,11 @@ class Round:
     story: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.config = self.ground.flavour.config(self.directory)
+        self.config = self.ground.flavour.config(self.directory / "crawl")
+        self.disk = Disk(self.directory / "crawl", self.directory / "power") if self.power else None
         self.done: list[Task] = []
         self.crawl_deaths: list[float] = []
-        self.fork_workers = not self.kills or self.rng.random() >= STARTED_AS_ALWAYS
+        self.fork_workers = not self.kills or self.power or self.rng.random() >= STARTED_AS_ALWAYS
 
     @property
     def killed(self) -> int:
@@ -148,7 +149,9 @@ class Round:
     def run(self) -> list[str]:
         """Crawl to the end, then check; returns the findings."""
         shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.mkdir(parents=True)
+        (self.directory / "crawl").mkdir(parents=True)
+        if self.disk:
+            self.disk.settle()
         start_s = time.monotonic()
         try:
             self._crawl()
@@ -222,7 +225,7 @@ class Round:
                 and self.rng.random() < KILL_AGAIN.get(task.kind, KILL_AGAIN_ELSE)
             ):
                 kill = self._next_kill(task)
-            if kill and self.rng.random() < TWICE:
+            if kill and not self.power and self.rng.random() < TWICE:
                 self._two_attempts(task, kill)
                 killed += 1
                 continue
@@ -234,7 +237,7 @@ class Round:
             killed += 1
 
     def _next_kill(self, task: Task) -> Kill:
-        return self.ground.known.choose(task.kind, self.rng, self.after_kill is not None)
+        return self.ground.known.choose(task.kind, self.rng, self.power)
 
     def _two_attempts(self, task: Task, kill: Kill) -> None:
         """Two attempts at once, one of which is killed: both may end well, or one may be refused."""
@@ -245,19 +248,21 @@ class Round:
                 self.refused[ended.error.partition(":")[0]] += 1
 
     def _attempt(self, task: Task, kill: Kill | None) -> Ended:
-        self.before()
         ended = self._begin(task, kill).wait()
         self._note(task, ended)
         if not self.kills:
             self.ground.known.note(task.kind, ended.end - ended.start, ended.steps)
-        if ended.killed and self.after_kill:
-            self.after_kill(ended)
+        if self.disk and (ended.killed or (kill and self.rng.random() < DARK_AFTERWARDS)):
+            loss = self.rng.choice(list(Loss))
+            self.story += [f"  power: {loss}: {line}" for line in self.disk.lose_power(loss, self.rng)]
         return ended
 
     def _begin(self, task: Task, kill: Kill | None) -> Attempt:
         def prepare() -> None:
             small_constants()
             self.mutate()
+            if self.disk:
+                self.disk.recorder().install()
 
         return Attempt(
             lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_workers=self.fork_workers
@@ -296,7 +301,7 @@ class Round:
         if flavour.routing == "local":
             return
         self.refetched, findings = checks.refetched(log, self.crawl_deaths)
-        if self.after_kill is None:  # a loss of power takes the last seconds' records
+        if not self.power:  # a loss of power takes the last seconds' records
             self.findings += findings
         self.findings += checks.polite(log, flavour.delay_s, self.ground.delays())
 
