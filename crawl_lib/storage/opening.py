@@ -56,8 +56,9 @@ def open_storage(config: Config, stop: Event | None = None, *, make: bool = True
     """The store that `dfs_primary` names. A missing directory is made if its parent is there; so is HDFS's root path;
     `make` False: nothing is made.
 
-    `stop`: when it is set, a request to HDFS that waits for a server, and a file that is being sent or read, end with
-    StoppedError within about a second.
+    `stop`: when it is set, a request to HDFS that is repeated until a server is back, and a file that is being sent or
+    read, end with StoppedError within about a second. A request that a server has got, and does not answer, ends by
+    `dfs.timeout_s`; one that cannot be connected, by `dfs.connect_timeout_s`.
     Raises ConfigError (the operator mends `dfs_primary`) and StorageError (the operator looks at the disk or
     the namenodes that are named).
     """
