@@ -11,12 +11,13 @@ unsure.
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, TypeVar
 
-import pymysql
 from pymysql.connections import Connection
 
 from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
@@ -239,7 +240,7 @@ class MySqlKeyServer(KeyServer):
                 raise self._translate(error) from error
 
     def _connect(self, database: str | None) -> Connection[Any]:
-        connection = pymysql.connect(
+        connection = _Connection(
             host=self._host,
             port=self._port,
             user=self._user,
@@ -276,6 +277,24 @@ class MySqlKeyServer(KeyServer):
 
     def _translate(self, error: Exception) -> KeyStoreError:
         return translate(self.name, self._user, self._database, error)
+
+
+class _Connection(Connection):
+    """PyMySQL's connection: encrypted where the server offers it, without a look at its certificate.
+
+    PyMySQL's own way to that reads all root certificates, and uses none, for every connection: 20 ms.
+    """
+
+    def _create_ssl_ctx(self, sslp: object) -> ssl.SSLContext:
+        return _tls()
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def parse_server(name: str) -> tuple[str, int]:

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import tempfile
 import time
@@ -201,16 +200,6 @@ def start_mariadb(*options: str, pool_mb: int = 256) -> Iterator[MariaDb]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-@contextmanager
-def quick_connections() -> Iterator[None]:
-    """PyMySQL reads all root certificates for each connection, and tests open hundreds: half their time."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pymysql.connections.Connection, "_create_ssl_ctx", lambda self, options: context)
-        yield
-
-
 def _listens(path: Path) -> bool:
     """Whether a server listens. Asked without PyMySQL, which leaks the socket of a refused connection."""
     with socket.socket(socket.AF_UNIX) as probe:
@@ -220,7 +209,7 @@ def _listens(path: Path) -> bool:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDb]:
     """One MariaDB for the whole session; tests leave it running."""
-    with start_mariadb() as database, quick_connections():
+    with start_mariadb() as database:
         yield database
 
 
