@@ -9,23 +9,30 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.torture.children import adopt_orphans
-from tests.torture.rounds import FLAVOURS, Flavour, Ground, Round
+from tests.torture.kills import Chance, EveryStep, Killer
+from tests.torture.plants import PLANTS
+from tests.torture.report import Tally, write_report
+from tests.torture.rounds import FLAVOURS, Ground, Round
 
 KILLS_OF_A_ROUND = 60
+ROUNDS_FOR_EVERY_STEP = 6
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("kills", type=int, nargs="?", default=200, help="how many kills")
     parser.add_argument("--seed", type=int, default=1, help="number that all choices follow from")
+    parser.add_argument("--steps", action="store_true", help="one kill at every durable step, and none by chance")
     parser.add_argument("--power", action="store_true", help="each kill is also a loss of power (simulated)")
+    parser.add_argument("--plant", choices=sorted(PLANTS), help="put a known mistake into the crawler")
     parser.add_argument("--flavours", default="", help="names of the kinds of rounds, with commas; default: all")
+    parser.add_argument("--until-found", action="store_true", help="end after the first round with findings")
     parser.add_argument("--directory", help="where crawls lie; default: a file system in memory, if there is one")
+    parser.add_argument("--report", type=Path, help="a Markdown file whose table of results is written anew")
     return parser
 
 
@@ -35,76 +42,87 @@ def memory_disk() -> str | None:
 
 
 def say(line: str) -> None:
+    """A line for whoever watches."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 class Torture:
-    def __init__(
-        self, wanted: int, seed: int, flavours: tuple[Flavour, ...], directory: Path, *, power: bool = False
-    ) -> None:
-        self.power = power
-        self.wanted, self.seed, self.flavours, self.directory = wanted, seed, flavours, directory
-        self.deaths: Counter[tuple[str, str]] = Counter()
-        self.findings: list[str] = []
-        self.refetched = 0
-        self.rounds = self.turns = 0
+    """Rounds, until there were enough kills."""
+
+    def __init__(self, given: argparse.Namespace, directory: Path) -> None:
+        self._given, self._directory = given, directory
+        names = [name.strip() for name in given.flavours.split(",") if name]
+        self._flavours = [flavour for flavour in FLAVOURS if not names or flavour.name in names]
+        self._turns = 0
+        self.tally = Tally()
 
     def run(self) -> None:
+        """All rounds."""
         with ExitStack() as stack:
-            grounds = [stack.enter_context(Ground(flavour, self.directory)) for flavour in self.flavours]
-            say(f"unbroken crawls of {', '.join(flavour.name for flavour in self.flavours)} are right")
-            while self.deaths.total() < self.wanted:
-                self._round(self._next(grounds))
+            grounds = [stack.enter_context(Ground(flavour, self._directory)) for flavour in self._flavours]
+            say(f"unbroken crawls ({', '.join(flavour.name for flavour in self._flavours)}) are right")
+            if self._given.steps:
+                for ground in grounds:
+                    self._every_step(ground)
+                return
+            while self.tally.killed < self._given.kills and not (self._given.until_found and self.tally.findings):
+                self._by_chance(self._next(grounds))
 
     def _next(self, grounds: list[Ground]) -> Ground:
         """The kinds of rounds in turn, some less often."""
         while True:
-            turn, self.turns = self.turns, self.turns + 1
+            turn, self._turns = self._turns, self._turns + 1
             ground = grounds[turn % len(grounds)]
             if turn // len(grounds) % ground.flavour.every == ground.flavour.every - 1 or len(grounds) == 1:
                 return ground
 
-    def _round(self, ground: Ground) -> None:
-        seed = self.seed * 1_000_000 + self.rounds
-        left = self.wanted - self.deaths.total()
-        began_s = time.monotonic()
-        directory = self.directory / f"round-{self.rounds}"
-        one = Round(ground, directory, random.Random(seed), min(left, KILLS_OF_A_ROUND), power=self.power)
-        findings = one.run()
-        self.rounds += 1
-        self.deaths += one.deaths
-        self.refetched += one.refetched
+    def _by_chance(self, ground: Ground) -> None:
+        rng = random.Random(self._given.seed * 1_000_000 + self.tally.rounds)
+        left = min(KILLS_OF_A_ROUND, self._given.kills - self.tally.killed)
+        self._round(ground, rng, Chance(ground.known, rng, left, power=self._given.power), odd=True)
+
+    def _every_step(self, ground: Ground) -> None:
+        killer = EveryStep(ground.known)
+        for _ in range(ROUNDS_FOR_EVERY_STEP):
+            self._round(ground, random.Random(self._given.seed), killer, odd=False)
+            if not any(killer.left.values()):
+                return
+        self.tally.findings.append(f"never reached, so never killed at: {killer.left}")
+
+    def _round(self, ground: Ground, rng: random.Random, killer: Killer, *, odd: bool) -> None:
+        began_s, number = time.monotonic(), self.tally.rounds + 1
+        one = Round(ground, self._directory / f"round-{number}", rng, killer, odd=odd, power=self._given.power)
+        if self._given.plant:
+            one.mutate = PLANTS[self._given.plant]
+        one.run()
+        self.tally.add(one, ground.flavour.name)
         say(
-            f"round {self.rounds} ({ground.flavour.name}): {one.killed} kills, {time.monotonic() - began_s:.1f} s,"
-            f" {one.refetched} fetches broken and repeated, refused {dict(one.refused)};"
-            f" {self.deaths.total()} of {self.wanted} kills, {len(self.findings)} findings"
+            f"round {number} ({ground.flavour.name}): {one.killed} kills, {time.monotonic() - began_s:.1f} s,"
+            f" {one.refetched} broken fetches repeated; {self.tally.killed} of {self._given.kills} kills,"
+            f" {len(self.tally.findings)} findings"
         )
-        for finding in findings:
-            self.findings.append(f"round {self.rounds}: {finding}")
-            say(f"  FINDING {finding}")
-        if findings:
-            say("  " + "\n  ".join(one.story))
-            say(f"  files: {one.directory}")
+        if one.findings:
+            say("\n".join(["", *one.story, *(f"FINDING {finding}" for finding in one.findings), ""]))
+            say(f"files: {one.directory}")
 
 
 def main() -> int:
+    """The program."""
     given = _parser().parse_args()
     gc.freeze()
     adopt_orphans()
-    names = [name for name in given.flavours.split(",") if name]
-    flavours = tuple(flavour for flavour in FLAVOURS if not names or flavour.name in names)
-    torture = Torture(
-        given.kills,
-        given.seed,
-        flavours,
-        Path(tempfile.mkdtemp(prefix="krake-torture-", dir=given.directory or memory_disk())),
-    )
-    torture.power = given.power
+    began_s = time.monotonic()
+    torture = Torture(given, Path(tempfile.mkdtemp(prefix="krake-torture-", dir=given.directory or memory_disk())))
     torture.run()
-    for (kind, step), count in sorted(torture.deaths.items()):
-        say(f"{kind:15} {step:32} {count}")
-    return 1 if torture.findings else 0
+    say(torture.tally.table())
+    for finding in torture.tally.findings:
+        say(f"FINDING {finding}")
+    if given.report:
+        write_report(
+            given.report, torture.tally, seed=given.seed, power=given.power, seconds=time.monotonic() - began_s
+        )
+    return 1 if torture.tally.findings else 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from crawl_lib.synthweb import RequestLog, Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config
 from tests.torture import checks
 from tests.torture.children import Attempt, Ended, Kill
-from tests.torture.kills import KILL_AGAIN, KILL_AGAIN_ELSE, MOST_KILLS_OF_A_TASK, Unbroken
+from tests.torture.kills import Killer, Unbroken
 from tests.torture.power import Disk, Loss
 from tests.torture.tasks import Task
 
@@ -92,7 +92,7 @@ class Ground:
         options = TruthOptions(max_redirects=self.flavour.max_redirects)
         self.truth = self._serving.truth(options=options)
         self.seeds = "\n".join(self._serving.seeds)
-        unbroken = Round(self, self.directory / f"unbroken {self.flavour.name}", random.Random(0), kills=0)
+        unbroken = Round(self, self.directory / f"unbroken {self.flavour.name}", random.Random(0), None)
         findings = unbroken.run()
         if findings:
             raise RuntimeError(f"the unbroken crawl of {self.flavour.name!r} is not right: {findings}")
@@ -114,7 +114,8 @@ class Ground:
 
 @dataclass
 class Round:
-    """One crawl. `kills`: how often it may be killed; 0: never, and nothing odd happens.
+    """One crawl. `killer`: None: nobody is killed, and nothing odd happens. `odd`: tasks run again, twice at once,
+    and in runs that are given up.
 
     `mutate`: runs in each attempt first. `power`: each kill is a loss of power.
     """
@@ -122,11 +123,14 @@ class Round:
     ground: Ground
     directory: Path
     rng: random.Random
-    kills: int
+    killer: Killer | None
+    odd: bool = True
     mutate: Callable[[], None] = lambda: None
     power: bool = False
     deaths: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By kind of task, and the durable step that it had reached last."""
+    at_steps: Counter[str] = field(default_factory=Counter)
+    """By kind of task: right after a durable step, and not at some instant."""
     findings: list[str] = field(default_factory=list)
     refetched: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -139,7 +143,7 @@ class Round:
         self.disk = Disk(self.directory / "crawl", self.directory / "power") if self.power else None
         self.done: list[Task] = []
         self.crawl_deaths: list[float] = []
-        self.fork_workers = not self.kills or self.power or self.rng.random() >= STARTED_AS_ALWAYS
+        self.fork_workers = not self.killer or not self.odd or self.power or self.rng.random() >= STARTED_AS_ALWAYS
 
     @property
     def killed(self) -> int:
@@ -164,7 +168,7 @@ class Round:
         return self.findings
 
     def _crawl(self) -> None:
-        if self.kills and self.rng.random() < GIVEN_UP:
+        if self.killer and self.odd and self.rng.random() < GIVEN_UP:
             self._give_up_somewhere()
         run, iteration = "run-2" if self.done else "run-1", 0
         self._task(Task("inject", run, seeds=self.ground.seeds))
@@ -191,7 +195,7 @@ class Round:
         for task in tasks[:stop]:
             self._task(task)
         if self.rng.random() < 0.7:  # in the middle of it
-            self._attempt(tasks[stop], self._next_kill(tasks[stop]))
+            self._attempt(tasks[stop], self.killer.next(tasks[stop].kind, 0) if self.killer else None)
 
     def _iteration(self, run: str, iteration: int) -> int:
         self._task(Task("start", run, iteration=iteration))
@@ -207,7 +211,7 @@ class Round:
 
     def _task(self, task: Task) -> dict[str, Any]:
         """Have a task done, however often it is killed; now and then another one is run again before."""
-        if self.kills and self.done and self.rng.random() < ODD:
+        if self.killer and self.odd and self.done and self.rng.random() < ODD:
             again = self.rng.choice(self.done)
             self.story.append(f"again: {again}")
             self._until_done(again)
@@ -219,13 +223,8 @@ class Round:
         killed = 0
         while True:
             kill = None
-            if (
-                self.kills > self.killed
-                and killed < MOST_KILLS_OF_A_TASK
-                and self.rng.random() < KILL_AGAIN.get(task.kind, KILL_AGAIN_ELSE)
-            ):
-                kill = self._next_kill(task)
-            if kill and not self.power and self.rng.random() < TWICE:
+            kill = self.killer.next(task.kind, killed) if self.killer else None
+            if kill and self.odd and not self.power and self.rng.random() < TWICE:
                 self._two_attempts(task, kill)
                 killed += 1
                 continue
@@ -236,22 +235,23 @@ class Round:
                 raise BrokenRoundError(f"I4: {task}: {ended.error}")
             killed += 1
 
-    def _next_kill(self, task: Task) -> Kill:
-        return self.ground.known.choose(task.kind, self.rng, self.power)
-
     def _two_attempts(self, task: Task, kill: Kill) -> None:
         """Two attempts at once, one of which is killed: both may end well, or one may be refused."""
         first, second = self._begin(task, kill), self._begin(task, None)
         for ended in (first.wait(), second.wait()):
             self._note(task, ended)
+            if self.killer and ended.killed:
+                self.killer.died(task.kind, ended)
             if ended.error and not ended.killed:
                 self.refused[ended.error.partition(":")[0]] += 1
 
     def _attempt(self, task: Task, kill: Kill | None) -> Ended:
         ended = self._begin(task, kill).wait()
-        self._note(task, ended)
-        if not self.kills:
-            self.ground.known.note(task.kind, ended.end - ended.start, ended.steps)
+        self._note(task, ended, by_step=bool(kill and kill.step))
+        if self.killer is None:
+            self.ground.known.note(task.kind, ended)
+        elif kill:
+            self.killer.died(task.kind, ended)
         if self.disk and (ended.killed or (kill and self.rng.random() < DARK_AFTERWARDS)):
             loss = self.rng.choice(list(Loss))
             self.story += [f"  power: {loss}: {line}" for line in self.disk.lose_power(loss, self.rng)]
@@ -268,10 +268,11 @@ class Round:
             lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_workers=self.fork_workers
         )
 
-    def _note(self, task: Task, ended: Ended) -> None:
-        last = ended.steps[-1] if ended.steps else "(before the first step)"
+    def _note(self, task: Task, ended: Ended, *, by_step: bool = False) -> None:
+        last = ended.steps[-1] if ended.steps else "before the first"
         if ended.killed:
             self.deaths[task.kind, last] += 1
+            self.at_steps[task.kind] += by_step
             if task.kind in ("crawl", "settle"):
                 self.crawl_deaths.append(ended.end)
         self.story.append(f"{task}: {'killed after ' + last if ended.killed else ended.error or 'done'}")
