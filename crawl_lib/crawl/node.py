@@ -119,6 +119,7 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
     nobody waits for this node's any more. `before`: only folders older than this one; None: all.
     """
     storage, crawl_dir = task.stores.storage, task.stores.crawl_dir
+    task.queue.create()
     taken_in = task.queue.taken_in()
     for folder in list_folders(storage, crawl_dir):
         if folder in taken_in.complete or (before is not None and int(folder) >= int(before)):

@@ -174,6 +174,17 @@ def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
     assert newest["taken_before"] == len(truth.visits), "start has summed every folder up, late segments with it"
 
 
+def test_a_node_that_was_never_there_before_leaves_empty_segments_too(serving: Serving, tmp_path: Path) -> None:
+    """Its directory is made by the very task that fills what it missed."""
+    config = small(tmp_path)
+    folders = [round_without(config, number, DEAD)["folder"] for number in (1, 2)]
+    stages.settle_node(config, node=DEAD)
+    for folder in folders:
+        manifest = json.loads((Result(config).crawl_dir / folder / DEAD / "manifest.json").read_text())
+        assert manifest["counts"]["taken"] == 0
+    assert [entry["late"] for entry in stages.status(config)["iterations"]] == [[], []]
+
+
 def test_late_segments_are_taken_in_once_by_every_node(serving: Serving, tmp_path: Path) -> None:
     """And a folder with a node missing does not count as complete before that."""
     config = small(tmp_path)
