@@ -1,0 +1,319 @@
+"""One suite for what moves keys between servers and files: rings, reshard, dump and load; on every key server.
+
+A subclass gives `new_server` (a new server without tables), as for `KeyStoreContract`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.errors import ConfigError, DamagedFileError, InputError, KeyServerDownError, KeyTablesError
+from crawl_lib.keys import KeyServer, ShardedKeyStore, check, replicas
+from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
+from crawl_lib.keys.reshard import reshard
+from crawl_lib.keys.rings import read_ring, require_ring, ring_problem
+from crawl_lib.states import KeyState
+from tests.contracts.keystore import HIGHEST, LOWEST, Switch, make_keys
+
+QUEUED, CRAWLED, GONE = KeyState
+KEYS = [LOWEST, *sorted(make_keys(1_000)), HIGHEST]
+
+
+class Died(BaseException):
+    """Stands for the death of the process."""
+
+
+class KeyMovesContract:
+    """What holds of the tables whatever moved."""
+
+    @pytest.fixture
+    def new_server(self):
+        raise NotImplementedError("a subclass makes servers")
+
+    @pytest.fixture
+    def servers(self, new_server):
+        made = []
+
+        def make(count):
+            for number in range(len(made), len(made) + count):
+                switch = Switch(new_server())
+                switch.name = f"server-{number}"  # a name of its own, also where all are one MariaDB
+                made.append(switch)
+            return made[-count:]
+
+        yield make
+        for switch in made:
+            switch.close()
+
+    @pytest.fixture
+    def filled(self, servers) -> Callable[..., ShardedKeyStore]:
+        """A store with keys in all states, and its notes."""
+
+        def make(count: int, replication: int) -> ShardedKeyStore:
+            store = ShardedKeyStore(servers(count), replication)
+            store.create()
+            require_ring(store.servers, replication)
+            store.insert(KEYS)
+            store.mark(KEYS[::3], CRAWLED)
+            store.mark(KEYS[::7], GONE)
+            return store
+
+        return make
+
+    # Rings
+
+    def test_the_first_use_writes_notes_and_the_same_ring_is_accepted_under_other_names(self, filled):
+        store = filled(3, 2)
+        notes = [read_ring(server) for server in store.servers]
+        assert [(note.place, note.ring.count, note.ring.replication) for note in notes] == [
+            (0, 3, 2), (1, 3, 2), (2, 3, 2)
+        ]  # fmt: skip
+        for server in store.servers:
+            server.name += "-moved"
+        require_ring(store.servers, 2)
+
+    @pytest.mark.parametrize("change", ["fewer", "more", "order", "replication"])
+    def test_another_ring_is_refused_and_names_what_to_run(self, filled, servers, change):
+        store = filled(3, 2)
+        first, second, third = store.servers
+        chosen, replication = {
+            "fewer": ([first, second], 2),
+            "more": ([first, second, third, *servers(1)], 2),
+            "order": ([second, first, third], 2),
+            "replication": ([first, second, third], 1),
+        }[change]
+        with pytest.raises(KeyTablesError, match="krake keys reshard"):
+            require_ring(chosen, replication)
+        assert "key_storage" in (ring_problem(chosen, replication) or "")
+        require_ring(store.servers, 2)
+
+    def test_a_server_with_an_empty_disk_gets_its_note_again(self, filled):
+        store = filled(3, 2)
+        store.servers[1].create(drop=True)
+        require_ring(store.servers, 2)
+        assert read_ring(store.servers[1]).place == 1
+
+    def test_a_server_that_is_down_is_not_asked(self, filled):
+        store = filled(3, 2)
+        store.servers[1].down = True
+        require_ring(store.servers, 2)
+
+    # Reshard
+
+    def holds(self, store: ShardedKeyStore) -> None:
+        """Each key is on its servers, there only, in its state; and everybody may use them."""
+        expected = dict.fromkeys(KEYS, QUEUED) | dict.fromkeys(KEYS[::3], CRAWLED) | dict.fromkeys(KEYS[::7], GONE)
+        count = len(store.servers)
+        for place, server in enumerate(store.servers):
+            own = {key: int(expected[key]) for key in KEYS if place in replicas(key, count, store.replication)}
+            assert dict(server.scan(LOWEST, HIGHEST)) == own
+        require_ring(store.servers, store.replication)
+        assert check(store).ok
+
+    @pytest.mark.parametrize(
+        ("before", "replication", "chosen", "to"),
+        [
+            (2, 1, [0, 1, 2], 1),
+            (3, 2, [0, 1, 2, 3], 2),
+            (3, 2, [0, 2], 2),
+            (3, 2, [0, 2], 1),
+            (2, 1, [1, 0], 1),
+            (3, 1, [0, 1, 2], 3),
+            (3, 3, [0, 1, 2], 1),
+            (1, 1, [1], 1),
+            (2, 2, [2, 3, 4], 2),
+        ],
+    )
+    def test_keys_move_to_where_they_belong(self, filled, servers, before, replication, chosen, to):
+        old = filled(before, replication)
+        pool = [*old.servers, *servers(max([0, *(number + 1 - before for number in chosen)]) or 1)]
+        store = ShardedKeyStore([pool[number] for number in chosen], to)
+        if set(chosen) & set(range(before)):  # servers that are all new and empty look like a new crawl's
+            with pytest.raises(KeyTablesError, match="krake keys reshard"):
+                require_ring(store.servers, to)
+        rows = [rows_of(server) for server in old.servers]
+        planned = reshard(store, old, dry_run=True)
+        assert [rows_of(server) for server in old.servers] == rows, "a dry run changes nothing"
+        done = reshard(store, old)
+        self.holds(store)
+        assert (planned.copied, planned.deleted) == (done.copied, done.deleted)
+        moved = {
+            server.name: sum(
+                1
+                for key in KEYS
+                if place in replicas(key, len(chosen), to)
+                and not (chosen[place] < before and chosen[place] in replicas(key, before, replication))
+            )
+            for place, server in enumerate(store.servers)
+        }
+        assert done.copied == {name: count for name, count in moved.items() if count}, "only what must move was moved"
+        for number, server in enumerate(old.servers):
+            if number not in chosen:
+                assert server.counts() == {}, "who left has no keys any more"
+        again = reshard(store)
+        assert (again.done_already, sum(again.copied.values())) == (True, 0)
+
+    @pytest.mark.parametrize(
+        "step",
+        [
+            "repair.reshard.noted",
+            "repair.reshard.copied:1",
+            "repair.reshard.copied:20",
+            "repair.reshard.deleted:1",
+            "repair.reshard.deleted:31",
+            "repair.reshard.settled:1",
+            "repair.reshard.settled:3",
+            "repair.reshard.left",
+        ],
+    )
+    def test_killed_anywhere_it_is_run_again_and_nobody_uses_the_tables_meanwhile(
+        self, filled, servers, monkeypatch, step
+    ):
+        old = filled(3, 2)
+        store = ShardedKeyStore([old.servers[0], old.servers[2], *servers(1)], 2)
+        name, _, times = step.partition(":")
+        left = [int(times or 1)]
+
+        def reached(one: str) -> None:
+            left[0] -= one == name
+            if left[0] == 0:
+                left[0] = -1
+                raise Died
+
+        monkeypatch.setattr("crawl_lib.keys.reshard.reached", reached)
+        with pytest.raises(Died):
+            reshard(store, old)
+        if step not in {"repair.reshard.settled:3", "repair.reshard.left"}:
+            with pytest.raises(KeyTablesError, match="krake keys reshard"):
+                require_ring(store.servers, 2)
+        with pytest.raises(KeyTablesError, match="krake keys reshard"):
+            require_ring(old.servers, 2)
+        monkeypatch.undo()
+        reshard(store, old)
+        self.holds(store)
+
+    def test_while_one_change_is_under_way_another_is_refused(self, filled, servers, monkeypatch):
+        old = filled(2, 1)
+        more = servers(2)
+        monkeypatch.setattr("crawl_lib.keys.reshard.reached", _die)
+        with pytest.raises(Died):
+            reshard(ShardedKeyStore([*old.servers, more[0]], 1))
+        monkeypatch.undo()
+        with pytest.raises(KeyTablesError, match="under way: finish that first"):
+            reshard(ShardedKeyStore([*old.servers, *more], 1))
+
+    def test_a_lost_server_is_done_without_where_others_have_all_its_keys(self, filled):
+        old = filled(3, 2)
+        old.servers[1].down = True
+        store = ShardedKeyStore([old.servers[0], old.servers[2]], 2)
+        report = reshard(store)
+        assert report.lost == ["server-1"]
+        self.holds(store)
+
+    def test_keys_that_nobody_has_are_an_error_before_anything_is_done(self, filled):
+        old = filled(3, 1)
+        rows = [rows_of(server) for server in old.servers]
+        with pytest.raises(KeyTablesError, match=r"server-1 are on no server that is here.*--from"):
+            reshard(ShardedKeyStore([old.servers[0], old.servers[2]], 1))
+        assert [rows_of(server) for server in old.servers] == rows
+        require_ring(old.servers, 1)
+
+    def test_a_server_that_joins_is_empty(self, filled, servers):
+        old = filled(2, 1)
+        [stranger] = servers(1)
+        stranger.create()
+        stranger.insert([HIGHEST], CRAWLED)
+        with pytest.raises(KeyTablesError, match="server-2: is to join, and has 1 keys"):
+            reshard(ShardedKeyStore([*old.servers, stranger], 1))
+        assert stranger.counts() == {2: 1}
+
+    def test_tables_without_notes_need_the_config_as_it_was(self, filled, servers):
+        old = filled(2, 1)
+        rows = {server.name: list(server.scan(LOWEST, HIGHEST)) for server in old.servers}
+        for server in old.servers:  # as an older version left them
+            server.create(drop=True)
+            for state in KeyState:
+                keys = [key for key, own in rows[server.name] if own == state]
+                for start in range(0, len(keys), 5_000):
+                    server.insert(keys[start : start + 5_000], state)
+        store = ShardedKeyStore([*old.servers, *servers(1)], 1)
+        with pytest.raises(ConfigError, match="--from"):
+            reshard(store)
+        reshard(store, old)
+        self.holds(store)
+
+    # Dump and load
+
+    def test_a_dump_holds_every_key_once_with_its_highest_state_and_loads_into_any_ring(
+        self, filled, servers, tmp_path
+    ):
+        store = filled(3, 2)
+        store.servers[0].delete(KEYS[:100])
+        report = dump_keys(store, tmp_path / "keys.dump")
+        assert report.keys == len(KEYS)
+        assert [key for keys, _ in read_dump(tmp_path / "keys.dump") for key in keys] == KEYS
+        other = ShardedKeyStore(servers(2), 1)
+        other.create()
+        other.insert(KEYS[:6], CRAWLED)
+        planned = load_keys(other, tmp_path / "keys.dump", dry_run=True)
+        assert sum(sum(server.counts().values()) for server in other.servers) == 6
+        loaded = load_keys(other, tmp_path / "keys.dump")
+        assert planned == loaded
+        assert (loaded.keys, loaded.added) == (len(KEYS), len(KEYS) - 6)
+        states = other.states(KEYS)
+        assert all(states[key] is not None for key in KEYS)
+        assert states[KEYS[0]] is GONE
+        assert states[KEYS[1]] is CRAWLED, "the higher state wins"
+        assert load_keys(other, tmp_path / "keys.dump").added == 0
+        assert dump_keys(other, tmp_path / "again.dump").keys == len(KEYS)
+
+    def test_a_dump_does_without_a_server_that_others_stand_for_and_no_other(self, filled, tmp_path):
+        store = filled(3, 2)
+        store.servers[2].down = True
+        assert dump_keys(store, tmp_path / "keys.dump").keys == len(KEYS)
+        store.servers[1].down = True
+        with pytest.raises(KeyServerDownError, match="switched off"):
+            dump_keys(store, tmp_path / "more.dump")
+        assert not (tmp_path / "more.dump").exists()
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda data: data[:-1],
+            lambda data: data[:1000],
+            lambda data: data + b"x",
+            lambda data: data[:5000] + bytes([data[5000] ^ 1]) + data[5001:],
+            lambda data: data[:-33] + bytes([data[-33] ^ 1]) + data[-32:],
+            lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+            lambda data: b"krake-keys 2\n" + data[13:],
+            lambda data: b"",
+        ],
+    )
+    def test_a_damaged_dump_is_refused_and_no_key_of_it_arrives(self, filled, servers, tmp_path, damage):
+        path = tmp_path / "keys.dump"
+        dump_keys(filled(1, 1), path)
+        path.write_bytes(damage(path.read_bytes()))
+        other = ShardedKeyStore(servers(1), 1)
+        other.create()
+        with pytest.raises(DamagedFileError, match=r"keys\.dump: "):
+            load_keys(other, path)
+        assert other.servers[0].counts() == {}
+
+    def test_a_file_that_is_there_is_not_overwritten(self, filled, tmp_path: Path):
+        (tmp_path / "keys.dump").write_text("mine")
+        with pytest.raises(InputError, match=r"keys\.dump: is there already"):
+            dump_keys(filled(1, 1), tmp_path / "keys.dump")
+        with pytest.raises(InputError, match=r"none\.dump: no such file"):
+            load_keys(filled(1, 1), tmp_path / "none.dump")
+
+
+def rows_of(server: KeyServer) -> dict[bytes, int]:
+    """All rows of a server."""
+    return dict(server.scan(LOWEST, HIGHEST))
+
+
+def _die(step: str) -> None:
+    raise Died(step)
