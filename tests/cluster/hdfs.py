@@ -24,7 +24,7 @@ NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 NAMESERVICE = "k"
-START_LIMIT_S = 90.0
+START_LIMIT_S = 240.0  # on a machine that does much else
 PR_SET_PDEATHSIG = 1
 LOG4J = """log4j.rootLogger=INFO,err
 log4j.appender.err=org.apache.log4j.ConsoleAppender
@@ -127,7 +127,7 @@ class Hdfs:
         return next(self.url(name) for name in self.names if self._answers(name))
 
     def start(self, name: str) -> None:
-        """Start `nn1`, `nn2` or `dn`; a namenode's port is open when this returns. It dies with the calling thread."""
+        """Start `nn1`, `nn2` or `dn`; a namenode's ports are open then. It dies with the calling thread."""
         main = DATANODE if name == "dn" else NAMENODE
         log = (self.directory / f"{name}.log").open("ab")
         with log:
@@ -166,7 +166,8 @@ class Hdfs:
         assert code is None, f"{name} ended with {code}:\n{(self.directory / f'{name}.log').read_text()[-3000:]}"
         try:
             requests.get(f"{self.url(name)}/jmx?qry=none", timeout=5)
-        except requests.RequestException:
+            socket.create_connection(("127.0.0.1", self.rpc[name]), timeout=5).close()  # opens later
+        except OSError:
             return False
         return True
 
