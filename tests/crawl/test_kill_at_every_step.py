@@ -27,6 +27,9 @@ STEPS = sorted(
 ELSEWHERE = {
     "adopt": "only with a queue made by hand: tests/frontier",
     "intake.claim": "only with local routing: tests/frontier",
+    "commit.late_scope": "only where a node's segment came late: tests/crawl/test_min_nodes.py",
+    "rehome": "only with other nodes than before: tests/frontier",
+    "retire": "only when a node is retired: tests/crawl/test_nodes_change.py",
     "commit.scope": "only where a seed's redirect widened the scope: tests/crawl/test_start.py",
     "segment.part.recovered": "only in a second attempt: the test below",
     "repair.": "only in repairs by hand: tests/repair",

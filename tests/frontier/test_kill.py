@@ -22,6 +22,7 @@ from crawl_lib.frontier import (
     make_take,
     open_take,
     read_leftover,
+    rehome,
     write_leftover,
 )
 from crawl_lib.frontier.inject import inject
@@ -102,6 +103,22 @@ def _intake_local(root: Path) -> None:
     _intake(root, "local")
 
 
+def _prepare_other_nodes(root: Path) -> None:
+    """A queue of three files, filled when this node was alone, and one URL that an adoption left for others."""
+    _prepare(root)
+    (root / "n1" / "handed_on").write_bytes(b"http://earlier.test/\t\t0\t0\th\t\n")
+
+
+def _rehome(root: Path) -> None:
+    finish_open_move(_queue(root))
+    rehome(_queue(root), Owners(["n1", "n2", "n3"]))
+
+
+def _rehome_all(root: Path) -> None:
+    finish_open_move(_queue(root))
+    rehome(_queue(root), Owners(["n2", "n3"]))
+
+
 def _take(root: Path) -> None:
     if open_take(root / "n1") is None:
         make_take(_queue(root), 6, take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
@@ -153,6 +170,8 @@ OPERATIONS: dict[str, tuple[Work, Work]] = {
     "first_intake": (lambda root: (root / "n1").mkdir(parents=True), _intake),
     "adopt_and_intake": (_prepare_by_hand, _intake),
     "adopt_and_keep_all": (_prepare_by_hand, _intake_local),
+    "rehome": (_prepare_other_nodes, _rehome),
+    "rehome_all": (_prepare_other_nodes, _rehome_all),
     "take": (_prepare, _take),
     "advance": (_prepare_take, _advance),
     "use_up": (_prepare, _use_up),
@@ -219,6 +238,7 @@ def test_every_operation_has_the_steps_that_the_protocol_names(tmp_path: Path) -
     wanted = {f"queue.move.{name}" for name in moves} | {f"intake.chunk.{name}" for name in chunks}
     wanted |= {"intake.planned", "intake.claim.written", "intake.claim.journalled", "intake.claimed"}
     wanted |= {"adopt.written", "adopt.files_written", "adopt.inserted", "take.written", "take.put_back"}
+    wanted |= {"rehome.written"}
     wanted |= {"take.leftover", "take.deleted", "inject.written", "inject.renamed"}
     assert wanted <= seen
 
