@@ -113,8 +113,12 @@ class Spark(Engine):
                 self._session.stop()
         finally:
             _stop_java()
-            if self._results and self._url is not None:
-                self._room.storage.delete(self._room.hidden)
+            self.clean()
+
+    def clean(self) -> None:
+        """Delete what executors left for each other in the store."""
+        if self._results and self._url is not None:
+            self._room.storage.delete(self._room.hidden)
 
     def _place(self, path: str, copy: str) -> str:
         """Where Spark reads a file of the store."""
@@ -277,6 +281,7 @@ def _options(config: Config, room: Room, local: bool) -> dict[str, str]:
 def _stop_java() -> None:
     """End the Java process; PySpark would keep it, with its memory and options, until this process ends."""
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    SparkContext._active_spark_context = None  # where stop() failed
     if gateway is None:
         return
     gateway.shutdown()
