@@ -25,8 +25,8 @@ round of statements to the first replicas, the next round to the second ones, an
    knows it makes it known, so nobody adds it again; the next run repeats the whole `insert`, which changes nothing
    where it has been.
 3. `insert`, the other replicas. A server that does not answer, or has lost its tables, is left out and counted as
-   `missed`; the call fails only if no replica of some key took it. Stopped after this: the key is QUEUED on every replica
-   that was there.
+   `missed`; the call fails only if no replica of some key took it. Stopped after this: the key is QUEUED on every
+   replica that was there.
 4. With `local` routing several nodes find a key, and `claim` takes the place of 0 to 3: the candidates are durable and
    journalled, all replicas are asked, then the first that answers adds what is missing and says what that was (one
    transaction; of two writers exactly one is told `ours`), then the others are told. Stopped after the first sending:
