@@ -1,0 +1,122 @@
+"""`krake forget` by URL, host and age; what it forgot stays forgotten, and is no damage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from crawl_lib.config import load_config
+from crawl_lib.frontier import HostCounts
+from crawl_lib.keys import open_key_store
+from crawl_lib.repair.forget import finish_open, forget
+from crawl_lib.stores import Secrets, Stores, open_stores
+from crawl_lib.synthweb import Serving
+from crawl_lib.urls import host_of, key_of
+from tests.cli.conftest import Krake
+from tests.e2e.crawl import Result
+
+
+class Died(BaseException):
+    """Stands for the death of the process."""
+
+
+def visited(krake: Krake) -> list[str]:
+    return sorted(Result(load_config(str(krake.file))).visited())
+
+
+def known(krake: Krake, urls: list[str]) -> set[str]:
+    with open_key_store(load_config(str(krake.file)).key_storage) as store:
+        states = store.states([key_of(url) for url in urls])
+    return {url for url in urls if states[key_of(url)] is not None}
+
+
+def counts(krake: Krake) -> dict[str, int]:
+    return HostCounts(krake.directory / "queue" / "node-a").all()
+
+
+def stores_of(krake: Krake) -> Stores:
+    return open_stores(load_config(str(krake.file)), Secrets())
+
+
+def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
+    copy: Callable[..., Krake], web: Serving
+) -> None:
+    krake = copy()
+    host = host_of(web.seeds[0])
+    crawled = visited(krake)
+    of_host = [url for url in crawled if host_of(url) == host]
+    others = [url for url in crawled if host_of(url) != host]
+    assert of_host
+    assert others
+    before, keys_before = counts(krake), krake.status()["keys"]
+
+    planned = krake.ok("forget", host, "--dry-run", "--json").json
+    assert (planned["forgotten"], planned["lowered"]) == (len(of_host), {"node-a": len(of_host)})
+    assert (counts(krake), krake.status()["keys"]) == (before, keys_before), "a dry run changes nothing"
+
+    assert krake.ok("forget", host).out == f"forgot {len(of_host)} of {len(of_host)} URLs; 0 were not known\n"
+    assert known(krake, crawled) == set(others)
+    assert counts(krake) == before | {host: before[host] - len(of_host)}
+    assert krake.status()["keys"][0]["queued"] == keys_before[0]["queued"]
+    assert krake.ok("forget", host, "--json").json["forgotten"] == 0, "again: nothing is left to forget"
+    assert counts(krake)[host] == before[host] - len(of_host)
+
+    assert "clean" in krake.ok("fsck").out
+    krake.ok("keys", "rebuild")
+    assert known(krake, crawled) == set(others), "a rebuild does not bring it back"
+    krake.ok("inject", web.seeds[0], "--run-id", "again")
+    krake.ok("crawl", "--run-id", "again", "--batch-size", "100")
+    assert Result(load_config(str(krake.file))).visited()[web.seeds[0]] == 2
+    assert "clean" in krake.ok("fsck").out
+
+
+def test_only_pages_whose_newest_capture_is_old_are_forgotten(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    crawled = visited(krake)
+    assert krake.ok("forget", "--older-than", "1", "--json").json["asked"] == 0
+    stores = stores_of(krake)
+    with stores.keys() as store:
+        late = forget(stores, store, older_than_s=86400.0, clock=lambda: time.time() + 2 * 86400.0, dry_run=True)
+    assert late.forgotten == len(crawled)
+    report = krake.ok("forget", "--older-than", "0", "--json").json
+    assert report["forgotten"] == len(crawled)
+    assert known(krake, crawled) == set()
+
+
+def test_what_is_neither_url_nor_host_is_one_line(copy: Callable[..., Krake], web: Serving) -> None:
+    krake = copy()
+    assert "no page of a host of that name" in krake("forget", "never.example").error()
+    assert "neither a URL" in krake("forget", "a b").error()
+    assert "whatever its age" in krake("forget", web.seeds[0], "--older-than", "3").error()
+    assert krake.ok("forget").out.startswith("forgot 0 of 0")
+
+
+@pytest.mark.parametrize("step", ["decided", "lowered", "deleted", "done"])
+def test_killed_after_any_step_the_next_one_finishes_it_once(
+    copy: Callable[..., Krake], web: Serving, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    krake = copy()
+    host = host_of(web.seeds[0])
+    crawled = visited(krake)
+    of_host = [url for url in crawled if host_of(url) == host]
+    before = counts(krake)[host]
+
+    def reached(name: str) -> None:
+        if name == f"repair.forget.{step}":
+            raise Died
+
+    monkeypatch.setattr("crawl_lib.repair.forget.reached", reached)
+    stores = stores_of(krake)
+    with stores.keys() as store:
+        with pytest.raises(Died):
+            forget(stores, store, hosts=[host])
+        monkeypatch.undo()
+        found = krake("fsck", "--json").json["findings"]
+        assert [one["name"] for one in found] == ([] if step == "done" else ["forget_open"])
+        assert finish_open(stores, store) == (0 if step == "done" else 1)
+        assert finish_open(stores, store) == 0
+    assert known(krake, crawled) == set(crawled) - set(of_host)
+    assert counts(krake)[host] == before - len(of_host)
+    assert "clean" in krake.ok("fsck").out
