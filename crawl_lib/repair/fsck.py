@@ -34,6 +34,7 @@ from crawl_lib.repair.fsck_export import check_export
 from crawl_lib.repair.fsck_keys import check_keys
 from crawl_lib.repair.fsck_queue import check_queue
 from crawl_lib.repair.fsck_segment import check_segment
+from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
 from crawl_lib.stores import Stores
 
 
@@ -208,10 +209,34 @@ def check_iteration(stores: Stores, folder: str) -> list[Finding]:
     except (DamagedFileError, PathNotFoundError) as error:
         findings.add("iteration_damaged", f"{path}/iteration.json", str(error))
         return findings.list()
+    if _check_repairs(stores, path, folder, findings):
+        return findings.list()  # the index and the segment in question may be anything meanwhile
     if not stores.storage.exists(f"{path}/{INDEX_FILE}"):
         return findings.list()  # not committed yet
     _check_index(stores, path, folder, findings)
     return findings.list()
+
+
+def _check_repairs(stores: Stores, path: str, folder: str, findings: Findings) -> bool:
+    """Whether a repair of a segment was stopped while it put the new one in place; damaged ones that are still kept."""
+    aside = [entry.name for entry in stores.storage.list(path) if entry.name.startswith(DAMAGED_PREFIX)]
+    try:
+        swaps = open_swaps(stores.storage, path)
+    except DamagedFileError as error:
+        again = "delete it, and run `krake segment salvage` of that segment"
+        findings.add("repair_damaged", path, str(error), repair=again)
+        return True
+    for swap in swaps:
+        again = f"run `krake segment salvage {folder}/{swap.node}`, which goes on"
+        findings.add("repair_open", f"{path}/{swap.node}", "a repair of it was stopped half-way", repair=again)
+    for name in aside if not swaps else ():
+        node = name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0]
+        if not stores.storage.exists(f"{path}/{node}"):
+            again = f"rename it to {path}/{node}, and run `krake segment salvage {folder}/{node}`"
+            findings.add(
+                "segment_missing", f"{path}/{name}", "is a damaged segment, and no new one stands", repair=again
+            )
+    return bool(swaps)
 
 
 def _check_index(stores: Stores, path: str, folder: str, findings: Findings) -> None:

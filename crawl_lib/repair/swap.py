@@ -79,8 +79,8 @@ def replace_segment(
 ) -> str:
     """Put a built segment in the place of the one that stands; returns the old one's name, "" if it was deleted.
 
-    `built`: a folder as `build_segment` leaves it. `carried`: small files of the standing segment that its manifest does
-    not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
+    `built`: a folder as `build_segment` leaves it. `carried`: small files of the standing segment that its manifest
+    does not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
     and has called `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"

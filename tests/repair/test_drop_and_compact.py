@@ -80,7 +80,7 @@ def test_a_dry_run_of_drop_changes_nothing(crawl: Result) -> None:
 
 
 def test_exports_honour_a_drop(crawl: Result) -> None:
-    """An export that stands does not pass for one of what is left, one that was begun is refused, a new one is clean."""
+    """An export that stands does not pass for one of what is left, one begun before is refused, a new one is clean."""
     segment, _ = largest(crawl)
     url = some_pages(segment)[0]
     export_all(crawl.config, "done")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from crawl_lib import stages
+from crawl_lib.repair.fsck import check_iteration
 from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.salvage import SalvageReport, read_lost, salvage_segment
+from crawl_lib.repair.swap import Swap
 from crawl_lib.segment import SegmentReader
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
 from tests.repair.crawled import (
@@ -232,3 +235,16 @@ def test_an_empty_segment_is_salvaged_too(crawl: Result) -> None:
     assert report.state == "salvaged"
     assert rows(segment) == []
     assert problems(crawl.config, name) == []
+
+
+def test_fsck_tells_of_a_swap_that_was_stopped_and_salvage_goes_on(crawl: Result) -> None:
+    """Between the two renames no segment stands: the check must not pass for clean, nor advise anything else."""
+    segment, name = largest(crawl)
+    stores, folder = stores_of(crawl.config), segment.parent
+    swap = Swap(name.node, f".new-{name.node}-x", f".damaged-{name.node}-1", keep_old=False)
+    (folder / f".swap-{name.node}.json").write_text(json.dumps(asdict(swap)))
+    segment.rename(folder / swap.new)
+    (found,) = check_iteration(stores, name.folder)
+    assert (found.name, found.repair) == ("repair_open", f"run `krake segment salvage {name}`, which goes on")
+    assert salvage(crawl, name).state == "whole"
+    assert check_iteration(stores, name.folder) == []
