@@ -83,5 +83,5 @@ class Manifest:
             mapping = json.loads(data)
             optional = {"history": mapping.get("history", [])}
             return cls(**{name: mapping[name] for name in cls.__dataclass_fields__ if name not in optional}, **optional)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedFileError(f"{where}: not the manifest of a segment: {error!r}") from error
