@@ -86,7 +86,7 @@ class Torture:
         killer = EveryStep(ground.known)
         for _ in range(ROUNDS_FOR_EVERY_STEP):
             self._round(ground, random.Random(self._given.seed), killer, odd=False)
-            if not any(killer.left.values()):
+            if not any(killer.left.values()) or (self._given.until_found and self.tally.findings):
                 return
         self.tally.findings.append(f"never reached, so never killed at: {killer.left}")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from hashlib import sha1
 from typing import Any
 
 from crawl_lib import durable
-from crawl_lib.frontier import intake, move
+from crawl_lib.frontier import move
 from crawl_lib.frontier.outlinks import split_line
 from crawl_lib.frontier.queue import Queue
 
@@ -44,13 +45,14 @@ def move_forgotten_early() -> None:
 
 def key_first() -> None:
     """An intake inserts keys before their URLs are durable in `new`."""
+    intake = sys.modules["crawl_lib.frontier.intake"]  # the package's `intake` is the function
     append = intake._Intake._append
 
     def insert_first(self: Any, lines: list[bytes]) -> None:
         self.keys.insert([sha1(split_line(line)[0]).digest() for line in lines])
         append(self, lines)
 
-    intake._Intake._append = insert_first  # type: ignore[method-assign]
+    intake._Intake._append = insert_first
 
 
 PLANTS: dict[str, Callable[[], None]] = {

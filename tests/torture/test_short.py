@@ -1,0 +1,38 @@
+"""The short form of `make torture`: some kills by chance, every durable step once, and some losses of power.
+
+Whatever was killed, wherever: no URL is lost, none fetched twice but in the fetch that was killed, segments are whole,
+and the export is that of the unbroken crawl, byte for byte (I1 to I6).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.torture.harness import torture
+
+KILLS = 40
+
+
+def killed(output: str) -> int:
+    """How many kills the harness counted."""
+    found = re.search(r"^(\d+) kills in", output, re.MULTILINE)
+    assert found, output
+    return int(found[1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (KILLS, "--flavours", "one node,two nodes"),
+        ("--steps", "--flavours", "one node"),
+        (KILLS, "--power", "--flavours", "two nodes"),
+    ],
+    ids=["by chance", "every step", "power"],
+)
+def test_nothing_is_lost(options: tuple[object, ...], tmp_path: Path) -> None:
+    done = torture(*options, directory=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert killed(done.stdout) >= KILLS
