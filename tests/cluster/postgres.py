@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg2
 
-from tests.cluster.processes import end, spawn, wait_until
+from tests.cluster.processes import end_all, spawn, wait_until
 
 USER = "airflow"
 START_S = 60.0
@@ -63,8 +63,9 @@ class Postgres:
 
     def stop(self) -> None:
         """End it: its fast shutdown, which ends its connections."""
-        end(self.process, signal.SIGINT, 30)
-        self.process = None
+        if self.process is not None:
+            end_all([self.process], signal.SIGINT, 30)
+            self.process = None
 
     @property
     def _log(self) -> Path:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import psutil
@@ -81,22 +81,26 @@ def kill_family(pid: int) -> int:
     return len(seen)
 
 
-def end(process: subprocess.Popen[bytes] | None, number: signal.Signals, patience_s: float) -> None:
-    """End a server by a signal, and what is left of it and its children after `patience_s` by force."""
-    if process is None:
-        return
-    started = family(process.pid)
-    if process.poll() is None:
-        process.send_signal(number)
+def end_all(processes: Iterable[subprocess.Popen[bytes]], number: signal.Signals, patience_s: float) -> None:
+    """End servers by a signal, and what is left of them and their children after `patience_s` by force."""
+    servers = list(processes)
+    own = {server.pid for server in servers}
+    started = {process for server in servers for process in family(server.pid)}
+    for server in servers:
+        if server.poll() is None:
+            server.send_signal(number)
+    until_s = time.monotonic() + patience_s
+    for server in servers:
         try:
-            process.wait(patience_s)
+            server.wait(max(0.0, until_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            started = family(process.pid)
+            started |= set(family(server.pid))
     for left in started:
         if left.is_running():
             _send(left, signal.SIGKILL)
-    psutil.wait_procs([left for left in started if left.pid != process.pid], timeout=20)
-    process.wait()
+    psutil.wait_procs([left for left in started if left.pid not in own], timeout=20)
+    for server in servers:
+        server.wait()
 
 
 def _send(process: psutil.Process, number: signal.Signals) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import re
 import signal
 import sys
 import threading
@@ -42,6 +43,8 @@ OWN = ("servers", "dfs_primary", "dfs", "key_storage", "queue", "scratch")
 """Sections of a config file that the topology decides."""
 NODES = 3
 DEMO, CRAWL = "demo", "crawl"
+SHOWN = re.compile(r"\.commit$|^(export|linker|finalizer)$")
+"""Tasks whose results are shown at the end."""
 PROGRESS_S = 5.0
 PARSED_S = 120.0
 
@@ -247,8 +250,8 @@ class Watch:
         self._tell(run)
         say(f"The run is a {state} after {time.monotonic() - began_s:.0f} s.")
         if state == "success":
-            results = {task: self.api.result(run, task) for task, (ended, _) in self._seen.items() if ended == state}
-            Console().print(summary(self.config, {task: found for task, found in results.items() if found}))
+            shown = [task for task, (ended, _) in self._seen.items() if ended == state and SHOWN.search(task)]
+            Console().print(summary(self.config, {task: self.api.result(run, task) for task in shown}))
         return 0 if state == "success" else 1
 
     def _tell(self, run: str) -> None:

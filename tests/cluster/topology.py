@@ -32,7 +32,7 @@ from crawl_lib.keys import open_key_store
 from crawl_lib.stores import PASSWORD_VARIABLE
 from tests.cluster import hdfs as hadoop
 from tests.cluster import postgres
-from tests.cluster.processes import Ports, end, kill_family, spawn, wait_until
+from tests.cluster.processes import Ports, end_all, kill_family, spawn, wait_until
 from tests.contracts import mariadb
 from tests.dags.api import Api
 
@@ -149,12 +149,8 @@ class Topology:
 
     def stop(self) -> None:
         """End everything: first the workers, whose tasks write what they have; nothing is left when this returns."""
-        for process in self.workers.values():
-            process.send_signal(signal.SIGTERM)
-        for process in self.workers.values():
-            end(process, signal.SIGTERM, 20)
-        for process in reversed(self.centre.values()):
-            end(process, signal.SIGINT, 20)
+        end_all(self.workers.values(), signal.SIGTERM, 20)
+        end_all(self.centre.values(), signal.SIGINT, 20)
         self.workers, self.centre = {}, {}
         self.postgres.stop()
         for server in self.keys:
