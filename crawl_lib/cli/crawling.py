@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.cli.common import ProgressLine, config_of, one_node, print_counts
 from crawl_lib.config import Config
 from crawl_lib.crawl.signals import stop_on_signals
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import ConfigError, KrakeError, StoppedError
 
 
 def _run_id(arguments: argparse.Namespace) -> str:
@@ -42,14 +45,28 @@ def crawl(arguments: argparse.Namespace) -> int:
             if arguments.node is None:
                 stages.start_iteration(config, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size)
             for node in nodes:
-                result = stages.crawl_node(
-                    config, run_id=run_id, iteration=iteration, node=node, stop=stop, on_progress=progress
-                )
-                progress.close()
-                print_counts(f"{run_id}: iteration {iteration}, {node}", result)
+                with _others_go_on(arguments, config):
+                    result = stages.crawl_node(
+                        config, run_id=run_id, iteration=iteration, node=node, stop=stop, on_progress=progress
+                    )
+                    progress.close()
+                    print_counts(f"{run_id}: iteration {iteration}, {node}", result)
             if arguments.node is None:
                 stages.commit_iteration(config, run_id=run_id, iteration=iteration)
     return 0
+
+
+@contextmanager
+def _others_go_on(arguments: argparse.Namespace, config: Config) -> Iterator[None]:
+    """With `crawl.min_nodes` below 1 a node that fails is named, and commit decides whether it may be missing."""
+    try:
+        yield
+    except StoppedError:
+        raise
+    except KrakeError as error:
+        if arguments.node is not None or config.crawl.min_nodes == 1:
+            raise
+        print(f"node failed: {error}", file=sys.stderr)
 
 
 def _check(arguments: argparse.Namespace, config: Config) -> None:

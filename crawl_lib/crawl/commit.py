@@ -13,6 +13,7 @@ import logging
 import math
 from collections import Counter
 from contextlib import suppress
+from hashlib import sha1
 from typing import Any
 
 from crawl_lib.crawl.places import (
@@ -23,6 +24,7 @@ from crawl_lib.crawl.places import (
     came_late,
     find_iteration,
     read_index,
+    read_lines,
     read_manifest,
     segments_of,
     write_json_bytes,
@@ -128,10 +130,18 @@ def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
     }
     if scope_added:
         # Before the index, which says that commit is done; the folder may be deleted by hand after that.
-        hosts = "".join(f"{host}\n" for host in scope_added).encode()
-        _write_once(stores, f"{stores.crawl_dir}/{SCOPE_FOLDER}/{iteration.folder}", hosts)
+        _keep_scope(stores, iteration.folder, scope_added)
         reached("commit.scope")
     _write_once(stores, f"{path}/{INDEX_FILE}", write_json_bytes(index))
+
+
+def _keep_scope(stores: Stores, folder: str, hosts: list[str]) -> None:
+    """Keep hosts where they outlive the folder; beside what an attempt kept that saw fewer segments and died."""
+    path = f"{stores.crawl_dir}/{SCOPE_FOLDER}/{folder}"
+    data = "".join(f"{host}\n" for host in hosts).encode()
+    _write_once(stores, path, data)
+    if not set(hosts) <= set(read_lines(stores.storage, path)):
+        _write_once(stores, f"{path}-{sha1(data).hexdigest()}", data)
 
 
 def _write_once(stores: Stores, path: str, data: bytes) -> None:

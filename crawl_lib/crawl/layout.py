@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from itertools import islice
 
 from crawl_lib.crawl.marks import Mark, read_mark, seeds_of_other_nodes
-from crawl_lib.crawl.places import Iteration, list_folders, read_iteration, segments_of
+from crawl_lib.crawl.places import (
+    MANIFEST_FILE,
+    SEEDS_FOLDER,
+    Iteration,
+    list_folders,
+    read_iteration,
+    read_json,
+    segments_of,
+)
 from crawl_lib.errors import ConfigError
 from crawl_lib.stores import Stores
 
@@ -72,13 +80,16 @@ def unsettled(stores: Stores, before: Iteration) -> list[str]:
         for node in segments_of(stores.storage, stores.crawl_dir, folder)
     ]
     sources = [*segments, *((digest, SEEDS_NODE) for digest in seeds_of_other_nodes(stores, stores.config.servers))]
-    problems = [_problem(node, read_mark(stores, node), before, sources) for node in before.nodes]
+    problems = [
+        _problem(node, mark, before) or _untaken(stores, node, mark, sources)
+        for node, mark in ((node, read_mark(stores, node)) for node in before.nodes)
+    ]
     return [problem for problem in problems if problem]
 
 
 def at_work(stores: Stores, before: Iteration) -> list[str]:
     """Which nodes of the newest iteration may have something open, in words: each with what to do."""
-    problems = [_problem(node, read_mark(stores, node), before, ()) for node in before.nodes]
+    problems = [_problem(node, read_mark(stores, node), before) for node in before.nodes]
     return [problem for problem in problems if problem]
 
 
@@ -90,16 +101,30 @@ def nodes_changed(stores: Stores, own: Iteration) -> bool:
     return any(set(one.nodes) != set(own.nodes) for one in before)
 
 
-def _problem(node: str, mark: Mark | None, before: Iteration, sources: Sequence[tuple[str, str]]) -> str | None:
+def _problem(node: str, mark: Mark | None, before: Iteration) -> str | None:
     run = f"run `krake settle --node {node}` there (with either list)"
     gone = f"; if its disk is lost, `krake nodes retire {node} --lost`"
     if mark is None:
         return f"{node} has no mark that it settled: {run}{gone}"
     if int(mark.newest or 0) < int(before.folder):
         return f"{node} settled before iteration {before.folder}: {run}{gone}"
-    if mark.retired:
-        return None
-    missing = [f"{folder}/{by}" for folder, by in sources if (folder, by) not in mark.taken_in]
-    if missing:
-        return f"{node} has not taken in {', '.join(missing[:_SHOWN])}: {run}"
     return None
+
+
+def _untaken(stores: Stores, node: str, mark: Mark | None, sources: Sequence[tuple[str, str]]) -> str | None:
+    if mark is None or mark.retired:
+        return None
+    waiting = [pair for pair in sources if pair not in mark.taken_in and _holds_lines_for(stores, node, *pair)]
+    missing = [f"{folder}/{by}" for folder, by in islice(waiting, _SHOWN)]
+    if missing:
+        return (
+            f"{node} has not taken in {', '.join(missing)}: run `krake settle --node {node}` there (with either list)"
+        )
+    return None
+
+
+def _holds_lines_for(stores: Stores, node: str, folder: str, found_by: str) -> bool:
+    """Whether a segment, or injected seeds, have URLs for a node; the segment of a node that had no work has none."""
+    path = f"{SEEDS_FOLDER}/{folder}" if found_by == SEEDS_NODE else f"{folder}/{found_by}"
+    parts = read_json(stores.storage, f"{stores.crawl_dir}/{path}/{MANIFEST_FILE}").get("outlinks", {})
+    return bool(parts.get(node, {}).get("count", 0))

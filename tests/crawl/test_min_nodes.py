@@ -132,6 +132,17 @@ def test_hosts_of_a_late_segment_outlive_its_folder(stores: Stores, order: str) 
     assert stores.storage.read_bytes(f"crawl/{second.folder}/scope") == b"b.example\nlate.example\n"
 
 
+def test_commit_that_died_between_scope_and_index_keeps_the_hosts_of_who_came_since(stores: Stores) -> None:
+    first = start_iteration(stores, run_id="r", iteration=1)
+    stores.storage.write_bytes(f"crawl/scope/{first.folder}", b"b.example\n")
+    lay_segment(stores, first.folder, "node-b", scope=["b.example"])
+    lay_segment(stores, first.folder, "node-a", scope=["late.example"])
+    commit_iteration(stores, run_id="r", iteration=1)
+    stores.storage.delete(f"crawl/{first.folder}")
+    second = start_iteration(stores, run_id="r", iteration=2)
+    assert stores.storage.read_bytes(f"crawl/{second.folder}/scope") == b"b.example\nlate.example\n"
+
+
 # Before its take; in the middle of the fetch; with all fetched; with the segment there, and the queue not yet moved.
 @pytest.mark.parametrize(
     "step", ["queue.move.done", "take.written", "hosts.begun", "take.leftover", "segment.publish.renamed"]
