@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from heapq import merge
 from itertools import groupby, islice
 from operator import itemgetter
@@ -58,7 +58,7 @@ class ReshardReport:
 
     def to_mapping(self) -> dict[str, Any]:
         """The report as plain values."""
-        plain = asdict(self)
+        plain = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in plain.items()}
 
 

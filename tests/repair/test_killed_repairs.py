@@ -1,0 +1,116 @@
+"""`krake queue repair` killed after any of its steps and run again: no URL is lost, and the crawl is clean."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.frontier.outlinks import encode_line
+from crawl_lib.records import QueuedUrl
+from tests.cli.conftest import Krake
+from tests.repair.killed import ROOT, run_killed
+from tests.repair.test_damages import (
+    DAMAGES,
+    REPAIR,
+    Damage,
+    found,
+    queue,
+    visited,
+    waiting,
+    whole,
+    write,
+)
+
+__all__ = ["whole"]
+STEPS = sorted(
+    {
+        step
+        for path in (ROOT / "crawl_lib").rglob("*.py")
+        for step in re.findall(r'reached\("(repair\.queue\.[a-z_]+)"\)', path.read_text(encoding="utf-8"))
+    }
+)
+
+
+def _undecided(directory: Path) -> None:
+    """An intake without its journal that has undecided URLs."""
+    line = encode_line(QueuedUrl("http://undecided.example/")) + b"\n"
+    (queue(directory) / "new.undecided").write_bytes(line)
+    (queue(directory) / "intake").unlink()
+
+
+def _handed_on(directory: Path) -> None:
+    """An adoption whose move cannot be read, with a URL for another node."""
+    line = encode_line(QueuedUrl("http://elsewhere.example/"), "h") + b"\n"
+    (queue(directory) / "adopted.handed_on").write_bytes(line)
+    (queue(directory) / "move").write_bytes(b"{")
+
+
+BY_STEP = {
+    "repair.queue.aside": DAMAGES["a leftover that is none"],
+    "repair.queue.handed_on": Damage("move_damaged", _handed_on),
+    "repair.queue.intake": DAMAGES["a journal that is gone"],
+    "repair.queue.leftover": DAMAGES["a spool with a damaged part"],
+    "repair.queue.lost": DAMAGES["a data file lost lines"],
+    "repair.queue.record": DAMAGES["state says more"],
+    "repair.queue.reopened": DAMAGES["a spool with a damaged part"],
+    "repair.queue.rescued": DAMAGES["a journal that is none"],
+    "repair.queue.state": DAMAGES["a move half done that is none"],
+    "repair.queue.undecided": Damage("intake_missing", _undecided, kill_at="intake.chunk.journalled"),
+}
+
+
+def test_every_step_has_a_damage_that_reaches_it() -> None:
+    assert sorted(BY_STEP) == STEPS
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_after_a_step_and_run_again(
+    step: str, copy: Callable[..., Krake], whole: tuple[Counter[str], Counter[str]]
+) -> None:
+    damage = BY_STEP[step]
+    krake = copy(damage.kill_at)
+    damage.do(krake.directory)
+    assert damage.name in found(krake)
+    assert run_killed(["--config", str(krake.file), *REPAIR], step).code == -9, f"{step} was not reached"
+    krake.ok(*REPAIR)
+    if step == "repair.queue.lost":
+        assert found(krake) == Counter({"urls_lost": 1}), "what is gone is not forgotten by a kill"
+        krake.ok("keys", "rebuild", "--drop-queued")
+    if step == "repair.queue.handed_on":
+        assert b"http://elsewhere.example/" in (queue(krake.directory) / "handed_on").read_bytes()
+        (queue(krake.directory) / "handed_on").unlink()
+    if damage.kill_at is None:
+        krake.ok("settle")
+        assert waiting(krake) == whole[1]
+    else:
+        krake.ok("crawl", "--run-id", "one", "--iterations", "4")
+        some = set(visited(krake)) | set(waiting(krake))
+        assert some >= set(whole[0]) | set(whole[1])
+        assert ("http://undecided.example/" in some) == (step == "repair.queue.undecided")
+    assert found(krake) == Counter()
+
+
+def test_a_repair_of_a_whole_queue_changes_nothing_that_counts(
+    copy: Callable[..., Krake], whole: tuple[Counter[str], Counter[str]]
+) -> None:
+    krake = copy()
+    for _ in range(2):
+        krake.ok(*REPAIR)
+    krake.ok("settle")
+    assert waiting(krake) == whole[1]
+    assert found(krake) == Counter()
+
+
+def test_a_page_that_the_key_tables_call_crawled_is_not_fetched_again(copy: Callable[..., Krake]) -> None:
+    """Neither `state` nor the record can be read: what was processed comes from the key tables."""
+    krake = copy()
+    before = waiting(krake)
+    for name in ("state", "state.krake"):
+        write(name, b"{")(krake.directory)
+    assert "are known as crawled" in krake.ok(*REPAIR).out
+    krake.ok("settle")
+    assert waiting(krake) == before

@@ -1,0 +1,74 @@
+"""Key servers join and leave in the middle of a crawl, which refuses to go on before `krake keys reshard`."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Krake
+from tests.repair.killed import run_killed
+from tests.repair.test_damages import found, visited, waiting
+
+
+def change(krake: Krake, servers: list[str], replication: int) -> Path:
+    """Other key servers in the config; returns a copy of the config as it was."""
+    old = krake.directory / "old.yml"
+    shutil.copyfile(krake.file, old)
+    value = yaml.safe_load(krake.file.read_text())
+    value["key_storage"] = {"servers": servers, "replication": replication}
+    krake.file.write_text(yaml.safe_dump(value))
+    return old
+
+
+@pytest.mark.parametrize(
+    ("servers", "replication"),
+    [
+        (["keys/0.sqlite", "keys/1.sqlite", "keys/2.sqlite"], 2),
+        (["keys/2.sqlite", "keys/1.sqlite"], 1),
+    ],
+)
+def test_a_crawl_goes_on_where_the_keys_are_now(
+    copy: Callable[..., Krake], servers: list[str], replication: int
+) -> None:
+    krake = copy()
+    queued = waiting(krake)
+    total = krake.status()["keys"][0]["total"]
+    old = change(krake, servers, replication)
+    for words in (["settle"], ["crawl", "--run-id", "two"], ["keys", "repair"], ["forget", "http://a.example/"]):
+        error = krake(*words).error()
+        assert "krake keys reshard" in error or "run `krake keys create`" in error
+    assert {"ring_differs"} <= set(found(krake, "--fast"))
+
+    planned = krake.ok("keys", "reshard", "--from", str(old), "--dry-run", "--json").json
+    words = ["--config", str(krake.file), "keys", "reshard", "--from", str(old)]
+    assert run_killed(words, "repair.reshard.copied").code == -9
+    assert "under way" in krake("settle").error()
+    done = krake.ok("keys", "reshard", "--from", str(old), "--json").json
+    assert sum(planned["copied"].values()) >= sum(done["copied"].values())
+    assert krake.ok("keys", "reshard", "--json").json["done_already"]
+
+    assert found(krake) == Counter()
+    assert sum(server["total"] for server in krake.status()["keys"]) == replication * total
+    krake.ok("settle")
+    assert waiting(krake) == queued
+    krake.ok("crawl", "--run-id", "two", "--batch-size", "3")
+    assert max(visited(krake).values()) == 1
+    assert found(krake) == Counter()
+
+
+def test_a_dump_brings_back_what_all_servers_lost(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    before = [server["total"] for server in krake.status()["keys"]]
+    file = str(krake.directory / "keys.dump")
+    krake.ok("keys", "dump", file)
+    krake.ok("keys", "create", "--drop")
+    assert found(krake)["page_key_unknown"] == 3
+    assert sum(krake.ok("keys", "load", file, "--dry-run", "--json").json["by_state"].values()) == before[0]
+    krake.ok("keys", "load", file)
+    assert [server["total"] for server in krake.status()["keys"]] == before
+    assert found(krake) == Counter()
