@@ -81,7 +81,8 @@ class ProgressLine:
 
     def __call__(self, progress: Mapping[str, Any]) -> None:
         now_s = time.monotonic()
-        if now_s < self._not_before_s or now_s - self._last_s < (PROGRESS_INTERVAL_S if self._live else 5 * PROGRESS_INTERVAL_S):
+        interval_s = PROGRESS_INTERVAL_S if self._live else 5 * PROGRESS_INTERVAL_S
+        if now_s < self._not_before_s or now_s - self._last_s < interval_s:
             return
         self._last_s = now_s
         text = "  ".join(f"{name} {_rounded(value)}" for name, value in progress.items())
