@@ -7,18 +7,22 @@ Whatever Airflow prints goes to a log file. The exit code is 0 only if the whole
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
+from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import KrakeError
 from krake_airflow.display import Display, summary
 from krake_airflow.settings import PROJECT, airflow_home, config_path, environment
@@ -153,15 +157,17 @@ def _fallback(first: AbstractContextManager[Any], second: Callable[[], AbstractC
 def _crawl(console: Console, config: Config, home: Path, log: Path, params: dict[str, Any]) -> int:
     began_s = time.monotonic()
     dag = prepare_dag(home)
+    unfinished, begun = _join(console, home, params)
     with Display(console) as display, _stopped_by_signals(display):
         watch_with(display)
-        run = dag.test(run_conf=params)
+        run = dag.test(run_conf=params, logical_date=begun, run_after=begun)
     elapsed_s = time.monotonic() - began_s
     if display.stopping:
         console.print("Stopped. What was fetched is kept; the same command goes on.", highlight=False, soft_wrap=True)
         return INTERRUPTED
     if str(run.state) == "success":
         (home / "demo-port").unlink(missing_ok=True)
+        delete_durable(unfinished)
         console.print(summary(config, display.results))
         console.print(f"{elapsed_s:.0f} s in all, as run {run.run_id}", highlight=False, soft_wrap=True)
         return 0
@@ -172,6 +178,25 @@ def _crawl(console: Console, config: Config, home: Path, log: Path, params: dict
     )
     console.print("Mend what is named and run the same command again: it goes on where this one stopped.")
     return 1
+
+
+def _join(console: Console, home: Path, params: dict[str, Any]) -> tuple[Path, datetime]:
+    """The note of the run that is under way with these parameters, and the time that it is named by.
+
+    A run that did not end well is gone on with by the next one of the same config and parameters: its name is all that
+    the stages need to find what it did. Other parameters begin a new run, which first finishes what is open.
+    """
+    config = hashlib.sha256(os.environ[CONFIG_PATH_VARIABLE].encode()).hexdigest()
+    path = home / f"unfinished-{config[:16]}.json"
+    with suppress(FileNotFoundError, ValueError, KeyError):
+        noted = json.loads(path.read_text(encoding="utf-8"))
+        if noted["params"] == params:
+            begun = datetime.fromisoformat(noted["begun"])
+            console.print(f"Going on with the unfinished run of {noted['begun']}.", highlight=False, soft_wrap=True)
+            return path, begun
+    begun = datetime.now(UTC)
+    write_durable(path, json.dumps({"begun": begun.isoformat(), "params": params}).encode() + b"\n")
+    return path, begun
 
 
 def prepare_dag(home: Path) -> Any:
