@@ -7,7 +7,7 @@ STAMP := $(VENV)/.synced
 SPARK_STAMP := $(VENV)/.synced-spark
 export PYTHONPATH := plugins
 
-.PHONY: setup setup-spark crawl ui cluster cluster-crawl test test-cluster check bench compose-env lock clean
+.PHONY: setup setup-spark crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
 
 setup: $(STAMP)
 
@@ -39,6 +39,10 @@ cluster: setup
 
 cluster-crawl: setup
 	@exec $(BIN)/python -m tests.cluster.run crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
+
+# Kills until N processes are dead, and compares; SEED chooses what is killed when. POWER=1: each kill is a loss of power.
+torture: setup
+	$(BIN)/python -m tests.torture $(or $(N),200) $(if $(SEED),--seed $(SEED)) $(if $(POWER),--power) --report docs/reliability.md
 
 test: setup
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
