@@ -19,4 +19,48 @@ rows of the open part again from its records, and fetches only what has no recor
 
 `start` and `commit` work on the DFS alone; `settle` is the intake of step 3 after the last iteration. `places` knows
 the crawl directory, `exports` which segments an export takes in, `status` shows all of it, `progress` what is going on.
+
+**The durable steps of a round, and what is true after a crash behind each.** The names are those of `durable.reached`.
+
+| step | true after it | the next run |
+|---|---|---|
+| `start.written` | a hidden folder, which nobody reads | makes another one; `commit` deletes this one |
+| `start.renamed` | the iteration has its folder, nodes, scope, batch sizes | finds the folder |
+| `intake.*`, `queue.move.*` | see `frontier` | goes on with the intake, then with the move |
+| `rehome.written` | nothing that counts: files of their own | writes them anew |
+| `settle.mark_away` | the DFS does not call the node settled any more | goes on; its next settle marks it again |
+| `take.written` | these URLs are being fetched, for this folder; the queue has not moved | fetches them |
+| `node.scope`, `segment.part.*`, `segment.seal.*` | records are in the spool, or sealed on the DFS | fetches the rest |
+| `take.leftover` | fetching is over; what has no record goes back to the queue | builds |
+| `segment.publish.uploaded` | some files of the segment are in the take's hidden folder | sends what is not whole |
+| `segment.publish.renamed` | the segment stands | sees its own take's id in the manifest: success |
+| `commit.late_scope` | hosts of a late segment outlive its folder | the same |
+| `queue.move.*`, `node.advanced` | the queue is past the take | does the move's rest, or nothing |
+| `node.marked` | keys are marked crawled or gone | marks them again |
+| `take.deleted`, `take.leftover_deleted` | the take is over; the spool is rubbish | deletes the spool |
+| `commit.scope`, `commit.written` | the folder is committed; its index never changes | returns its counts |
+| `settle.marked` | `start` may know that the node rests, and with which folders taken in | the same |
+
+`retire` lists the steps of taking a node out.
+
+**A node that is late.** With `crawl.min_nodes` below 1 `commit` goes on once enough segments stand, and names the
+missing nodes in the index. Such a node finishes its take when it works again (step 1), in its old folder, beside the
+index, and leaves an empty segment in each folder of which it took nothing (`node.fill_missed`). Until all of them
+stand the folder is not complete: `start` does not sum it up for good, and no node notes it as taken in for ever. A
+node that never comes back keeps the URLs of its queue and its take to itself: they are lost to the crawl until it is
+retired, with its directory or as lost (`krake nodes retire`).
+
+**Other nodes.** An iteration keeps the nodes it began with. `layout` says when the next one may have others: when
+each old node's mark on the DFS (`marks`) says that it has taken in all that stands, and has nothing open.
+
+**Two attempts at once.** Airflow may start a second attempt of a task while the first still runs, or sleeps. The node's
+lock parts them: `flock` on a file of its directory. It is no lease: it does not run out. The kernel frees it when the
+last process that holds it is dead, and the fetching processes inherit it; so an attempt that was stopped, or a fetching
+process whose parent was killed, keeps the second attempt out, which waits, and then fails naming the holder. There is
+no moment at which the first could wake up and find that another took its place. This needs a local disk: on NFS a
+client that was cut off may lose a lock and not know it. `queue.local_dir` must not lie there. What would still hold
+then: a segment is published under the id of its take, and rename refuses a target, so one of two attempts of a take
+wins and the other one sees it; the queue's advance refuses a state that is not the take's; but files of the spool could
+be written by two. On the DFS nothing is locked: each file is written once, by a rename that refuses a target, and of
+two `start` or `commit` that race, the second takes what the first wrote.
 """

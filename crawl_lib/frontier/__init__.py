@@ -21,8 +21,8 @@ The files of a node's directory. Fixed format, for everybody: `0`, `1`..., `stat
     put_back         the leftover as a data file, before its move
     intake           the journal of an open intake; new, new.meta, new.undecided, new.claim, new.hosts are its files
     undecided        URLs whose key servers did not answer; the next intake begins with them
-    adopted, adopted.*   an adoption under way
-    handed_on        adopted URLs that other nodes own; scope_added: adopted hosts. The next segment carries both
+    adopted, adopted.*   an adoption under way; rehomed, rehomed.*   a rehoming under way
+    handed_on        queued URLs that other nodes own; scope_added: adopted hosts. The next segment carries both
     hostcounts.sqlite    URLs admitted by host
     lost                 how many URLs a repair found gone; `krake keys rebuild --drop-queued` deletes it
 
@@ -54,6 +54,10 @@ the claim may have been sent, a second answer would call our own keys known; so 
 
 **Adoption.** The whole queue is written anew, canonical, into `adopted`; keys are inserted; one move replaces it.
 Killed before the move: it is done again from the start.
+
+**Rehoming**, before an iteration with other nodes, or after URLs came that were divided among others. What stays is
+written to `rehomed`, what other nodes own to `rehomed.handed_on`, which begins with what waits in `handed_on`; one move
+puts both in place and notes the nodes in `state.krake`. Killed before the move: it is done again from the start.
 
 **Repair** counts what is there and never drops a URL: in doubt it is fetched again (`repair`, `rescue`). What may hold
 the only copy of a URL becomes a data file before anything is deleted; the next intake adopts the queue, which drops

@@ -29,6 +29,7 @@ def rehome(queue: Queue, owners: Owners | None) -> int:
     `owners`: with `host` routing; None: whatever is queued stays. They go to the file `handed_on`, and travel with the
     next segment past the key check, since their keys are in. The queue is read only where it was filled by other
     nodes than these. One move does it all: killed before it, nothing has happened; after it, it is carried out.
+    Host counts (`urls.max_pages_per_host`) stay: the new owner counts what it is handed, not what was fetched before.
     A queue made by hand is left alone: the next intake adopts it. The caller holds the lock, and has finished an open
     take. Raises QueueError or StorageError.
     """

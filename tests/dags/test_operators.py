@@ -109,6 +109,8 @@ def test_a_run_of_all_iterations_skips_nothing(stage: list[dict[str, Any]]) -> N
 def test_start_refuses_an_iteration_that_the_run_does_not_ask_for(stage: list[dict[str, Any]]) -> None:
     with pytest.raises(AirflowSkipException, match="asks for 2 iterations"):
         run(operators.StartOperator(task_id="start", iteration=3), context(2))
+    with pytest.raises(AirflowSkipException, match="asks for 2 iterations"):
+        run(operators.CommitOperator(task_id="commit", iteration=3, later={}), context(2))
     assert stage == []
 
 
