@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Protocol
@@ -67,7 +68,7 @@ class Spark(Engine):
             found = [(_as_metadata(uri), numbers.get(unquote(_path_of(uri)))) for uri in frame.inputFiles()]
             if sorted(number for _, number in found if number is not None) != list(range(len(paths))):
                 raise StorageError(f"Spark: lists other files than the {len(paths)} it was asked to read as {name}")
-            files = self._session.createDataFrame(found, "krake_file string, segment int")
+            files = self._given(found, "krake_file string, segment int")
             named = frame.select("*", sql.col("_metadata.file_path").alias("krake_file"))
             joined = named.join(sql.broadcast(files), "krake_file").drop("krake_file")
             joined.createOrReplaceTempView(name)
@@ -80,7 +81,7 @@ class Spark(Engine):
     def values(self, name: str, rows: pa.Table) -> None:
         """See Engine."""
         with _translated():
-            self._session.createDataFrame(rows).createOrReplaceTempView(name)
+            self._given(rows).createOrReplaceTempView(name)
 
     def view(self, name: str, query: str) -> None:
         """See Engine."""
@@ -142,6 +143,11 @@ class Spark(Engine):
                 f"Spark: {_short(error)}: is spark.dfs_url ({self._url}) the root of dfs_primary"
                 f" ({self._room.storage.name})?"
             ) from error
+
+    def _given(self, rows: Any, schema: str | None = None) -> DataFrame:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used
+            return self._session.createDataFrame(rows, schema)
 
     def _percent(self) -> int:
         tracker = self._session.sparkContext.statusTracker()

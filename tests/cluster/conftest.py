@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
+from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
 from tests.cluster.hdfs import Hdfs, resolve_jars, why_not
+from tests.cluster.spark import DEFAULTS
 from tests.contracts.mariadb import three_mariadbs
+from tests.export.crawls import CrawlMaker
 
 __all__ = ["three_mariadbs"]
 QUICK = DfsConfig(connect_timeout_s=5.0, timeout_s=30.0, wait_s=60.0)
@@ -53,3 +59,37 @@ def open_in() -> Callable[[Hdfs], HdfsStorage]:
         return HdfsStorage.open(f"{cluster.address}/krake/{uuid.uuid4().hex}", config)
 
     return opened
+
+
+@pytest.fixture(scope="session")
+def many_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Spark takes its defaults from a file, as an operator gives them."""
+    folder = tmp_path_factory.mktemp("spark-conf")
+    (folder / "spark-defaults.conf").write_text(DEFAULTS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SPARK_CONF_DIR", str(folder))
+        yield
+
+
+@pytest.fixture
+def maker(config: Config) -> CrawlMaker:
+    """A crawl on the local disk."""
+    Path(config.dfs_primary).mkdir()
+    return CrawlMaker(Path(config.dfs_primary))
+
+
+@pytest.fixture
+def on_hdfs(hdfs: Hdfs, config: Config, request: pytest.FixtureRequest) -> Callable[[CrawlMaker], Config]:
+    """Puts a crawl into HDFS, and gives a config for it there."""
+
+    def put_there(maker: CrawlMaker) -> Config:
+        folder = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+        far = dataclasses.replace(config, dfs_primary=f"{hdfs.address}/krake/{folder}", dfs=DfsConfig(wait_s=30.0))
+        storage = open_storage(far)
+        if maker.segments:
+            from tests.cluster.test_crawl import copy_of  # noqa: PLC0415 - a module of tests, which pytest loads itself
+
+            copy_of(LocalStorage.open(maker.root), "crawl", storage)
+        return far
+
+    return put_there

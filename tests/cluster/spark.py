@@ -1,0 +1,128 @@
+"""What the tests of Spark share: crawls to export, and how two exports are compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.config import Config
+from crawl_lib.config.model import SparkConfig
+from crawl_lib.export import export_pages
+from crawl_lib.graph import finalize_export, link_export
+from crawl_lib.segment.dropped import write_dropped
+from crawl_lib.segment.manifest import Manifest
+from crawl_lib.segment.schema import LINKS_SCHEMA
+from crawl_lib.storage import LocalStorage, Storage
+from tests.cluster.hdfs import Hdfs
+from tests.export.crawls import Capture, CrawlMaker, key
+
+FILES = 9
+DEFAULTS = """spark.sql.shuffle.partitions 4
+spark.sql.adaptive.enabled false
+spark.sql.autoBroadcastJoinThreshold -1
+spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+"""Small tables are sorted and joined by four tasks, as large ones are; and Java starts faster."""
+LIMIT_S = 1200
+
+
+def with_spark(config: Config, **options: Any) -> Config:
+    spark = SparkConfig(master="local[2]", **options)
+    return dataclasses.replace(config, batch=dataclasses.replace(config.batch, engine="spark"), spark=spark)
+
+
+def spark_url(hdfs: Hdfs, config: Config) -> str:
+    """`spark.dfs_url` for a config whose `dfs_primary` is in this HDFS."""
+    return f"hdfs://127.0.0.1:{hdfs.rpc['nn1']}" + config.dfs_primary.removeprefix(hdfs.address)
+
+
+# What they export.
+
+
+def random_crawl(maker: CrawlMaker, seed: int) -> None:
+    """Pages crawled again and again, often at the same time, in any order of folders, nodes and files; some dropped."""
+    rng = random.Random(seed)
+    urls = [f"http://h{number % 5}.example/{number}" for number in range(120)]
+    aims = [*urls, *(f"http://gone.example/{number}" for number in range(20))]
+    for folder, node in [("9", "node-b"), ("10", "node-a"), ("10", "node-b"), ("11", "node-a")]:
+        captures = [
+            Capture(
+                url,
+                f"{folder} {node} {number}".encode(),
+                time=rng.choice([1.0, 1.000001, 2.0]),
+                status=rng.choice([200, 200, 200, 404, None]),
+                mime=rng.choice(["text/html", "Text/HTML", "image/png", None]),
+                links=rng.choices(aims, k=rng.randint(0, 12)),
+                file=rng.randrange(3),
+            )
+            for number, url in enumerate(rng.choices(urls, k=150))
+        ]
+        place = maker.segment(folder, node, sorted(captures, key=lambda capture: capture.file))
+        drop_some(place, rng.sample(urls, 10))
+        forget_some_targets(place / "links.parquet", rng)
+
+
+def drop_some(place: Path, urls: list[str]) -> None:
+    """Pages that `krake segment drop` took out."""
+    numbers = {"format_version": 1, "iteration": 1}
+    empty = {"counts": {}, "intake": {}, "scope_added": [], "files": [], "outlinks": {}, "history": []}
+    fields = {field.name: numbers.get(field.name, empty.get(field.name, "")) for field in dataclasses.fields(Manifest)}
+    (place / "manifest.json").write_text(json.dumps(fields))
+    write_dropped(LocalStorage.open(place.parent), place.name, [key(url) for url in urls])
+
+
+def forget_some_targets(file: Path, rng: random.Random) -> None:
+    """Links to what is no URL that can be crawled have no target."""
+    rows = pq.read_table(file).to_pylist()
+    for row in rows:
+        if rng.random() < 0.1:
+            row["target"] = None
+    pq.write_table(pa.Table.from_pylist(rows, LINKS_SCHEMA), file)
+
+
+def one_page(maker: CrawlMaker) -> None:
+    maker.segment("1", "node-a", [Capture("http://a.example/", b"x", links=["http://a.example/", "http://b.example/"])])
+
+
+def no_page(maker: CrawlMaker) -> None:
+    maker.segment("1", "node-a", [Capture("http://a.example/", status=404, links=["http://a.example/"])])
+    maker.segment("1", "node-b", [])
+
+
+def no_segment(maker: CrawlMaker) -> None:
+    """Nothing at all."""
+
+
+# How the bytes are compared.
+
+
+def all_stages(storage: Storage, config: Config, maker: CrawlMaker, name: str) -> None:
+    export_pages(storage, config, name=name, segments=maker.segments)
+    link_export(storage, config, name=name)
+    finalize_export(storage, config, name=name)
+
+
+def files_of(storage: Storage, name: str) -> dict[str, bytes]:
+    """Every file of an export, hidden ones too."""
+    return {entry.name: storage.read_bytes(f"export/{name}/{entry.name}") for entry in storage.list(f"export/{name}")}
+
+
+def assert_same_bytes(storage: Storage, name: str, other: str) -> None:
+    one, two = files_of(storage, name), files_of(storage, other)
+    assert len(one) == FILES
+    assert sorted(one) == sorted(two)
+    assert [file for file in one if one[file] != two[file]] == []
+
+
+def in_scratch(config: Config) -> list[str]:
+    return [path.name for path in Path(config.scratch.directory).iterdir() if path.suffix != ".lock"]
+
+
+def never(*arguments: object) -> None:
+    raise AssertionError(f"copied to scratch: {arguments}")

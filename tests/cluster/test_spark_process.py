@@ -1,0 +1,111 @@
+"""Spark as stages start it: a Java process of its own that ends with the stage, and nothing left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from typing import Any
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.config.model import DfsConfig, SparkConfig
+from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError
+from crawl_lib.export import export_pages
+from crawl_lib.graph import finalize_export, link_export
+from crawl_lib.storage import open_storage
+from crawl_lib.synthweb import Serving, SynthWeb
+from tests.cluster.spark import (
+    LIMIT_S,
+    all_stages,
+    assert_same_bytes,
+    in_scratch,
+    one_page,
+    random_crawl,
+    spark_url,
+    with_spark,
+)
+from tests.e2e.crawl import make_config, run_crawl
+
+pytestmark = [pytest.mark.timeout(LIMIT_S), pytest.mark.usefixtures("many_tasks")]
+
+
+def test_a_real_crawl_on_hdfs_is_exported_to_the_same_bytes(hdfs, tmp_path):
+    """Segments as nodes leave them: every column, nulls, WARC files, redirects, errors."""
+    with Serving(SynthWeb(seed=31, sites=5, pages_per_site=20)) as serving:
+        local = make_config(tmp_path, nodes=2)
+        config = dataclasses.replace(local, dfs_primary=f"{hdfs.address}/krake/spark-crawl", dfs=DfsConfig(wait_s=30.0))
+        done = run_crawl(config, serving.seeds)
+    on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
+    label = stages.export_pages(on_spark, run_id="run-1", label="spark")["export"]
+    arcs = stages.link_export(on_spark, export=label)["arcs"]
+    stages.finalize_export(on_spark, export=label)
+    assert arcs > 100
+    assert_same_bytes(open_storage(config), done.export, label)
+
+
+def test_what_duckdb_began_spark_ends(maker, config):
+    """The engine is no input of an export: a stage that one began goes on with the other."""
+    random_crawl(maker, 5)
+    storage = open_storage(config)
+    all_stages(storage, config, maker, "whole")
+    export_pages(storage, config, name="mixed", segments=maker.segments)
+    for name in ("content", "offsets", "urlmapping"):
+        storage.delete(f"export/mixed/{name}")
+    on_spark = with_spark(config)
+    export_pages(storage, on_spark, name="mixed", segments=maker.segments)
+    link_export(storage, config, name="mixed")
+    storage.delete("export/mixed/arcs-in.parquet")
+    link_export(storage, on_spark, name="mixed")
+    finalize_export(storage, on_spark, name="mixed")
+    assert_same_bytes(storage, "whole", "mixed")
+
+
+def test_other_machines_cannot_read_this_disk(config, maker):
+    config = with_spark(config)
+    config = dataclasses.replace(config, spark=SparkConfig(master="spark://127.0.0.1:1"))
+    with pytest.raises(ConfigError, match=r"spark\.dfs_url: is not set.*spark://127\.0\.0\.1:1.*local\[\*\]"):
+        export_pages(open_storage(config), config, name="x", segments=[])
+
+
+def test_a_wrong_dfs_url_is_named(hdfs, maker, on_hdfs):
+    one_page(maker)
+    config = on_hdfs(maker)
+    wrong = with_spark(config, dfs_url=f"hdfs://127.0.0.1:{hdfs.rpc['nn1']}/krake/elsewhere")
+    with pytest.raises(PathNotFoundError, match=r"is spark\.dfs_url \(hdfs:.*/krake/elsewhere\) the root"):
+        export_pages(open_storage(config), wrong, name="x", segments=maker.segments)
+    assert in_scratch(config) == []
+
+
+def test_after_a_failure_nothing_is_left_and_it_goes_on_when_mended(hdfs, maker, on_hdfs, monkeypatch):
+    """Not in scratch, not in HDFS, and no Java process; the leavings of a killed run are deleted too."""
+    random_crawl(maker, 6)
+    config = on_hdfs(maker)
+    storage = open_storage(config)
+    on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
+    all_stages(storage, config, maker, "duckdb")
+    export_pages(storage, on_spark, name="spark", segments=maker.segments)
+    broken = "crawl/10/node-a/links.parquet"
+    whole = storage.read_bytes(broken)
+    storage.delete(broken)
+    storage.write_bytes(broken, whole[: len(whole) // 2] + b"\0" * 64 + whole[len(whole) // 2 + 64 :])
+    storage.write_bytes("export/spark/.engine/result-1/part-00000-killed.zstd.parquet", b"of a killed run")
+    started = []
+    real = subprocess.Popen.__init__
+
+    def watched(self: subprocess.Popen[Any], *arguments: Any, **options: Any) -> None:
+        started.append(self)
+        real(self, *arguments, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", watched)
+    with pytest.raises(StorageError, match=r"^Spark: (?s:.*)links\.parquet"):
+        link_export(storage, on_spark, name="spark")
+    assert [process.poll() is None for process in started] == [False] * len(started)
+    assert len(started) >= 2  # java -version, and Spark
+    assert in_scratch(config) == []
+    assert not storage.exists("export/spark/.engine")
+    storage.delete(broken)
+    storage.write_bytes(broken, whole)
+    link_export(storage, on_spark, name="spark")
+    finalize_export(storage, on_spark, name="spark")
+    assert_same_bytes(storage, "duckdb", "spark")
