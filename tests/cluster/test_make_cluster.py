@@ -1,0 +1,107 @@
+"""`make cluster` and `make cluster-crawl`: nothing is left behind however they end, and they go on where they were."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from krake_airflow.settings import PROJECT
+
+from crawl_lib.synthweb import Serving
+from tests.cluster.topology import why_not
+from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, WEB
+
+pytestmark = pytest.mark.timeout(900)
+SERVERS = 12
+"""PostgreSQL, three key servers, two of HDFS, three of Airflow, and four workers make more than this many processes."""
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    found = Path(tempfile.mkdtemp(prefix="krake-cluster-"))
+    found.chmod(0o711)
+    yield found
+    shutil.rmtree(found)
+
+
+def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.cluster.run", *arguments, "--directory", str(directory)]
+    variables = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}  # as the Makefile sets it
+    return subprocess.Popen(
+        command, cwd=PROJECT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """What it says up to a line with this text."""
+    said = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        said += line
+        if text in line:
+            return said
+    raise AssertionError(said)
+
+
+def servers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    found = psutil.Process(process.pid).children(recursive=True)
+    assert len(found) >= SERVERS
+    return found
+
+
+def left_of(servers: list[psutil.Process], timeout_s: float = 60) -> list[psutil.Process]:
+    """Those that still live, ended now so that other tests are not disturbed."""
+    _, alive = psutil.wait_procs(servers, timeout=timeout_s)
+    for server in alive:
+        server.kill()
+    return alive
+
+
+def test_killed_without_warning_started_again_crawled_and_stopped(jars: None, directory: Path, tmp_path: Path) -> None:
+    if missing := why_not():
+        pytest.fail(f"the cluster cannot run: {missing}")
+    config = {
+        "servers": ["ignored"],
+        "dfs_primary": "ignored",
+        "crawl": {"max_iterations": MOST_ITERATIONS},
+        "urls": {"scope": "hosts"},
+        "fetch": {"host_delay_s": 0.0, "ip_delay_s": 0.0, "processes": 1, "allow_networks": ["127.0.0.0/8"]},
+    }
+    (tmp_path / "config.yml").write_text(yaml.safe_dump(config))
+    options = ["--config", str(tmp_path / "config.yml")]
+
+    killed = start(directory, *options)
+    read_until(killed, "Ctrl-C stops it")
+    servers = servers_of(killed)
+    killed.kill()
+    killed.communicate()
+    assert left_of(servers) == [], "after SIGKILL to the program itself"
+
+    with Serving(WEB) as serving:
+        serving_options = ["--seeds", "\n".join(serving.seeds), "--iterations", str(ITERATIONS)]
+        again = start(directory, *options)
+        said = read_until(again, "Ctrl-C stops it")
+        servers = servers_of(again)
+        second = start(directory, *options)
+        assert "another process runs the cluster here" in second.communicate(timeout=60)[0]
+        crawl = start(directory, "crawl", *options, *serving_options)
+        output, _ = crawl.communicate(timeout=600)
+        assert crawl.returncode == 0, output
+        assert "A cluster runs here already" in output
+        assert "The run is a success" in output
+        pages = len(serving.truth().visits)
+        assert f"pages fetched | {pages} " in " ".join(output.replace("│", "|").split())
+    again.send_signal(signal.SIGINT)
+    rest, _ = again.communicate(timeout=120)
+    assert again.returncode == 130, said + rest
+    assert "The same command goes on" in rest
+    assert left_of(servers, 1) == []
