@@ -13,6 +13,7 @@ from typing import Any
 
 from crawl_lib.crawl.commit import sum_counts
 from crawl_lib.crawl.exports import list_exports
+from crawl_lib.crawl.marks import marked_nodes, read_mark
 from crawl_lib.crawl.places import (
     INDEX_FILE,
     MANIFEST_FILE,
@@ -35,6 +36,7 @@ from crawl_lib.repair.fsck_keys import check_keys
 from crawl_lib.repair.fsck_queue import check_queue
 from crawl_lib.repair.fsck_segment import check_segment
 from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
+from crawl_lib.repair.swap import PREFIX as SWAP_PREFIX
 from crawl_lib.stores import Stores
 
 
@@ -148,6 +150,13 @@ class _Fsck:
         stores, full = self.stores, self.report.full
         for digest in list_seeds(stores.storage, stores.crawl_dir):
             self._add("seeds", check_seeds(stores, digest, full=full))
+        for node in marked_nodes(stores):
+            try:
+                read_mark(stores, node)
+            except DamagedFileError as error:
+                findings = Findings("queue", f"delete it, and run `krake settle --node {node}`")
+                findings.add("mark_damaged", str(error).split(":")[0], str(error))
+                self._add("queues", findings.list(), 0)
         for folder in list_folders(stores.storage, stores.crawl_dir):
             self._add("iterations", check_iteration(stores, folder))
             for node in segments_of(stores.storage, stores.crawl_dir, folder):
@@ -211,6 +220,14 @@ def check_iteration(stores: Stores, folder: str) -> list[Finding]:
         return findings.list()
     if _check_repairs(stores, path, folder, findings):
         return findings.list()  # the index and the segment in question may be anything meanwhile
+    for entry in stores.storage.list(path):
+        if entry.name.startswith(SWAP_PREFIX):
+            findings.add(
+                "swap_open",
+                f"{path}/{entry.name}",
+                "a repair was stopped while it put a segment in place",
+                repair="run the same `krake segment` command again, which goes on with it",
+            )
     if not stores.storage.exists(f"{path}/{INDEX_FILE}"):
         return findings.list()  # not committed yet
     _check_index(stores, path, folder, findings)

@@ -7,6 +7,7 @@
 4. The spool: a closed part that cannot be trusted is made again from its WARC file, or set aside.
 5. The counts of `urls.max_pages_per_host`: counted again from segments and queue.
 
+Before all that, the node's mark on the store, which says that it is settled, is taken away.
 Each step may be done again. `--dry-run` does all of it to a copy, made of hard links: nothing is written in place.
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from crawl_lib.crawl.marks import read_mark, take_mark_away
 from crawl_lib.crawl.places import list_folders
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.durable import delete_durable, reached, rename_durable
@@ -65,6 +67,7 @@ def repair_node(
     with NodeLock(directory, node, timeout_s, what="krake queue repair", on_wait=on_wait):
         try:
             if not dry_run:
+                _take_mark_away(stores, node)
                 return _Repair(stores, node, directory).run()
             shadow = directory.with_name(f".{node}.dry-run")
             shutil.rmtree(shadow, ignore_errors=True)
@@ -77,6 +80,16 @@ def repair_node(
                 shutil.rmtree(shadow, ignore_errors=True)
         except OSError as error:
             raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error
+
+
+def _take_mark_away(stores: Stores, node: str) -> None:
+    """The mark of a settled node says what its queue holds, which a repair may change. The next `settle` writes it."""
+    try:
+        mark = read_mark(stores, node)
+    except DamagedFileError:
+        mark = None
+    if mark is None or not mark.retired:
+        take_mark_away(stores, node)
 
 
 def _link_tree(source: Path, target: Path) -> None:

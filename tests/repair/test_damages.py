@@ -209,6 +209,11 @@ DAMAGES = {
     "inputs cannot be read": Damage(
         "inputs_damaged", lambda d: (d / "dfs/export/e/inputs").write_bytes(b"{"), (("rm", "dfs/export/e"), *EXPORT)
     ),
+    "a mark that is none": Damage(
+        "mark_damaged",
+        lambda d: _first(d, "dfs/crawl/settled/node-a/*").write_bytes(b"{"),
+        (("rm", "dfs/crawl/settled/node-a/*"), ("settle",)),
+    ),
     "an index that is none": Damage(
         "index_damaged",
         lambda d: _first(d, "dfs/crawl/1*/index.json").write_bytes(b"{"),
