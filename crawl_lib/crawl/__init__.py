@@ -30,7 +30,7 @@ the crawl directory, `exports` which segments an export takes in, `status` shows
 | `rehome.written` | nothing that counts: files of their own | writes them anew |
 | `settle.mark_away` | the DFS does not call the node settled any more | goes on; its next settle marks it again |
 | `take.written` | these URLs are being fetched, for this folder; the queue has not moved | fetches them |
-| `node.scope`, `segment.part.*`, `segment.seal.*` | records are in the spool, or sealed on the DFS | fetches the rest |
+| `node.scope`, `segment.part.*`, `seal.*` | records are in the spool, or sealed on the DFS | fetches the rest |
 | `take.leftover` | fetching is over; what has no record goes back to the queue | builds |
 | `segment.publish.uploaded` | some files of the segment are in the take's hidden folder | sends what is not whole |
 | `segment.publish.renamed` | the segment stands | sees its own take's id in the manifest: success |

@@ -27,6 +27,7 @@ STEPS = sorted(
 ELSEWHERE = {
     "adopt": "only with a queue made by hand: tests/frontier",
     "intake.claim": "only with local routing: tests/frontier",
+    "start.agreed": "only where the config changed within a run: tests/crawl/test_agreement.py",
     "commit.late_scope": "only where a node's segment came late: tests/crawl/test_min_nodes.py",
     "rehome": "only with other nodes than before: tests/frontier",
     "retire": "only when a node is retired: tests/crawl/test_nodes_change.py",
