@@ -7,3 +7,8 @@ CREATE TABLE kraakekeys (
     keyinfo TINYINT,
     PRIMARY KEY (hash)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- Its one row says which place among the key servers this one has. Krake writes it.
+CREATE TABLE IF NOT EXISTS krakenote (
+    id INTEGER NOT NULL PRIMARY KEY,
+    note TEXT NOT NULL
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
