@@ -13,7 +13,6 @@ from typing import Any
 
 from crawl_lib.config.agreement import differences, shared_options
 from crawl_lib.crawl.places import Iteration, read_json, write_json_bytes
-from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
@@ -46,7 +45,6 @@ def note_change(stores: Stores, own: Iteration) -> None:
     log.warning("iteration %s goes on with other settings: %s", own.folder, problem)
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
         stores.storage.write_bytes(_path(stores, own, number + 1), agreed_bytes(stores))
-    reached("start.agreed")
 
 
 def require_agreement(stores: Stores, own: Iteration) -> None:

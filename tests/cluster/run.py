@@ -20,13 +20,14 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import yaml
 from krake_airflow.display import summary
-from krake_airflow.run import DEMO_CONFIG, DEMO_ITERATIONS, DEMO_SITES, INTERRUPTED, seeds_text
+from krake_airflow.run import DEMO_CONFIG, DEMO_ITERATIONS, DEMO_SITES, INTERRUPTED, PLAIN_WIDTH, seeds_text
 from krake_airflow.settings import PROJECT, USER
 from rich.console import Console
 
@@ -121,7 +122,10 @@ class Cluster:
             else:
                 api, config = self._join(name)
             if self.given.what == "crawl":
-                return Watch(api, config, self._look).crawl(seeds_text(self.given.seeds), self._iterations(config))
+                queues = replace(config.queue, local_dir=str(self.directory / "<node>" / name / "queue"))
+                return Watch(api, replace(config, queue=queues), self._look).crawl(
+                    seeds_text(self.given.seeds), self._iterations(config)
+                )
             while True:
                 self._look()
 
@@ -251,7 +255,8 @@ class Watch:
         say(f"The run is a {state} after {time.monotonic() - began_s:.0f} s.")
         if state == "success":
             shown = [task for task, (ended, _) in self._seen.items() if ended == state and SHOWN.search(task)]
-            Console().print(summary(self.config, {task: self.api.result(run, task) for task in shown}))
+            console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+            console.print(summary(self.config, {task: self.api.result(run, task) for task in shown}))
         return 0 if state == "success" else 1
 
     def _tell(self, run: str) -> None:
