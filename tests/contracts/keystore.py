@@ -337,6 +337,7 @@ class KeyStoreContract:
         store._clock.now = float("inf")
         second = store.claim(keys)
         assert second.theirs == set(keys), "the first replica is back and empty, the others know"
+        assert second.ours == set()
 
     def test_claim_without_any_answer_is_unsure_and_unreached(self, store):
         keys = make_keys(100)
