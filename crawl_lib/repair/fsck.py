@@ -36,7 +36,6 @@ from crawl_lib.repair.fsck_keys import check_keys
 from crawl_lib.repair.fsck_queue import check_queue
 from crawl_lib.repair.fsck_segment import check_segment
 from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
-from crawl_lib.repair.swap import PREFIX as SWAP_PREFIX
 from crawl_lib.stores import Stores
 
 
@@ -220,14 +219,6 @@ def check_iteration(stores: Stores, folder: str) -> list[Finding]:
         return findings.list()
     if _check_repairs(stores, path, folder, findings):
         return findings.list()  # the index and the segment in question may be anything meanwhile
-    for entry in stores.storage.list(path):
-        if entry.name.startswith(SWAP_PREFIX):
-            findings.add(
-                "swap_open",
-                f"{path}/{entry.name}",
-                "a repair was stopped while it put a segment in place",
-                repair="run the same `krake segment` command again, which goes on with it",
-            )
     if not stores.storage.exists(f"{path}/{INDEX_FILE}"):
         return findings.list()  # not committed yet
     _check_index(stores, path, folder, findings)

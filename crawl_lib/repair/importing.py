@@ -15,7 +15,8 @@ The steps, each durable before the next:
 4. its keys are marked as crawled (`repair.import.marked`): they are not fetched any more;
 5. `commit` writes the folder's index (`commit.written`): what was imported in it counts as imported from now on.
 
-Run again it goes on there, also for what an import of other archives left open after step 3.
+Run again it goes on there, also for what an import of other archives left open after step 3. Between 3 and 4 a node
+that takes in links at that very moment may queue a URL that was imported: it is fetched once more, and nothing is lost.
 """
 
 from __future__ import annotations
