@@ -68,7 +68,9 @@ class Spark(Engine):
             found = [(_as_metadata(uri), numbers.get(unquote(_path_of(uri)))) for uri in frame.inputFiles()]
             if sorted(number for _, number in found if number is not None) != list(range(len(paths))):
                 raise StorageError(f"Spark: lists other files than the {len(paths)} it was asked to read as {name}")
-            files = self._given(found, "krake_file string, segment int")
+            addresses, places_of = ([row[side] for row in found] for side in (0, 1))
+            given = {"krake_file": addresses, "segment": pa.array(places_of, pa.int32())}
+            files = self._given(pa.table(given))
             named = frame.select("*", sql.col("_metadata.file_path").alias("krake_file"))
             joined = named.join(sql.broadcast(files), "krake_file").drop("krake_file")
             joined.createOrReplaceTempView(name)
@@ -144,10 +146,11 @@ class Spark(Engine):
                 f" ({self._room.storage.name})?"
             ) from error
 
-    def _given(self, rows: Any, schema: str | None = None) -> DataFrame:
+    def _given(self, rows: pa.Table) -> DataFrame:
+        # By way of Arrow: rows of Python would start a Python on every executor, of this very version.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used
-            return self._session.createDataFrame(rows, schema)
+            return self._session.createDataFrame(rows)
 
     def _percent(self) -> int:
         tracker = self._session.sparkContext.statusTracker()

@@ -63,11 +63,12 @@ def open_in() -> Callable[[Hdfs], HdfsStorage]:
 
 @pytest.fixture(scope="session")
 def many_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Spark takes its defaults from a file, as an operator gives them."""
+    """Spark takes its defaults from a file, as an operator gives them; its executors have no Python."""
     folder = tmp_path_factory.mktemp("spark-conf")
     (folder / "spark-defaults.conf").write_text(DEFAULTS)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("SPARK_CONF_DIR", str(folder))
+        patched.setenv("PYSPARK_PYTHON", str(folder / "no-python"))
         yield
 
 
