@@ -57,8 +57,10 @@ class NodeLock:
         try:
             self._wait()
             self._sign()
-        except BaseException:
+        except BaseException as error:
             self._close()
+            if isinstance(error, OSError):
+                raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from error
             raise
         return self
 
