@@ -68,10 +68,10 @@ def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set()) -> RepairR
     rescue = Rescue(queue)
     whole_move = _finish_move(queue, report)
     before = _waited(queue) if whole_move else None
-    if not whole_move:
-        rescue.after_unreadable_move()
     _close_gaps(queue, report)
     standing = _standing(queue)
+    if not whole_move:
+        rescue.after_unreadable_move()
     rescue.intake()
     rescue.lines()
     report.done += rescue.done
@@ -85,7 +85,7 @@ def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set()) -> RepairR
     if report.lost:
         write_durable(queue.path(LOST_FILE), b"%d\n" % (report.lost + _already_lost(queue)))
         reached("repair.queue.lost")
-    _believe_nothing(queue, report)
+    _believe_nothing(queue, report, rescue.made)
     reached("repair.queue.record")
     write_durable(queue.path(STATE_FILE), report.state.to_bytes())
     reached("repair.queue.state")
@@ -185,7 +185,7 @@ def _processed(queue: Queue, totals: tuple[int, ...], report: RepairReport, craw
         record = queue.record()
     except DamagedFileError:
         record = Record()
-    same_file = not moved or _sizes(queue) == record.sizes
+    same_file = not moved or _sizes(queue)[: len(record.sizes)] == record.sizes
     try:
         said = parse_state(queue.path(STATE_FILE).read_bytes())
         if said.totals[0] == totals[0] and (same_file or said.processed == 0):
@@ -219,14 +219,14 @@ def _crawled_first(queue: Queue, crawled: Crawled) -> int:
     return count
 
 
-def _believe_nothing(queue: Queue, report: RepairReport) -> None:
+def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int]) -> None:
     try:
         record = queue.record()
     except DamagedFileError:
         _set_aside(queue, RECORD_FILE, report)
         record = Record()
-    found = [queue.path(str(number)).stat().st_size for number in queue.data_files()]
-    sizes = tuple(size if size in record.sizes else UNKNOWN_SIZE for size in found)
+    found = [(number, queue.path(str(number)).stat().st_size) for number in queue.data_files()]
+    sizes = tuple(size if number in made or size in record.sizes else UNKNOWN_SIZE for number, size in found)
     taken_in = TakenIn() if report.lost else record.taken_in
     blank = replace(record, state_sha1="", sizes=sizes, offset=None, meta_offset=None, taken_in=taken_in)
     write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))

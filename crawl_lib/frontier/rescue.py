@@ -34,12 +34,16 @@ _RESCUED = "rescued"
 
 
 class Rescue:
-    """The rescues of one repair. `done`: what was done, in words. `lost`: URLs that are known to be gone, in all."""
+    """The rescues of one repair. `done`: what was done, in words. `lost`: URLs that are known to be gone, in all.
+
+    `made`: numbers of the data files that were made; the meta beside them is theirs.
+    """
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.done: list[str] = []
         self.lost = 0
+        self.made: set[int] = set()
 
     def set_aside(self, name: str) -> None:
         """Rename a file so that nobody reads it any more."""
@@ -146,6 +150,7 @@ class Rescue:
             rename_durable(meta_beside, queue.path(f"{number}.meta"))
             rename_durable(beside, queue.path(str(number)))
             self.done.append(f"{source}: {count} URLs of it are now data file {number}")
+            self.made.add(number)
             reached("repair.queue.rescued")
         else:
             delete_durable(meta_beside)

@@ -1,0 +1,98 @@
+"""What a repair takes out of an intake that cannot go on: everything that may be the only copy of a URL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.frontier import Queue, repair_queue
+from crawl_lib.frontier.journal import CLAIM, INSERT, READ, Journal
+from crawl_lib.frontier.outlinks import encode_line, encode_meta
+from crawl_lib.records import QueuedUrl
+
+VIA = b"v" * 20
+
+
+def url(number: int) -> QueuedUrl:
+    return QueuedUrl(f"http://a.example/{number}", VIA, number, 0, '{"a": "b"}')
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    found = Queue(tmp_path, "node-a")
+    found.create()
+    return found
+
+
+def lay(queue: Queue, numbers: list[int], tail: bytes = b"") -> tuple[int, int]:
+    """`new` with its meta; returns their sizes without the tail."""
+    data = b"".join(url(number).url.encode() + b"\n" for number in numbers)
+    meta = b"".join(encode_meta(url(number)) + b"\n" for number in numbers)
+    queue.path("new").write_bytes(data + tail)
+    queue.path("new.meta").write_bytes(meta)
+    queue.path("new.undecided").write_bytes(b"")
+    return len(data), len(meta)
+
+
+def claims(queue: Queue, numbers: list[int]) -> None:
+    queue.path("new.claim").write_bytes(b"".join(encode_line(url(number)) + b"\n" for number in numbers))
+
+
+def waiting(queue: Queue) -> list[QueuedUrl]:
+    return list(queue.read())
+
+
+def test_decided_urls_keep_their_meta_and_a_torn_line_is_no_url(queue: Queue) -> None:
+    lay(queue, [1, 2], tail=b"http://a.example/torn")
+    queue.path("intake").write_bytes(b"{")
+    report = repair_queue(queue)
+    assert waiting(queue) == [url(1), url(2)]
+    assert report.lost == 0
+    assert not queue.path("new").exists()
+    assert queue.path("intake.broken").exists()
+
+
+def test_candidates_that_may_have_been_claimed_are_kept(queue: Queue) -> None:
+    """The claim may have reached the key servers: a second one would call our own keys known."""
+    lay(queue, [1])
+    claims(queue, [2, 3])
+    queue.path("intake").write_bytes(b"{")
+    repair_queue(queue)
+    assert waiting(queue) == [url(1), url(2), url(3)]
+
+
+@pytest.mark.parametrize("phase", [READ, INSERT, CLAIM])
+def test_a_journal_that_promises_more_than_there_is_counts_what_is_gone(queue: Queue, phase: str) -> None:
+    size, meta_size = lay(queue, [1, 2])
+    claims(queue, [7])
+    Journal([("1", "node-a")], new_count=5, new_bytes=size + 99, meta_bytes=meta_size, phase=phase).write(
+        queue.directory
+    )
+    report = repair_queue(queue)
+    assert report.lost == 3
+    assert "krake keys rebuild --drop-queued" in report.advice()[0]
+    assert waiting(queue) == [url(1), url(2), *([url(7)] if phase == CLAIM else [])]
+    assert queue.taken_in().to_mapping() == {"complete": [], "partial": {}}, "every segment is read again"
+
+
+def test_a_whole_intake_is_left_to_go_on(queue: Queue) -> None:
+    size, meta_size = lay(queue, [1, 2], tail=b"http://a.example/not-decided\n")
+    journal = Journal([("1", "node-a")], new_count=2, new_bytes=size, meta_bytes=meta_size, phase=INSERT)
+    journal.write(queue.directory)
+    before = {path.name: path.read_bytes() for path in queue.directory.iterdir()}
+    repair_queue(queue)
+    after = {path.name: path.read_bytes() for path in queue.directory.iterdir()}
+    assert {name: data for name, data in after.items() if name not in {"state", "state.krake"}} == {
+        name: data for name, data in before.items() if name not in {"state", "state.krake"}
+    }
+
+
+def test_undecided_urls_of_both_files_are_asked_again(queue: Queue) -> None:
+    lay(queue, [1])
+    lines = [encode_line(url(number)) + b"\n" for number in (5, 6)]
+    queue.path("undecided").write_bytes(lines[0])
+    queue.path("new.undecided").write_bytes(lines[1])
+    repair_queue(queue)
+    assert queue.path("undecided").read_bytes() == b"".join(lines)
+    assert not queue.path("new.undecided").exists()
