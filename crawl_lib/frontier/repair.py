@@ -185,7 +185,8 @@ def _processed(queue: Queue, totals: tuple[int, ...], report: RepairReport, craw
         record = queue.record()
     except DamagedFileError:
         record = Record()
-    same_file = not moved or _sizes(queue)[: len(record.sizes)] == record.sizes
+    known = record.sizes
+    same_file = not moved or (bool(known) and _sizes(queue)[: len(known)] == known)
     try:
         said = parse_state(queue.path(STATE_FILE).read_bytes())
         if said.totals[0] == totals[0] and (same_file or said.processed == 0):
