@@ -45,7 +45,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Param, ParamsDict, TaskGroup, TriggerRule
+from airflow.sdk import (
+    DAG,
+    Param,
+    ParamsDict,  # type: ignore[attr-defined]  # the package's stub forgets it
+    TaskGroup,
+    TriggerRule,
+)
 from krake_airflow.operators import (
     CommitOperator,
     CrawlOperator,
