@@ -1,0 +1,77 @@
+"""Clocks that jump: by a day, backwards and forwards, between tasks and in the middle of one.
+
+Folders stay in order, the crawl equals the truth, nobody waits for a day, and delays hold (I4, I6).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.synthweb import Serving, SynthWeb
+from tests.e2e.crawl import Result, check_counts, check_warcs, make_config, write_config
+
+ROOT = Path(__file__).resolve().parents[2]
+WEB = SynthWeb(seed=4, sites=2, pages_per_site=10, specials=False)
+DELAY_S = 0.05
+DAY_S = 86_400
+JUMP = """\
+import os, time
+_real, _path = time.time, os.environ["KRAKE_TEST_CLOCK"]
+def _time():
+    with open(_path) as file:
+        return _real() + float(file.read() or 0)
+time.time = _time
+"""
+CRAWL = """\
+import sys
+from pathlib import Path
+from crawl_lib import stages
+from crawl_lib.config import load_config
+config = load_config(Path(sys.argv[1]))
+clock, jumps = Path(sys.argv[2]), [float(word) for word in sys.argv[3].split(",")]
+stages.inject(config, run_id="run", seeds=sys.argv[4])
+for number, jump in enumerate(jumps, start=1):
+    seen = []
+    def on_progress(progress):
+        if progress["phase"] == "fetch" and not seen:
+            seen.append(clock.write_text(str(jump)))
+    stages.start_iteration(config, run_id="run", iteration=number)
+    stages.crawl_node(config, run_id="run", iteration=number, node="node-0", on_progress=on_progress)
+    stages.commit_iteration(config, run_id="run", iteration=number)
+"""
+
+
+@pytest.mark.parametrize(
+    "jumps",
+    [
+        pytest.param((0, -DAY_S, -DAY_S, -DAY_S, -DAY_S, -DAY_S), id="set back"),
+        pytest.param((0, DAY_S, DAY_S, DAY_S, DAY_S, DAY_S), id="set forward"),
+        pytest.param((DAY_S, 0, -DAY_S, DAY_S, -DAY_S, 0), id="to and fro"),
+    ],
+)
+def test_a_clock_that_jumps_while_pages_are_fetched(jumps: tuple[int, ...], tmp_path: Path) -> None:
+    """Each number is how far the clock is off from the middle of that iteration's fetching on."""
+    (tmp_path / "sitecustomize.py").write_text(JUMP)
+    clock = tmp_path / "clock"
+    clock.write_text("0")
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": DELAY_S})
+    variables = {**os.environ, "KRAKE_TEST_CLOCK": str(clock), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    with Serving(WEB) as serving:
+        arguments = [str(write_config(config, tmp_path)), str(clock), ",".join(map(str, jumps))]
+        command = [sys.executable, "-c", CRAWL, *arguments, "\n".join(serving.seeds)]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        truth, log = serving.truth(), serving.log()
+    result = Result(config)
+    assert set(result.visited()) == set(truth.visits)
+    assert set(result.visited().values()) == {1}
+    assert [manifest["iteration"] for manifest in result.manifests()] == list(range(1, len(jumps) + 1))
+    check_counts(result)
+    check_warcs(result)
+    assert set(log.counts().values()) == {1}
+    assert all(log.closest_gap_s(host) >= DELAY_S for host in log.hosts())
