@@ -52,6 +52,7 @@ from crawl_lib.frontier import (
     write_leftover,
 )
 from crawl_lib.frontier.take import LEFTOVER_FILE
+from crawl_lib.frontier.take import LEFTOVER_FILE
 from crawl_lib.segment import (
     Sealer,
     SegmentFacts,
@@ -148,6 +149,8 @@ def finish_what_is_open(task: NodeTask) -> None:
     if take is not None:
         complete(task, take)
     else:
+        if (task.directory / LEFTOVER_FILE).exists():  # killed between the two deletions of `close_take`
+            close_take(task.directory)
         _delete_spool(task)
 
 
