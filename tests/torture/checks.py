@@ -126,10 +126,10 @@ def nothing_left(result: Result) -> Iterator[str]:
             yield f"{path}: a hidden folder is left in a committed iteration"
 
 
-def refetched(log: RequestLog, deaths: Sequence[float]) -> tuple[int, list[str]]:
+def refetched(log: RequestLog, deaths: Sequence[tuple[float, float]]) -> tuple[int, list[str]]:
     """I2, as the server saw it: how many pages were asked for again because a kill broke their fetch, and findings.
 
-    `deaths`: when processes of crawl tasks died. With one connection a host, the fetch that a kill broke is the last
+    `deaths`: from when to when processes of crawl tasks died. With one connection a host, the fetch that a kill broke is the last
     request to its host before it.
     """
     by_host: dict[str, list[LoggedRequest]] = defaultdict(list)
@@ -145,7 +145,7 @@ def refetched(log: RequestLog, deaths: Sequence[float]) -> tuple[int, list[str]]
                 until = requests[before + 1].start
                 if requests[before].status >= 500:
                     pass  # tried again, as it should be
-                elif any(requests[before].start <= death <= until for death in deaths):
+                elif any(requests[before].start <= last_s and first_s <= until for first_s, last_s in deaths):
                     allowed += 1
                 else:
                     wrong.append(f"{request.host}{request.path}")

@@ -142,7 +142,7 @@ class Round:
         self.config = self.ground.flavour.config(self.directory / "crawl")
         self.disk = Disk(self.directory / "crawl", self.directory / "power") if self.power else None
         self.done: list[Task] = []
-        self.crawl_deaths: list[float] = []
+        self.crawl_deaths: list[tuple[float, float]] = []
         self.fork_workers = not self.killer or not self.odd or self.power or self.rng.random() >= STARTED_AS_ALWAYS
 
     @property
@@ -239,7 +239,7 @@ class Round:
         """Two attempts at once, one of which is killed: both may end well, or one may be refused."""
         first, second = self._begin(task, kill), self._begin(task, None)
         for ended in (first.wait(), second.wait()):
-            self._note(task, ended)
+            self._note(task, ended, beside=True)
             if self.killer and ended.killed:
                 self.killer.died(task.kind, ended)
             if ended.error and not ended.killed:
@@ -268,13 +268,14 @@ class Round:
             lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_workers=self.fork_workers
         )
 
-    def _note(self, task: Task, ended: Ended, *, by_step: bool = False) -> None:
+    def _note(self, task: Task, ended: Ended, *, by_step: bool = False, beside: bool = False) -> None:
         last = ended.steps[-1] if ended.steps else "before the first"
         if ended.killed:
             self.deaths[task.kind, last] += 1
             self.at_steps[task.kind] += by_step
             if task.kind in ("crawl", "settle"):
-                self.crawl_deaths.append(ended.end)
+                # Beside another attempt, that one may have gone on before this one's end was seen.
+                self.crawl_deaths.append((ended.start if beside else ended.end, ended.end))
         self.story.append(f"{task}: {'killed after ' + last if ended.killed else ended.error or 'done'}")
         if ended.unexpected:
             raise BrokenRoundError(f"{task}: {ended.unexpected}")
