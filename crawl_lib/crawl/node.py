@@ -52,7 +52,6 @@ from crawl_lib.frontier import (
     write_leftover,
 )
 from crawl_lib.frontier.take import LEFTOVER_FILE
-from crawl_lib.frontier.take import LEFTOVER_FILE
 from crawl_lib.segment import (
     Sealer,
     SegmentFacts,

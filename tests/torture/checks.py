@@ -129,8 +129,8 @@ def nothing_left(result: Result) -> Iterator[str]:
 def refetched(log: RequestLog, deaths: Sequence[tuple[float, float]]) -> tuple[int, list[str]]:
     """I2, as the server saw it: how many pages were asked for again because a kill broke their fetch, and findings.
 
-    `deaths`: from when to when processes of crawl tasks died. With one connection a host, the fetch that a kill broke is the last
-    request to its host before it.
+    `deaths`: from when to when processes of crawl tasks died. With one connection a host, the fetch that a kill broke
+    is the last request to its host before it.
     """
     by_host: dict[str, list[LoggedRequest]] = defaultdict(list)
     for request in log.requests:
