@@ -1,0 +1,171 @@
+"""Twenty kills through Airflow: `make crawl`, task processes, and a whole Airflow, by SIGKILL at random instants.
+
+Each crawl ends as if nothing had happened: the same iterations, one export with the bytes of the untroubled one, and
+no page was asked for twice but where a kill broke its fetch (I1, I2, I4).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from krake_airflow.settings import PROJECT
+
+from crawl_lib.config import Config
+from crawl_lib.synthweb import RequestLog, Serving
+from tests.dags.api import Ui
+from tests.dags.crawls import ITERATIONS, WEB, exported_bytes, exports, rows, small_config, taken_in_order
+from tests.e2e.crawl import run_crawl
+from tests.torture.checks import refetched
+
+pytestmark = pytest.mark.timeout(3000)
+DELAY_S = 0.3
+KILLS_OF_MAKE_CRAWL = 12
+KILLS_OF_TASKS = 5
+KILLS_OF_AIRFLOW = 3
+SEED = 5
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Serving]:
+    with Serving(WEB) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def untroubled(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], list[object]]:
+    """What the same crawl leaves that nobody killed."""
+    config, _ = small_config(tmp_path_factory.mktemp("untroubled"))
+    result = run_crawl(config, serving.seeds, ITERATIONS)
+    return exported_bytes(config, result.export), list(rows(config, "pages"))
+
+
+def slow_config(directory: Path) -> tuple[Config, Path]:
+    """With a delay between requests, so that kills hit fetches, too."""
+    config, path = small_config(directory)
+    path.write_text(path.read_text().replace("host_delay_s: 0.0", f"host_delay_s: {DELAY_S}"))
+    return config, path
+
+
+def kill_all(process: psutil.Process) -> None:
+    """SIGKILL a process and all that it started."""
+    with suppress(psutil.NoSuchProcess):
+        everybody = [*process.children(recursive=True), process]
+        process.suspend()  # nothing new is started meanwhile
+        for one in everybody:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+
+
+def assert_as_if_nothing_had_happened(
+    config: Config, serving: Serving, untroubled: tuple[dict[str, bytes], list[object]], start_s: float, *, deaths: list
+) -> None:
+    [export] = exports(config)
+    assert exported_bytes(config, export) == untroubled[0]
+    assert [iteration for _, iteration in taken_in_order(config)] == list(range(1, ITERATIONS + 1))
+    assert len({run for run, _ in taken_in_order(config)}) == 1
+    assert list(rows(config, "pages")) == untroubled[1]
+    log = RequestLog([request for request in serving.log().requests if request.start >= start_s])
+    assert refetched(log, deaths)[1] == []
+
+
+def test_make_crawl_killed_and_typed_again(
+    serving: Serving, untroubled: tuple[dict[str, bytes], list[object]], tmp_path: Path
+) -> None:
+    """It joins the unfinished run."""
+    config, path = slow_config(tmp_path)
+    home = tmp_path / "home"
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
+    variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
+    command = [sys.executable, "-m", "krake_airflow.run", "--config", str(path), "--seeds", " ".join(serving.seeds)]
+    command += ["--iterations", str(ITERATIONS)]
+    rng, deaths, start_s = random.Random(SEED), [], time.monotonic()
+    output = tmp_path / "output"
+    said = ("inject", "iteration_1", "iteration_1.commit", "iteration_2.start", "settle", "export", "linker")
+    while len(deaths) < KILLS_OF_MAKE_CRAWL:
+        with output.open("w") as file:
+            process = subprocess.Popen(command, env=variables, stdout=file, stderr=subprocess.STDOUT)
+            wait_until(partial(ended_or_said, process, output, rng.choice(said)), 300)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(rng.expovariate(1 / 1.5))
+            if process.poll() is not None:
+                break
+            kill_all(psutil.Process(process.pid))
+            process.wait()
+        deaths.append((time.monotonic(),) * 2)
+    assert len(deaths) == KILLS_OF_MAKE_CRAWL, f"done after {len(deaths)} kills: {output.read_text()}"
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Going on with the unfinished run" in done.stdout
+    assert_as_if_nothing_had_happened(config, serving, untroubled, start_s, deaths=deaths)
+    again = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=900)
+    assert "unfinished" not in again.stdout, "a run that is done is not gone on with"
+
+
+def ended_or_said(process: subprocess.Popen[bytes], output: Path, word: str) -> bool:
+    return process.poll() is not None or word in output.read_text()
+
+
+def wait_until(true: Callable[[], bool], seconds: float) -> None:
+    until_s = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+
+
+def working(ui: Ui) -> list[psutil.Process]:
+    """The processes that do a task: Airflow's, which runs the stage, and the fetching ones."""
+    found = []
+    for process in psutil.Process(ui.process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            words = " ".join(process.cmdline())
+            if "crawl_lib.crawl.process" in words or "task runner" in words or "airflow worker -- " in words:
+                found.append(process)
+    return found
+
+
+def works_or_ended(ui: Ui, run: str) -> bool:
+    return bool(working(ui)) or ui.runs()[run] not in ("queued", "running")
+
+
+def test_tasks_and_all_of_airflow_killed(
+    serving: Serving, untroubled: tuple[dict[str, bytes], list[object]], tmp_path: Path
+) -> None:
+    """The run that was triggered before the kills ends well after them, without anybody's help."""
+    config, path = slow_config(tmp_path)
+    rng, deaths, start_s = random.Random(SEED), [], time.monotonic()
+    plan = ["task"] * KILLS_OF_TASKS + ["airflow"] * KILLS_OF_AIRFLOW
+    rng.shuffle(plan)
+    run = ""
+    while True:
+        with ExitStack() as stack:
+            ui = stack.enter_context(Ui(tmp_path / "home", path))
+            run = run or ui.trigger(seeds="\n".join(serving.seeds), iterations=ITERATIONS)
+            while plan and (kind := plan.pop()) == "task":
+                ui.wait(partial(works_or_ended, ui, run), "a task", 300)
+                time.sleep(rng.random())
+                for victim in rng.sample(found, 1) if (found := working(ui)) else ():
+                    with suppress(psutil.NoSuchProcess):
+                        began_s = time.monotonic()
+                        victim.kill()
+                        deaths.append((began_s, time.monotonic()))
+            if not plan and kind == "task":
+                assert ui.wait_end(run) == "success", ui.tasks(run)
+                break
+            time.sleep(rng.uniform(0, 10))
+            kill_all(psutil.Process(ui.process.pid))
+            ui.process.wait()
+            deaths.append((time.monotonic(),) * 2)
+            if not plan:
+                plan.append("task")
+    assert len(deaths) >= KILLS_OF_TASKS + KILLS_OF_AIRFLOW
+    assert_as_if_nothing_had_happened(config, serving, untroubled, start_s, deaths=deaths)
