@@ -88,7 +88,7 @@ def test_after_a_failure_nothing_is_left_and_it_goes_on_when_mended(hdfs, maker,
     broken = "crawl/10/node-a/links.parquet"
     whole = storage.read_bytes(broken)
     storage.delete(broken)
-    storage.write_bytes(broken, whole[: len(whole) // 2] + b"\0" * 64 + whole[len(whole) // 2 + 64 :])
+    storage.write_bytes(broken, whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :])
     storage.write_bytes("export/spark/.engine/result-1/part-00000-killed.zstd.parquet", b"of a killed run")
     started = []
     real = subprocess.Popen.__init__
