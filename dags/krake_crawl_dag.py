@@ -45,10 +45,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import (
+from airflow.sdk import (  # type: ignore[attr-defined]  # the package's stub forgets ParamsDict
     DAG,
     Param,
-    ParamsDict,  # type: ignore[attr-defined]  # the package's stub forgets it
+    ParamsDict,
     TaskGroup,
     TriggerRule,
 )
