@@ -17,6 +17,7 @@ from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from crawl_lib.config import Config, load_config
+from crawl_lib.crawl.signals import LastResort
 from crawl_lib.errors import (
     ConfigError,
     InputError,
@@ -35,6 +36,8 @@ from krake_airflow.watching import Reporter, watcher
 SEGMENTS = Asset(name="krake_segments", uri="krake://crawl/segments")
 """Updated by every commit of an iteration; the event's `extra` names the folder."""
 
+_BY_SIGTERM = 143
+"""Exit code of a task that did not see in time that it was to stop."""
 _MENDED_BY_HAND = (ConfigError, InputError, KeyAccessError, KeyTablesError, OutputConflictError, QueueError)
 
 
@@ -51,12 +54,13 @@ def _translated(error: KrakeError) -> AirflowException:
 class KrakeOperator(BaseOperator):
     """One stage as a task. A subclass says which in `stage`; everything that all of them share is here."""
 
-    shallow_copy_attrs: Sequence[str] = ("_stop",)  # an Event cannot be copied deeply, and all copies share it
+    shallow_copy_attrs: Sequence[str] = ("_stop", "_last_resort")  # all copies share them
     ui_color = "#e8f1f8"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._stop = threading.Event()
+        self._last_resort = LastResort()
 
     def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
         """Do the stage's one call. Raises KrakeError."""
@@ -70,7 +74,8 @@ class KrakeOperator(BaseOperator):
             if watcher().stopping:
                 raise StoppedError("the run was asked to stop")
             config = load_config(config_path(os.environ))
-            result = self.stage(config, secrets_for(config), context, report)
+            with self._last_resort:
+                result = self.stage(config, secrets_for(config), context, report)
         except KrakeError as error:
             translated = _translated(error)
             watcher().failed(self, str(translated))
@@ -88,9 +93,10 @@ class KrakeOperator(BaseOperator):
         return []
 
     def on_kill(self) -> None:
-        """Airflow wants the task to end: the stage writes what it has and stops within seconds."""
+        """Airflow wants the task to end: the stage writes what it has and stops, within 5 s in any case."""
         self.ask_to_stop()
         watcher().stop()
+        self._last_resort.begin(_BY_SIGTERM)
 
     def ask_to_stop(self) -> None:
         """Let the stage stop; the task then fails, to be tried again."""

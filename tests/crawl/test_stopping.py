@@ -15,12 +15,14 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.crawl import workers
+from crawl_lib.crawl.signals import LastResort
 from crawl_lib.crawl.workers import run_workers
 from crawl_lib.errors import KrakeError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, open_node_dir, open_take
 from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 
+ROOT = Path(__file__).resolve().parents[2]
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 
 
@@ -159,3 +161,33 @@ def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> N
         assert str(take) in str(caught.value)
         take.unlink()
         assert run_iteration(config, "later", 1)["pages"] == 1
+
+
+ENDLESS = """\
+import os, sys, threading
+from crawl_lib.crawl.signals import stop_on_signals
+with stop_on_signals():
+    sys.stdout.write("begun\\n")
+    sys.stdout.flush()
+    threading.Event().wait(600)  # a step that looks at nothing
+"""
+
+
+def test_a_step_that_does_not_look_is_ended(tmp_path: Path) -> None:
+    """Within 5 s of SIGTERM a program is gone, whatever it is doing; a kill loses nothing."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "run it again" in errors
+
+
+def test_a_program_that_stopped_by_itself_is_left_alone() -> None:
+    with LastResort(seconds=0.01) as last_resort:
+        last_resort.begin(1)
+    last_resort.begin(1)
+    time.sleep(0.1)
