@@ -3,9 +3,10 @@
 <crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
 <crawl>/<folder>/scope            hosts of all seeds so far, and of where they redirect, a line each
 <crawl>/<folder>/<node>/          a segment, there all at once
-<crawl>/<folder>/index.json       written by commit, then changed by repairs only: sums, and parts per owner, of the segments that
-                                  stood then; `missing`: nodes that commit went on without. A late one's segment
-                                  appears in the folder afterwards: whoever reads an index looks for those too
+<crawl>/<folder>/index.json       written by commit, changed by repairs only: sums, and parts per owner, of the
+                                  segments that stood then; `missing`: nodes that commit went on without. A late
+                                  one's segment appears in the folder afterwards: whoever reads an index looks for
+                                  those too
 <crawl>/<folder>/dropped          an empty file: pages of some of its segments were dropped by hand
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
 <crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
