@@ -6,6 +6,7 @@ import argparse
 import gc
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -13,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.torture.children import adopt_orphans
+from tests.torture.harness import memory_disk
 from tests.torture.kills import Chance, EveryStep, Killer
 from tests.torture.plants import PLANTS
 from tests.torture.report import Tally, write_report
@@ -34,11 +36,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--directory", help="where crawls lie; default: a file system in memory, if there is one")
     parser.add_argument("--report", type=Path, help="a Markdown file whose table of results is written anew")
     return parser
-
-
-def memory_disk() -> str | None:
-    """A file system in memory, if there is one: nobody cuts the power, and fsync costs nothing there."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def say(line: str) -> None:
@@ -113,8 +110,11 @@ def main() -> int:
     gc.freeze()
     adopt_orphans()
     began_s = time.monotonic()
-    torture = Torture(given, Path(tempfile.mkdtemp(prefix="krake-torture-", dir=given.directory or memory_disk())))
+    directory = Path(tempfile.mkdtemp(prefix="krake-torture-", dir=given.directory or memory_disk()))
+    torture = Torture(given, directory)
     torture.run()
+    if not torture.tally.findings:
+        shutil.rmtree(directory)
     say(torture.tally.table())
     for finding in torture.tally.findings:
         say(f"FINDING {finding}")

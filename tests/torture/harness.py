@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 900
 
 
-def torture(*arguments: object, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run `python -m tests.torture` with these arguments; crawls lie in `directory`, or in memory if there is room."""
-    command = [sys.executable, "-m", "tests.torture", *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment(directory), capture_output=True, text=True, timeout=LONGEST_S
-    )
+def memory_disk() -> str | None:
+    """A file system in memory, if there is one: fsync costs nothing there, and losses of power are simulated."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def environment(directory: Path) -> dict[str, str]:
-    """Nothing of the caller's that a crawl heeds, and a place for temporary files."""
-    return {"PATH": "/usr/bin:/bin", "TMPDIR": str(directory), "PYTHONPATH": str(ROOT)}
+def torture(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `python -m tests.torture` with these arguments; nothing of it is left on the disk."""
+    with tempfile.TemporaryDirectory(prefix="krake-torture-", dir=memory_disk()) as directory:
+        command = [sys.executable, "-m", "tests.torture", "--directory", directory, *map(str, arguments)]
+        variables = {"PATH": os.environ["PATH"], "TMPDIR": directory, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=LONGEST_S)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.torture.harness import torture
@@ -19,9 +17,9 @@ FOUND = {
 
 
 @pytest.mark.parametrize("plant", sorted(PLANTS))
-def test_a_planted_mistake_is_found(plant: str, tmp_path: Path) -> None:
+def test_a_planted_mistake_is_found(plant: str) -> None:
     options, sign = FOUND[plant]
-    done = torture(*options, "--plant", plant, "--until-found", "--flavours", "one node", directory=tmp_path)
+    done = torture(*options, "--plant", plant, "--until-found", "--flavours", "one node")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "\nFINDING round" in done.stdout, done.stderr
     assert sign in done.stdout

@@ -7,7 +7,6 @@ and the export is that of the unbroken crawl, byte for byte (I1 to I6).
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -32,7 +31,7 @@ def killed(output: str) -> int:
     ],
     ids=["by chance", "every step", "power"],
 )
-def test_nothing_is_lost(options: tuple[object, ...], tmp_path: Path) -> None:
-    done = torture(*options, directory=tmp_path)
+def test_nothing_is_lost(options: tuple[object, ...]) -> None:
+    done = torture(*options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert killed(done.stdout) >= KILLS
