@@ -28,7 +28,6 @@ from tests.e2e.crawl import run_crawl
 from tests.torture.checks import refetched
 
 pytestmark = pytest.mark.timeout(3000)
-DELAY_S = 0.3
 KILLS_OF_MAKE_CRAWL = 12
 KILLS_OF_TASKS = 5
 KILLS_OF_AIRFLOW = 3
@@ -49,10 +48,10 @@ def untroubled(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> tu
     return exported_bytes(config, result.export), list(rows(config, "pages"))
 
 
-def slow_config(directory: Path) -> tuple[Config, Path]:
+def slow_config(directory: Path, delay_s: float) -> tuple[Config, Path]:
     """With a delay between requests, so that kills hit fetches, too."""
     config, path = small_config(directory)
-    path.write_text(path.read_text().replace("host_delay_s: 0.0", f"host_delay_s: {DELAY_S}"))
+    path.write_text(path.read_text().replace("host_delay_s: 0.0", f"host_delay_s: {delay_s}"))
     return config, path
 
 
@@ -82,7 +81,7 @@ def test_make_crawl_killed_and_typed_again(
     serving: Serving, untroubled: tuple[dict[str, bytes], list[object]], tmp_path: Path
 ) -> None:
     """It joins the unfinished run."""
-    config, path = slow_config(tmp_path)
+    config, path = slow_config(tmp_path, 0.3)
     home = tmp_path / "home"
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
     variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
@@ -128,20 +127,23 @@ def working(ui: Ui) -> list[psutil.Process]:
     for process in psutil.Process(ui.process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             words = " ".join(process.cmdline())
-            if "crawl_lib.crawl.process" in words or "task runner" in words or "airflow worker -- " in words:
+            busy = "airflow worker -- " in words and "<idle>" not in words
+            if busy or "crawl_lib.crawl.process" in words or "task runner" in words:
                 found.append(process)
     return found
 
 
 def works_or_ended(ui: Ui, run: str) -> bool:
-    return bool(working(ui)) or ui.runs()[run] not in ("queued", "running")
+    """Whether a node's task is under way, which is tried again as often as it takes; or the run is over."""
+    crawls = any(".crawl." in task and state == "running" for task, (state, _) in ui.tasks(run).items())
+    return (crawls and bool(working(ui))) or ui.runs()[run] not in ("queued", "running")
 
 
 def test_tasks_and_all_of_airflow_killed(
     serving: Serving, untroubled: tuple[dict[str, bytes], list[object]], tmp_path: Path
 ) -> None:
     """The run that was triggered before the kills ends well after them, without anybody's help."""
-    config, path = slow_config(tmp_path)
+    config, path = slow_config(tmp_path, 1.0)
     rng, deaths, start_s = random.Random(SEED), [], time.monotonic()
     plan = ["task"] * KILLS_OF_TASKS + ["airflow"] * KILLS_OF_AIRFLOW
     rng.shuffle(plan)
@@ -163,7 +165,7 @@ def test_tasks_and_all_of_airflow_killed(
                 break
             time.sleep(rng.uniform(0, 10))
             kill_all(psutil.Process(ui.process.pid))
-            ui.process.wait()
+            ui.process.communicate()
             deaths.append((time.monotonic(),) * 2)
             if not plan:
                 plan.append("task")
