@@ -24,6 +24,7 @@ from crawl_lib.crawl import retire as _retire
 from crawl_lib.crawl import settle as _settle
 from crawl_lib.crawl import start as _start
 from crawl_lib.crawl import status as _status
+from crawl_lib.crawl.layout import require_layout
 from crawl_lib.crawl.places import SEEDS_FOLDER
 from crawl_lib.export import run as _export
 from crawl_lib.frontier.inject import inject as _inject
@@ -40,9 +41,11 @@ def inject(config: Config, secrets: Secrets | None = None, *, run_id: str, seeds
     """Leave seeds for the nodes that own their hosts.
 
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. Returns counts, and the first
-    rejections with file and line. Raises InputError if the path is not there.
+    rejections with file and line. Raises InputError if the path is not there, ConfigError if no iteration may have
+    the nodes of the config yet.
     """
     stores = open_stores(config, secrets)
+    require_layout(stores)
     manifest = _inject(
         stores.storage,
         stores.crawl_dir,

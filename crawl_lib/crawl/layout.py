@@ -17,6 +17,7 @@ from crawl_lib.crawl.places import (
     SEEDS_FOLDER,
     Iteration,
     list_folders,
+    list_seeds,
     read_iteration,
     read_json,
     segments_of,
@@ -31,9 +32,12 @@ _SHOWN = 5
 def require_layout(stores: Stores) -> None:
     """Raise ConfigError, which says what to do, if an iteration must not begin with the nodes of the config.
 
-    Nothing is asked while the nodes and the routing are those of the newest iteration.
+    Asked by `start`, and before seeds are divided among them.
+
+    While the nodes and the routing are those of the newest iteration, only seeds that came since are looked at.
     """
     before = newest_iteration(stores)
+    _require_owners_of_seeds(stores, before)
     if before is None or _same(stores, before):
         return
     problems = unsettled(stores, before)
@@ -48,6 +52,27 @@ def require_layout(stores: Stores) -> None:
             f" and the config now has {', '.join(stores.config.servers)} with {stores.config.frontier.routing};"
             f" that may change once all of them are settled: {'; '.join(problems[:_SHOWN])}{more}"
         )
+
+
+def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
+    """Raise ConfigError if seeds that came since the newest iteration wait for a node that is not in the config.
+
+    They were injected with another list, which was changed back: nobody would ever take them in.
+    """
+    known = before.seeds if before else ()
+    for digest in list_seeds(stores.storage, stores.crawl_dir):
+        if digest in known:
+            continue
+        path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+        for node, part in read_json(stores.storage, f"{path}/{MANIFEST_FILE}").get("outlinks", {}).items():
+            if node in stores.config.servers or not part.get("count"):
+                continue
+            mark = read_mark(stores, node)
+            if mark is None or (digest, SEEDS_NODE) not in mark.taken_in:
+                hint = "" if is_retired(stores, node) else f", or run `krake nodes retire {node} --lost`"
+                raise ConfigError(
+                    f"servers: {path} has {part['count']} seeds for {node}, which is not in servers: put it back{hint}"
+                )
 
 
 def is_retired(stores: Stores, node: str) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha1
@@ -44,6 +44,7 @@ from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import (
     Change,
     Queue,
+    Source,
     TakenIn,
     carry_out_move,
     finish_open_move,
@@ -133,14 +134,16 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     newest = newest_folder(stores)
     name = sha1(f"lost {node} {newest}".encode()).hexdigest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
+    sources, _ = waiting_sources(stores, node, TakenIn(), before=None, planned=[])
     with stores.keys() as keys:
-        lines = _lost_lines(stores, node, keys, counts)
+        lines = _lost_lines(sources, keys, counts)
         if dry_run:
             return {"node": node, "handed_over": sum(1 for _ in lines), **counts, "to": list(stores.config.servers)}
         manifest = _send(stores, name, lines, scope=(), facts={"retired": node, "lost": counts})
     reached("retire.handed_over")
     before = read_mark(stores, node)
     taken_in = before.taken_in if before else TakenIn()
+    taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
     write_mark(stores, Mark(node, newest, 0, 0, taken_in, retired=True, lost=True))
     return {**_result(stores, node, manifest), **manifest["lost"]}
 
@@ -248,9 +251,8 @@ def _send(stores: Stores, name: str, lines: Iterator[bytes], *, scope: tuple[str
     )
 
 
-def _lost_lines(stores: Stores, node: str, keys: KeyStore, counts: dict[str, int]) -> Iterator[bytes]:
+def _lost_lines(sources: Sequence[Source], keys: KeyStore, counts: dict[str, int]) -> Iterator[bytes]:
     """What was sent to a lost node and was not crawled, each URL once; 20 bytes of memory and more for each."""
-    sources, _ = waiting_sources(stores, node, TakenIn(), before=None, planned=[])
     sent: set[bytes] = set()
     with ExitStack() as stack:
         for source in sources:

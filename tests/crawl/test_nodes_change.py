@@ -254,6 +254,35 @@ def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(serving: Serv
     assert all(entry["complete"] for entry in stages.status(new)["iterations"])
 
 
+def test_seeds_for_a_node_that_never_took_part_are_not_forgotten(serving: Serving, tmp_path: Path) -> None:
+    """A list that was changed for an inject, and changed back: nobody would ever take in what is the third node's."""
+    before = serving.log().counts()
+    three = with_nodes(
+        make_config(tmp_path, nodes=4, crawl={"max_iterations": 60}, fetch={"host_delay_s": 0.0}), 0, 1, 2
+    )
+    two = with_nodes(three, 0, 1)
+    stages.inject(three, run_id="r", seeds="\n".join(serving.seeds))
+    with pytest.raises(ConfigError, match="seeds for node-2, which is not in servers: put it back, or run `krake"):
+        stages.start_iteration(two, run_id="r", iteration=1)
+    with pytest.raises(ConfigError, match="node-2"):
+        stages.inject(two, run_id="s", seeds=serving.seeds[0])
+    retired = retire_lost(open_stores(two), node="node-2")
+    assert retired["new"], "else nothing is tested"
+    assert_truth(to_the_end(two), serving, serving.log().counts() - before)
+
+
+def test_seeds_are_not_divided_among_nodes_that_no_iteration_may_have_yet(serving: Serving, tmp_path: Path) -> None:
+    old = begun(tmp_path, serving, 0, 1)
+    new = with_nodes(old, 0, 1, 2)
+    with pytest.raises(ConfigError, match="node-0 has no mark that it settled"):
+        stages.inject(new, run_id="more", seeds="\n".join(serving.seeds))
+    settle(old)
+    stages.inject(new, run_id="more", seeds="\n".join(serving.seeds))
+    with pytest.raises(ConfigError, match="seeds for node-2, which is not in servers: put it back"):
+        stages.start_iteration(old, run_id="more", iteration=1)
+    assert stages.start_iteration(new, run_id="more", iteration=1)["nodes"] == list(new.servers)
+
+
 def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) -> None:
     """Also where a writer died between writing the new one and deleting the old one."""
     stores = open_stores(config)

@@ -77,12 +77,14 @@ def test_a_batch_size_below_one_is_refused(stores: Stores) -> None:
 
 def test_the_scope_grows_by_seeds_and_by_what_segments_add(stores: Stores) -> None:
     """Every older folder counts, also one whose commit never ran, and one whose segment came late."""
+    stores.storage.write_bytes("crawl/seeds/aa/manifest.json", b"{}")
     stores.storage.write_bytes("crawl/seeds/aa/scope", b"seed.example\n")
     first = start_iteration(stores, run_id="r", iteration=1)
     lay_segment(stores, first.folder, "node-a", scope=["moved.example"])
     second = start_iteration(stores, run_id="r", iteration=2)
     lay_segment(stores, first.folder, "node-b", scope=["late.example"])
     commit_iteration(stores, run_id="r", iteration=1)
+    stores.storage.write_bytes("crawl/seeds/bb/manifest.json", b"{}")
     stores.storage.write_bytes("crawl/seeds/bb/scope", b"more.example\n")
     third = start_iteration(stores, run_id="r", iteration=3)
 
