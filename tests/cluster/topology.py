@@ -17,6 +17,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +32,7 @@ from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.keys import open_key_store
 from crawl_lib.stores import PASSWORD_VARIABLE
 from tests.cluster import hdfs as hadoop
-from tests.cluster import postgres
+from tests.cluster import postgres, reaper
 from tests.cluster.processes import Ports, end_all, kill_family, spawn, wait_until
 from tests.contracts import mariadb
 from tests.dags.api import Api
@@ -80,6 +81,8 @@ class Topology:
         self.centre: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._environment: dict[str, str] = {}
+        self._mark = uuid.uuid4().hex
+        self._reaper: subprocess.Popen[bytes] | None = None
         self._say = say
 
     # -- what it is
@@ -156,8 +159,17 @@ class Topology:
         for server in self.keys:
             server.stop()
         self.hdfs.stop()
+        if self._reaper is not None:
+            self._reaper.communicate()
+            self._reaper = None
 
     def _start_all(self) -> None:
+        self._reaper = subprocess.Popen(
+            [sys.executable, "-m", reaper.__name__, self._mark],
+            stdin=subprocess.PIPE,
+            cwd=PROJECT,
+            start_new_session=True,
+        )
         self._say("PostgreSQL ...")
         self.postgres.start()
         self._environment = self._centre_environment()
@@ -255,8 +267,12 @@ class Topology:
         home = self.home("centre")
         home.mkdir(exist_ok=True)
         log_port = self.ports.take("task-logs")
-        return _clean_environment() | centre_environment(
-            home, self.config_path("centre"), port=self.port, database=self.postgres.url, log_port=log_port
+        return (
+            _clean_environment()
+            | centre_environment(
+                home, self.config_path("centre"), port=self.port, database=self.postgres.url, log_port=log_port
+            )
+            | {reaper.MARK_VARIABLE: self._mark}
         )
 
     def _worker_environment(self, machine: str) -> dict[str, str]:
@@ -269,7 +285,7 @@ class Topology:
                 secret=self._environment["AIRFLOW__API_AUTH__JWT_SECRET"],
                 node=machine if machine in self.nodes else None,
             )
-            | {PASSWORD_VARIABLE: mariadb.PASSWORD}
+            | {PASSWORD_VARIABLE: mariadb.PASSWORD, reaper.MARK_VARIABLE: self._mark}
         )
 
     def _spawn_worker(self, machine: str) -> None:
