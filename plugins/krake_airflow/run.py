@@ -157,7 +157,7 @@ def _fallback(first: AbstractContextManager[Any], second: Callable[[], AbstractC
 def _crawl(console: Console, config: Config, home: Path, log: Path, params: dict[str, Any]) -> int:
     began_s = time.monotonic()
     dag = prepare_dag(home)
-    unfinished, begun = _join(console, home, params)
+    unfinished, begun = _join(console, home, config, params)
     with Display(console) as display, _stopped_by_signals(display):
         watch_with(display)
         run = dag.test(run_conf=params, logical_date=begun, run_after=begun)
@@ -180,22 +180,24 @@ def _crawl(console: Console, config: Config, home: Path, log: Path, params: dict
     return 1
 
 
-def _join(console: Console, home: Path, params: dict[str, Any]) -> tuple[Path, datetime]:
+def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) -> tuple[Path, datetime]:
     """The note of the run that is under way with these parameters, and the time that it is named by.
 
     A run that did not end well is gone on with by the next one of the same config and parameters: its name is all that
-    the stages need to find what it did. Other parameters begin a new run, which first finishes what is open.
+    the stages need to find what it did. Other parameters begin a new run, which first finishes what is open. So do
+    other nodes, or another routing, since an iteration keeps those that it began with.
     """
-    config = hashlib.sha256(os.environ[CONFIG_PATH_VARIABLE].encode()).hexdigest()
-    path = home / f"unfinished-{config[:16]}.json"
+    digest = hashlib.sha256(os.environ[CONFIG_PATH_VARIABLE].encode()).hexdigest()
+    path = home / f"unfinished-{digest[:16]}.json"
+    wanted = {"params": params, "nodes": sorted(config.servers), "routing": config.frontier.routing}
     with suppress(FileNotFoundError, ValueError, KeyError):
         noted = json.loads(path.read_text(encoding="utf-8"))
-        if noted["params"] == params:
-            begun = datetime.fromisoformat(noted["begun"])
-            console.print(f"Going on with the unfinished run of {noted['begun']}.", highlight=False, soft_wrap=True)
+        begun = datetime.fromisoformat(noted.pop("begun"))
+        if noted == wanted:
+            console.print(f"Going on with the unfinished run of {begun.isoformat()}.", highlight=False, soft_wrap=True)
             return path, begun
     begun = datetime.now(UTC)
-    write_durable(path, json.dumps({"begun": begun.isoformat(), "params": params}).encode() + b"\n")
+    write_durable(path, json.dumps({"begun": begun.isoformat(), **wanted}).encode() + b"\n")
     return path, begun
 
 

@@ -1,15 +1,19 @@
 """`make crawl`: the whole DAG in one process, on embedded stores; its exit code is the run's state."""
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from krake_airflow.run import seeds_text
+from krake_airflow.run import _join, seeds_text
 from krake_airflow.settings import PROJECT
+from rich.console import Console
 
 from crawl_lib.config import Config
 from crawl_lib.synthweb import Serving
@@ -127,6 +131,26 @@ def test_a_missing_config_is_one_line(home: Path, tmp_path: Path) -> None:
     assert code == 2
     assert "nowhere.yml: cannot be read" in output
     assert len(output.strip().splitlines()) == 1
+
+
+def test_only_the_same_parameters_nodes_and_routing_go_on_with_an_unfinished_run(
+    crawl: tuple[Config, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An iteration refuses other nodes than it began with: gone on with, the run would fail for ever."""
+    config, path = crawl
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(path))
+    params = {"seeds": "http://a/", "iterations": 1, "label": None}
+    local = dataclasses.replace(config.frontier, routing="local")
+
+    def begun(config: Config, params: dict[str, Any] = params) -> datetime:
+        return _join(Console(quiet=True), tmp_path, config, params)[1]
+
+    first = begun(config)
+    assert begun(dataclasses.replace(config, servers=config.servers[::-1])) == first
+    for other in ((dataclasses.replace(config, servers=("node-0",)),), (dataclasses.replace(config, frontier=local),)):
+        assert begun(*other) != first
+        first = begun(config)
+    assert begun(config, {**params, "iterations": 2}) != first
 
 
 def test_seeds_of_a_command_line_are_a_path_or_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
