@@ -31,6 +31,8 @@ pytestmark = pytest.mark.timeout(3000)
 KILLS_OF_MAKE_CRAWL = 12
 KILLS_OF_TASKS = 5
 KILLS_OF_AIRFLOW = 3
+END_S = 1500
+"""Tasks that were killed several times wait longer and longer before they are tried again."""
 SEED = 5
 
 
@@ -136,7 +138,11 @@ def working(ui: Ui) -> list[psutil.Process]:
 def works_or_ended(ui: Ui, run: str) -> bool:
     """Whether a node's task is under way, which is tried again as often as it takes; or the run is over."""
     crawls = any(".crawl." in task and state == "running" for task, (state, _) in ui.tasks(run).items())
-    return (crawls and bool(working(ui))) or ui.runs()[run] not in ("queued", "running")
+    return (crawls and bool(working(ui))) or is_over(ui, run)
+
+
+def is_over(ui: Ui, run: str) -> bool:
+    return ui.runs()[run] in ("success", "failed")
 
 
 def test_tasks_and_all_of_airflow_killed(
@@ -161,7 +167,8 @@ def test_tasks_and_all_of_airflow_killed(
                         victim.kill()
                         deaths.append((began_s, time.monotonic()))
             if not plan and kind == "task":
-                assert ui.wait_end(run) == "success", ui.tasks(run)
+                ui.wait(partial(is_over, ui, run), "the end", END_S)
+                assert ui.runs()[run] == "success", ui.tasks(run)
                 break
             time.sleep(rng.uniform(0, 10))
             kill_all(psutil.Process(ui.process.pid))
