@@ -15,7 +15,6 @@ from threading import Event
 from crawl_lib.config import Config
 from crawl_lib.config.agreement import shared_options
 from crawl_lib.keys import ShardedKeyStore, open_key_store, own_server
-from crawl_lib.keys.rings import require_ring
 from crawl_lib.storage import DfsAccess, Storage, open_storage
 
 PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
@@ -39,11 +38,15 @@ class Secrets:
 
 @dataclass(frozen=True)
 class Stores:
-    """A config, its file store and a way to its key store."""
+    """A config, its file store and a way to its key store.
+
+    `config`: as the file says it, which nodes compare. `stop`: set when the work is to end, see `stopping`.
+    """
 
     config: Config
     secrets: Secrets
     storage: Storage
+    stop: Event = field(default_factory=Event, repr=False, compare=False)
 
     @contextmanager
     def keys(self, node: str | None = None, *, make: bool = True) -> Iterator[ShardedKeyStore]:
@@ -55,8 +58,13 @@ class Stores:
         with open_key_store(self.config.key_storage, self.secrets.key_storage_password, first=first) as store:
             if make:
                 store.ensure_tables()
-                require_ring(store.servers, store.replication)
+                store.require_ring()
             yield store
+
+    @cached_property
+    def reached(self) -> Config:
+        """The config with the addresses, user and certificates by which HDFS is really reached: those of `secrets`."""
+        return self.secrets.dfs.applied(self.config)
 
     @property
     def crawl_dir(self) -> str:
@@ -82,10 +90,11 @@ def node_dir(config: Config, node: str) -> Path:
 def open_stores(
     config: Config, secrets: Secrets | None = None, *, stop: Event | None = None, make: bool = True
 ) -> Stores:
-    """Open the file store of a config. `stop`: when it is set, the store waits no longer and raises StoppedError.
+    """Open the file store of a config. `stop`: when it is set, the store waits no longer and raises StoppedError, and
+    so do loops over what is in it.
 
     `make`: its root is made if it is missing; False for those who only look.
     Raises ConfigError or StorageError naming the path; the operator makes it usable.
     """
-    secrets = secrets or Secrets.from_environment()
-    return Stores(config, secrets, open_storage(secrets.dfs.applied(config), stop, make=make))
+    secrets, stop = secrets or Secrets.from_environment(), stop or Event()
+    return Stores(config, secrets, open_storage(secrets.dfs.applied(config), stop, make=make), stop)

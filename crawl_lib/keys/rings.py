@@ -19,6 +19,9 @@ from typing import Any
 from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import KeyServer
 
+Answered = tuple[bool, "RingNote | None"] | KeyStoreError
+"""What `look_at` says of a server, or raises."""
+
 RESHARD = "run `krake keys reshard`"
 
 
@@ -86,18 +89,32 @@ def write_ring(server: KeyServer, note: RingNote) -> None:
     server.write_note(note.to_text())
 
 
+def look_at(server: KeyServer) -> tuple[bool, RingNote | None]:
+    """Whether a server has key tables, and its note. Raises KeyStoreError."""
+    note = read_ring(server)
+    return note is not None or server.exists(), note
+
+
 def notes_of(
-    servers: Sequence[KeyServer], left_out: type[KeyStoreError] = KeyServerDownError
+    servers: Sequence[KeyServer],
+    left_out: type[KeyStoreError] = KeyServerDownError,
+    answers: Mapping[int, Answered] | None = None,
 ) -> dict[int, RingNote | None]:
-    """The notes of the servers that answer and have tables, by place in `servers`. `left_out`: errors that are none."""
+    """The notes of the servers that answer and have tables, by place in `servers`. `left_out`: errors that are none.
+
+    `answers`: what `look_at` said of each; None: they are asked here, one after the other.
+    """
     found: dict[int, RingNote | None] = {}
     for place, server in enumerate(servers):
         try:
-            note = read_ring(server)
-            if note is not None or server.exists():
-                found[place] = note
+            answer = look_at(server) if answers is None else answers[place]
+            if isinstance(answer, KeyStoreError):
+                raise answer
         except left_out:
             continue  # whoever needs it says so
+        stands, note = answer
+        if stands:
+            found[place] = note
     return found
 
 
@@ -109,12 +126,12 @@ def ring_problem(servers: Sequence[KeyServer], replication: int) -> str | None:
     return _problem(servers, replication, notes_of(servers, KeyStoreError))
 
 
-def require_ring(servers: Sequence[KeyServer], replication: int) -> None:
-    """See that the tables were filled for this ring; write the notes that are missing.
+def require_ring(servers: Sequence[KeyServer], replication: int, answers: Mapping[int, Answered] | None = None) -> None:
+    """See that the tables were filled for this ring; write the notes that are missing. `answers`: as for `notes_of`.
 
     Raises KeyTablesError if they were filled for another one, or while `krake keys reshard` is under way.
     """
-    notes = notes_of(servers)
+    notes = notes_of(servers, answers=answers)
     problem = _problem(servers, replication, notes)
     if problem:
         raise KeyTablesError(problem)

@@ -18,6 +18,7 @@ from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
 from crawl_lib.keys.lanes import Lanes
 from crawl_lib.keys.ring import ring, split
+from crawl_lib.keys.rings import Answered, look_at, require_ring
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -226,6 +227,17 @@ class ShardedKeyStore(KeyStore):
     def ensure_tables(self) -> None:
         for server in self.servers:
             server.ensure()
+
+    def require_ring(self) -> None:
+        """`rings.require_ring`, with the servers asked at the same time, within the limit on connections."""
+        places = range(len(self.servers))
+        require_ring(self.servers, self.replication, self._lanes.run(places, self._look_at))
+
+    def _look_at(self, place: int) -> Answered:
+        try:
+            return self._ask(place, look_at, self.servers[place])
+        except KeyStoreError as error:
+            return error
 
     def close(self) -> None:
         self._lanes.close()

@@ -109,3 +109,21 @@ def test_every_number_of_connections_gives_the_same_answers(tmp_path, connection
     with pytest.raises((KeyServerDownError, KeyTablesError)):
         store.forget(keys[:100])
     store.close()
+
+
+def test_opening_a_crawl_s_keys_holds_no_more_connections_than_allowed_and_waits_once(tmp_path):
+    """Each stage first looks at the notes of all servers: with a hundred of them it must not stay connected to all."""
+    switches = [Switch(SqliteKeyServer(tmp_path / f"{number}.sqlite")) for number in range(5)]
+    store = ShardedKeyStore(switches, 2, connections=2)
+    store.create()
+    store.require_ring()
+    for switch in switches:
+        switch.close()
+        switch.calls.clear()
+    switches[1].down = True
+    store.require_ring()
+    assert [switch.name for switch in switches if switch.inner._connection is not None] == []
+    asked = switches[1].calls.count("read_note")
+    store.unknown(make_keys(100))
+    assert (asked, "known" in switches[1].calls) == (1, False), "one that did not answer is not waited for again"
+    store.close()
