@@ -17,7 +17,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-import uuid
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -81,7 +80,6 @@ class Topology:
         self.centre: dict[str, subprocess.Popen[bytes]] = {}
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self._environment: dict[str, str] = {}
-        self._mark = uuid.uuid4().hex
         self._reaper: subprocess.Popen[bytes] | None = None
         self._say = say
 
@@ -165,7 +163,7 @@ class Topology:
 
     def _start_all(self) -> None:
         self._reaper = subprocess.Popen(
-            [sys.executable, "-m", reaper.__name__, self._mark],
+            [sys.executable, "-m", reaper.__name__],
             stdin=subprocess.PIPE,
             cwd=PROJECT,
             start_new_session=True,
@@ -188,7 +186,7 @@ class Topology:
             self.configure("crawl", {})
         self._say("Airflow: API server, scheduler, DAG processor ...")
         for part in CENTRE:
-            self.centre[part] = spawn(_airflow(part), self.log("centre", part), env=self._environment)
+            self.centre[part] = self._watched(_airflow(part), self.log("centre", part), self._environment)
         wait_until("Airflow's API answers", lambda: self._health() is not None, START_S)
         self._say(f"Edge workers: {', '.join([BATCH, *self.nodes])} ...")
         for machine in [BATCH, *self.nodes]:
@@ -267,12 +265,8 @@ class Topology:
         home = self.home("centre")
         home.mkdir(exist_ok=True)
         log_port = self.ports.take("task-logs")
-        return (
-            _clean_environment()
-            | centre_environment(
-                home, self.config_path("centre"), port=self.port, database=self.postgres.url, log_port=log_port
-            )
-            | {reaper.MARK_VARIABLE: self._mark}
+        return _clean_environment() | centre_environment(
+            home, self.config_path("centre"), port=self.port, database=self.postgres.url, log_port=log_port
         )
 
     def _worker_environment(self, machine: str) -> dict[str, str]:
@@ -285,7 +279,7 @@ class Topology:
                 secret=self._environment["AIRFLOW__API_AUTH__JWT_SECRET"],
                 node=machine if machine in self.nodes else None,
             )
-            | {PASSWORD_VARIABLE: mariadb.PASSWORD, reaper.MARK_VARIABLE: self._mark}
+            | {PASSWORD_VARIABLE: mariadb.PASSWORD}
         )
 
     def _spawn_worker(self, machine: str) -> None:
@@ -293,7 +287,16 @@ class Topology:
         pid_file.unlink(missing_ok=True)
         queue, tasks = ("default", "2") if machine == BATCH else (machine, "1")
         command = _airflow("edge", "worker", "-q", queue, "-H", machine, "-c", tasks, "--pid", str(pid_file))
-        self.workers[machine] = spawn(command, self.log(machine, "worker"), env=self._worker_environment(machine))
+        self.workers[machine] = self._watched(command, self.log(machine, "worker"), self._worker_environment(machine))
+
+    def _watched(self, command: list[str], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start a part of Airflow, whose whole session ends with us."""
+        process = spawn(command, log, env=environment)
+        assert self._reaper is not None
+        assert self._reaper.stdin is not None
+        self._reaper.stdin.write(b"%d\n" % process.pid)
+        self._reaper.stdin.flush()
+        return process
 
     def _pid_file(self, machine: str) -> Path:
         return self.home(machine) / "worker.pid"
