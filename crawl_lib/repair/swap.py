@@ -15,6 +15,7 @@ stands; the node's lock keeps its crawl task away meanwhile, where the node is o
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -62,8 +63,8 @@ def open_swaps(storage: Storage, folder_path: str) -> list[Swap]:
 
 def set_aside(storage: Storage, folder_path: str, node: str) -> list[str]:
     """Names of the damaged segments of a node that were kept, oldest first."""
-    prefix = f"{DAMAGED_PREFIX}{node}-"
-    return [entry.name for entry in storage.list(folder_path) if entry.name.startswith(prefix)]
+    name = re.compile(re.escape(f"{DAMAGED_PREFIX}{node}-") + r"\d+")
+    return [entry.name for entry in storage.list(folder_path) if name.fullmatch(entry.name)]
 
 
 def replace_segment(
@@ -87,8 +88,10 @@ def replace_segment(
     manifest_entry = file_entry(built / MANIFEST_NAME)
     new = f".new-{node}-{manifest_entry['sha256'][:16]}"
     manifest = Manifest.from_bytes((built / MANIFEST_NAME).read_bytes(), str(built / MANIFEST_NAME))
+    # Just these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
+    attempts = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
     for entry in storage.list(path):
-        if entry.name.startswith(f".new-{node}-") and entry.name != new:
+        if attempts.fullmatch(entry.name) and entry.name != new:
             storage.delete(f"{path}/{entry.name}")  # of an attempt that was killed
     storage.make_dirs(f"{path}/{new}")
     for file in [*manifest.files, manifest_entry]:

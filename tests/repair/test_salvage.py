@@ -174,6 +174,22 @@ def test_the_damaged_segment_stays_aside_until_it_is_deleted(crawl: Result) -> N
     assert not aside.exists()
 
 
+def test_what_is_of_a_node_with_a_longer_name_is_left_alone(crawl: Result) -> None:
+    """A take's hidden folder holds the only copy of sealed WARC files, whatever its node is called."""
+    segment, name = largest(crawl)
+    others = [
+        segment.parent / f".damaged-{name.node}-2-1700000000",
+        segment.parent / f".new-{name.node}-{'0123456789abcdef' * 2}",
+        segment.parent / f".new-{name.node}-2-{'0123456789abcdef'}",
+    ]
+    for other in others:
+        other.mkdir()
+    garbage(segment / "links.parquet")
+    assert salvage(crawl, name, delete_damaged=True).state == "salvaged"
+    assert all(other.exists() for other in others)
+    assert not list(segment.parent.glob(f".damaged-{name.node}-[0-9][0-9]*")), "its own is deleted"
+
+
 def test_a_dry_run_changes_nothing_and_tells_the_same(crawl: Result) -> None:
     segment, name = largest(crawl)
     zero(warc_of(segment))
