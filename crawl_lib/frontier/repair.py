@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 from crawl_lib.durable import reached, rename_durable, write_durable
@@ -234,7 +234,7 @@ def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int]) 
 
 
 def _reposition_take(queue: Queue, report: RepairReport) -> None:
-    """An open take: its URLs leave the queue once they are committed if they are next in it, else nothing leaves."""
+    """An open take: once it is committed, those of its URLs that are next in the queue leave it."""
     try:
         take = open_take(queue.directory)
         if take is None or queue.record().last_move == f"take-{take.take_id}":
@@ -245,7 +245,7 @@ def _reposition_take(queue: Queue, report: RepairReport) -> None:
             take = write_take(queue.directory, take.header, QueueReader(queue, report.state).lines(take.header.count))
             report.done.append(f"take {take.take_id}: its URLs were read from the queue again")
         header = take.header
-        after = report.state.after(header.count)[0] if _is_next(queue, take, report.state) else report.state
+        after = report.state.after(_leading(queue, take, report.state))[0]
         header = replace(header, position_before=report.state, position_after=after)
         write_take(queue.directory, header, take.lines())
         report.done.append(f"take {take.take_id}: now begins at the queue's position")
@@ -271,8 +271,8 @@ def _begins_here(take: Take, state: State) -> bool:
     return same and state.length >= take.header.count
 
 
-def _is_next(queue: Queue, take: Take, state: State) -> bool:
-    if state.length < take.count:
-        return False
-    waiting = QueueReader(queue, state).lines(take.count)
-    return all(ours[0] == theirs[0] for ours, theirs in zip(take.lines(), waiting, strict=True))
+def _leading(queue: Queue, take: Take, state: State) -> int:
+    """How many URLs at the queue's head are in the take: all of it, unless lines of the queue were lost or changed."""
+    ours = {url for url, _ in take.lines()}
+    waiting = QueueReader(queue, state).lines(min(take.count, state.length))
+    return sum(1 for _ in takewhile(lambda line: line[0] in ours, waiting))

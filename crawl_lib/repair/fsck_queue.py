@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, StorageError, UrlError
+from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
 from crawl_lib.frontier.hostcounts import COUNTS_FILE
 from crawl_lib.frontier.journal import (
     CLAIM,
@@ -88,7 +89,7 @@ class _Check:
         if lost:
             self.findings.add("urls_lost", str(self.queue.path(LOST_FILE)), "see there", repair=lost_advice(lost))
         self._lines_of_others()
-        self._host_counts()
+        self._data_bases()
         if full and move is None and record is not None and not self.findings.list() and self.queue.is_ours():
             self._data_lines(record, max_length_chars)
 
@@ -235,13 +236,12 @@ class _Check:
         for name, file in (("undecided_damaged", UNDECIDED_FILE), ("handed_on_damaged", HANDED_ON_FILE)):
             self._each_line(name, file, decode_line)
 
-    def _host_counts(self) -> None:
-        path = self.queue.path(COUNTS_FILE)
-        if not path.exists():
-            return
-        problem = sqlite_problem(path)
-        if problem:
-            self._add("hostcounts_damaged", COUNTS_FILE, problem)
+    def _data_bases(self) -> None:
+        for name, file in (("hostcounts_damaged", COUNTS_FILE), ("hosts_damaged", HOSTS_FILE)):
+            path = self.queue.path(file)
+            problem = sqlite_problem(path) if path.exists() else None
+            if problem:
+                self._add(name, file, problem)
 
 
 def part_problems(part: Part, *, full: bool) -> list[str]:

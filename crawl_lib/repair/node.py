@@ -5,7 +5,8 @@
    segment; where none stands, its URLs are still in the queue and are fetched again.
 3. `leftover`. Where the segment stands, the URLs that have no row in it; else fetching goes on, and decides anew.
 4. The spool: a closed part that cannot be trusted is made again from its WARC file, or set aside.
-5. The counts of `urls.max_pages_per_host`: counted again from segments and queue.
+5. What is known of hosts, if it cannot be read: set aside. The counts of `urls.max_pages_per_host`: counted again
+   from segments and queue.
 
 Before all that, the node's mark on the store, which says that it is settled, is taken away.
 Each step may be done again. `--dry-run` does all of it to a copy, made of hard links: nothing is written in place.
@@ -28,6 +29,7 @@ from crawl_lib.crawl.places import list_folders
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
+from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
 from crawl_lib.frontier import NodeLock, Queue, RepairReport, repair_queue
 from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
 from crawl_lib.frontier.queue import QueueReader
@@ -122,6 +124,7 @@ class _Repair:
             self._leftover(take)
             if self._segment_of(take) is None:
                 self._spool()
+        self._hosts()
         self._host_counts()
         return self.report
 
@@ -247,16 +250,28 @@ class _Repair:
         part.discard_rows()
         self._say(f"{part.warc.name}: cannot be trusted; all of it is fetched again")
 
-    # Host counts
+    # Data bases
+
+    def _useless_base(self, name: str) -> str | None:
+        """Set a data base that cannot be used aside; returns why."""
+        path = self.directory / name
+        problem = sqlite_problem(path) if path.exists() else None
+        if problem is not None:
+            for suffix in ("-journal", "-wal", "-shm"):
+                delete_durable(path.with_name(path.name + suffix))
+            self._set_aside(name)
+        return problem
+
+    def _hosts(self) -> None:
+        """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first."""
+        problem = self._useless_base(HOSTS_FILE)
+        if problem is not None:
+            self._say(f"{HOSTS_FILE}: {problem}; robots.txt is asked for again")
 
     def _host_counts(self) -> None:
-        path = self.directory / COUNTS_FILE
-        problem = sqlite_problem(path) if path.exists() else None
+        problem = self._useless_base(COUNTS_FILE)
         if problem is None:
             return
-        for suffix in ("-journal", "-wal", "-shm"):
-            delete_durable(path.with_name(path.name + suffix))
-        self._set_aside(COUNTS_FILE)
         counts = self._counted_hosts()
         HostCounts(self.directory).add("repair", counts.items)
         self._say(f"{COUNTS_FILE}: {problem}; {sum(counts.values())} URLs of {len(counts)} hosts were counted again")

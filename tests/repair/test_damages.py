@@ -103,6 +103,15 @@ def data_file_loses_lines(directory: Path) -> None:
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
 
 
+def next_line_is_lost(directory: Path) -> None:
+    """One of the URLs that are fetched now is not in its data file any more."""
+    path = queue(directory) / "0"
+    done = int((queue(directory) / "state").read_bytes().split()[0])
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) >= done + 2
+    path.write_bytes(b"".join(lines[: done + 1] + lines[done + 2 :]))
+
+
 def state_says_more(directory: Path) -> None:
     path = queue(directory) / "state"
     path.write_bytes(path.read_bytes().rstrip() + b"7\n")
@@ -170,6 +179,10 @@ DAMAGES = {
     "all key servers have old states": Damage(
         "page_key_behind", both("UPDATE kraakekeys SET keyinfo = 1"), (REBUILD,), fast=False
     ),
+    "a data file lost a line whose segment stands": Damage(
+        "state_differs", next_line_is_lost, FIND_AGAIN, kill_at="segment.publish.renamed"
+    ),
+    "what is known of hosts": Damage("hosts_damaged", write("hosts.sqlite", b"no data base" * 100)),
     "no key tables": Damage("server_failed", delete("keys/*"), (REBUILD,)),
     "a key server is no data base": Damage(
         "server_failed",
