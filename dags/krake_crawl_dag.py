@@ -5,7 +5,8 @@ One run adds some iterations to the crawl that Krake's config describes, and the
 
 1. **inject** leaves the seeds for the nodes that own their hosts. Seeds that are known already add nothing.
 2. **iteration_N**: *start* names the iteration's folder; *crawl.NODE* (in the node's queue) takes in what other nodes
-   found for it, fetches the next batch, and commits its segment; *commit* checks that the segments of all nodes stand.
+   found for it, fetches the next batch, and commits its segment; *commit* checks that the segments of all nodes stand,
+   or of as many as `crawl.min_nodes` asks for.
    Iterations that the run does not ask for are skipped at once.
 3. **settle.NODE** takes in what the last iteration found, so that the queues are complete until the next run.
 4. **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of its own interval of

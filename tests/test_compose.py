@@ -227,10 +227,12 @@ def test_settings_that_one_machine_has_too_are_the_same() -> None:
 
 
 def test_what_lets_a_run_go_on_after_a_loss_is_the_same_as_in_make_cluster() -> None:
-    centre, worker = SERVICES["scheduler"]["environment"], SERVICES[NODES[0]]["environment"]
-    assert settings.RECOVERY.items() <= centre.items()
-    key = "AIRFLOW__EDGE__HEARTBEAT_INTERVAL"
-    assert worker[key] == settings.RECOVERY[key]
+    assert settings.RECOVERY.items() <= SERVICES["scheduler"]["environment"].items()
+    for name in [*NODES, "batch"]:
+        worker = SERVICES[name]["environment"]
+        assert set(settings.RECOVERY.items()) - set(worker.items()) == {
+            ("AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL", "20")  # the scheduler's own
+        }
 
 
 def test_each_node_s_worker_has_its_name_and_its_queue() -> None:
