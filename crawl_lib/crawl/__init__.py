@@ -50,6 +50,9 @@ stand the folder is not complete: `start` does not sum it up for good, and no no
 node that never comes back keeps the URLs of its queue and its take to itself: they are lost to the crawl until it is
 retired, with its directory or as lost (`krake nodes retire`).
 
+**Alike on all machines.** `start` notes Krake's version and the options that all must share; a task of a machine that
+differs is refused before it begins (`agreement`).
+
 **Other nodes.** An iteration keeps the nodes it began with. `layout` says when the next one may have others: when
 each old node's mark on the DFS (`marks`) says that it has taken in all that stands, and has nothing open.
 
