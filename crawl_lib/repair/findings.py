@@ -12,12 +12,14 @@ OnProgress = Callable[[Mapping[str, Any]], None]
 
 
 class Severity(StrEnum):
-    """How bad a finding is. Any of them makes `krake fsck` end with exit code 1."""
+    """How bad a finding is. Errors and warnings make `krake fsck` end with exit code 1."""
 
     ERROR = "error"
     """Data is lost or wrong, or a stage will fail or fetch twice."""
     WARNING = "warning"
     """Nothing is lost and every stage goes on; something is left over, or less is known than could be."""
+    NOTE = "note"
+    """Nothing is inconsistent; somebody may want to know."""
 
 
 @dataclass(frozen=True)

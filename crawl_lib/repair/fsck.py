@@ -50,8 +50,8 @@ class FsckReport:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is inconsistent in what was looked at."""
-        return not self.findings
+        """Whether nothing is inconsistent in what was looked at; there may be notes."""
+        return all(finding.severity is Severity.NOTE for finding in self.findings)
 
     def to_mapping(self) -> dict[str, Any]:
         """The form for `--json`."""
@@ -68,7 +68,8 @@ class FsckReport:
         lines = [finding.to_text() for finding in self.findings]
         lines += [f"skipped: {text}" for text in self.skipped]
         looked = ", ".join(f"{count} {room}" for room, count in self.checked.items())
-        verdict = "clean" if self.clean else f"{len(self.findings)} findings"
+        count = sum(finding.severity is not Severity.NOTE for finding in self.findings)
+        verdict = "clean" if self.clean else f"{count} findings"
         lines.append(f"{verdict}: {looked}{'' if self.full else ' (sizes and counts only)'}")
         return "\n".join(lines)
 
@@ -91,7 +92,12 @@ class _Fsck:
             for node in nodes:
                 longest = self.stores.config.urls.max_length_chars
                 found = check_queue(
-                    self.stores.node_dir(node), node, full=full, max_length_chars=longest, on_progress=told
+                    self.stores.node_dir(node),
+                    node,
+                    full=full,
+                    max_length_chars=longest,
+                    spool=not self._is_committed(node),
+                    on_progress=told,
                 )
                 self._add("queues", found)
                 self._add("queues", self._open_take(node), 0)
@@ -123,6 +129,16 @@ class _Fsck:
             self.report.skipped.append(f"node {node}: {error}")
             return False
         return True
+
+    def _is_committed(self, node: str) -> bool:
+        """Whether the segment of the open take stands, so that nobody reads its spool any more."""
+        try:
+            take = open_take(self.stores.node_dir(node))
+        except DamagedFileError:
+            return False
+        return take is not None and self.stores.storage.exists(
+            f"{self.stores.crawl_dir}/{take.header.folder}/{node}/{MANIFEST_FILE}"
+        )
 
     def _open_take(self, node: str) -> list[Finding]:
         """An open take goes on only in the folder of its iteration; where its segment stands, `leftover` does too."""

@@ -92,9 +92,8 @@ class _Check:
         )
 
     def _add(
-        self, name: str, file: str, problem: object, *, is_warning: bool = False, repair: str | None = None
+        self, name: str, file: str, problem: object, *, severity: Severity = Severity.ERROR, repair: str | None = None
     ) -> None:
-        severity = Severity.WARNING if is_warning else Severity.ERROR
         self.findings.add(name, self.folder.file(file), str(problem), severity=severity, repair=repair)
 
     def _tell(self, file: str, done: int, unit: str) -> None:
@@ -115,7 +114,9 @@ class _Check:
                     self._add("input_gone", INPUTS, f"segment {segment.path} is gone", repair=new)
                 continue
             if now != digest:
-                self._add("input_changed", INPUTS, f"segment {segment.path} has changed", repair=new, is_warning=True)
+                problem = f"segment {segment.path} has changed since"
+                severity = Severity.NOTE if finished else Severity.WARNING
+                self._add("input_changed", INPUTS, problem, repair=new, severity=severity)
 
     def _order(self) -> None:
         for name, needed in BEFORE.items():

@@ -51,13 +51,18 @@ def check_queue(
     *,
     full: bool = True,
     max_length_chars: int = 2000,
+    spool: bool = True,
     on_progress: OnProgress | None = None,
 ) -> list[Finding]:
-    """What is wrong with the directory of a node; nothing is changed. `max_length_chars`: `urls.max_length_chars`.
+    """What is wrong with the directory of a node; nothing is changed.
+
+    `max_length_chars`: `urls.max_length_chars`. `spool`: False if the segment of the open take stands already.
 
     Raises StorageError where the disk fails.
     """
-    check = _Check(Queue(directory, node), Findings(ROOM, f"run `krake queue repair --node {node}`"), on_progress)
+    check = _Check(
+        Queue(directory, node), Findings(ROOM, f"run `krake queue repair --node {node}`"), spool, on_progress
+    )
     try:
         check.run(full, max_length_chars)
     except OSError as error:
@@ -69,6 +74,7 @@ def check_queue(
 class _Check:
     queue: Queue
     findings: Findings
+    spool: bool
     on_progress: OnProgress | None
 
     def run(self, full: bool, max_length_chars: int) -> None:
@@ -194,7 +200,8 @@ class _Check:
         leftover = self._read("leftover_damaged", LEFTOVER_FILE, lambda: read_leftover(take))
         if leftover and (leftover[-1] >= count or leftover[0] < 0):
             self._add("leftover_damaged", LEFTOVER_FILE, f"names position {leftover[-1]} of {count}")
-        self._spool(count, full)
+        if self.spool:
+            self._spool(count, full)
 
     def _spool(self, count: int, full: bool) -> None:
         """Closed parts are trusted when a segment is built, so they are whole; the open one is made again."""

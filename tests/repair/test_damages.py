@@ -343,6 +343,15 @@ def test_damage_is_named_and_repaired(
         assert not waiting(krake).keys() & visited(krake).keys()
 
 
+def test_a_spool_whose_segment_stands_may_be_damaged(copy: Callable[..., Krake]) -> None:
+    """Nobody reads it any more: fsck names nothing that its command would leave as it is."""
+    krake = copy("segment.publish.renamed")
+    closed_part(krake.directory)
+    assert found(krake) == Counter()
+    krake.ok("crawl", "--run-id", "one", "--iterations", "4")
+    assert not (queue(krake.directory) / "spool").exists()
+
+
 def snapshot(directory: Path) -> dict[Path, bytes]:
     """All files but locks, and what a data base keeps beside itself while it is open."""
     return {
