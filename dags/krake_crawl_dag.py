@@ -25,6 +25,7 @@ Every task may be run again at any time: it goes on where it stopped, or finds i
   answer). Mend it, then *Clear* the failed task with its downstream. The other nodes' work stands.
 * **A crawl task refuses its machine**: its config or version is not that of *start*; the log names what differs. Make
   it the same and clear the task; where the change is meant for all, clear the iteration's *start* with its downstream.
+* **inject or start refuses the list of nodes**: it names who has to settle, to be retired, or to be put back first.
 * **commit failed**: it names the nodes whose segment is missing. Clear their crawl tasks with downstream.
 * **export says that the name is taken**: an export of that label was made of other iterations. Trigger
   `krake_process` with another label, or delete the named folder and clear export with its downstream.
