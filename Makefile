@@ -49,7 +49,7 @@ test: setup
 
 # On a real HDFS, which Maven brings; needs Java 17 and mvn.
 test-cluster: setup-spark
-	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
 
 check: setup
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ The jars come by Maven (`pom.xml` beside this file) into `target/dependency`, on
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import getpass
 import shutil
 import signal
@@ -41,12 +42,14 @@ def why_not() -> str:
 
 
 def resolve_jars() -> None:
-    """Fetch the jars if they are not there (about half a minute, once)."""
-    if any(JARS.glob("hadoop-hdfs-3*.jar")):
-        return
-    command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies"]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, f"Maven cannot resolve Hadoop:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    """Fetch the jars if they are not there (about half a minute, once); processes that need them at once wait."""
+    with (HERE / "pom.xml").open("rb") as one_at_a_time:
+        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+        if any(JARS.glob("hadoop-hdfs-3*.jar")):
+            return
+        command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies"]
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, f"Maven cannot resolve Hadoop:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
 def free_port() -> int:
