@@ -2,7 +2,9 @@
 
 Each function takes a config (and secrets), does one stage, and returns a small mapping of paths and counts that can
 be written as JSON. Each may be run again at any time: it goes on where it stopped, or finds its work done and says so.
-A stage that is asked to stop raises StoppedError once what it has is durable. All raise
+Every stage takes `stop`: once it is set, the stage ends within seconds and raises StoppedError; what it had is durable,
+and the next run goes on there. A crawl flushes what it fetched; the others give up the step they are at, interrupt the
+queries of their engine, and leave nothing but files that stand whole and hidden ones, which nobody reads. All raise
 KrakeError, never anything else.
 
     inject -> (start_iteration -> crawl_node per node -> commit_iteration) x N -> settle_node per node
@@ -31,20 +33,29 @@ from crawl_lib.frontier.inject import inject as _inject
 from crawl_lib.graph import finalizer as _finalizer
 from crawl_lib.graph import linker as _linker
 from crawl_lib.keys import repair
-from crawl_lib.stores import Secrets, open_stores
+from crawl_lib.stopping import go_on
+from crawl_lib.stores import Secrets, Stores, open_stores
 
 Progress = Callable[[Mapping[str, Any]], None]
 Result = dict[str, Any]
 
 
-def inject(config: Config, secrets: Secrets | None = None, *, run_id: str, seeds: str) -> Result:
+def _opened(config: Config, secrets: Secrets | None, stop: Event | None) -> Stores:
+    """The stores of a stage that has something to do."""
+    go_on(stop)
+    return open_stores(config, secrets, stop=stop)
+
+
+def inject(
+    config: Config, secrets: Secrets | None = None, *, run_id: str, seeds: str, stop: Event | None = None
+) -> Result:
     """Leave seeds for the nodes that own their hosts.
 
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. Returns counts, and the first
     rejections with file and line. Raises InputError if the path is not there, ConfigError if no iteration may have
     the nodes of the config yet.
     """
-    stores = open_stores(config, secrets)
+    stores = _opened(config, secrets, stop)
     require_layout(stores)
     manifest = _inject(
         stores.storage,
@@ -54,16 +65,23 @@ def inject(config: Config, secrets: Secrets | None = None, *, run_id: str, seeds
         nodes=config.servers,
         routing=config.frontier.routing,
         urls_config=config.urls,
+        stop=stores.stop,
     )
     return {"path": f"{stores.crawl_dir}/{SEEDS_FOLDER}/{manifest['digest']}", **manifest["seeds"]}
 
 
 def start_iteration(
-    config: Config, secrets: Secrets | None = None, *, run_id: str, iteration: int, batch_size: int | None = None
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    run_id: str,
+    iteration: int,
+    batch_size: int | None = None,
+    stop: Event | None = None,
 ) -> Result:
     """Name the folder of a run's iteration (from 1), or find it. `batch_size`: URLs a node may take; None: config."""
     found = _start.start_iteration(
-        open_stores(config, secrets), run_id=run_id, iteration=iteration, batch_size=batch_size
+        _opened(config, secrets, stop), run_id=run_id, iteration=iteration, batch_size=batch_size
     )
     return {"folder": found.folder, "iteration": iteration, "nodes": list(found.nodes), "batch": found.batch_sizes}
 
@@ -80,7 +98,7 @@ def crawl_node(
 ) -> Result:
     """Crawl one node's batch of an iteration and commit its segment; what an earlier attempt left open is done first.
 
-    `stop`: set it to stop within seconds. `on_progress` gets a mapping about once a second, see
+    `on_progress` gets a mapping about once a second, see
     `crawl.progress.NodeProgress`. Returns the segment's counts. Raises StoppedError, and LockedError if another task
     holds the node.
     """
@@ -95,9 +113,11 @@ def crawl_node(
     )
 
 
-def commit_iteration(config: Config, secrets: Secrets | None = None, *, run_id: str, iteration: int) -> Result:
+def commit_iteration(
+    config: Config, secrets: Secrets | None = None, *, run_id: str, iteration: int, stop: Event | None = None
+) -> Result:
     """Check that the segments of all nodes stand, and sum them up. Raises PathNotFoundError naming missing nodes."""
-    return _commit.commit_iteration(open_stores(config, secrets), run_id=run_id, iteration=iteration)
+    return _commit.commit_iteration(_opened(config, secrets, stop), run_id=run_id, iteration=iteration)
 
 
 def settle_node(
@@ -137,15 +157,17 @@ def retire_node(
     return _retire.retire_node(stores, node=node, directory=directory, stop=stop, on_progress=on_progress)
 
 
-def maintain_keys(config: Config, secrets: Secrets | None = None, *, server: str | None = None) -> Result:
+def maintain_keys(
+    config: Config, secrets: Secrets | None = None, *, server: str | None = None, stop: Event | None = None
+) -> Result:
     """Count the keys of each server, compare replicas, and fill what is missing. Returns the report.
 
     `server`: one of `key_storage.servers`, whose part of the work is to be done (its own interval on all replicas, and
     its counts), None for all. The parts may be done at the same time. Raises KeyServerDownError naming servers that
     could not be mended, after all others were; KeyAccessError or KeyTablesError if they wait for the operator.
     """
-    with open_stores(config, secrets).keys() as keys:
-        report = repair(keys, server)
+    with _opened(config, secrets, stop).keys() as keys:
+        report = repair(keys, server, stop=stop)
     report.raise_if_failed()
     return report.to_mapping()
 
@@ -157,6 +179,7 @@ def export_pages(
     run_id: str | None = None,
     label: str | None = None,
     folders: Sequence[str] | None = None,
+    stop: Event | None = None,
     on_progress: Progress | None = None,
 ) -> Result:
     """Write mapping, content and offsets of the crawled pages.
@@ -164,28 +187,44 @@ def export_pages(
     `run_id`: take in nothing younger than this run; `folders`: only these iterations; `label`: the export's name.
     Returns its name as `export`, and counts. Raises OutputConflictError if that name has other inputs.
     """
-    stores = open_stores(config, secrets)
+    stores = _opened(config, secrets, stop)
     chosen = _exports.choose_folders(stores, run_id=run_id, folders=folders)
     name = _exports.export_name(chosen, label)
     segments = _exports.segment_inputs(stores, chosen)
-    report = _export.export_pages(stores.storage, config, name=name, segments=segments, on_progress=on_progress)
+    report = _export.export_pages(
+        stores.storage, stores.reached, name=name, segments=segments, on_progress=on_progress, stop=stores.stop
+    )
     return {**report.to_mapping(), "export": name, "path": f"{config.export.directory}/{name}"}
 
 
 def link_export(
-    config: Config, secrets: Secrets | None = None, *, export: str, on_progress: Progress | None = None
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    export: str,
+    stop: Event | None = None,
+    on_progress: Progress | None = None,
 ) -> Result:
     """Turn the links between the pages of an export into arcs."""
-    stores = open_stores(config, secrets)
-    return _linker.link_export(stores.storage, config, name=export, on_progress=on_progress).to_mapping()
+    stores = _opened(config, secrets, stop)
+    report = _linker.link_export(stores.storage, stores.reached, name=export, on_progress=on_progress, stop=stores.stop)
+    return report.to_mapping()
 
 
 def finalize_export(
-    config: Config, secrets: Secrets | None = None, *, export: str, on_progress: Progress | None = None
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    export: str,
+    stop: Event | None = None,
+    on_progress: Progress | None = None,
 ) -> Result:
     """Write the web graph of an export."""
-    stores = open_stores(config, secrets)
-    return _finalizer.finalize_export(stores.storage, config, name=export, on_progress=on_progress).to_mapping()
+    stores = _opened(config, secrets, stop)
+    report = _finalizer.finalize_export(
+        stores.storage, stores.reached, name=export, on_progress=on_progress, stop=stores.stop
+    )
+    return report.to_mapping()
 
 
 def status(config: Config, secrets: Secrets | None = None) -> Result:

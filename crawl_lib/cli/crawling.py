@@ -30,7 +30,8 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 def inject(arguments: argparse.Namespace) -> int:
     """Add seeds to the crawl."""
-    result = stages.inject(config_of(arguments), run_id=_run_id(arguments), seeds=arguments.seeds)
+    with stop_on_signals() as stop:
+        result = stages.inject(config_of(arguments), run_id=_run_id(arguments), seeds=arguments.seeds, stop=stop)
     print_counts("injected", result)
     return 0
 
@@ -43,7 +44,9 @@ def crawl(arguments: argparse.Namespace) -> int:
     with stop_on_signals() as stop:
         for iteration in range(1, arguments.iterations + 1):
             if arguments.node is None:
-                stages.start_iteration(config, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size)
+                stages.start_iteration(
+                    config, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size, stop=stop
+                )
             for node in nodes:
                 with _others_go_on(arguments, config):
                     result = stages.crawl_node(
@@ -52,7 +55,7 @@ def crawl(arguments: argparse.Namespace) -> int:
                     progress.close()
                     print_counts(f"{run_id}: iteration {iteration}, {node}", result)
             if arguments.node is None:
-                stages.commit_iteration(config, run_id=run_id, iteration=iteration)
+                stages.commit_iteration(config, run_id=run_id, iteration=iteration, stop=stop)
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from crawl_lib.cli.common import ProgressLine, config_of, print_counts, print_json, stores_of
 from crawl_lib.config import load_config
+from crawl_lib.crawl.signals import stop_on_signals
 from crawl_lib.errors import ConfigError, InputError, UrlError
 from crawl_lib.frontier import NodeLock
 from crawl_lib.keys import MaintenanceReport, ShardedKeyStore, check, open_key_store, repair
@@ -73,8 +74,8 @@ def check_keys(arguments: argparse.Namespace) -> int:
 
 def repair_keys(arguments: argparse.Namespace) -> int:
     """Fill replicas that miss keys."""
-    with _opened(arguments) as store:
-        report = check(store) if arguments.dry_run else repair(store)
+    with _opened(arguments) as store, stop_on_signals() as stop:
+        report = check(store) if arguments.dry_run else repair(store, stop=stop)
     code = _show(report, as_json=arguments.json)
     return int(bool(report.failed)) if arguments.dry_run else code
 

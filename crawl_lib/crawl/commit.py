@@ -33,6 +33,7 @@ from crawl_lib.crawl.start import hidden_prefix
 from crawl_lib.durable import reached
 from crawl_lib.errors import PathNotFoundError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION
+from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 def require_iteration(stores: Stores, run_id: str, iteration: int) -> Iteration:
     """The folder of a run's iteration. Raises PathNotFoundError: `start` has to run first."""
-    found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration)
+    found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration, stores.stop)
     if found is None:
         raise PathNotFoundError(
             f"{stores.crawl_dir}: iteration {iteration} of run {run_id!r} has no folder; run its start first"
@@ -76,7 +77,8 @@ def needed_segments(nodes: int, share: float) -> int:
 
 def folder_counts(stores: Stores, folder: str, index: dict[str, Any], standing: list[str]) -> dict[str, Any]:
     """The counts of a committed folder: the index's, and those of segments that came late."""
-    late = [read_manifest(stores.storage, stores.crawl_dir, folder, node) for node in came_late(index, standing)]
+    nodes = until_stopped(came_late(index, standing), stores.stop)
+    late = [read_manifest(stores.storage, stores.crawl_dir, folder, node) for node in nodes]
     return sum_counts([index["counts"], *(manifest["counts"] for manifest in late)]) if late else index["counts"]
 
 
@@ -117,7 +119,10 @@ def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
         )
     if missing:
         log.warning("%s: committed without %s; each finishes what it took when it works again", path, missing)
-    manifests = {node: read_manifest(storage, stores.crawl_dir, iteration.folder, node) for node in there}
+    manifests = {
+        node: read_manifest(storage, stores.crawl_dir, iteration.folder, node)
+        for node in until_stopped(there, stores.stop)
+    }
     scope_added = sorted({host for manifest in manifests.values() for host in manifest["scope_added"]})
     index = {
         "format_version": FORMAT_VERSION,

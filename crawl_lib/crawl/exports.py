@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from crawl_lib.crawl.places import list_folders, read_iteration, segments_of
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.export.places import NAME_PATTERN, SegmentInput
+from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
 
@@ -33,7 +34,7 @@ def _named(folders: list[str]) -> str:
 def _last_of(stores: Stores, standing: list[str], run_id: str | None) -> str | None:
     if run_id is None:
         return None
-    for folder in reversed(standing):
+    for folder in until_stopped(reversed(standing), stores.stop):
         if read_iteration(stores.storage, stores.crawl_dir, folder).run_id == run_id:
             return folder
     return None
@@ -43,7 +44,7 @@ def segment_inputs(stores: Stores, folders: Sequence[str]) -> list[SegmentInput]
     """The segments that stand in these folders, by folder, then node."""
     return [
         SegmentInput(folder=folder, node=node, path=f"{stores.crawl_dir}/{folder}/{node}")
-        for folder in folders
+        for folder in until_stopped(folders, stores.stop)
         for node in segments_of(stores.storage, stores.crawl_dir, folder)
     ]
 

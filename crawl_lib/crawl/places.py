@@ -19,9 +19,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
 ITERATION_FILE = "iteration.json"
@@ -114,10 +116,15 @@ def read_iteration(storage: Storage, crawl_dir: str, folder: str) -> Iteration:
         raise DamagedFileError(f"{path}: has no usable {error}") from error
 
 
-def find_iteration(storage: Storage, crawl_dir: str, run_id: str, number: int) -> Iteration | None:
-    """The folder that a run's iteration has, newest first; of two made by racing starts, the older one."""
+def find_iteration(
+    storage: Storage, crawl_dir: str, run_id: str, number: int, stop: Event | None = None
+) -> Iteration | None:
+    """The folder that a run's iteration has, newest first; of two made by racing starts, the older one.
+
+    Raises StoppedError once `stop` is set.
+    """
     found: Iteration | None = None
-    for folder in reversed(list_folders(storage, crawl_dir)):
+    for folder in until_stopped(reversed(list_folders(storage, crawl_dir)), stop):
         iteration = read_iteration(storage, crawl_dir, folder)
         if (iteration.run_id, iteration.iteration) == (run_id, number):
             found = iteration

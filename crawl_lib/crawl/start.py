@@ -43,6 +43,7 @@ from crawl_lib.crawl.places import (
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION
+from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
@@ -71,7 +72,8 @@ def start_iteration(
     """Make the folder of a run's iteration, or find it.
 
     `iteration`: counts from 1 within the run. `batch_size`: URLs a node may take, None: as the config says.
-    Raises ConfigError for an impossible number, or nodes that changed before all was settled, and StorageError.
+    Raises ConfigError for an impossible number, or nodes that changed before all was settled, StorageError,
+    and StoppedError, which leaves a hidden folder at most.
     """
     if not 1 <= iteration <= stores.config.crawl.max_iterations:
         raise ConfigError(
@@ -82,7 +84,7 @@ def start_iteration(
     if iteration == 1:
         for warning in warnings_of(stores.config):
             log.warning("%s", warning)
-    found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration)
+    found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration, stores.stop)
     if found is not None:
         note_change(stores, found)
     return found or _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
@@ -196,10 +198,10 @@ def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
         sums = _Sums(newest.taken_before, set(), list(newest.summed))
         sums.hosts.update(read_lines(storage, f"{crawl_dir}/{folders[-1]}/{SCOPE_FILE}"))
         known_seeds.update(newest.seeds)
-    for digest in seeds:
+    for digest in until_stopped(seeds, stores.stop):
         if digest not in known_seeds:
             sums.hosts.update(read_lines(storage, f"{crawl_dir}/{SEEDS_FOLDER}/{digest}/{SCOPE_FILE}"))
-    for folder in folders:
+    for folder in until_stopped(folders, stores.stop):
         if folder not in sums.summed:
             _add_folder(stores, folder, sums)
     sums.hosts.update(_kept_hosts(storage, f"{crawl_dir}/{SCOPE_FOLDER}"))
@@ -222,7 +224,7 @@ def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
     if index is not None:
         fetched, unread = index["counts"]["fetched"], came_late(index, standing)
         sums.hosts.update(index["scope_added"])
-    for node in unread:
+    for node in until_stopped(unread, stores.stop):
         manifest = read_manifest(storage, crawl_dir, folder, node)
         fetched += manifest["counts"]["pages"]
         sums.hosts.update(manifest["scope_added"])

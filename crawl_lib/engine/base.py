@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from crawl_lib.errors import StorageError
+from crawl_lib.stopping import go_on
 from crawl_lib.storage import Storage
 
 SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql"
-TELL_S = 0.5
+LOOK_S = 0.5
+"""How often a query that runs is asked for its progress, and the stage whether it is to stop."""
 Tell = Callable[[Mapping[str, Any]], None]
 """Takes `stage` (word), `done` and `total`, `unit` (word)."""
 Result = TypeVar("Result")
@@ -27,13 +30,14 @@ class Room:
 
     `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
     `hidden`: a folder of `storage` for what many machines leave for each other; whoever opens an engine deletes it.
-    `memory_bytes`: what sorting may use before it goes to the disk.
+    `memory_bytes`: what sorting may use before it goes to the disk. `stop`: when it is set, queries are interrupted.
     """
 
     storage: Storage
     scratch: Path
     hidden: str
     memory_bytes: int
+    stop: Event = field(default_factory=Event)
 
 
 class Engine(ABC):
@@ -43,7 +47,7 @@ class Engine(ABC):
       share. Binary columns compare by unsigned bytes, texts by the bytes of their UTF-8.
     * Tables keep their types; but binary columns of a fixed size may come back as binary of any size, and a null may
       stand where the schema forbids it: whoever writes a table casts it.
-    * Every method raises only StorageError and its children.
+    * Every method raises only StorageError and its children; within a second after `Room.stop` was set, StoppedError.
     * One object serves one stage and one thread.
     """
 
@@ -75,6 +79,10 @@ class Engine(ABC):
 
         Progress of `stage` is told in percent until the first batch comes: as long as sorting takes.
         """
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Have what another thread does here fail at once. Nothing but `close` may follow."""
 
     @abstractmethod
     def close(self) -> None:
@@ -116,20 +124,31 @@ def _one(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
 
 
-def patiently(work: Callable[[], Result], percent: Callable[[], int], on_progress: Tell | None, stage: str) -> Result:
-    """Do long work, and tell its progress in percent twice a second meanwhile. `percent` is asked by another thread."""
+def patiently(
+    work: Callable[[], Result], stop: Event, interrupt: Callable[[], None], tell: Callable[[], None] | None = None
+) -> Result:
+    """Do long work in a thread, while this one waits, tells progress, and looks at `stop` every `LOOK_S` seconds.
+
+    Python hears signals between two of its own instructions: a main thread that is deep in a query for an hour would
+    not hear SIGTERM or a time limit. `interrupt` ends the work, once this thread is to stop or an exception comes to
+    it; it is called until the work has ended. Raises StoppedError.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(work)
+        try:
+            while not wait([future], LOOK_S).done:
+                go_on(stop)
+                if tell is not None:
+                    tell()
+            return future.result()
+        finally:
+            while not future.done():
+                interrupt()
+                wait([future], LOOK_S)
+
+
+def telling(percent: Callable[[], int], on_progress: Tell | None, stage: str) -> Callable[[], None] | None:
+    """What tells the progress of a query in percent."""
     if on_progress is None:
-        return work()
-    done = threading.Event()
-
-    def tell() -> None:
-        while not done.wait(TELL_S):
-            on_progress({"stage": stage, "done": percent(), "total": 100, "unit": "percent"})
-
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        return work()
-    finally:
-        done.set()
-        teller.join()
+        return None
+    return lambda: on_progress({"stage": stage, "done": percent(), "total": 100, "unit": "percent"})

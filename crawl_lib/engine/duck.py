@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text
-from crawl_lib.errors import StorageError
+from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text, telling
+from crawl_lib.errors import StoppedError, StorageError
 
+_T = TypeVar("_T")
 LEAST_BYTES = 256 << 20
 """DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""
 
@@ -23,12 +24,12 @@ class Duck(Engine):
     def __init__(self, connection: duckdb.DuckDBPyConnection, room: Room) -> None:
         self._connection = connection
         self._storage = room.storage
+        self._stop = room.stop
         self._remote: Any = None
 
     def execute(self, statement: str) -> None:
-        """Run a statement that answers nothing. Raises StorageError."""
-        with _translated():
-            self._connection.execute(statement).fetchall()
+        """Run a statement that answers nothing. Raises StorageError, StoppedError."""
+        self._do(lambda: self._connection.execute(statement).fetchall())
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
         """See Engine."""
@@ -44,7 +45,7 @@ class Duck(Engine):
 
     def values(self, name: str, rows: pa.Table) -> None:
         """See Engine."""
-        with _translated():
+        with self._translated():
             self._connection.register(f"{name}_given", rows)
         self.execute(f"create table {name} as select * from {name}_given")
 
@@ -54,17 +55,20 @@ class Duck(Engine):
 
     def column(self, query: str) -> list[Any]:
         """See Engine."""
-        with _translated():
-            return [row[0] for row in self._connection.execute(sql_text(query)).fetchall()]
+        return [row[0] for row in self._do(lambda: self._connection.execute(sql_text(query)).fetchall())]
 
     def stream(
         self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
     ) -> Iterator[pa.RecordBatch]:
         """See Engine."""
-        with _translated():
-            reader = self._connection.sql(sql_text(query)).to_arrow_reader(rows)
-            first = patiently(lambda: next(reader, None), self._percent, on_progress, stage)
-            yield from in_batches(_after(first, reader), rows)
+        tell = telling(self._percent, on_progress, stage)
+        reader = self._do(lambda: self._connection.sql(sql_text(query)).to_arrow_reader(rows), tell)
+        first = self._do(lambda: next(reader, None), tell)
+        yield from in_batches(self._after(first, reader), rows)
+
+    def interrupt(self) -> None:
+        """See Engine."""
+        self._connection.interrupt()
 
     def close(self) -> None:
         """See Engine."""
@@ -86,9 +90,29 @@ class Duck(Engine):
             from crawl_lib.engine.remote import StoreFiles  # noqa: PLC0415 - fsspec takes 50 ms
 
             self._remote = StoreFiles(self._storage)
-            with _translated():
+            with self._translated():
                 self._connection.register_filesystem(self._remote)
         return str(self._remote.address(path))
+
+    def _after(self, batch: pa.RecordBatch | None, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        while batch is not None:
+            yield batch
+            batch = self._do(lambda: next(reader, None))
+
+    def _do(self, work: Callable[[], _T], tell: Callable[[], None] | None = None) -> _T:
+        """Ask DuckDB something that may take its time."""
+        with self._translated():
+            return patiently(work, self._stop, self._connection.interrupt, tell)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        with _translated():
+            try:
+                yield
+            except (duckdb.Error, pa.ArrowException) as error:
+                if self._stop.is_set():  # a file of a remote store that is read no further, for one
+                    raise StoppedError(f"DuckDB: stopped as asked: {' '.join(str(error).split())}") from error
+                raise
 
 
 def open_duck(room: Room) -> Duck:
@@ -110,12 +134,6 @@ def open_duck(room: Room) -> Duck:
 def quoted(text: Path | str) -> str:
     """A path as it stands between quotes in SQL."""
     return str(text).replace("'", "''")
-
-
-def _after(first: pa.RecordBatch | None, rest: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    if first is not None:
-        yield first
-        yield from rest
 
 
 @contextmanager

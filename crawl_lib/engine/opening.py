@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from crawl_lib.config import Config
 from crawl_lib.engine.base import Engine, Room
 from crawl_lib.engine.duck import open_duck
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import ConfigError, StoppedError
 
 
 @contextmanager
@@ -26,6 +26,11 @@ def open_engine(config: Config, room: Room) -> Iterator[Engine]:
         engine = open_duck(room)
     try:
         yield engine
+    except BaseException as error:
+        # Airflow's time limit and Ctrl-C are no Exception: as for a stop, nobody waits for what runs.
+        if isinstance(error, StoppedError) or not isinstance(error, Exception):
+            engine.interrupt()
+        raise
     finally:
         engine.close()
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import subprocess
-import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Protocol, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,10 +25,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from crawl_lib.config import Config
-from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text
+from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text, telling
 from crawl_lib.engine.java import check_java
 from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
+from crawl_lib.stopping import go_on, until_stopped
 
+_T = TypeVar("_T")
 LEAST_BYTES = 512 << 20
 """Spark does not start with less."""
 PART_BYTES = 32 << 20
@@ -55,12 +55,16 @@ class Spark(Engine):
         self._room = room
         self._url = None if dfs_url is None else dfs_url.rstrip("/")
         self._results = 0
+        self._dead = False
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
         """See Engine."""
         if not paths:
             self.values(name, schema.append(pa.field("segment", pa.int32())).empty_table())
             return
+        self._do(lambda: self._make_table(name, paths))
+
+    def _make_table(self, name: str, paths: Sequence[str]) -> None:
         with _translated():
             places = [self._place(path, f"{name}-{number}.parquet") for number, path in enumerate(paths)]
             frame = self._read(places)
@@ -77,23 +81,19 @@ class Spark(Engine):
 
     def table(self, name: str, path: str) -> None:
         """See Engine."""
-        with _translated():
-            self._read([self._place(path, f"{name}.parquet")]).createOrReplaceTempView(name)
+        self._do(lambda: self._read([self._place(path, f"{name}.parquet")]).createOrReplaceTempView(name))
 
     def values(self, name: str, rows: pa.Table) -> None:
         """See Engine."""
-        with _translated():
-            self._given(rows).createOrReplaceTempView(name)
+        self._do(lambda: self._given(rows).createOrReplaceTempView(name))
 
     def view(self, name: str, query: str) -> None:
         """See Engine."""
-        with _translated():
-            self._session.sql(sql_text(query)).createOrReplaceTempView(name)
+        self._do(lambda: self._session.sql(sql_text(query)).createOrReplaceTempView(name))
 
     def column(self, query: str) -> list[Any]:
         """See Engine."""
-        with _translated():
-            return [row[0] for row in self._session.sql(sql_text(query)).collect()]
+        return [row[0] for row in self._do(lambda: self._session.sql(sql_text(query)).collect())]
 
     def stream(
         self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
@@ -103,17 +103,25 @@ class Spark(Engine):
         parts: _Parts = _LocalParts(self._room, self._results)
         if self._url is not None:
             parts = _SharedParts(self._room, self._results, self._url)
+        writer = self._do(lambda: self._session.sql(sql_text(query)).write.option("parquet.block.size", PART_BYTES))
+        self._do(lambda: writer.parquet(parts.uri), telling(self._percent, on_progress, stage))
         with _translated():
-            writer = self._session.sql(sql_text(query)).write.option("parquet.block.size", PART_BYTES)
-            patiently(lambda: writer.parquet(parts.uri), self._percent, on_progress, stage)
-            yield from in_batches(_rows_of(parts, rows), rows)
+            yield from in_batches(until_stopped(_rows_of(parts, rows), self._room.stop), rows)
         parts.delete()
+
+    def interrupt(self) -> None:
+        """See Engine. Without its Java process a job has no driver, and ends on every machine."""
+        self._dead = True
+        _kill_java()
 
     def close(self) -> None:
         """See Engine."""
         try:
             with _translated():
-                self._session.stop()
+                if self._dead:
+                    _forget(self._session)
+                else:
+                    self._session.stop()
         finally:
             _stop_java()
             self.clean()
@@ -122,6 +130,11 @@ class Spark(Engine):
         """Delete what executors left for each other in the store."""
         if self._results and self._url is not None:
             self._room.storage.delete(self._room.hidden)
+
+    def _do(self, work: Callable[[], _T], tell: Callable[[], None] | None = None) -> _T:
+        """Ask Spark something that may take its time."""
+        with _translated():
+            return patiently(work, self._room.stop, self.interrupt, tell)
 
     def _place(self, path: str, copy: str) -> str:
         """Where Spark reads a file of the store."""
@@ -219,7 +232,7 @@ def open_spark(config: Config, room: Room) -> Spark:
     """A Spark session at `spark.master`. Its Java process, temporary files and parts end with `close`.
 
     Raises ConfigError where Java is missing, or where the executors could not read what this machine has;
-    LockedError where this process runs Spark already; StorageError where Spark does not start.
+    LockedError where this process runs Spark already; StorageError where Spark does not start; StoppedError.
     """
     check_java()
     local = config.spark.master.startswith("local")
@@ -230,16 +243,12 @@ def open_spark(config: Config, room: Room) -> Spark:
         )
     if SparkContext._active_spark_context is not None:
         raise LockedError("Spark: this process runs a Spark session already; stop it first")
-    interrupted = signal.getsignal(signal.SIGINT)
     try:
         return Spark(_start(_options(config, room, local), room), room, config.spark.dfs_url)
     except BaseException:
+        _kill_java()
         _stop_java()
         raise
-    finally:
-        # Spark takes Ctrl-C for itself; who runs us decides what that does.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, interrupted)
 
 
 def _start(options: Mapping[str, str], room: Room) -> SparkSession:
@@ -251,7 +260,10 @@ def _start(options: Mapping[str, str], room: Room) -> SparkSession:
     with log.open("wb") as file:
         try:
             gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
-            SparkContext(gateway=gateway, conf=conf)
+            SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
+            go_on(room.stop)
+            # In another thread, Spark also leaves Ctrl-C to whoever runs us.
+            patiently(lambda: SparkContext(gateway=gateway, conf=conf), room.stop, _kill_java)
             return SparkSession.builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             file.flush()
@@ -287,13 +299,28 @@ def _options(config: Config, room: Room, local: bool) -> dict[str, str]:
     return options
 
 
+def _kill_java() -> None:
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.proc.kill()
+
+
+def _forget(session: SparkSession) -> None:
+    """What the end of a session does in this process; its Java is dead."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that says so
+        session.sparkContext.stop()
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
 def _stop_java() -> None:
     """End the Java process; PySpark would keep it, with its memory and options, until this process ends."""
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     SparkContext._active_spark_context = None  # where stop() failed
     if gateway is None:
         return
-    gateway.shutdown()
+    with suppress(Py4JError, OSError):  # it may be dead
+        gateway.shutdown()
     java: subprocess.Popen[bytes] = gateway.proc
     if java.stdin is not None:
         java.stdin.close()  # which it takes as the end

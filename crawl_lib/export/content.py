@@ -104,7 +104,7 @@ def write_content(
     """Write `offsets` and then `content` of an export.
 
     `wanted`: every page once, in order of file and offset. Raises StorageError, DamagedFileError naming WARC file and
-    offset, ConfigError where a page cannot have a size of 32 bits.
+    offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
     """
     for node_id, data in _compressed(read_members(storage, wanted), level, max_content_bytes):
         buckets.add(node_id, data)
@@ -115,12 +115,12 @@ def write_content(
         raise DamagedFileError(f"{folder.file('pages.parquet')}: does not name every NodeID once")
     if not folder.has(OFFSETS):
         with folder.writing(OFFSETS) as file:
-            _write_offsets(file, buckets.sizes)
+            _write_offsets(file, buckets.sizes, progress)
     with folder.writing(CONTENT) as file:
         _write_pages(file, buckets.in_order(), progress)
 
 
-def _write_offsets(file: BinaryIO, sizes: np.ndarray) -> None:
+def _write_offsets(file: BinaryIO, sizes: np.ndarray, progress: Progress) -> None:
     block, start = 1 << 20, 0
     for first in range(0, len(sizes), block):
         part = sizes[first : first + block].astype(np.int64) + 8
@@ -130,6 +130,7 @@ def _write_offsets(file: BinaryIO, sizes: np.ndarray) -> None:
         rows["offset"] = ends - part
         start = int(ends[-1])
         file.write(rows.tobytes())
+        progress.add(0)
 
 
 def _write_pages(file: BinaryIO, pages: Iterable[bytes], progress: Progress) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any, BinaryIO
 
 from crawl_lib.config import Config
@@ -21,6 +22,7 @@ from crawl_lib.errors import (
     TargetExistsError,
 )
 from crawl_lib.segment.dropped import segment_digest
+from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
 FORMAT_VERSION = 1
@@ -104,13 +106,18 @@ def folder_order(segment: SegmentInput) -> tuple[int, str, str, str]:
     return number, segment.folder, segment.node, segment.path
 
 
-def gather_inputs(storage: Storage, config: Config, segments: Sequence[SegmentInput], level: int) -> Inputs:
-    """The inputs of an export over these segments, in whatever order they come. Raises PathNotFoundError."""
+def gather_inputs(
+    storage: Storage, config: Config, segments: Sequence[SegmentInput], level: int, stop: Event | None = None
+) -> Inputs:
+    """The inputs of an export over these segments, in whatever order they come.
+
+    Raises PathNotFoundError, and StoppedError once `stop` is set.
+    """
     ordered = sorted(set(segments), key=folder_order)
     mimes = config.export.mime_types
     return Inputs(
         segments=tuple(ordered),
-        manifests=tuple(segment_digest(storage, segment.path) for segment in ordered),
+        manifests=tuple(segment_digest(storage, segment.path) for segment in until_stopped(ordered, stop)),
         mime_types=None if mimes is None else tuple(sorted({mime.lower() for mime in mimes})),
         max_content_bytes=config.export.max_content_bytes,
         level=level,
@@ -186,9 +193,9 @@ class ExportFolder:
             if not self.has(name):
                 raise PathNotFoundError(f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first")
 
-    def room(self, scratch: Path, memory_bytes: int) -> Room:
-        """Where an engine works for this export: in scratch, and in a hidden folder here."""
-        return Room(self.storage, scratch, self.file(".engine"), memory_bytes)
+    def room(self, scratch: Path, memory_bytes: int, stop: Event) -> Room:
+        """Where an engine works for this export, until `stop` is set: in scratch, and in a hidden folder here."""
+        return Room(self.storage, scratch, self.file(".engine"), memory_bytes, stop)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
@@ -219,12 +226,12 @@ class ExportFolder:
         reached(f"export.{name}.published")
 
 
-def check_segments(storage: Storage, folder: ExportFolder, inputs: Inputs) -> None:
+def check_segments(storage: Storage, folder: ExportFolder, inputs: Inputs, stop: Event | None = None) -> None:
     """See that every segment of an export stands as it stood when the export was begun.
 
-    Raises PathNotFoundError or OutputConflictError naming the segment, the export and what to do.
+    Raises PathNotFoundError or OutputConflictError naming the segment, the export and what to do, and StoppedError.
     """
-    for segment, digest in zip(inputs.segments, inputs.manifests, strict=True):
+    for segment, digest in until_stopped(zip(inputs.segments, inputs.manifests, strict=True), stop):
         try:
             now = segment_digest(storage, segment.path)
         except PathNotFoundError as error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from threading import Event
 
 from crawl_lib.export.places import OnProgress
+from crawl_lib.stopping import go_on
 
 INTERVAL_S = 0.5
 
@@ -12,18 +14,21 @@ INTERVAL_S = 0.5
 class Progress:
     """Counts what is done, and tells it at the start, every `INTERVAL_S` seconds, and at the end.
 
-    `total`: 0 if unknown. `unit`: what is counted, such as "pages".
+    `total`: 0 if unknown. `unit`: what is counted, such as "pages". `stop`: when it is set, `add` raises StoppedError.
     """
 
-    def __init__(self, on_progress: OnProgress | None, stage: str, total: int, unit: str) -> None:
-        self._call = on_progress
+    def __init__(
+        self, on_progress: OnProgress | None, stage: str, total: int, unit: str, stop: Event | None = None
+    ) -> None:
+        self._call, self._stop = on_progress, stop
         self._stage, self._total, self._unit = stage, total, unit
         self._done = 0
         self._next = 0.0
         self.add(0)
 
     def add(self, count: int) -> None:
-        """So many more are done."""
+        """So many more are done. Raises StoppedError."""
+        go_on(self._stop)
         self._done += count
         if self._call is None:
             return

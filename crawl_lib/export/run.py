@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from crawl_lib.export.warc_records import Wanted
 from crawl_lib.segment.dropped import dropped_files
 from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.schema import PAGES_SCHEMA
+from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
 MAX_PAGES = (1 << 31) - 1
@@ -74,25 +76,27 @@ def export_pages(
     name: str,
     segments: Sequence[SegmentInput],
     on_progress: OnProgress | None = None,
+    stop: Event | None = None,
 ) -> ExportReport:
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
     A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Run again, it
     goes on after the last file that stands; equal inputs give equal bytes. Steps, each durable before the next:
-    `inputs`, `pages.parquet`, `urlmapping`, `offsets`, `content`.
+    `inputs`, `pages.parquet`, `urlmapping`, `offsets`, `content`. `stop`: when it is set, all is given up within a
+    second or two but for the files that stand.
 
     Raises OutputConflictError (an export of that name has other inputs), PathNotFoundError (a segment is gone),
     InputError (a bad name, or more pages than a NodeID can count), DamagedFileError (a WARC file is not what `pages`
-    says), LockedError, StorageError.
+    says), LockedError, StorageError, StoppedError.
     """
-    folder = ExportFolder(storage, config, name)
-    inputs = gather_inputs(storage, config, segments, LEVEL)
+    folder, stop = ExportFolder(storage, config, name), stop or Event()
+    inputs = gather_inputs(storage, config, segments, LEVEL, stop)
     if not folder.is_empty():
         folder.claim(inputs)
     if folder.has(*OUTPUTS):
         return _report(folder, complete_already=True)
     with scratch_folder(config, name) as scratch:
-        _Export(storage, config, folder, inputs, scratch, on_progress).run()
+        _Export(storage, config, folder, inputs, scratch, on_progress, stop).run()
     return _report(folder, complete_already=False)
 
 
@@ -109,17 +113,18 @@ class _Export:
     inputs: Inputs
     scratch: Path
     on_progress: OnProgress | None
+    stop: Event
 
     def run(self) -> None:
-        room = self.folder.room(self.scratch, self.config.scratch.memory_bytes)
+        room = self.folder.room(self.scratch, self.config.scratch.memory_bytes, self.stop)
         with open_engine(self.config, room) as engine:
             if not self.folder.has(PAGES):
                 self.prepare(engine)
-                check_segments(self.storage, self.folder, self.inputs)  # what was read is what `inputs` says
+                check_segments(self.storage, self.folder, self.inputs, self.stop)  # what was read is what `inputs` says
                 self.folder.claim(self.inputs)
                 self.choose(engine)
             if not self.folder.has(OFFSETS, CONTENT):
-                check_segments(self.storage, self.folder, self.inputs)
+                check_segments(self.storage, self.folder, self.inputs, self.stop)
             if not self.folder.has(URL_MAPPING):
                 self.write_mapping()
             if not self.folder.has(OFFSETS, CONTENT):
@@ -131,7 +136,8 @@ class _Export:
         found = [mime for mime in engine.column("export/types") if mime is not None]
         accepted = accepted_types(found, self.inputs.mime_types)
         engine.values("accepted", pa.table([text_array(accepted)], names=["mime"]))
-        rows = sum(row_count(self.storage, f"{segment.path}/pages.parquet") for segment in self.inputs.segments)
+        segments = until_stopped(self.inputs.segments, self.stop)
+        rows = sum(row_count(self.storage, f"{segment.path}/pages.parquet") for segment in segments)
         if rows > MAX_PAGES and (pages := engine.value("export/count")) > MAX_PAGES:
             raise InputError(
                 f"export {self.folder.name!r}: {pages} crawled pages, and a NodeID counts {MAX_PAGES} at most; export"
@@ -143,7 +149,7 @@ class _Export:
         engine.tables("pages", [f"{segment.path}/pages.parquet" for segment in self.inputs.segments], PAGES_SCHEMA)
         keys: list[bytes] = []
         numbers: list[int] = []
-        for number, segment in enumerate(self.inputs.segments):
+        for number, segment in enumerate(until_stopped(self.inputs.segments, self.stop)):
             if dropped_files(self.storage, segment.path):
                 dropped = SegmentReader(self.storage, segment.path).dropped
                 keys += sorted(dropped)
@@ -154,7 +160,7 @@ class _Export:
 
     def choose(self, engine: Engine) -> None:
         """Write `pages.parquet`."""
-        progress = Progress(self.on_progress, "export.choose", 0, "pages")
+        progress = Progress(self.on_progress, "export.choose", 0, "pages", self.stop)
         batches = self.numbered(engine.stream("export/chosen", BATCH_ROWS, self.on_progress, "export.choose"))
         write_table(self.folder, PAGES, EXPORT_SCHEMA, batches, progress)
 
@@ -174,7 +180,7 @@ class _Export:
         with open_table(self.storage, pages) as table, self.folder.writing(URL_MAPPING) as file:
             file.write(table.metadata.num_rows.to_bytes(4, "big", signed=True))
             last = b""
-            for batch in table.iter_batches(BATCH_ROWS, columns=["key"]):
+            for batch in until_stopped(table.iter_batches(BATCH_ROWS, columns=["key"]), self.stop):
                 keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
                 if keys and (keys[0] <= last or any(a >= b for a, b in itertools.pairwise(keys))):
                     raise DamagedFileError(f"{pages}: its keys are not in ascending order")
@@ -186,7 +192,7 @@ class _Export:
         engine.table("nodes", self.folder.file(PAGES))
         count = row_count(self.storage, self.folder.file(PAGES))
         buckets = Buckets(self.scratch, count, engine.value("export/size"), self.config.scratch.memory_bytes)
-        progress = Progress(self.on_progress, "export.content", count, "pages")
+        progress = Progress(self.on_progress, "export.content", count, "pages", self.stop)
         write_content(
             self.storage,
             self.folder,

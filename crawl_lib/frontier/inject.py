@@ -8,15 +8,17 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any, BinaryIO
 
 from crawl_lib.config import UrlsConfig
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, StorageError, TargetExistsError
+from crawl_lib.errors import DamagedFileError, StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.outlinks import OutlinkWriter, encode_line
 from crawl_lib.frontier.seeds import Seeds, parse_seeds
 from crawl_lib.records import QueuedUrl
+from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 from crawl_lib.urls import Owners, UrlFilter, host_of
 
@@ -33,6 +35,7 @@ def inject(
     nodes: Sequence[str],
     routing: str,
     urls_config: UrlsConfig,
+    stop: Event | None = None,
 ) -> dict[str, Any]:
     """Leave seeds in `<crawl_dir>/seeds/<digest>/`: `outlinks` (a part per node), `scope` (hosts), `manifest.json`.
 
@@ -40,13 +43,13 @@ def inject(
     `local`: spread evenly, one after the other. The folder is there all at once. Run again with the same run and the
     same seeds, it is found complete and its manifest is returned, also if two do so at the same time.
     Returns the manifest: digest, seeds (counts and refusals), outlinks (offset, length, count by node), run_id.
-    Raises InputError (seeds cannot be read) or StorageError.
+    Raises InputError (seeds cannot be read), StorageError, or, once `stop` is set, StoppedError: then nothing is left.
     """
     if isinstance(seeds, str):
         rules = UrlFilter(urls_config, ())
-        seeds = parse_seeds(seeds, max_length_chars=urls_config.max_length_chars, url_filter=rules)
+        seeds = parse_seeds(seeds, max_length_chars=urls_config.max_length_chars, url_filter=rules, stop=stop)
     with tempfile.TemporaryDirectory(prefix="krake-inject-") as scratch:
-        spread = _Spread(Path(scratch), nodes, routing)
+        spread = _Spread(Path(scratch), nodes, routing, stop)
         try:
             digest = spread.fill(run_id, seeds)
         finally:
@@ -97,8 +100,9 @@ def _facts(digest: str, run_id: str, seeds: Iterable[QueuedUrl]) -> dict[str, An
 class _Spread:
     """Seeds divided among the nodes: a file of lines for each, in scratch room."""
 
-    def __init__(self, scratch: Path, nodes: Sequence[str], routing: str) -> None:
+    def __init__(self, scratch: Path, nodes: Sequence[str], routing: str, stop: Event | None = None) -> None:
         self.nodes = list(nodes)
+        self.stop = stop
         self.routing = routing
         self.hosts: set[str] = set()
         self._owners = Owners(self.nodes)
@@ -131,7 +135,7 @@ class _Spread:
     def parts(self) -> Iterator[tuple[str, Iterator[bytes]]]:
         """Each node with its lines."""
         for node, path in zip(self.nodes, self._paths, strict=True):
-            yield node, _lines(path)
+            yield node, until_stopped(_lines(path), self.stop)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -141,6 +145,23 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _publish(storage: Storage, folder: str, hidden: str, spread: _Spread, facts: dict[str, Any]) -> None:
+    try:
+        _write(storage, hidden, spread, facts)
+    except StoppedError:
+        storage.delete(hidden)
+        raise
+    reached("inject.written")
+    try:
+        storage.rename(hidden, folder)
+    except StorageError as error:
+        # Another inject of the same was faster, or the answer to our own rename was lost: what stands there decides.
+        if not isinstance(error, TargetExistsError) and not storage.exists(f"{folder}/manifest.json"):
+            raise
+        storage.delete(hidden)
+    reached("inject.renamed")
+
+
+def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]) -> None:
     storage.make_dirs(hidden)
     with storage.open_write(f"{hidden}/outlinks") as file:
         writer = OutlinkWriter(file)
@@ -156,15 +177,6 @@ def _publish(storage: Storage, folder: str, hidden: str, spread: _Spread, facts:
     }
     text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     storage.write_bytes(f"{hidden}/manifest.json", text.encode())
-    reached("inject.written")
-    try:
-        storage.rename(hidden, folder)
-    except StorageError as error:
-        # Another inject of the same was faster, or the answer to our own rename was lost: what stands there decides.
-        if not isinstance(error, TargetExistsError) and not storage.exists(f"{folder}/manifest.json"):
-            raise
-        storage.delete(hidden)
-    reached("inject.renamed")
 
 
 def _read_manifest(storage: Storage, path: str) -> dict[str, Any]:

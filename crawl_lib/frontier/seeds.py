@@ -8,11 +8,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import BinaryIO
 
 from crawl_lib.errors import InputError, UrlError
 from crawl_lib.frontier.adopt import refuse
 from crawl_lib.records import QueuedUrl
+from crawl_lib.stopping import until_stopped
 from crawl_lib.urls import UrlFilter, canonicalize, host_of
 
 METADATA = "metadata"
@@ -45,21 +47,28 @@ class SeedReport:
 class Seeds:
     """Iterates over seeds as `QueuedUrl`s, canonical, each once, in the order written; `report` counts as it goes.
 
-    Every iteration reads anew, with a new report. Files are streamed; a line of any length is read in pieces.
+    Every iteration reads anew, with a new report. Files are streamed; a line of any length is read in pieces. Once
+    `stop` is set, StoppedError comes instead of the next line.
     """
 
     def __init__(
-        self, files: list[tuple[str, Path | bytes]], *, max_length_chars: int, url_filter: UrlFilter | None = None
+        self,
+        files: list[tuple[str, Path | bytes]],
+        *,
+        max_length_chars: int,
+        url_filter: UrlFilter | None = None,
+        stop: Event | None = None,
     ) -> None:
         self._files = files
         self._max_length_chars = max_length_chars
         self._filter = url_filter
+        self._stop = stop
         self.report = SeedReport()
 
     def __iter__(self) -> Iterator[QueuedUrl]:
         self.report = report = SeedReport()
         seen: set[str] = set()
-        for where, line in self._lines():
+        for where, line in until_stopped(self._lines(), self._stop):
             report.lines += 1
             try:
                 seed = self._seed(line)
@@ -120,14 +129,20 @@ class _Place:
         return f"{self.name}:{self.line}"
 
 
-def parse_seeds(seeds: str, *, max_length_chars: int = 2000, url_filter: UrlFilter | None = None) -> Seeds:
+def parse_seeds(
+    seeds: str,
+    *,
+    max_length_chars: int = 2000,
+    url_filter: UrlFilter | None = None,
+    stop: Event | None = None,
+) -> Seeds:
     """Seeds from what the user gave: the path of a file, or of a directory of files (sorted), else a text.
 
     `max_length_chars`: of a canonical URL. `url_filter`: its rules hold for seeds too; its scope does not, since seeds
     make the scope. In a text, URLs may also stand on one line, with spaces between. Raises InputError if the text
     looks like a path and nothing is there, or a directory has no files.
     """
-    return Seeds(_files_of(seeds), max_length_chars=max_length_chars, url_filter=url_filter)
+    return Seeds(_files_of(seeds), max_length_chars=max_length_chars, url_filter=url_filter, stop=stop)
 
 
 def _files_of(seeds: str) -> list[tuple[str, Path | bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from threading import Event
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -41,15 +42,22 @@ class FinalizeReport:
 
 
 def finalize_export(
-    storage: Storage, config: Config, *, name: str, on_progress: OnProgress | None = None
+    storage: Storage,
+    config: Config,
+    *,
+    name: str,
+    on_progress: OnProgress | None = None,
+    stop: Event | None = None,
 ) -> FinalizeReport:
     """Write `webgraph-index` and then `webgraph` of an export whose arcs stand.
 
     The index is ours: int64 big-endian, for each NodeID the byte of its entry in `webgraph`. Kept in memory: 8 bytes a
     node (both degrees), and a block. Only files of the export are read, so its segments may be gone.
 
+    `stop`: when it is set, it ends within a second or two.
+
     Raises PathNotFoundError (no such export, or the linker has not run), InputError (a node with more edges than 32
-    bits count), DamagedFileError (an arc file names pages that are not there), LockedError, StorageError.
+    bits count), DamagedFileError (an arc file names pages that are not there), LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(storage, config, name)
     folder.read_inputs()
@@ -58,24 +66,24 @@ def finalize_export(
     complete = folder.has(GRAPH_INDEX, WEB_GRAPH)
     if not complete:
         with scratch_folder(config, name):  # nothing is put there: it keeps other processes off this export
-            _write_graph(folder, nodes, on_progress)
+            _write_graph(folder, nodes, on_progress, stop)
     arcs = (folder.size(WEB_GRAPH) - 4 - 8 * nodes) // 8
     return FinalizeReport(name, nodes, arcs, complete_already=complete)
 
 
-def _write_graph(folder: ExportFolder, nodes: int, on_progress: OnProgress | None) -> None:
+def _write_graph(folder: ExportFolder, nodes: int, on_progress: OnProgress | None, stop: Event | None) -> None:
     storage, arcs_out, arcs_in = folder.storage, folder.file(ARCS_OUT), folder.file(ARCS_IN)
-    counting = Progress(on_progress, "graph.degrees", 2 * row_count(storage, arcs_out), "arcs")
+    counting = Progress(on_progress, "graph.degrees", 2 * row_count(storage, arcs_out), "arcs", stop)
     out_degrees = degrees(storage, arcs_out, "source", nodes, counting)
     in_degrees = degrees(storage, arcs_in, "target", nodes, counting)
     counting.end()
     if out_degrees.sum(dtype=np.int64) != in_degrees.sum(dtype=np.int64):
         raise DamagedFileError(f"{arcs_in}: does not hold as many arcs as {arcs_out}; delete both and run `krake link`")
     _check_edges(folder, out_degrees, in_degrees)
+    progress = Progress(on_progress, "graph.write", nodes, "pages", stop)
     if not folder.has(GRAPH_INDEX):
         with folder.writing(GRAPH_INDEX) as file:
-            _write_index(file, out_degrees, in_degrees)
-    progress = Progress(on_progress, "graph.write", nodes, "pages")
+            _write_index(file, out_degrees, in_degrees, progress)
     with (
         folder.writing(WEB_GRAPH) as file,
         Neighbours(storage, arcs_in, "source", nodes) as sources,
@@ -138,7 +146,7 @@ def _check_edges(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> N
             )
 
 
-def _write_index(file: BinaryIO, out_degrees: Ints, in_degrees: Ints) -> None:
+def _write_index(file: BinaryIO, out_degrees: Ints, in_degrees: Ints, progress: Progress) -> None:
     start = 4
     for first in range(0, len(out_degrees), BLOCK_WORDS):
         block = slice(first, first + BLOCK_WORDS)
@@ -146,6 +154,7 @@ def _write_index(file: BinaryIO, out_degrees: Ints, in_degrees: Ints) -> None:
         ends = np.cumsum(sizes) + start
         file.write((ends - sizes).astype(">i8").tobytes())
         start = int(ends[-1])
+        progress.add(0)
 
 
 class Neighbours:

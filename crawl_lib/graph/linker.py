@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from crawl_lib.storage import Storage
 GROUP_ROWS = 1 << 20
 _ENDS = [pa.field("source", pa.int32(), nullable=False), pa.field("target", pa.int32(), nullable=False)]
 ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
+QUERIES = {ARCS_OUT: "graph/arcs_out", ARCS_IN: "graph/arcs_in"}
 
 
 @dataclass(frozen=True)
@@ -34,39 +36,48 @@ class LinkReport:
         return asdict(self)
 
 
-def link_export(storage: Storage, config: Config, *, name: str, on_progress: OnProgress | None = None) -> LinkReport:
+def link_export(
+    storage: Storage,
+    config: Config,
+    *,
+    name: str,
+    on_progress: OnProgress | None = None,
+    stop: Event | None = None,
+) -> LinkReport:
     """Write the arcs of an export: `arcs-out.parquet` (source, target) and `arcs-in.parquet` (target, source).
 
     Every row of `links`, followed or not, of the captures that the export chose is an arc, if both its ends are crawled
     pages and differ. Both files hold each arc once, sorted. Sorting keeps to `scratch.memory_bytes` and spills to
-    `scratch.directory`. Run again, it goes on after the last file that stands.
+    `scratch.directory`. Run again, it goes on after the last file that stands. `stop`: when it is set, what is being
+    sorted and written is given up within a second or two.
 
     Raises PathNotFoundError (no such export, or a segment of it is gone), OutputConflictError (a segment has changed),
-    LockedError, StorageError.
+    LockedError, StorageError, StoppedError.
     """
-    folder = ExportFolder(storage, config, name)
+    folder, stop = ExportFolder(storage, config, name), stop or Event()
     inputs = folder.read_inputs()
     if folder.has(ARCS_OUT, ARCS_IN):
         return LinkReport(name, row_count(storage, folder.file(ARCS_IN)), complete_already=True)
     folder.require([PAGES, URL_MAPPING], "krake export")
     with (
         scratch_folder(config, name) as scratch,
-        open_engine(config, folder.room(scratch, config.scratch.memory_bytes)) as engine,
+        open_engine(config, folder.room(scratch, config.scratch.memory_bytes, stop)) as engine,
     ):
         if not folder.has(ARCS_OUT):
-            check_segments(storage, folder, inputs)
+            check_segments(storage, folder, inputs, stop)
             engine.tables("links", [f"{segment.path}/links.parquet" for segment in inputs.segments], LINKS_SCHEMA)
             engine.table("nodes", folder.file(PAGES))
-            _write_arcs(engine, folder, ARCS_OUT, "graph/arcs_out", on_progress)
+            _write_arcs(engine, folder, ARCS_OUT, on_progress, stop)
         if not folder.has(ARCS_IN):
             engine.table("arcs", folder.file(ARCS_OUT))
-            _write_arcs(engine, folder, ARCS_IN, "graph/arcs_in", on_progress)
+            _write_arcs(engine, folder, ARCS_IN, on_progress, stop)
     return LinkReport(name, row_count(storage, folder.file(ARCS_IN)), complete_already=False)
 
 
-def _write_arcs(engine: Engine, folder: ExportFolder, name: str, query: str, on_progress: OnProgress | None) -> None:
+def _write_arcs(engine: Engine, folder: ExportFolder, name: str, on_progress: OnProgress | None, stop: Event) -> None:
+    query = QUERIES[name]
     stage = query.replace("/", ".")
-    progress = Progress(on_progress, stage, 0, "arcs")
+    progress = Progress(on_progress, stage, 0, "arcs", stop)
     batches = engine.stream(query, GROUP_ROWS, on_progress, stage)
     schema = ARC_SCHEMAS[name]
     # Half of the numbers are all over the place: a dictionary only costs time.

@@ -18,6 +18,7 @@ from functools import partial
 from heapq import merge
 from itertools import groupby, islice
 from operator import itemgetter
+from threading import Event
 from typing import TypeVar
 
 from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
@@ -26,6 +27,7 @@ from crawl_lib.keys.report import MaintenanceReport
 from crawl_lib.keys.ring import KEY_BYTES, bounds
 from crawl_lib.keys.sharded import ShardedKeyStore, counts_of, state_of
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import go_on, until_stopped
 
 _T = TypeVar("_T")
 SAMPLES = 3
@@ -41,24 +43,27 @@ def check(store: ShardedKeyStore, server: str | None = None) -> MaintenanceRepor
     return _Maintenance(store, "check", server, repairing=False).run()
 
 
-def repair(store: ShardedKeyStore, server: str | None = None) -> MaintenanceReport:
+def repair(store: ShardedKeyStore, server: str | None = None, *, stop: Event | None = None) -> MaintenanceReport:
     """Compare, copy missing keys to their replicas, and raise every replica's state to the highest.
 
     With replicas, a server without tables (a new disk) gets them. CRAWLED and GONE that differ end as GONE, the
     higher number. May be run at any time, also while others write or repair, and again. `server`: as in `check`.
     Servers that fail are reported in `failed` and the rest is mended: call `raise_if_failed` where that has to be an
-    error.
+    error. Raises StoppedError once `stop` is set, after the statement that runs (see above how long those are).
     """
-    return _Maintenance(store, "repair", server, repairing=True).run()
+    return _Maintenance(store, "repair", server, repairing=True, stop=stop).run()
 
 
 class _Maintenance:
     """One run over one store."""
 
-    def __init__(self, store: ShardedKeyStore, kind: str, server: str | None, *, repairing: bool) -> None:
+    def __init__(
+        self, store: ShardedKeyStore, kind: str, server: str | None, *, repairing: bool, stop: Event | None = None
+    ) -> None:
         self.servers: Sequence[KeyServer] = store.servers
         self.store = store
         self.repairing = repairing
+        self.stop = stop
         self.report = MaintenanceReport(kind, store.replication, server or "")
         self.parts = _places(store, server)
         self._seen: dict[tuple[int, int], dict[int, _Sums]] = {}
@@ -100,7 +105,7 @@ class _Maintenance:
         server = self.servers[place]
         if (place, first) not in self._seen:
             low, high = bounds(first, len(self.servers))
-            found = self._attempt(server, partial(_sums, low=low, high=high))
+            found = self._attempt(server, partial(_sums, low=low, high=high, stop=self.stop))
             if found is None:
                 return None
             self._seen[place, first] = found
@@ -108,6 +113,7 @@ class _Maintenance:
 
     def _attempt(self, server: KeyServer, work: Callable[[KeyServer], _T]) -> _T | None:
         """Do something with a server that has not failed yet; a failure is noted, and None returned."""
+        go_on(self.stop)
         if server.name in self.report.failed:
             return None
         try:
@@ -152,7 +158,7 @@ class _Maintenance:
         """Read one range on all replicas side by side, note what differs, and mend it."""
         batches: dict[tuple[int, KeyState, bool], list[bytes]] = {}
         try:
-            for key, states in _side_by_side(servers, low, high):
+            for key, states in until_stopped(_side_by_side(servers, low, high), self.stop):
                 highest = max(states.values())
                 for place in range(len(servers)):
                     state = states.get(place)
@@ -214,11 +220,13 @@ def _insert(server: KeyServer, keys: Sequence[bytes], state: KeyState) -> bool:
     return True
 
 
-def _sums(server: KeyServer, low: bytes, high: bytes) -> dict[int, _Sums]:
+def _sums(server: KeyServer, low: bytes, high: bytes, stop: Event | None) -> dict[int, _Sums]:
     """The digests of a range by prefix."""
     found: dict[int, dict[int, PrefixSum]] = {}
-    for (prefix, state), part in server.prefix_sums(low, high).items():
-        found.setdefault(int(prefix, 16), {})[state] = part
+    for prefix in until_stopped(range(low[0], high[0] + 1), stop):
+        first, last = max(low, _key(prefix << 152)), min(high, _key(((prefix + 1) << 152) - 1))
+        for (_, state), part in server.prefix_sums(first, last).items():
+            found.setdefault(prefix, {})[state] = part
     return dict(found)
 
 

@@ -139,7 +139,9 @@ class InjectOperator(_SkipsLaterIterations):
         """Inject the param `seeds`."""
         from crawl_lib import stages  # noqa: PLC0415 - loads every back end, which parsing a DAG does not need
 
-        return stages.inject(config, secrets, run_id=run_id(context), seeds=context["params"]["seeds"] or "")
+        return stages.inject(
+            config, secrets, run_id=run_id(context), seeds=context["params"]["seeds"] or "", stop=self._stop
+        )
 
 
 class StartOperator(KrakeOperator):
@@ -160,6 +162,7 @@ class StartOperator(KrakeOperator):
             run_id=run_id(context),
             iteration=self.iteration,
             batch_size=context["params"]["batch_size"],
+            stop=self._stop,
         )
 
 
@@ -217,7 +220,9 @@ class CommitOperator(_SkipsLaterIterations):
         from crawl_lib import stages  # noqa: PLC0415
 
         _require_wanted(self.iteration, context)
-        result = stages.commit_iteration(config, secrets, run_id=run_id(context), iteration=self.iteration)
+        result = stages.commit_iteration(
+            config, secrets, run_id=run_id(context), iteration=self.iteration, stop=self._stop
+        )
         with suppress(KeyError):
             context["outlet_events"][SEGMENTS].extra = {"folder": result["folder"], "run_id": run_id(context)}
         return result
@@ -248,7 +253,7 @@ class MaintainKeysOperator(KrakeOperator):
         from crawl_lib import stages  # noqa: PLC0415
 
         self.log.info("key server %s and the replicas of its keys", self.server)
-        return stages.maintain_keys(config, secrets, server=self.server)
+        return stages.maintain_keys(config, secrets, server=self.server, stop=self._stop)
 
 
 class ExportOperator(KrakeOperator):
@@ -271,6 +276,7 @@ class ExportOperator(KrakeOperator):
             run_id=run_id(context) if self.of_run else None,
             label=params["label"] or None,
             folders=None if self.of_run else params["folders"] or None,
+            stop=self._stop,
             on_progress=report,
         )
 
@@ -284,7 +290,7 @@ class LinkOperator(KrakeOperator):
         """Link the export of this run."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.link_export(config, secrets, export=exported(context), on_progress=report)
+        return stages.link_export(config, secrets, export=exported(context), stop=self._stop, on_progress=report)
 
 
 class FinalizeOperator(KrakeOperator):
@@ -296,7 +302,7 @@ class FinalizeOperator(KrakeOperator):
         """Finalize the export of this run."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.finalize_export(config, secrets, export=exported(context), on_progress=report)
+        return stages.finalize_export(config, secrets, export=exported(context), stop=self._stop, on_progress=report)
 
 
 def run_id(context: Context) -> str:

@@ -75,6 +75,8 @@ def stage(monkeypatch: pytest.MonkeyPatch, config_file: Path) -> list[dict[str, 
         "settle_node",
         "export_pages",
         "link_export",
+        "finalize_export",
+        "maintain_keys",
     )
     for name in names:
         monkeypatch.setattr(stages, name, made(name))
@@ -87,11 +89,12 @@ LATER = {i: [f"iteration_{i}.start", f"iteration_{i}.commit"] for i in range(1, 
 
 def test_inject_pushes_its_result_and_then_skips_all_that_is_beyond(stage: list[dict[str, Any]]) -> None:
     ti = TaskInstance()
+    inject = operators.InjectOperator(task_id="inject", later=LATER)
     with pytest.raises(DownstreamTasksSkipped) as skipped:
-        run(operators.InjectOperator(task_id="inject", later=LATER), context(2, ti))
+        run(inject, context(2, ti))
     assert list(skipped.value.tasks) == [*LATER[3], *LATER[4]]
     assert ti.pushed["return_value"] == {"folder": "17", "export": "17"}
-    assert stage == [{"stage": "inject", "run_id": "run-1", "seeds": "http://a/"}]
+    assert stage == [{"stage": "inject", "run_id": "run-1", "seeds": "http://a/", "stop": inject._stop}]
 
 
 def test_a_commit_skips_again_what_a_clear_brought_back(stage: list[dict[str, Any]]) -> None:
@@ -154,6 +157,27 @@ def test_every_error_either_fails_at_once_or_is_retried(
         run(operators.MaintainKeysOperator(task_id="server_1", server="keys/0.sqlite"), context())
     assert isinstance(raised.value, AirflowFailException) == (name in MENDED_BY_HAND)
     assert str(raised.value).endswith("what is wrong and what to do")
+
+
+ALL_TASKS = [
+    operators.InjectOperator(task_id="inject", later={}),
+    operators.StartOperator(task_id="start", iteration=1),
+    *NODE_TASKS,
+    operators.CommitOperator(task_id="commit", iteration=1, later={}),
+    operators.MaintainKeysOperator(task_id="keys", server="keys/0.sqlite"),
+    operators.ExportOperator(task_id="export", of_run=True),
+    operators.LinkOperator(task_id="linker"),
+    operators.FinalizeOperator(task_id="finalizer"),
+]
+
+
+@pytest.mark.parametrize("task", ALL_TASKS, ids=lambda task: type(task).__name__)
+def test_every_stage_stops_when_its_task_is_killed(task: Any, stage: list[dict[str, Any]]) -> None:
+    """Airflow calls `on_kill` for SIGTERM (a cleared task, one marked failed) and after a time limit."""
+    run(task, context(ti=TaskInstance({"export": "17"})))
+    assert not stage[-1]["stop"].is_set()
+    task.on_kill()
+    assert stage[-1]["stop"].is_set()
 
 
 def test_a_stopped_crawl_is_a_failure_that_is_retried(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ class EngineContract:
         assert engine.column(write_query(f"select n from {table}_none")) == []
 
     def test_progress_is_told_while_an_answer_is_sorted(self, engine, write_query, monkeypatch):
-        monkeypatch.setattr(base, "TELL_S", 0.0001)
+        monkeypatch.setattr(base, "LOOK_S", 0.0001)
         table = self.name()
         engine.values(table, pa.table({"n": list(range(1000))}))
         told = []

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import signal
+import threading
 from pathlib import Path
+from types import FrameType
 
 import pyarrow as pa
 import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.engine import Room, base, open_engine
+from crawl_lib.errors import StoppedError
 from crawl_lib.storage import LocalStorage
 from tests.engine.contract import EngineContract, put
 from tests.export.test_remote import Elsewhere
@@ -66,3 +70,49 @@ def test_sorting_keeps_to_its_memory_and_leaves_no_file(
         found = [*first.column(0).to_pylist(), *(key for batch in stream for key in batch.column(0).to_pylist())]
     assert found == sorted(keys)
     assert [file for file in scratch.rglob("*") if file.is_file()] == []
+
+
+ENDLESS = "select count(*) as n from range(10000000) a, range(10000000) b where a.range * b.range % 7 = 3"
+
+
+class TimeLimitError(BaseException):
+    """As Airflow's: no Exception, raised by the handler of SIGALRM."""
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Room:
+    """A room for a query `endless`, which takes days."""
+    monkeypatch.setattr(base, "SQL_DIRECTORY", tmp_path)
+    (tmp_path / "endless.sql").write_text(ENDLESS)
+    (tmp_path / "dfs").mkdir()
+    (tmp_path / "room").mkdir()
+    return Room(LocalStorage.open(tmp_path / "dfs"), tmp_path / "room", "hidden", 1 << 30)
+
+
+def test_a_long_query_ends_when_the_stage_is_stopped(config: Config, endless: Room) -> None:
+    """By whoever is told of the progress, and by another thread."""
+    with open_engine(config, endless) as engine, pytest.raises(StoppedError):
+        next(engine.stream("endless", 10, lambda event: endless.stop.set(), "stage"))
+    room = Room(endless.storage, endless.scratch, endless.hidden, endless.memory_bytes)
+    timer = threading.Timer(0.2, room.stop.set)
+    with open_engine(config, room) as engine:
+        timer.start()
+        with pytest.raises(StoppedError):
+            engine.value("endless")
+
+
+def test_a_signal_is_heard_within_a_long_query(config: Config, endless: Room) -> None:
+    """A time limit of Airflow is an exception that a signal's handler raises in the main thread."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise TimeLimitError
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(TimeLimitError), open_engine(config, endless) as engine:  # noqa: PT012 - it has to close
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            engine.value("endless")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
