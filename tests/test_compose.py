@@ -239,7 +239,7 @@ def test_each_node_s_worker_has_its_name_and_its_queue() -> None:
     for name in [*NODES, "batch"]:
         argv = SERVICES[name]["command"]
         queue = argv[argv.index("-q") + 1]
-        assert SERVICES[name]["environment"].get(settings.NODE_VARIABLE, "default") == queue
+        assert SERVICES[name]["environment"][settings.NODE_VARIABLE] == queue
         assert argv[argv.index("-H") + 1] == name
 
 

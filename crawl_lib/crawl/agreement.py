@@ -1,4 +1,4 @@
-"""What must be the same on all machines of an iteration: Krake's version, and the config but for local options.
+"""What must be the same on all machines of an iteration: Krake's code, and the config but for local options.
 
 `start` notes its own beside `iteration.json`, as `agreed-1.json`; a node's task compares before it begins. A change
 that is meant is made known by running the iteration's `start` again, which notes the next one; the last one holds.
@@ -15,7 +15,7 @@ from crawl_lib.config.agreement import differences, shared_options
 from crawl_lib.crawl.places import Iteration, read_json, write_json_bytes
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.stores import Stores
-from crawl_lib.version import VERSION
+from crawl_lib.version import VERSION, code_digest
 
 FIRST_FILE = "agreed-1.json"
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ _PREFIX, _SUFFIX = "agreed-", ".json"
 
 
 def agreed_bytes(stores: Stores) -> bytes:
-    """What `start` notes: the version and the shared options of its machine."""
+    """What `start` notes: version, digest of the code, and shared options of its machine."""
     return write_json_bytes(_own(stores))
 
 
@@ -58,7 +58,7 @@ def require_agreement(stores: Stores, own: Iteration) -> None:
 
 
 def _own(stores: Stores) -> dict[str, Any]:
-    return {"krake_version": VERSION, "config": shared_options(stores.config)}
+    return {"krake_version": VERSION, "code_digest": code_digest(), "config": shared_options(stores.config)}
 
 
 def _problem(stores: Stores, agreed: dict[str, Any]) -> str:
@@ -66,6 +66,11 @@ def _problem(stores: Stores, agreed: dict[str, Any]) -> str:
     found = []
     if agreed.get("krake_version", VERSION) != VERSION:
         found.append(f"this machine has Krake {VERSION}, and start ran with {agreed['krake_version']}")
+    elif (code := agreed.get("code_digest", code_digest())) != code_digest():
+        found.append(
+            f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {code_digest()[:12]}) are not those that"
+            f" start ran with ({code[:12]})"
+        )
     here = _own(stores)["config"]
     if other := differences(here, agreed.get("config", {})):
         found.append(f"the config of this machine is not that of start: {', '.join(other)}")

@@ -100,12 +100,12 @@ def worker_environment(home: Path, config: Path, *, url: str, secret: str, node:
     """The variables of an edge worker: it knows where the API server answers, and no database.
 
     `home`: its AIRFLOW_HOME. `config`: Krake's config file on its machine. `url`: of the API server. `secret`: the
-    `jwt_secret` that all machines share. `node`: whose tasks run here, None for those that belong to no node.
+    `jwt_secret` that all machines share. `node`: whose tasks run here, None for those that belong to no node (a node's task is refused then).
     """
     return {
         **environment(home, config),
         **RECOVERY,
-        **({NODE_VARIABLE: node} if node else {}),
+        NODE_VARIABLE: node or "default",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "AIRFLOW__EDGE__API_URL": f"{url}/edge_worker/v1/rpcapi",
         "AIRFLOW__EDGE__JOB_POLL_INTERVAL": "1",

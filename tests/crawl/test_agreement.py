@@ -12,6 +12,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.crawl import agreement
 from crawl_lib.errors import ConfigError
+from crawl_lib.version import code_digest
 
 
 def with_options(config: Config, **sections: dict[str, Any]) -> Config:
@@ -61,6 +62,39 @@ def test_another_version_is_named(config: Config, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(agreement, "VERSION", "9.9.9")
     with pytest.raises(ConfigError, match=r"this machine has Krake 9.9.9, and start ran with \d"):
         crawl(config)
+
+
+def test_other_code_of_the_same_version_is_refused(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(config)
+    monkeypatch.setattr(agreement, "code_digest", lambda: "f" * 64)
+    with pytest.raises(ConfigError, match=r"files of Krake .* digest ffffffffffff\) are not those that start ran with"):
+        crawl(config)
+    start(config)
+    assert crawl(config)["taken"] == 0
+
+
+def test_the_digest_of_the_code_tells_every_change(tmp_path: Path) -> None:
+    """Of a source's content, name or place; not of what Python leaves beside it."""
+    package, sql = tmp_path / "crawl_lib", tmp_path / "sql" / "keys"
+    (package / "inner").mkdir(parents=True)
+    sql.mkdir(parents=True)
+    (package / "inner" / "a.py").write_text("1")
+    (sql / "b.sql").write_text("2")
+    code_digest.cache_clear()
+    seen = [code_digest(package)]
+    (package / "a.pyc").write_text("3")
+    changes = [
+        lambda: None,
+        lambda: (sql / "b.sql").write_text("22"),
+        lambda: (package / "inner" / "a.py").rename(package / "a.py"),
+        (package / "empty.py").touch,
+    ]
+    for change in changes:
+        change()
+        code_digest.cache_clear()
+        seen.append(code_digest(package))
+    assert seen[0] == seen[1]
+    assert len(set(seen)) == len(changes)
 
 
 def test_a_change_that_is_meant_holds_for_all_once_start_ran_again(config: Config) -> None:
