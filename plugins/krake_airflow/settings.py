@@ -100,7 +100,8 @@ def worker_environment(home: Path, config: Path, *, url: str, secret: str, node:
     """The variables of an edge worker: it knows where the API server answers, and no database.
 
     `home`: its AIRFLOW_HOME. `config`: Krake's config file on its machine. `url`: of the API server. `secret`: the
-    `jwt_secret` that all machines share. `node`: whose tasks run here, None for those that belong to no node (a node's task is refused then).
+    `jwt_secret` that all machines share. `node`: whose tasks run here, None for those that belong to no node; a node's
+    task that lands there is refused.
     """
     return {
         **environment(home, config),
