@@ -164,7 +164,10 @@ def read_manifest(storage: Storage, crawl_dir: str, folder: str, node: str) -> d
 
 
 def read_lines(storage: Storage, path: str) -> list[str]:
-    """Lines of a text file, none if it is not there."""
+    """Lines of a text file, none if it is not there. Raises DamagedFileError naming the path."""
     if not storage.exists(path):
         return []
-    return storage.read_bytes(path).decode("utf-8").splitlines()
+    try:
+        return storage.read_bytes(path).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DamagedFileError(f"{path}: is no text: {error}; `krake fsck` says how to repair it") from error

@@ -5,8 +5,9 @@ Queues are those of the nodes on this machine; a node that somebody works on is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from crawl_lib.crawl.places import (
     MANIFEST_FILE,
     SCOPE_FILE,
     SEEDS_FOLDER,
+    Iteration,
     list_folders,
     list_seeds,
     read_iteration,
@@ -37,6 +39,12 @@ from crawl_lib.repair.fsck_queue import check_queue
 from crawl_lib.repair.fsck_segment import check_segment
 from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
 from crawl_lib.stores import Stores
+
+_HOST_LINE = re.compile(rb"[!-~]+\n")
+_SCOPE_PARTS = (
+    "all of `scope` in the iteration before, of `scope` in its seeds, of `scope_added` in the manifests since, and of"
+    " the files in the crawl directory's `scope`"
+)
 
 
 @dataclass
@@ -172,6 +180,7 @@ class _Fsck:
                 findings = Findings("queue", f"delete it, and run `krake settle --node {node}`")
                 findings.add("mark_damaged", str(error).split(":")[0], str(error))
                 self._add("queues", findings.list(), 0)
+        self._add("iterations", check_scopes(stores), 0)
         for folder in list_folders(stores.storage, stores.crawl_dir):
             self._add("iterations", check_iteration(stores, folder))
             for node in segments_of(stores.storage, stores.crawl_dir, folder):
@@ -206,8 +215,7 @@ def check_seeds(stores: Stores, digest: str, *, full: bool = True) -> list[Findi
             findings.add("seeds_damaged", f"{path}/{OUTLINKS_FILE}", f"has {size} bytes, its manifest says otherwise")
         elif full:
             _read_seeds(stores, path, parts)
-        if not stores.storage.exists(f"{path}/{SCOPE_FILE}"):
-            findings.add("seeds_damaged", f"{path}/{SCOPE_FILE}", "is not there")
+        _read_scope(stores, path)
     except StorageError as error:
         if not isinstance(error, PathNotFoundError):
             raise
@@ -224,6 +232,56 @@ def _read_seeds(stores: Stores, path: str, parts: dict[str, Any]) -> None:
             split_line(line, where)
 
 
+def _read_scope(stores: Stores, path: str) -> set[str]:
+    """The hosts of a folder's `scope`. Raises PathNotFoundError or DamagedFileError."""
+    data = stores.storage.read_bytes(f"{path}/{SCOPE_FILE}")
+    lines = data.splitlines(keepends=True)
+    wrong = [line for line in lines if not _HOST_LINE.fullmatch(line)]
+    if wrong:
+        raise DamagedFileError(f"{path}/{SCOPE_FILE}: {wrong[0][:100]!r} is no line with a host")
+    return {line[:-1].decode("ascii") for line in lines}
+
+
+def check_scopes(stores: Stores) -> list[Finding]:
+    """Whether each iteration's `scope` has the hosts of its seeds, and of the iteration before.
+
+    What it lacks is out of the crawl for good: the next iteration takes its scope from there.
+    """
+    findings = Findings("segment", "")
+    of_seeds: dict[str, set[str]] = {}
+    for digest in list_seeds(stores.storage, stores.crawl_dir):
+        with suppress(DamagedFileError, PathNotFoundError):  # findings of the seeds
+            of_seeds[digest] = _read_scope(stores, f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}")
+    before: tuple[Iteration, set[str]] | None = None
+    for folder in list_folders(stores.storage, stores.crawl_dir):
+        path = f"{stores.crawl_dir}/{folder}"
+        where = f"{path}/{SCOPE_FILE}"
+        again = f"bring {where} back from a copy, or write it anew, a line a host and sorted: {_SCOPE_PARTS}"
+        try:
+            iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
+        except (DamagedFileError, PathNotFoundError):
+            continue  # a finding of the iteration
+        wanted = set[str]().union(*(of_seeds.get(digest, ()) for digest in iteration.seeds))
+        if before is not None and _follows(iteration, before[0]):
+            wanted |= before[1]
+        try:
+            hosts = _read_scope(stores, path)
+        except (DamagedFileError, PathNotFoundError) as error:
+            findings.add("scope_damaged", where, str(error), repair=again)
+            hosts = set()
+        else:
+            lacks = sorted(wanted - hosts)
+            if lacks:
+                findings.add("scope_damaged", where, f"lacks {lacks[0]}", repair=again, count=len(lacks))
+        before = iteration, hosts | wanted
+    return findings.list()
+
+
+def _follows(iteration: Iteration, before: Iteration) -> bool:
+    """Whether an iteration was started when the one before stood; of two that raced, neither knew of the other."""
+    return set(before.seeds) <= set(iteration.seeds) and set(before.summed) <= set(iteration.summed)
+
+
 def check_iteration(stores: Stores, folder: str) -> list[Finding]:
     """What is wrong with the small files of an iteration's folder, and whether its index says what its segments say."""
     path = f"{stores.crawl_dir}/{folder}"
@@ -233,6 +291,12 @@ def check_iteration(stores: Stores, folder: str) -> list[Finding]:
     except (DamagedFileError, PathNotFoundError) as error:
         findings.add("iteration_damaged", f"{path}/iteration.json", str(error))
         return findings.list()
+    for entry in stores.storage.list(path):
+        if entry.name.startswith("agreed-"):
+            try:
+                read_json(stores.storage, f"{path}/{entry.name}")
+            except DamagedFileError as error:
+                findings.add("agreed_damaged", f"{path}/{entry.name}", str(error), repair="delete it")
     if _check_repairs(stores, path, folder, findings):
         return findings.list()  # the index and the segment in question may be anything meanwhile
     if not stores.storage.exists(f"{path}/{INDEX_FILE}"):

@@ -237,6 +237,20 @@ DAMAGES = {
         lambda d: _edit(_first(d, "dfs/crawl/1*/index.json"), lambda value: value["counts"].update(taken=99)),
         (("rm", "dfs/crawl/1*/index.json"), ("crawl", "--run-id", "one", "--iterations", "3", "--batch-size", "5")),
     ),
+    "a scope that lacks a host": Damage(
+        "scope_damaged",
+        lambda d: _newest_scope(d).write_bytes(_newest_scope(d).read_bytes().split(b"\n", 1)[1]),
+        (("write scope",),),
+    ),
+    "a scope that is none": Damage(
+        "scope_damaged", lambda d: _newest_scope(d).write_bytes(b"\xcb\xff\n"), (("write scope",),)
+    ),
+    "a note of what was agreed that is none": Damage(
+        "agreed_damaged",
+        lambda d: max(d.glob("dfs/crawl/1*/agreed-1.json")).write_bytes(b"\xff{"),
+        (("rm", "dfs/crawl/1*/agreed-1.json"),),
+        kill_at="take.written",
+    ),
     "seeds with another byte": Damage(
         "seeds_damaged",
         flip("dfs/crawl/seeds/*/outlinks"),
@@ -250,6 +264,10 @@ DAMAGES = {
         fast=False,
     ),
 }
+
+
+def _newest_scope(directory: Path) -> Path:
+    return max(directory.glob("dfs/crawl/1*/scope"))
 
 
 def _first(directory: Path, pattern: str) -> Path:
@@ -291,6 +309,9 @@ def carry_out(krake: Krake, web: Serving, words: tuple[str, ...]) -> None:
     if words[0] == "rm":
         for path in krake.directory.glob(words[1]):
             krake_rm(path)
+    elif words == ("write scope",):
+        [path] = krake.directory.glob("dfs/crawl/seeds/*/scope")
+        _newest_scope(krake.directory).write_bytes(path.read_bytes())
     else:
         krake.ok(*("\n".join(web.seeds) if word == "SEEDS" else word for word in words))
 
