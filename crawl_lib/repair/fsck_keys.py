@@ -59,13 +59,19 @@ def check_keys(
     return findings.list()
 
 
+_SERVER_FAILED = (
+    "do what it says; if its tables are lost or cannot be used, delete them and run `krake keys create --missing`, then"
+    " `krake keys repair` (or `krake keys rebuild` where no replica has its keys)"
+)
+
+
 def _servers(store: ShardedKeyStore, findings: Findings) -> bool:
     """Whether any server can be asked."""
     up = False
     for counts in store.counts():
         up = up or counts.up
         if not counts.up:
-            findings.add("server_failed", counts.server, counts.error, repair="do what it says")
+            findings.add("server_failed", counts.server, counts.error, repair=_SERVER_FAILED)
         elif counts.by_state.get("other"):
             findings.add(
                 "keyinfo_unknown",
