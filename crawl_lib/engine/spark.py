@@ -307,9 +307,9 @@ def _kill_java() -> None:
 
 def _forget(session: SparkSession) -> None:
     """What the end of a session does in this process; its Java is dead."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that says so
-        session.sparkContext.stop()
+    context = session.sparkContext
+    context._jsc = None  # there is nobody to be told
+    context.stop()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 

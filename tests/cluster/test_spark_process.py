@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+from threading import Event
 from typing import Any
 
 import pytest
 
 from crawl_lib import stages
 from crawl_lib.config.model import DfsConfig, SparkConfig
-from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError
+from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, StorageError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import open_storage
@@ -59,6 +60,39 @@ def test_what_duckdb_began_spark_ends(maker, config):
     link_export(storage, on_spark, name="mixed")
     finalize_export(storage, on_spark, name="mixed")
     assert_same_bytes(storage, "whole", "mixed")
+
+
+def test_a_stage_that_is_stopped_ends_its_java_and_goes_on(maker, config, monkeypatch):
+    """In one process, as `make crawl` and a worker run stages: the next session is a new one."""
+    random_crawl(maker, 7)
+    storage = open_storage(config)
+    all_stages(storage, config, maker, "whole")
+    started = []
+    real = subprocess.Popen.__init__
+
+    def watched(self: subprocess.Popen[Any], *arguments: Any, **options: Any) -> None:
+        started.append(self)
+        real(self, *arguments, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", watched)
+    on_spark = with_spark(config)
+    for told, stage in (("export.choose", export_pages), ("graph.arcs_out", link_export)):
+        more = {"segments": maker.segments} if stage is export_pages else {}
+        stop = Event()
+
+        def on_progress(event: dict[str, Any], told: str = told, stop: Event = stop) -> None:
+            if event["stage"] == told:
+                stop.set()
+
+        with pytest.raises(StoppedError):
+            stage(storage, on_spark, name="stopped", on_progress=on_progress, stop=stop, **more)
+        assert len(started) >= 2  # java -version, and Spark
+        assert [process.poll() is None for process in started] == [False] * len(started)
+        assert in_scratch(config) == []
+        assert [entry.name for entry in storage.list("export/stopped") if entry.name.startswith(".")] == []
+        stage(storage, on_spark, name="stopped", **more)
+    finalize_export(storage, on_spark, name="stopped")
+    assert_same_bytes(storage, "whole", "stopped")
 
 
 def test_other_machines_cannot_read_this_disk(config, maker):
