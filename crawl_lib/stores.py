@@ -14,6 +14,8 @@ from threading import Event
 
 from crawl_lib.config import Config
 from crawl_lib.config.agreement import shared_options
+from crawl_lib.config.load import is_sqlite_server
+from crawl_lib.errors import KeyTablesError
 from crawl_lib.keys import ShardedKeyStore, open_key_store, own_server
 from crawl_lib.storage import DfsAccess, Storage, open_storage
 
@@ -52,11 +54,12 @@ class Stores:
     def keys(self, node: str | None = None, *, make: bool = True) -> Iterator[ShardedKeyStore]:
         """The key store, opened. `node`: whose own server is asked first. `make`: embedded tables are made if missing.
 
-        Raises KeyStoreError.
+        Raises KeyStoreError: also where new tables would make the crawl forget all that it has fetched.
         """
         first = 0 if node is None else own_server(self.config, node)
         with open_key_store(self.config.key_storage, self.secrets.key_storage_password, first=first) as store:
             if make:
+                self._refuse_to_forget(store)
                 store.ensure_tables()
                 store.require_ring()
             yield store
@@ -65,6 +68,27 @@ class Stores:
     def reached(self) -> Config:
         """The config with the addresses, user and certificates by which HDFS is really reached: those of `secrets`."""
         return self.secrets.dfs.applied(self.config)
+
+    def _refuse_to_forget(self, store: ShardedKeyStore) -> None:
+        embedded = all(map(is_sqlite_server, self.config.key_storage.servers))
+        if embedded and not any(server.exists() for server in store.servers) and self._has_segments():
+            raise KeyTablesError(
+                f"{', '.join(self.config.key_storage.servers)}: no key tables are there, and {self.crawl_dir} has"
+                " pages, which would all be crawled again: put key_storage.servers or the files back as they were, or run"
+                " `krake keys create --missing`, then `krake keys rebuild`"
+            )
+
+    def _has_segments(self) -> bool:
+        """Whether an iteration has a segment."""
+        if not self.storage.exists(self.crawl_dir):
+            return False
+        folders = [entry.name for entry in self.storage.list(self.crawl_dir) if entry.is_dir]
+        return any(
+            entry.is_dir and not entry.name.startswith(".")
+            for folder in folders
+            if folder.isdecimal()
+            for entry in self.storage.list(f"{self.crawl_dir}/{folder}")
+        )
 
     @property
     def crawl_dir(self) -> str:
