@@ -74,8 +74,8 @@ class Stores:
         if embedded and not any(server.exists() for server in store.servers) and self._has_segments():
             raise KeyTablesError(
                 f"{', '.join(self.config.key_storage.servers)}: no key tables are there, and {self.crawl_dir} has"
-                " pages, which would all be crawled again: put key_storage.servers or the files back as they were, or run"
-                " `krake keys create --missing`, then `krake keys rebuild`"
+                " pages, which would all be crawled again: put key_storage.servers or the files back as they were, or"
+                " run `krake keys create --missing`, then `krake keys rebuild`"
             )
 
     def _has_segments(self) -> bool:
