@@ -17,14 +17,13 @@ from crawl_lib.crawl.commit import keep_late_scope, require_iteration
 from crawl_lib.crawl.layout import nodes_changed
 from crawl_lib.crawl.marks import take_mark_away
 from crawl_lib.crawl.places import (
-    MANIFEST_FILE,
     SCOPE_FILE,
     Iteration,
     awaited,
     list_folders,
     read_index,
     read_iteration,
-    read_json,
+    read_manifest,
     segments_of,
 )
 from crawl_lib.crawl.progress import OnProgress
@@ -93,7 +92,7 @@ def crawl_node(
             _refuse_used_name(task, own)
             task.go_on()
             complete(task, _decide(task, own, own.batch_sizes.get(node, 0)))
-        counts = read_json(stores.storage, f"{segment_path(stores, own.folder, node)}/{MANIFEST_FILE}")["counts"]
+        counts = read_manifest(stores.storage, stores.crawl_dir, own.folder, node)["counts"]
         task.progress.enter("done", queue=task.queue.length())
     return {"folder": own.folder, "node": node, **counts}
 

@@ -68,9 +68,9 @@ def read_json(storage: Storage, path: str) -> dict[str, Any]:
     try:
         value = json.loads(storage.read_bytes(path))
     except ValueError as error:
-        raise DamagedFileError(f"{path}: is not JSON: {error}") from error
+        raise DamagedFileError(f"{path}: is not JSON: {error}; `krake fsck` says what to do") from error
     if not isinstance(value, dict):
-        raise DamagedFileError(f"{path}: is not a JSON object")
+        raise DamagedFileError(f"{path}: is not a JSON object; `krake fsck` says what to do")
     return value
 
 
@@ -158,9 +158,17 @@ def came_late(index: dict[str, Any], standing: Collection[str]) -> list[str]:
     return [node for node in index.get("missing", ()) if node in standing]
 
 
+_MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
+
+
 def read_manifest(storage: Storage, crawl_dir: str, folder: str, node: str) -> dict[str, Any]:
     """The manifest of a segment. Raises PathNotFoundError or DamagedFileError naming the path."""
-    return read_json(storage, f"{crawl_dir}/{folder}/{node}/{MANIFEST_FILE}")
+    path = f"{crawl_dir}/{folder}/{node}/{MANIFEST_FILE}"
+    manifest = read_json(storage, path)
+    for name, kind in _MANIFEST_PARTS.items():
+        if not isinstance(manifest.get(name), kind):
+            raise DamagedFileError(f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it")
+    return manifest
 
 
 def read_lines(storage: Storage, path: str) -> list[str]:

@@ -162,5 +162,5 @@ def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
         if folder not in own.summed:
             for node in segments_of(storage, crawl_dir, folder):
                 if (folder, node) in taken_in:
-                    hosts.update(read_json(storage, f"{crawl_dir}/{folder}/{node}/{MANIFEST_FILE}")["scope_added"])
+                    hosts.update(read_manifest(storage, crawl_dir, folder, node)["scope_added"])
     return hosts

@@ -25,6 +25,7 @@ from crawl_lib.crawl.places import (
     list_seeds,
     read_iteration,
     read_json,
+    read_manifest,
     segments_of,
 )
 from crawl_lib.crawl.sources import OUTLINKS_FILE
@@ -339,7 +340,7 @@ def _check_index(stores: Stores, path: str, folder: str, findings: Findings) -> 
     manifests = {}
     for node in segments_of(stores.storage, stores.crawl_dir, folder):
         try:
-            manifests[node] = read_json(stores.storage, f"{path}/{node}/{MANIFEST_FILE}")
+            manifests[node] = read_manifest(stores.storage, stores.crawl_dir, folder, node)
         except KrakeError:
             return  # a finding of the segment
     missing = sorted(outlinks.keys() - manifests.keys())
@@ -357,7 +358,7 @@ def _check_index(stores: Stores, path: str, folder: str, findings: Findings) -> 
         ours = {node: manifests[node] for node in outlinks}
         sums = sum_counts([manifest["counts"] for manifest in ours.values()])
         differs = any(manifest["outlinks"] != outlinks[node] for node, manifest in ours.items())
-    except (KeyError, TypeError) as error:
+    except TypeError as error:
         findings.add("index_damaged", where, f"cannot be compared: {error!r}", repair=again)
         return
     if differs or sums != counts:
