@@ -16,11 +16,11 @@ Where it lies: `<export.directory>/<name>/` (`places`). In order of writing: `in
 segments with the digests of their manifests, and options), `pages.parquet`, `urlmapping`, `offsets`, `content`; then
 by the linker `arcs-out.parquet`, `arcs-in.parquet`; then by the finalizer `webgraph-index`, `webgraph`.
 
-What holds after a crash: each file is written as `.<name>`, made durable, and renamed, so a file that has its name is
-whole. A second run keeps the files that stand, deletes leftovers, and writes the rest; equal inputs give equal bytes,
-so it ends as an unbroken run would have. With other inputs it refuses before it writes. `scratch.directory` holds
-nothing that is needed later; the next stage of any export deletes what a killed one left there (`scratch`). A kill test
-stops at `export.<file>.written`, `export.<file>.published` and `export.buckets.written`.
+What holds after a crash: each file is written as `.<name>.<attempt>`, made durable, and renamed, so a file that has
+its name is whole. A second run keeps the files that stand, deletes leftovers, and writes the rest; equal inputs give
+equal bytes, so it ends as an unbroken run would have. With other inputs it refuses before it writes.
+`scratch.directory` holds nothing that is needed later; the next stage of any export deletes what a killed one left
+there (`scratch`). A kill test stops at `export.<file>.written`, `export.<file>.published` and `export.buckets.written`.
 """
 
 from crawl_lib.export.places import ExportFolder, Inputs, OnProgress, SegmentInput

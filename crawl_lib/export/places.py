@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -127,8 +128,10 @@ def gather_inputs(
 class ExportFolder:
     """One export on the DFS. Its files appear whole, by rename, and are never changed again.
 
-    A file is written as `.<name>` beside its place, and renamed when it is whole and durable. A leftover `.<name>` of
-    a killed run is deleted by the next one. `path`: below the storage's root.
+    A file is written as `.<name>.<attempt>` beside its place, and renamed when it is whole and durable. The next
+    attempt deletes what an earlier one left, so one that still runs, on a machine that was given up, fails at its
+    rename.
+    `path`: below the storage's root.
     """
 
     def __init__(self, storage: Storage, config: Config, name: str) -> None:
@@ -212,9 +215,12 @@ class ExportFolder:
         self._reveal(hidden, name)
 
     def _hidden(self, name: str) -> str:
-        hidden = self.file(f".{name}")
-        self.storage.delete(hidden)
-        return hidden
+        """A name for this attempt alone, after what others left is deleted: none renames what another one writes."""
+        if self.storage.exists(self.path):
+            for entry in self.storage.list(self.path):
+                if entry.name.startswith(f".{name}."):
+                    self.storage.delete(self.file(entry.name))
+        return self.file(f".{name}.{uuid.uuid4().hex}")
 
     def _reveal(self, hidden: str, name: str) -> None:
         reached(f"export.{name}.written")
