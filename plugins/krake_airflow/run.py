@@ -166,10 +166,11 @@ def _crawl(console: Console, config: Config, home: Path, log: Path, params: dict
         console.print("Stopped. What was fetched is kept; the same command goes on.", highlight=False, soft_wrap=True)
         return INTERRUPTED
     if str(run.state) == "success":
-        (home / "demo-port").unlink(missing_ok=True)
-        delete_durable(unfinished)
         console.print(summary(config, display.results))
         console.print(f"{elapsed_s:.0f} s in all, as run {run.run_id}", highlight=False, soft_wrap=True)
+        # Not before it was said: killed until then, the same command finds everything done, and says it.
+        (home / "demo-port").unlink(missing_ok=True)
+        delete_durable(unfinished)
         return 0
     for task_id, message in sorted(display.failures.items()):
         console.print(f"[red]{task_id}: {message}[/]", highlight=False, soft_wrap=True)

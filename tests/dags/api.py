@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -103,11 +103,11 @@ class Api:
 
 
 class Ui(Api):
-    """`make ui`, while the `with` block runs; signs in with what it prints."""
+    """`make ui`, while the `with` block runs; signs in with what it prints. `settings`: more variables of Airflow."""
 
-    def __init__(self, home: Path, config: Path) -> None:
+    def __init__(self, home: Path, config: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__("")
-        self.home, self.config = home, config
+        self.home, self.config, self.settings = home, config, dict(settings or {})
         self.output = ""
 
     def __enter__(self) -> Self:
@@ -116,6 +116,7 @@ class Ui(Api):
             "KRAKE_AIRFLOW_HOME": str(self.home),
             "AIRFLOW_PORT": "0",
             "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}",
+            **self.settings,
         }
         command = [sys.executable, "-m", "krake_airflow.ui", "--config", str(self.config)]
         self.process = subprocess.Popen(
