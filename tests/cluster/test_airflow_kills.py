@@ -28,8 +28,8 @@ from tests.e2e.crawl import run_crawl
 from tests.torture.checks import refetched
 
 pytestmark = pytest.mark.timeout(3000)
-KILLS_OF_MAKE_CRAWL = 12
-KILLS_OF_TASKS = 5
+KILLS_OF_MAKE_CRAWL = 14
+KILLS_OF_TASKS = 3
 KILLS_OF_AIRFLOW = 3
 END_S = 900
 QUICK = {"AIRFLOW__CORE__MAX_TASK_RETRY_DELAY": "10"}
