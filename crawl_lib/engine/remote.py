@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from threading import Lock
+from io import SEEK_SET
+from threading import Lock, get_ident
 from typing import Any, BinaryIO
 
 from fsspec.spec import AbstractFileSystem
@@ -59,30 +61,44 @@ class StoreFiles(AbstractFileSystem):  # type: ignore[misc]
         return LONG_AGO
 
     def _open(self, path: str, mode: str = "rb", **_: object) -> Any:
-        with self._turn:
-            return _InTurn(self._storage.open_seekable(path), self._turn)
+        return _PerThread(lambda: self._storage.open_seekable(path), self._turn)
 
 
-class _InTurn:
-    """A file whose every read waits for its turn."""
+class _PerThread:
+    """A file that several threads read, each at a place of its own: each has it opened for itself.
 
-    def __init__(self, file: BinaryIO, turn: Lock) -> None:
-        self._file = file
+    DuckDB shares one handle between its threads, and reads at an offset by a `seek` and a `read`, between which another
+    thread may run: one place for all would give a thread the bytes of another one's place. Threads are told apart by
+    their number, as variables of DuckDB's threads (`threading.local`) do not last from one call to the next.
+    """
+
+    def __init__(self, opened: Callable[[], BinaryIO], turn: Lock) -> None:
+        self._opened = opened
         self._turn = turn
+        self._files: dict[int, BinaryIO] = {}
+        self.seek(0)  # a file that is not there is an error at once
 
     def read(self, size: int = -1) -> bytes:
         with self._turn:
-            return self._file.read(size)
+            return self._mine().read(size)
 
-    def seek(self, offset: int, whence: int = 0) -> int:
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
         with self._turn:
-            return self._file.seek(offset, whence)
+            return self._mine().seek(offset, whence)
 
     def tell(self) -> int:
-        return self._file.tell()
+        with self._turn:
+            return self._mine().tell()
 
     def seekable(self) -> bool:
         return True
 
     def close(self) -> None:
-        self._file.close()
+        for file in self._files.values():
+            file.close()
+
+    def _mine(self) -> BinaryIO:
+        thread = get_ident()
+        if thread not in self._files:
+            self._files[thread] = self._opened()
+        return self._files[thread]
