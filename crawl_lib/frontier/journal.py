@@ -100,6 +100,23 @@ class Journal:
         """Make it durable."""
         write_durable(directory / JOURNAL_FILE, (json.dumps(asdict(self), sort_keys=True) + "\n").encode())
 
+    def short_files(self, directory: Path) -> list[tuple[str, str]]:
+        """Files that hold less than the journal promises, each with what is wrong, in words."""
+        promised = {
+            NEW_FILE: self.new_bytes,
+            NEW_META_FILE: self.meta_bytes,
+            NEW_UNDECIDED_FILE: self.undecided_bytes,
+        }
+        problems = []
+        for name, size in promised.items():
+            path = directory / name
+            found = path.stat().st_size if path.exists() else 0
+            if found < size or not path.exists():
+                problems.append((name, f"has {found} bytes, and the intake's journal promises {size}"))
+        if self.phase == CLAIM and not (directory / CLAIM_FILE).exists():
+            problems.append((CLAIM_FILE, "is not there, and the intake's journal says that it was claimed"))
+        return problems
+
 
 def read_journal(directory: Path) -> Journal | None:
     """The journal of an intake that is not finished, None if there is none. Raises DamagedFileError naming it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from crawl_lib.records import QueuedUrl
 
 STATE_FILE = "state"
 _COUNT_BYTES = 1 << 20
+_END_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,9 @@ class Queue:
             path = self.path(str(number))
             if number < len(written) and path.stat().st_size == written[number]:
                 continue
+            half = self.half_line(number, record)
+            if half is not None:
+                raise self.error(half_line_problem(number, half))
             count = count_lines(path)
             if count != total:
                 raise self.error(f"file {number} has {count} URLs, and `state` says {total}")
@@ -186,6 +191,22 @@ class Queue:
         """
         paths = [(number, self.path(str(number)), size) for number, size in enumerate(self.record().sizes)]
         return frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
+
+    def half_line(self, number: int, record: Record) -> bytes | None:
+        """The end of a data file that was cut within its last line; None if it was not, or nobody can tell.
+
+        Krake ends each line. So a file that Krake wrote and that is shorter now, without a newline at its end, was
+        cut, and what stands there may be half a URL. People who make a queue need not end its last line: where `state`
+        or the file is theirs, the line is believed. Whoever has seen that it is whole ends it with a newline.
+        """
+        try:
+            state = parse_state(self.path(STATE_FILE).read_bytes()).sha1()
+        except (OSError, ValueError):
+            state = ""  # gone or damaged: it says nothing against the record
+        ours = number < len(record.sizes) and (not state or record.state_sha1 in {"", state})
+        if not ours or self.path(str(number)).stat().st_size >= record.sizes[number]:
+            return None
+        return last_line(self.path(str(number))) or None
 
     def read(self, count: int | None = None) -> Iterator[QueuedUrl]:
         """The next `count` URLs (None: all), in order, without taking them."""
@@ -290,6 +311,23 @@ def offsets_at(queue: Queue, number: int, line: int, known: tuple[int, int, int]
             file.seek(offset)
             found.append(offset + sum(map(len, islice(file, line - start))))
     return found[0], found[1]
+
+
+def half_line_problem(number: int, half: bytes) -> str:
+    """A cut data file, in words."""
+    return f"file {number} was cut, and ends within a line: {half[:200].decode('utf-8', 'backslashreplace')!r}"
+
+
+def last_line(path: Path) -> bytes:
+    """What stands after the last newline of a file: nothing, if it ends with one."""
+    end = b""
+    with path.open("rb") as file:
+        place = file.seek(0, io.SEEK_END)
+        while place and b"\n" not in end:
+            place = max(0, place - _END_BYTES)
+            file.seek(place)
+            end = file.read()
+    return end[end.rfind(b"\n") + 1 :]
 
 
 def count_lines(path: Path) -> int:

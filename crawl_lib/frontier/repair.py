@@ -9,17 +9,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from itertools import islice, takewhile
-from pathlib import Path
 
 from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError
 from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
 from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
 from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, TakenIn, record_bytes
-from crawl_lib.frontier.rescue import BROKEN, Rescue
+from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, Rescue, note_lost
 from crawl_lib.frontier.take import TAKE_FILE, Take, open_take, write_take
 
-LOST_FILE = "lost"
 ASKED = 10_000
 Crawled = Callable[[Sequence[bytes]], Collection[bytes]]
 
@@ -48,15 +46,6 @@ def lost_advice(count: int) -> str:
     )
 
 
-def read_lost(directory: Path) -> int:
-    """How many URLs an earlier repair found gone, and nobody has looked for yet. Raises DamagedFileError."""
-    path = directory / LOST_FILE
-    try:
-        return int(path.read_bytes()) if path.exists() else 0
-    except ValueError as error:
-        raise DamagedFileError(f"{path}: is no number: {error}") from error
-
-
 def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set()) -> RepairReport:
     """Repair a node's queue; the caller holds its lock. `crawled`: which of these keys are known as crawled or gone.
 
@@ -72,19 +61,21 @@ def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set()) -> RepairR
     standing = _standing(queue)
     if not whole_move:
         rescue.after_unreadable_move()
+    rescue.half_lines()
+    noted = rescue.lost
     rescue.intake()
     rescue.lines()
     report.done += rescue.done
     report.lost = rescue.lost
     totals = _count(queue, report)
-    processed = _processed(queue, totals, report, crawled, moved=not whole_move)
+    first_cut = 0 in rescue.cut
+    processed = _processed(queue, totals, report, crawled, moved=not whole_move, first_cut=first_cut)
     report.state = State(processed, totals)
     if before is not None and standing < before:
         report.lost += before - standing
         report.done.append(f"data files: {before - standing} of {before} URLs are gone")
-    if report.lost:
-        write_durable(queue.path(LOST_FILE), b"%d\n" % (report.lost + _already_lost(queue)))
-        reached("repair.queue.lost")
+    if report.lost > noted:
+        note_lost(queue, report.lost - noted)
     _believe_nothing(queue, report, rescue.made)
     reached("repair.queue.record")
     write_durable(queue.path(STATE_FILE), report.state.to_bytes())
@@ -101,13 +92,6 @@ def _waited(queue: Queue) -> int | None:
         return sum(state.totals) if queue.record().state_sha1 == state.sha1() else None
     except (OSError, ValueError, DamagedFileError):
         return None
-
-
-def _already_lost(queue: Queue) -> int:
-    try:
-        return read_lost(queue.directory)
-    except DamagedFileError:
-        return 0
 
 
 def _standing(queue: Queue) -> int:
@@ -175,10 +159,19 @@ def _count(queue: Queue, report: RepairReport) -> tuple[int, ...]:
     return tuple(totals)
 
 
-def _processed(queue: Queue, totals: tuple[int, ...], report: RepairReport, crawled: Crawled, *, moved: bool) -> int:
+def _processed(
+    queue: Queue,
+    totals: tuple[int, ...],
+    report: RepairReport,
+    crawled: Crawled,
+    *,
+    moved: bool,
+    first_cut: bool,
+) -> int:
     """How many URLs of file 0 have been fetched: as `state` says, as the record says, else those known as crawled.
 
-    `moved`: a move that cannot be read may have been half done, so that file 0 may be another one.
+    `moved`: a move that cannot be read may have been half done, so that file 0 may be another one. `first_cut`: half
+    of the last line of file 0 was taken away.
     """
     first = queue.path("0").stat().st_size
     try:
@@ -189,8 +182,8 @@ def _processed(queue: Queue, totals: tuple[int, ...], report: RepairReport, craw
     same_file = not moved or (bool(known) and _sizes(queue)[: len(known)] == known)
     try:
         said = parse_state(queue.path(STATE_FILE).read_bytes())
-        if said.totals[0] == totals[0] and (same_file or said.processed == 0):
-            return said.processed
+        if said.totals[0] == totals[0] + first_cut and (same_file or said.processed == 0):
+            return min(said.processed, totals[0])
         report.done.append(f"state: says that file 0 has {said.totals[0]} URLs, and it has {totals[0]}")
     except (OSError, ValueError) as error:
         report.done.append(f"state: {error}")
@@ -228,7 +221,7 @@ def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int]) 
         record = Record()
     found = [(number, queue.path(str(number)).stat().st_size) for number in queue.data_files()]
     sizes = tuple(size if number in made or size in record.sizes else UNKNOWN_SIZE for number, size in found)
-    taken_in = TakenIn() if report.lost else record.taken_in
+    taken_in = TakenIn() if report.lost or queue.path(LOST_FILE).exists() else record.taken_in
     blank = replace(record, state_sha1="", sizes=sizes, offset=None, meta_offset=None, taken_in=taken_in)
     write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))
 

@@ -8,7 +8,7 @@ before the data file is durable, so a repair that was killed may be run again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
@@ -22,21 +22,22 @@ from crawl_lib.frontier.journal import (
     NEW_META_FILE,
     NEW_UNDECIDED_FILE,
     UNDECIDED_FILE,
-    Journal,
     read_journal,
 )
 from crawl_lib.frontier.outlinks import BARE_META, decode_line, decode_meta, split_line
-from crawl_lib.frontier.queue import Queue
+from crawl_lib.frontier.queue import Queue, count_lines
 from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE
 
 BROKEN = ".broken"
+LOST_FILE = "lost"
 _RESCUED = "rescued"
 
 
 class Rescue:
     """The rescues of one repair. `done`: what was done, in words. `lost`: URLs that are known to be gone, in all.
 
-    `made`: numbers of the data files that were made; the meta beside them is theirs.
+    `made`: numbers of the data files that were made; the meta beside them is theirs. `cut`: of those that ended within
+    a line, which was taken away.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -44,6 +45,7 @@ class Rescue:
         self.done: list[str] = []
         self.lost = 0
         self.made: set[int] = set()
+        self.cut: set[int] = set()
 
     def set_aside(self, name: str) -> None:
         """Rename a file so that nobody reads it any more."""
@@ -63,7 +65,7 @@ class Rescue:
         except DamagedFileError as error:
             self.done.append(f"{JOURNAL_FILE}: {error}")
             journal = None
-        if journal is not None and self._is_whole(journal):
+        if journal is not None and not journal.short_files(queue.directory):
             return
         if journal is None and not queue.path(JOURNAL_FILE).exists() and not _size(queue.path(NEW_FILE)):
             return
@@ -77,12 +79,6 @@ class Rescue:
         for name in (NEW_FILE, NEW_META_FILE, CLAIM_FILE):
             delete_durable(queue.path(name))
         reached("repair.queue.intake")
-
-    def _is_whole(self, journal: Journal) -> bool:
-        sizes = {NEW_FILE: journal.new_bytes, NEW_META_FILE: journal.meta_bytes}
-        sizes[NEW_UNDECIDED_FILE] = journal.undecided_bytes
-        files = [self.queue.path(name).exists() and _size(self.queue.path(name)) >= sizes[name] for name in sizes]
-        return all(files) and (journal.phase != CLAIM or self.queue.path(CLAIM_FILE).exists())
 
     def _missing(self, count: int, name: str) -> None:
         """URLs that were decided and are gone, unless a data file has become of them: the move was begun."""
@@ -122,6 +118,40 @@ class Rescue:
             reached("repair.queue.handed_on")
             delete_durable(more)
 
+    def half_lines(self) -> None:
+        """Half a URL at the end of a data file is no URL: it goes to `<n>.broken`, and counts as lost.
+
+        That is noted first: killed after it, the next repair knows as well that the segments have to be read again.
+        """
+        for number in self.queue.data_files():
+            try:
+                half = self.queue.half_line(number, self.queue.record())
+            except DamagedFileError:
+                return
+            if half is None:
+                continue
+            note_lost(self.queue, 1)
+            self.lost += 1
+            self.cut.add(number)
+            place = count_lines(self.queue.path(str(number)))
+            shown = half[:200].decode("utf-8", "backslashreplace")
+            self.done.append(f"{number}: line {place} is cut, {shown!r}; it was put into {number}{BROKEN}")
+            write_durable(self.queue.path(f"{number}{BROKEN}"), half + b"\n")
+            meta = self.queue.path(f"{number}.meta")
+            if meta.exists() and count_lines(meta) == place:
+                self._keep_lines(meta, place - 1)
+                self.made.add(number)
+            self._keep_lines(self.queue.path(str(number)), place - 1)
+            reached("repair.queue.half_line")
+
+    def _keep_lines(self, path: Path, count: int) -> None:
+        """Keep the first lines of a file. It is written anew: other names of the old one keep what they show."""
+        beside = self.queue.path(_RESCUED)
+        with path.open("rb") as file, beside.open("wb") as out:
+            out.writelines(islice(file, count))
+            fsync_file(out)
+        rename_durable(beside, path)
+
     def lines(self) -> None:
         """Lines of `undecided` and `handed_on` that cannot be read are set aside; the others stay."""
         for name in (UNDECIDED_FILE, HANDED_ON_FILE):
@@ -156,6 +186,25 @@ class Rescue:
             delete_durable(meta_beside)
             delete_durable(beside)
         return count
+
+
+def read_lost(directory: Path) -> int:
+    """How many URLs an earlier repair found gone, and nobody has looked for yet. Raises DamagedFileError."""
+    path = directory / LOST_FILE
+    try:
+        return int(path.read_bytes()) if path.exists() else 0
+    except ValueError as error:
+        raise DamagedFileError(f"{path}: is no number: {error}") from error
+
+
+def note_lost(queue: Queue, count: int) -> None:
+    """Write down that more URLs are gone."""
+    try:
+        before = read_lost(queue.directory)
+    except DamagedFileError:
+        before = 0
+    write_durable(queue.path(LOST_FILE), b"%d\n" % (before + count))
+    reached("repair.queue.lost")
 
 
 def _size(path: Path) -> int:
@@ -201,6 +250,13 @@ def _outlinks(path: Path) -> Iterator[tuple[bytes, bytes]]:
         yield url, meta
 
 
+def whole_line(line: bytes) -> bytes:
+    """A line of a file that Krake wrote, without its newline. Raises ValueError if it has none: it was cut."""
+    if not line.endswith(b"\n"):
+        raise ValueError("was cut")
+    return line[:-1]
+
+
 def _sorted_out(path: Path, read: Callable[[bytes], object]) -> tuple[list[bytes], list[bytes]]:
     """Lines that can be read, and lines that cannot."""
     good: list[bytes] = []
@@ -209,7 +265,7 @@ def _sorted_out(path: Path, read: Callable[[bytes], object]) -> tuple[list[bytes
         with path.open("rb") as file:
             for line in file:
                 try:
-                    read(line.rstrip(b"\n"))
+                    read(whole_line(line))
                 except (DamagedFileError, ValueError):
                     bad.append(line)
                 else:

@@ -18,22 +18,13 @@ from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, StorageError, UrlError
 from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
 from crawl_lib.frontier.hostcounts import COUNTS_FILE
-from crawl_lib.frontier.journal import (
-    CLAIM,
-    CLAIM_FILE,
-    JOURNAL_FILE,
-    NEW_FILE,
-    NEW_META_FILE,
-    NEW_UNDECIDED_FILE,
-    UNDECIDED_FILE,
-    Journal,
-    read_journal,
-)
+from crawl_lib.frontier.journal import JOURNAL_FILE, NEW_FILE, UNDECIDED_FILE, Journal, read_journal
 from crawl_lib.frontier.move import MOVE_FILE, Move, read_move
 from crawl_lib.frontier.outlinks import decode_line, decode_meta
-from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines
+from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines, half_line_problem
 from crawl_lib.frontier.record import RECORD_FILE, Record
-from crawl_lib.frontier.repair import LOST_FILE, lost_advice, read_lost
+from crawl_lib.frontier.repair import lost_advice
+from crawl_lib.frontier.rescue import LOST_FILE, read_lost, whole_line
 from crawl_lib.frontier.take import HANDED_ON_FILE, LEFTOVER_FILE, TAKE_FILE, Take, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress
 from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
@@ -144,6 +135,9 @@ class _Check:
             return None
         metas = self.queue.own_metas() if record is not None else frozenset()
         for number, total in enumerate(state.totals):
+            half = self.queue.half_line(number, record) if record is not None else None
+            if half is not None:
+                self._add("line_cut", str(number), half_line_problem(number, half))
             count = count_lines(self.queue.path(str(number)))
             self._tell(str(number), count)
             if count != total:
@@ -179,7 +173,7 @@ class _Check:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    read(line.rstrip(b"\n"))
+                    read(whole_line(line))
                 except (KrakeError, ValueError):
                     self._add(name, file, f"line {number} cannot be read: {line[:100]!r}")
                 if number % 10_000 == 0:
@@ -226,18 +220,8 @@ class _Check:
             if not self.queue.path(JOURNAL_FILE).exists() and new.exists() and new.stat().st_size:
                 self._add("intake_missing", JOURNAL_FILE, f"is not there, and `new` has {count_lines(new)} URLs")
             return
-        sizes = {
-            NEW_FILE: journal.new_bytes,
-            NEW_META_FILE: journal.meta_bytes,
-            NEW_UNDECIDED_FILE: journal.undecided_bytes,
-        }
-        for name, size in sizes.items():
-            path = self.queue.path(name)
-            found = path.stat().st_size if path.exists() else 0
-            if found < size or not path.exists():
-                self._add("intake_short", name, f"has {found} bytes, and the intake's journal promises {size}")
-        if journal.phase == CLAIM and not self.queue.path(CLAIM_FILE).exists():
-            self._add("intake_short", CLAIM_FILE, "is not there, and the intake's journal says that it was claimed")
+        for name, problem in journal.short_files(self.queue.directory):
+            self._add("intake_short", name, problem)
 
     def _lines_of_others(self) -> None:
         for name, file in (("undecided_damaged", UNDECIDED_FILE), ("handed_on_damaged", HANDED_ON_FILE)):

@@ -20,7 +20,7 @@ from crawl_lib.crawl.places import list_folders, segments_of
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import KeyServerDownError
 from crawl_lib.frontier import NodeLock, open_take
-from crawl_lib.frontier.repair import LOST_FILE
+from crawl_lib.frontier.rescue import LOST_FILE
 from crawl_lib.keys import STATEMENT_KEYS, KeyServer, ShardedKeyStore, open_key_store
 from crawl_lib.keys.rings import require_ring
 from crawl_lib.repair.findings import OnProgress

@@ -191,6 +191,44 @@ def test_a_data_file_that_changed_under_our_state_is_noticed(queue: Queue) -> No
         queue.state()
 
 
+@pytest.mark.parametrize("bytes_lost", [1, 4])
+def test_half_a_url_at_the_end_of_a_file_is_not_adopted(queue: Queue, bytes_lost: int) -> None:
+    """It has as many lines as before; only its size says that it was cut."""
+    keys = Keys()
+    take_in(queue, keys, source("1", "n", numbered(0, 3)))
+    data = queue.path("0").read_bytes()
+    queue.path("0").write_bytes(data[:-bytes_lost])
+    with pytest.raises(QueueError, match=r"file 0 was cut.*`krake queue repair --node node-a`"):
+        take_in(queue, keys)
+    report = repair_queue(queue)
+    assert report.lost == 1
+    assert any("line 3 is cut" in line for line in report.done)
+    assert queue.path("0.broken").read_bytes() == data.splitlines()[-1][: 1 - bytes_lost or None] + b"\n"
+    assert urls_of(queue) == numbered(0, 2)
+    assert repair_queue(queue).lost == 0, "again: nothing more is cut"
+    take_in(queue, Keys(), source("1", "n", numbered(0, 3)))
+    assert urls_of(queue) == numbered(0, 3), "it is found again where it was found first"
+
+
+def test_a_cut_file_keeps_how_far_it_was_processed_and_its_meta(queue: Queue) -> None:
+    fill(queue, numbered(0, 5))
+    advance(queue, take(queue, 2))
+    close_take(queue.directory)
+    queue.path("0").write_bytes(queue.path("0").read_bytes()[:-4])
+    assert repair_queue(queue, lambda keys: set()).state == State(2, (4,))
+    assert queue.path("0.meta").read_bytes().count(b"\n") == 4
+
+
+def test_a_line_that_people_left_without_its_newline_is_believed(queue: Queue) -> None:
+    """They changed `state` too, or made the file longer."""
+    keys = Keys()
+    take_in(queue, keys, source("1", "n", numbered(0, 3)))
+    queue.path("0").write_bytes(b"http://a.test/1\nhttp://a.test/2")
+    queue.path("state").write_bytes(b"0\n2\n")
+    take_in(queue, keys)
+    assert urls_of(queue) == ["http://a.test/1", "http://a.test/2"]
+
+
 def test_people_may_leave_out_the_last_newline(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", ["http://a.test/1", "http://a.test/2"])
     queue.path("0").write_text("http://a.test/1\nhttp://a.test/2")

@@ -103,6 +103,12 @@ def data_file_loses_lines(directory: Path) -> None:
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
 
 
+def last_line_is_cut(directory: Path) -> None:
+    """The last data file ends within a URL, with as many lines as before."""
+    path = max((path for path in queue(directory).iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+    path.write_bytes(path.read_bytes()[:-7])
+
+
 def next_line_is_lost(directory: Path) -> None:
     """One of the URLs that are fetched now is not in its data file any more."""
     path = queue(directory) / "0"
@@ -137,6 +143,11 @@ DAMAGES = {
     "state says that more is done": Damage("state_damaged", write("state", b"999\n1\n")),
     "a data file is missing": Damage("data_files", lambda d: (queue(d) / "0").rename(queue(d) / "9")),
     "a data file lost lines": Damage("state_differs", data_file_loses_lines, FIND_AGAIN),
+    "a data file is cut within its last line": Damage("line_cut", last_line_is_cut, FIND_AGAIN),
+    "a data file is cut within its last line, and state is gone": Damage(
+        "state_damaged", lambda d: (last_line_is_cut(d), remove("state")(d)), FIND_AGAIN
+    ),
+    "handed_on is cut": Damage("handed_on_damaged", write("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN),
     "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), (REPAIR,), fast=False),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
     "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
