@@ -1,7 +1,9 @@
 """The DAGs parse, and their edges hold what the protocol needs; asked over all ancestors, not only direct ones."""
 
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -98,6 +100,27 @@ def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
         for task_id in level:
             assert ancestors(crawl, task_id) == before
         before |= set(level)
+
+
+def edges_of_the_picture() -> set[tuple[str, str]]:
+    """The arrows of README's first picture; a node's label begins with its name."""
+    text = (PROJECT / "README.md").read_text()
+    picture = text.split("```mermaid\n")[1].split("```")[0]
+    labels = dict(re.findall(r"^ *(\w+)(?:\(\[|\[)\"?(\w+)", picture, re.MULTILINE))
+    assert labels
+    assert all(name == word for name, word in labels.items())
+    chains = [re.split(r" -->(?:\|[^|]*\|)? ", line.strip()) for line in picture.splitlines() if "-->" in line]
+    return {edge for chain in chains for edge in itertools.pairwise(chain)}
+
+
+def test_the_picture_in_readme_is_the_dag(crawl: dict[str, Any]) -> None:
+    """Tasks of one kind are one box: `start` those of all iterations, `crawl` and `settle` those of all nodes."""
+
+    def box(task_id: str) -> str:
+        return next(part for part in task_id.split(".") if not part.startswith("iteration_"))
+
+    edges = {(box(upstream), box(task_id)) for task_id, task in crawl.items() for upstream in task["upstream"]}
+    assert edges_of_the_picture() == edges
 
 
 @pytest.mark.parametrize("config", ["usual", "goes on"])
