@@ -369,7 +369,8 @@ class WebHdfs:
             root = self.address.root or "/"
             return f"no permission: {problem}; let dfs.user own {root}: hdfs dfs -chown {self.config.user} {root}"
         told = {str(problem)} if problem.server else set()
-        told |= {str(failure) for failure in self._client.failures.values()}
+        # A copy, made in one step: a writer's thread asks namenodes too.
+        told |= {str(failure) for failure in list(self._client.failures.values())}
         text = "; ".join(sorted(told)) or str(problem)
         if waited and problem.patience is Patience.FULL:
             return f"{text}; asked again for {self.config.wait_s:g} s; look at the server"

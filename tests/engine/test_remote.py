@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import random
 import threading
 from pathlib import Path
 
 import pytest
 
+from crawl_lib.engine import remote
 from crawl_lib.engine.remote import StoreFiles
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.storage import LocalStorage
@@ -45,3 +48,48 @@ def test_a_thread_reads_where_it_sought_whatever_others_do_in_between(files: Sto
 def test_a_file_that_is_not_there_is_an_error_when_it_is_opened(files: StoreFiles) -> None:
     with pytest.raises(PathNotFoundError):
         files.open(files.address("a/none"))
+
+
+def test_reads_of_any_place_and_size_are_the_files_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a block, across blocks, larger than one, at and beyond the end."""
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(remote, "TAIL_BYTES", 100)
+    store = LocalStorage.open(tmp_path)
+    data = random.Random(1).randbytes(10_000)
+    store.write_bytes("a", data)
+    files = StoreFiles(Elsewhere(store))
+    file = files.open(files.address("a"))
+    rng = random.Random(2)
+    for _ in range(3000):
+        offset, size = rng.randrange(10_100), rng.choice([0, 1, 8, 100, 999, 1000, 1001, 5000])
+        assert file.seek(offset) == offset
+        assert file.read(size) == data[offset : offset + size]
+        assert file.tell() == max(offset, min(offset + size, 10_000))
+    assert file.seek(-4, io.SEEK_END) == 9996
+    assert file.read() == data[-4:]
+    assert file.seek(-10, io.SEEK_CUR) == 9990
+
+
+def test_memory_does_not_grow_with_files_and_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of what was read is a few blocks in all, and a file's small reads are one request."""
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(remote, "TAIL_BYTES", 100)
+    inner = LocalStorage.open(tmp_path)
+    for number in range(40):
+        inner.write_bytes(f"{number}", bytes(3000))
+    store = Elsewhere(inner)
+    files = StoreFiles(store)
+    handles = [files.open(files.address(f"{number}")) for number in range(40)]
+
+    def read_all() -> None:
+        for handle in handles:
+            for offset in (0, 400, 900):
+                handle.seek(offset)
+                assert handle.read(50) == bytes(50)
+
+    for _ in range(4):
+        thread = threading.Thread(target=read_all)
+        thread.start()
+        thread.join()
+    assert len(store.opened) == 4 * 40
+    assert sum(len(block.data) for block in files._blocks) <= 1000 * remote.MAX_BLOCKS

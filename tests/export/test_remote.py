@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config
+from crawl_lib.engine.remote import StoreFiles
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.export import export_pages
 from crawl_lib.export import scratch as scratch_module
@@ -97,6 +103,66 @@ def test_the_same_bytes_from_a_store_elsewhere(
         "export": "far",
     }
     assert in_scratch(config) == []
+
+
+class OneAtATime(Elsewhere):
+    """A store that says when two threads are in it at once; `threads`: those that read."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self.threads: set[int] = set()
+        self._busy = threading.Lock()
+        for name in ("open_read", "open_write", "rename", "list", "stat", "delete"):
+            setattr(self, name, functools.partial(self._alone, getattr(self, name)))
+
+    def _alone(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        assert self._busy.acquire(blocking=False), f"two threads at once: {arguments}"
+        try:
+            self.threads.add(threading.get_ident())
+            threading.Event().wait(0.001)  # others may come in
+            return method(*arguments)
+        finally:
+            self._busy.release()
+
+
+class Meeting:
+    """A handle whose readers meet between the `seek` and the `read` that are one read at an offset to DuckDB."""
+
+    meeting = threading.Barrier(2)
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)
+
+    def seek(self, *place: int) -> int:
+        found = self._handle.seek(*place)
+        try:
+            self.meeting.wait(0.01)
+        except threading.BrokenBarrierError:  # nobody else is about to read
+            self.meeting.reset()
+        return int(found)
+
+
+def test_threads_that_read_at_the_same_time_do_not_change_the_export(
+    storage: Storage, config: Config, crawl: CrawlMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many row groups in several segments, four threads, each between another one's `seek` and `read`."""
+    urls = [f"http://h.example/{number}" for number in range(60)]
+    for node in ("a", "b", "c"):
+        place = crawl.segment("1", node, [Capture(url, url.encode() + b"x", links=urls[::7]) for url in urls])
+        for name in ("pages.parquet", "links.parquet"):
+            pq.write_table(pq.read_table(place / name), place / name, row_group_size=7)
+    all_stages(storage, config, crawl, "near")
+    far, really_open = OneAtATime(storage), StoreFiles._open
+    monkeypatch.setattr(StoreFiles, "_open", lambda *given, **more: Meeting(really_open(*given, **more)))
+    monkeypatch.setattr(duckdb, "connect", functools.partial(duckdb.connect, config={"threads": 4}))
+    all_stages(far, config, crawl, "far")
+    assert len(far.threads) > 2
+    near_folder, far_folder = (Path(config.dfs_primary) / "export" / name for name in ("near", "far"))
+    for file in near_folder.iterdir():
+        assert (far_folder / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 def test_scratch_is_empty_after_a_stage_that_failed(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
