@@ -24,127 +24,43 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from base64 import b32decode
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
-from hashlib import md5, sha1, sha256
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
-from crawl_lib.crawl.commit import commit_iteration
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.places import (
     IMPORT_NODE,
-    INDEX_FILE,
-    MANIFEST_FILE,
     SCOPE_FILE,
     Iteration,
-    list_folders,
-    read_iteration,
-    read_json,
     read_lines,
-    segments_of,
 )
 from crawl_lib.crawl.start import start_import
 from crawl_lib.durable import reached, write_durable
-from crawl_lib.errors import InputError, StorageError, UrlError
+from crawl_lib.errors import InputError, StorageError
 from crawl_lib.keys import ShardedKeyStore
-from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
-from crawl_lib.repair.foreign import read_archive
-from crawl_lib.repair.glean import EXAMPLES, IMPORTED_FROM, OnProgress, fetched_of, is_robots
+from crawl_lib.records import QueuedUrl, TakenUrl
+from crawl_lib.repair.glean import OnProgress, is_robots
+from crawl_lib.repair.import_folders import finish_import, imported_archives, unfinished_imports
+from crawl_lib.repair.import_pages import ImportedPage, page_of, paired
+from crawl_lib.repair.import_report import FileReport, ImportReport
 from crawl_lib.repair.places import scratch_base
-from crawl_lib.repair.warcscan import Damage
-from crawl_lib.segment import PartWriter, SegmentFacts, SegmentReader, WarcInfo, build_segment, list_parts, publish
+from crawl_lib.segment import PartWriter, SegmentFacts, WarcInfo, build_segment, list_parts, publish
 from crawl_lib.segment.parts import PAGES_SUFFIX, part_prefix
 from crawl_lib.segment.records import WarcDates, microseconds
 from crawl_lib.segment.tables import read_blocks
-from crawl_lib.segment.warcread import WarcRecord
-from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
+from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
-from crawl_lib.urls import UrlFilter, canonicalize, key_of
+from crawl_lib.urls import UrlFilter
 from crawl_lib.version import VERSION
 
 PROGRESS_FILE = "progress.json"
 SUFFIXES = (".warc", ".warc.gz", ".arc", ".arc.gz")
 CHUNK_PAGES = 500
 CHUNK_BYTES = 32 << 20
-DIGESTS: dict[str, Callable[[bytes], Any]] = {"sha1": sha1, "md5": md5, "sha256": sha256}
-RECORD_TYPES = frozenset(
-    {"warcinfo", "request", "response", "resource", "revisit", "metadata", "conversion", "continuation"}
-)
-
-
-@dataclass
-class FileReport:
-    """What became of one archive.
-
-    `state`: `imported`, `already_imported`, `refused` (no record of it can be read), or `readable` (dry run).
-    `records`: all that could be read. `pages`: those that were imported; `waiting`: those of them whose URL waits in a
-    queue, where it stays; `known`: pages that the crawl has already; `repeated`: pages of these archives that came
-    before. `robots`: captures of robots.txt. `skipped`: records that are no pages, by type; `rejected`: responses and
-    damaged places by reason; `first`: the first of these with their offsets.
-    """
-
-    name: str
-    sha256: str
-    size_bytes: int
-    state: str = "imported"
-    records: int = 0
-    pages: int = 0
-    robots: int = 0
-    waiting: int = 0
-    known: int = 0
-    repeated: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-    rejected: dict[str, int] = field(default_factory=dict)
-    first: list[str] = field(default_factory=list)
-
-    def skip(self, kind: str) -> None:
-        """Count a record that is no page."""
-        self.skipped[kind] = self.skipped.get(kind, 0) + 1
-
-    def reject(self, reason: str, offset: int, what: str = "") -> None:
-        """Count a record or a damaged place, with the byte it begins at."""
-        self.rejected[reason] = self.rejected.get(reason, 0) + 1
-        if len(self.first) < EXAMPLES:
-            self.first.append(f"{self.name}: byte {offset}: {reason}{f': {what[:200]}' if what else ''}")
-
-
-@dataclass
-class ImportReport:
-    """What an import did. `folder`: the iteration's, "" if nothing was imported. `files`: one each."""
-
-    folder: str = ""
-    files: list[FileReport] = field(default_factory=list)
-    dry_run: bool = False
-
-    @property
-    def refused(self) -> list[FileReport]:
-        """The archives nothing could be read of."""
-        return [file for file in self.files if file.state == "refused"]
-
-    def totals(self) -> dict[str, int]:
-        """Sums over all files."""
-        names = ("records", "pages", "robots", "waiting", "known", "repeated")
-        sums = {name: sum(getattr(file, name) for file in self.files) for name in names}
-        sums["skipped"] = sum(sum(file.skipped.values()) for file in self.files)
-        sums["rejected"] = sum(sum(file.rejected.values()) for file in self.files)
-        return sums
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        files = [asdict(file) for file in self.files]
-        return {"folder": self.folder, "dry_run": self.dry_run, "totals": self.totals(), "files": files}
-
-
-class _Page(NamedTuple):
-    """A page that may be imported. `offset`: of its response; `metadata`: where it comes from, as JSON."""
-
-    fetched: Fetched
-    key: bytes
-    offset: int
-    metadata: str
 
 
 def find_archives(paths: Sequence[str]) -> list[Path]:
@@ -178,10 +94,10 @@ def import_archives(
     """
     archives = find_archives(paths)
     report = ImportReport(dry_run=dry_run)
-    for folder in _unfinished(stores):
+    for folder in unfinished_imports(stores):
         if not dry_run:
-            _finish(stores, folder)
-    before = _imported(stores)
+            finish_import(stores, folder)
+    before = imported_archives(stores)
     new: dict[Path, FileReport] = {}
     for path in archives:
         file = _describe(path)
@@ -204,52 +120,6 @@ def _describe(path: Path) -> FileReport:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     return FileReport(str(path), digest.hexdigest(), size)
-
-
-def _import_folders(stores: Stores) -> Iterator[str]:
-    """Folders whose imported segment stands."""
-    for folder in list_folders(stores.storage, stores.crawl_dir):
-        if IMPORT_NODE in segments_of(stores.storage, stores.crawl_dir, folder):
-            yield folder
-
-
-def _unfinished(stores: Stores) -> list[str]:
-    """Those whose keys may not be marked yet."""
-    return [
-        folder
-        for folder in _import_folders(stores)
-        if not stores.storage.exists(f"{stores.crawl_dir}/{folder}/{INDEX_FILE}")
-    ]
-
-
-def _imported(stores: Stores) -> set[str]:
-    """SHA-256 of all archives that were imported."""
-    found: set[str] = set()
-    for folder in _import_folders(stores):
-        manifest = read_json(stores.storage, f"{stores.crawl_dir}/{folder}/{IMPORT_NODE}/{MANIFEST_FILE}")
-        for entry in manifest.get("history", ()):
-            found.update(file["sha256"] for file in entry.get("files", ()))
-    return found
-
-
-def _finish(stores: Stores, folder: str) -> None:
-    """Steps 4 and 5."""
-    mark_pages(stores, f"{stores.crawl_dir}/{folder}/{IMPORT_NODE}")
-    reached("repair.import.marked")
-    iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
-    commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)
-
-
-def mark_pages(stores: Stores, segment: str) -> None:
-    """Mark the keys of a segment's pages as crawled or gone; may be repeated. Raises KeyStoreError."""
-    with stores.keys() as keys:
-        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome"], with_dropped=True):
-            by_state: dict[KeyState, list[bytes]] = {}
-            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
-            for key, outcome in zip(*rows, strict=True):
-                by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
-            for state, marked in by_state.items():
-                keys.mark(marked, state)
 
 
 class _Import:
@@ -342,7 +212,7 @@ class _Import:
 
     def _read(self, path: Path, file: FileReport) -> None:
         """Import what is to be imported of one archive, and count the rest."""
-        chunk: list[_Page] = []
+        chunk: list[ImportedPage] = []
         size = 0
         try:
             with path.open("rb") as archive:
@@ -357,8 +227,10 @@ class _Import:
         self._keep(chunk, file)
         if not file.records:
             file.state = "refused"
+        elif not file.pages and not file.robots:
+            file.state = "nothing"
 
-    def _pages(self, archive: BinaryIO, file: FileReport) -> Iterator[_Page]:
+    def _pages(self, archive: BinaryIO, file: FileReport) -> Iterator[ImportedPage]:
         for response, request in paired(archive, file, self._tell):
             page = page_of(response, request, file)
             if page is None:
@@ -374,7 +246,7 @@ class _Import:
         if self.on_progress and records % 200 == 0:
             self.on_progress({"importing": name, "records": records})
 
-    def _keep(self, pages: Sequence[_Page], file: FileReport) -> None:
+    def _keep(self, pages: Sequence[ImportedPage], file: FileReport) -> None:
         """Write those pages that are in the crawl neither by an earlier archive nor by a fetch."""
         states = known_states(self.keys, {page.key for page in pages})
         for page in pages:
@@ -402,7 +274,7 @@ class _Import:
             return
         build_segment(self.spool, built, self._facts(self.iteration), clock=self.clock)
         publish(self.stores.storage, f"{self.stores.crawl_dir}/{folder}", IMPORT_NODE, self.run_id, built)
-        _finish(self.stores, folder)
+        finish_import(self.stores, folder)
         self.report.folder = folder
 
     def _facts(self, iteration: Iteration) -> SegmentFacts:
@@ -439,82 +311,3 @@ class _Import:
 def known_states(keys: ShardedKeyStore, wanted: Collection[bytes]) -> dict[bytes, KeyState | None]:
     """What the crawl knows of keys. Raises KeyServerDownError: without an answer a page could be imported twice."""
     return keys.states(wanted) if wanted else {}
-
-
-def paired(
-    archive: BinaryIO, file: FileReport, tell: Callable[[str, int], None]
-) -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
-    """The responses of an archive with their requests, whichever comes first; all else is counted in `file`."""
-    response: WarcRecord | None = None
-    request: WarcRecord | None = None
-    for item in read_archive(archive):
-        if isinstance(item, Damage):
-            file.reject(item.reason, item.offset)
-            continue
-        file.records += 1
-        tell(file.name, file.records)
-        if item.type == "response":
-            if response is not None:
-                yield response, None
-            response = item
-            if request is not None and _match(item, request):
-                yield item, request
-                response = request = None
-        elif item.type == "request":
-            request = item
-            if response is not None and _match(response, item):
-                yield response, item
-                response = request = None
-        else:
-            file.skip(item.type if item.type in RECORD_TYPES else "other")
-    if response is not None:
-        yield response, None
-
-
-def _match(response: WarcRecord, request: WarcRecord) -> bool:
-    """Whether two records are of one exchange: by their ids where they name any, else by their URL."""
-    ids = [
-        (one.headers["warc-concurrent-to"], other.headers.get("warc-record-id"))
-        for one, other in ((request, response), (response, request))
-        if "warc-concurrent-to" in one.headers
-    ]
-    return any(a == b for a, b in ids) if ids else response.url == request.url
-
-
-def page_of(response: WarcRecord, request: WarcRecord | None, file: FileReport) -> _Page | None:
-    """What a response is as a page of this crawl; None, counted in `file`, if it is none."""
-    if request is not None and not request.block.startswith(b"GET "):
-        file.reject("not_get", response.offset, response.url)
-        return None
-    try:
-        url = canonicalize(response.url)
-    except UrlError as error:
-        file.reject(f"url_{error.reason}", response.offset, response.url)
-        return None
-    if not digest_is_right(response):
-        file.reject("block_digest", response.offset, url)
-        return None
-    try:
-        fetched = fetched_of(response, url)
-    except (KeyError, ValueError, TypeError, OverflowError) as error:
-        file.reject("no_http_answer" if "HTTP" in str(error) else "no_date", response.offset, url)
-        return None
-    if request is not None:
-        fetched.request = request.block
-    origin = {IMPORTED_FROM: Path(file.name).name, "record_id": response.headers.get("warc-record-id", "")}
-    return _Page(fetched, key_of(url), response.offset, json.dumps(origin))
-
-
-def digest_is_right(record: WarcRecord) -> bool:
-    """Whether a record's block is what its digest says, where it has one that we can compute."""
-    name, colon, value = record.headers.get("warc-block-digest", "").partition(":")
-    make = DIGESTS.get(name.strip().lower())
-    if make is None or not colon:
-        return True
-    made: bytes = make(record.block).digest()
-    value = value.strip()
-    with suppress(ValueError):
-        if len(value) == 2 * len(made):
-            return bytes.fromhex(value) == made
-        return b32decode(value.upper() + "=" * (-len(value) % 8)) == made
-    return False

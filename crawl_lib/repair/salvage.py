@@ -13,23 +13,15 @@ are lost, as far as the old tables or broken groups name them, are written to `l
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.crawl.page import PageHandler
-from crawl_lib.crawl.places import INDEX_FILE, SCOPE_FILE, Iteration, read_iteration, read_json, read_lines
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.frontier import open_take
-from crawl_lib.frontier.inject import hand_over
+from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.frontier.outlinks import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.findings import Severity
@@ -37,70 +29,23 @@ from crawl_lib.repair.fsck_segment import check_segment
 from crawl_lib.repair.glean import EXAMPLES, Found, Fragment, Gleaner, OnProgress, fetched_of, is_robots
 from crawl_lib.repair.old_outlinks import read_old_outlinks
 from crawl_lib.repair.places import SegmentName, require_folder, scratch_room
+from crawl_lib.repair.salvage_known import Known, seconds_of
+from crawl_lib.repair.salvage_lost import LOST_NAME, old_rows, read_lost, requeue_urls
+from crawl_lib.repair.salvage_report import SalvageReport
 from crawl_lib.repair.swap import finish_swaps, replace_segment, set_aside
 from crawl_lib.segment import (
-    Manifest,
     PartWriter,
-    SegmentFacts,
     SegmentReader,
-    WarcInfo,
     build_segment,
     list_parts,
     part_prefix,
 )
-from crawl_lib.segment.dropped import dropped_files, read_dropped
-from crawl_lib.segment.manifest import INDEX_NAME, MANIFEST_NAME
+from crawl_lib.segment.dropped import dropped_files
 from crawl_lib.segment.outlinks import OutlinkRuns
 from crawl_lib.segment.parts import SEQUENCE, WARC_SUFFIX
-from crawl_lib.segment.records import WarcDates, microseconds
-from crawl_lib.segment.recover import microseconds_of
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
-from crawl_lib.urls import Owners, UrlFilter, canonicalize, host_of, key_of
-from crawl_lib.version import VERSION
-
-LOST_NAME = "lost.tsv"
-"""URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
-OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms")
-
-
-@dataclass
-class SalvageReport:
-    """What a salvage found and did.
-
-    `state`: `whole` (nothing to do), `salvaged`, `damaged` (dry run). `findings`: what was wrong. `pages`, `robots`:
-    whole groups that were kept; `without_metadata`: pages of them whose metadata record is lost. `requests_lost`:
-    requests of kept pages. `repeated`: groups that were there twice. `damage`: damaged places of the WARC files by
-    reason; `places`: the first of them. `lost`: pages that are lost, `lost_named`: those of them whose URLs are known,
-    `lost_urls`: the first. `outlinks_kept`: URLs of the old `outlinks`, `outlinks_whole`: whether these are all.
-    `aside`: where the damaged segment is kept. `requeued`: lost URLs that will be crawled again. `deleted`: damaged
-    segments of earlier salvages that were deleted. `notes`: what else the operator should know.
-    """
-
-    segment: str
-    state: str = "whole"
-    findings: list[str] = field(default_factory=list)
-    pages: int = 0
-    robots: int = 0
-    without_metadata: int = 0
-    requests_lost: int = 0
-    repeated: int = 0
-    damage: dict[str, int] = field(default_factory=dict)
-    damaged_bytes: int = 0
-    places: list[str] = field(default_factory=list)
-    lost: int = 0
-    lost_named: int = 0
-    lost_urls: list[str] = field(default_factory=list)
-    outlinks_kept: int = 0
-    outlinks_whole: bool = True
-    aside: str = ""
-    requeued: int = 0
-    deleted: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return dict(vars(self))
+from crawl_lib.urls import Owners, canonicalize, host_of, key_of
 
 
 def salvage_segment(
@@ -154,35 +99,6 @@ def _finish(stores: Stores, name: SegmentName, report: SalvageReport, *, requeue
         report.aside = ""
 
 
-def read_lost(stores: Stores, name: SegmentName) -> list[QueuedUrl]:
-    """The URLs that salvages of a segment could not bring back. Raises DamagedFileError."""
-    where = f"{name.path(stores)}/{LOST_NAME}"
-    if not stores.storage.exists(where):
-        return []
-    return [decode_line(line, where)[0] for line in stores.storage.read_bytes(where).splitlines()]
-
-
-def requeue_urls(stores: Stores, label: str, urls: list[QueuedUrl]) -> str:
-    """Leave URLs for their owners past the key check, without making their hosts seeds; returns the folder.
-
-    `label`: the same label and URLs again change nothing.
-    """
-    config = stores.config
-    lines = [encode_line(queued, HANDED_ON) for queued in urls]
-    digest = hashlib.sha1(b"\n".join([label.encode(), *lines])).hexdigest()
-    hand_over(
-        stores.storage,
-        stores.crawl_dir,
-        digest,
-        lines,
-        scope=(),
-        nodes=config.servers,
-        routing=config.frontier.routing,
-        facts={"run_id": label, "seeds": {}},
-    )
-    return digest
-
-
 class _Salvage:
     """One salvage under way."""
 
@@ -198,6 +114,7 @@ class _Salvage:
     ) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
         self.path, self.folder = name.path(stores), f"{stores.crawl_dir}/{name.folder}"
+        self.known = Known(stores, name)
         self.spool, self.built = room / "spool", room / "segment"
         self.report, self.on_progress, self.clock = report, on_progress, clock
         self.found = Found()
@@ -226,7 +143,7 @@ class _Salvage:
             self.name.folder,
             self.name.node,
             self.built,
-            carried=self._pending(),
+            carried=self.known.pending(),
             keep_old=True,
             clock=self.clock,
         )
@@ -249,85 +166,28 @@ class _Salvage:
             copy.unlink()
             return
         prefix = SEQUENCE.sub("", stem)
-        with PartWriter(self.spool, prefix, self._info(), self.stores.config.segment, clock=self.clock) as writer:
+        with self._writer(prefix) as writer:
             handler = self._handler(writer)
             for taken, fetched, position in writer.recovered():
                 if taken is not None:
                     handler.handle(taken, fetched, position)
 
+    def _writer(self, prefix: str) -> PartWriter:
+        info = self.known.info(self.found.info)
+        return PartWriter(self.spool, prefix, info, self.stores.config.segment, clock=self.clock)
+
     def _handler(self, writer: PartWriter, *, seeds_widen_scope: bool = True) -> PageHandler:
-        nodes = self.nodes
+        nodes = self.known.nodes
         own = nodes.index(self.name.node) if self.name.node in nodes else 0
         is_import = self.name.node not in self.stores.config.servers
         return PageHandler(
-            self.stores.config, nodes, own, self._filter, writer, seeds_widen_scope=seeds_widen_scope and not is_import
+            self.stores.config,
+            nodes,
+            own,
+            self.known.url_filter,
+            writer,
+            seeds_widen_scope=seeds_widen_scope and not is_import,
         )
-
-    @cached_property
-    def _filter(self) -> UrlFilter:
-        bare = UrlFilter(self.stores.config.urls, ())
-        hosts = read_lines(self.storage, f"{self.folder}/{SCOPE_FILE}")
-        return bare.with_scope(bare.scope_name(host) for host in hosts)
-
-    def _info(self) -> WarcInfo:
-        said = self.found.info
-        return WarcInfo(
-            krake_version=VERSION,
-            config_digest=said.get("krake-config-digest") or self.stores.config_digest,
-            user_agent=said.get("http-header-user-agent", ""),
-            robots_policy=said.get("robots") or self.stores.config.fetch.robots,
-            part_of=str(self.name),
-        )
-
-    # What is known of the segment beside its records
-
-    @cached_property
-    def manifest(self) -> Manifest | None:
-        """The old manifest, if it can be used."""
-        where = f"{self.path}/{MANIFEST_NAME}"
-        try:
-            manifest = Manifest.from_bytes(self.storage.read_bytes(where), where)
-            usable = isinstance(manifest.counts["taken"], int) and isinstance(manifest.counts["deferred"], int)
-        except (DamagedFileError, PathNotFoundError, KeyError, TypeError):
-            return None
-        return manifest if usable and (manifest.folder, manifest.node) == tuple(self.name) else None
-
-    @cached_property
-    def iteration(self) -> Iteration | None:
-        """The folder's `iteration.json`, if it can be read."""
-        with suppress(DamagedFileError, PathNotFoundError):
-            return read_iteration(self.storage, self.stores.crawl_dir, self.name.folder)
-        return None
-
-    @cached_property
-    def index(self) -> dict[str, Any]:
-        """The folder's index, if it can be read."""
-        with suppress(DamagedFileError, PathNotFoundError):
-            return read_json(self.storage, f"{self.folder}/{INDEX_FILE}")
-        return {}
-
-    @cached_property
-    def nodes(self) -> tuple[str, ...]:
-        """The nodes that own what was found."""
-        if self.iteration is not None and self.name.node in self.stores.config.servers:
-            return self.iteration.nodes
-        return self.stores.config.servers
-
-    @cached_property
-    def counts(self) -> dict[str, int]:
-        """`taken`, `deferred` and `dropped`, from the manifest, else from the index and the other nodes' manifests."""
-        names = ("taken", "deferred", "dropped")
-        if self.manifest is not None:
-            return {name: self.manifest.counts.get(name, 0) for name in names}
-        try:
-            sums = Counter({name: self.index["counts"].get(name, 0) for name in names})
-            for node in self.index["outlinks"]:
-                if node != self.name.node:
-                    counts = read_json(self.storage, f"{self.folder}/{node}/{MANIFEST_NAME}")["counts"]
-                    sums.subtract({name: counts.get(name, 0) for name in names})
-        except (KrakeError, KeyError, TypeError, AttributeError):
-            return {}
-        return dict(sums) if self.name.node in self.index["outlinks"] and min(sums.values()) >= 0 else {}
 
     # Lost pages
 
@@ -335,7 +195,7 @@ class _Salvage:
         """URLs of pages whose groups are not whole, by key. Reads the old rows of those that may still be kept."""
         found, lost = self.found, dict(self.found.unfetched)
         wanted = {key_of(fragment.url) for fragment in found.fragments}
-        for queued, row in self._old_rows():
+        for queued, row in old_rows(self.storage, self.path, self.report.notes):
             key = row["key"]
             if key in wanted:
                 self.rows[key] = row
@@ -343,41 +203,9 @@ class _Salvage:
                 lost[key] = queued
         with suppress(DamagedFileError):
             lost |= {key_of(queued.url): queued for queued in read_lost(self.stores, self.name)}
-        for key in found.keys | self._dropped():
+        for key in found.keys | self.known.dropped():
             lost.pop(key, None)
         return lost
-
-    def _old_rows(self) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
-        """Rows of the old `pages`, as far as it can be read; without it, URLs of the old index."""
-        reader = SegmentReader(self.storage, self.path)
-        rows = 0
-        try:
-            for batch in reader.pages(OLD_COLUMNS, with_dropped=True):
-                for row in batch.to_pylist():
-                    rows += 1
-                    yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, row["metadata"] or ""), row
-        except (KrakeError, OSError, ValueError, KeyError):
-            self.report.notes.append(f"pages.parquet cannot be read after row {rows}")
-        if not rows:
-            yield from self._old_index()
-
-    def _old_index(self) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
-        with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
-            for line in file:
-                with suppress(ValueError, KeyError, IndexError, TypeError, UrlError):
-                    url = canonicalize(json.loads(line.split(b" ", 2)[2])["url"])
-                    if not is_robots(url):
-                        yield QueuedUrl(url), {"key": key_of(url)}
-
-    def _dropped(self) -> set[bytes]:
-        with suppress(DamagedFileError):
-            return read_dropped(self.storage, self.path)
-        return set()
-
-    def _pending(self) -> list[str]:
-        """Files of dropped pages that still stand in the segment's files."""
-        listed = {entry["name"] for entry in self.manifest.files} if self.manifest else set()
-        return [name for name in dropped_files(self.storage, self.path) if name not in listed]
 
     def _fragments(self) -> dict[bytes, Fragment]:
         """Responses without a metadata record that are to be kept as pages, by key."""
@@ -395,7 +223,7 @@ class _Salvage:
             return 0
         reader = SegmentReader(self.storage, self.path)
         prefix = f"{part_prefix(self.name.folder, self.name.node, 0)}-salvaged-{int(self.clock())}"
-        with PartWriter(self.spool, prefix, self._info(), self.stores.config.segment, clock=self.clock) as writer:
+        with self._writer(prefix) as writer:
             handler = self._handler(writer, seeds_widen_scope=False)
             places = self._free_positions()
             for key, fragment in fragments.items():
@@ -439,77 +267,24 @@ class _Salvage:
         report.lost = self._lost_count(pages, len(gone))
 
     def _lost_count(self, pages: int, named: int) -> int:
-        counts = self.counts
+        counts = self.known.counts
         return max(0, counts["taken"] - counts["deferred"] - counts["dropped"] - pages) if counts else named
 
     def _report_sums(self) -> None:
         self.report.pages = len(self.found.keys)
 
-    def _facts(self, lost: int) -> SegmentFacts:
-        """What the new manifest says. Raises DamagedFileError where not even the iteration is known."""
-        old, iteration, info = self.manifest, self.iteration, self._info()
-        if old is None and iteration is None:
-            raise DamagedFileError(
-                f"{self.folder}/iteration.json and {self.path}/{MANIFEST_NAME}: neither can be read; bring one back"
-            )
-        pages, dropped = len(self.found.keys), self.counts.get("dropped", 0)
-        least = max(self.found.positions, default=-1) + 1
-        taken = max(self.counts.get("taken", 0), least, pages + lost + dropped)
-        return SegmentFacts(
-            take_id=old.take_id if old else self._take_id(),
-            run_id=old.run_id if old else iteration.run_id if iteration else "",
-            iteration=old.iteration if old else iteration.iteration if iteration else 0,
-            folder=self.name.folder,
-            node=self.name.node,
-            nodes=self.nodes,
-            krake_version=old.krake_version if old else VERSION,
-            config_digest=info.config_digest if old is None else old.config_digest,
-            user_agent=info.user_agent if old is None else old.user_agent,
-            robots_policy=info.robots_policy if old is None else old.robots_policy,
-            started_s=self._time(old.started if old else None, self.found.first_us),
-            taken=taken,
-            deferred=taken - pages - lost - dropped,
-            lost=lost,
-            dropped=dropped,
-            intake=old.intake if old else {},
-            scope_added=tuple(old.scope_added) if old else (),
-            history=(*(old.history if old else ()), self._history(lost)),
-        )
-
-    def _take_id(self) -> str:
-        """The id of the take, if it is still open on this machine: its task has to find its own segment."""
-        with suppress(KrakeError):
-            take = open_take(self.stores.node_dir(self.name.node))
-            if take is not None and take.header.folder == self.name.folder:
-                return take.take_id
-        return f"salvaged-{self.name.folder}-{self.name.node}"
-
-    def _time(self, text: str | None, fallback_us: int | None) -> float:
-        with suppress(ValueError, TypeError):
-            if text:
-                return microseconds_of(text) / 1_000_000
-        return (fallback_us or 0) / 1_000_000
-
-    def _history(self, lost: int) -> dict[str, Any]:
-        return {
-            "what": "salvage",
-            "time": WarcDates().text(microseconds(self.clock())),
-            "krake_version": VERSION,
-            "damage": dict(self.found.damage),
-            "lost": lost,
-        }
-
     def _old_outlinks(self) -> list[Path]:
         """Runs of what can be read of the old `outlinks`; if that is all of it, the parts' own are not needed."""
-        parts = self.manifest.outlinks if self.manifest else self.index.get("outlinks", {}).get(self.name.node)
+        known = self.known
+        parts = known.manifest.outlinks if known.manifest else known.index.get("outlinks", {}).get(self.name.node)
         runs = OutlinkRuns(self.spool / "old-outlinks")
-        owners = Owners(self.nodes)
-        local = self.stores.config.frontier.routing == "local" and self.name.node in self.nodes
-        index_of = (lambda host: self.nodes.index(self.name.node)) if local else owners.index
+        owners = Owners(known.nodes)
+        local = self.stores.config.frontier.routing == "local" and self.name.node in known.nodes
+        index_of = (lambda host: known.nodes.index(self.name.node)) if local else owners.index
         old = read_old_outlinks(self.storage, self.path, parts)
         for number, (owner, line) in enumerate(old.lines()):
             queued, flags = decode_line(line)
-            at = self.nodes.index(owner) if owner in self.nodes else index_of(host_of(queued.url))
+            at = known.nodes.index(owner) if owner in known.nodes else index_of(host_of(queued.url))
             runs.add(at, 0, number, (queued.url, queued.via, queued.depth, queued.redirects, queued.metadata), flags)
             self.report.outlinks_kept += 1
         runs.flush()
@@ -532,10 +307,10 @@ class _Salvage:
             more.append(self.spool / LOST_NAME)
             data = b"".join(encode_line(queued, HANDED_ON) + b"\n" for queued in sorted(named, key=lambda q: q.url))
             more[-1].write_bytes(data)
-        for name in sorted({*dropped_files(self.storage, self.path)} - {*self._pending()}):
+        for name in sorted({*dropped_files(self.storage, self.path)} - {*self.known.pending()}):
             more.append(self.spool / name)
             self.storage.download(f"{self.path}/{name}", more[-1])
         self.report.lost = self._lost_count(len(self.found.keys), len(named))
-        finished = self._time(self.manifest.finished if self.manifest else None, self.found.last_us)
-        facts = self._facts(self.report.lost)
+        finished = seconds_of(self.known.manifest.finished if self.known.manifest else None, self.found.last_us)
+        facts = self.known.facts(self.found, self.report.lost, self.clock)
         build_segment(self.spool, self.built, facts, outlink_runs=runs, more_files=more, clock=lambda: finished)

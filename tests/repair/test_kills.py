@@ -37,7 +37,7 @@ STEPS = {
     "compact": ["repair.compact.built", "repair.swap.placed"],
     "import": ["repair.import.file", "segment.publish.renamed", "repair.import.marked"],
 }
-MODULES = ("salvage", "drop", "compact", "importing", "swap")
+MODULES = ("salvage", "drop", "compact", "importing", "import_folders", "swap")
 
 
 def pages_to_drop(segment: Path) -> list[str]:

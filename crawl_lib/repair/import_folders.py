@@ -1,0 +1,67 @@
+"""The iterations that hold imported archives: which archives they have, and the last steps of an import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from crawl_lib.crawl.commit import commit_iteration
+from crawl_lib.crawl.places import (
+    IMPORT_NODE,
+    INDEX_FILE,
+    MANIFEST_FILE,
+    list_folders,
+    read_iteration,
+    read_json,
+    segments_of,
+)
+from crawl_lib.durable import reached
+from crawl_lib.segment import SegmentReader
+from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
+from crawl_lib.stores import Stores
+
+
+def _import_folders(stores: Stores) -> Iterator[str]:
+    """Folders whose imported segment stands."""
+    for folder in list_folders(stores.storage, stores.crawl_dir):
+        if IMPORT_NODE in segments_of(stores.storage, stores.crawl_dir, folder):
+            yield folder
+
+
+def unfinished_imports(stores: Stores) -> list[str]:
+    """Those whose keys may not be marked yet."""
+    return [
+        folder
+        for folder in _import_folders(stores)
+        if not stores.storage.exists(f"{stores.crawl_dir}/{folder}/{INDEX_FILE}")
+    ]
+
+
+def imported_archives(stores: Stores) -> set[str]:
+    """SHA-256 of all archives that were imported."""
+    found: set[str] = set()
+    for folder in _import_folders(stores):
+        manifest = read_json(stores.storage, f"{stores.crawl_dir}/{folder}/{IMPORT_NODE}/{MANIFEST_FILE}")
+        for entry in manifest.get("history", ()):
+            found.update(file["sha256"] for file in entry.get("files", ()))
+    return found
+
+
+def finish_import(stores: Stores, folder: str) -> None:
+    """Steps 4 and 5."""
+    mark_pages(stores, f"{stores.crawl_dir}/{folder}/{IMPORT_NODE}")
+    reached("repair.import.marked")
+    iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
+    commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)
+
+
+def mark_pages(stores: Stores, segment: str) -> None:
+    """Mark the keys of a segment's pages as crawled or gone; may be repeated. Raises KeyStoreError."""
+    with stores.keys() as keys:
+        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome"], with_dropped=True):
+            by_state: dict[KeyState, list[bytes]] = {}
+            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+            for key, outcome in zip(*rows, strict=True):
+                by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
+            for state, marked in by_state.items():
+                keys.mark(marked, state)

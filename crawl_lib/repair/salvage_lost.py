@@ -1,0 +1,80 @@
+"""Pages that a salvage could not bring back: their URLs, as far as old tables name them, and crawling them again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from crawl_lib.errors import KrakeError, UrlError
+from crawl_lib.frontier.inject import hand_over
+from crawl_lib.frontier.outlinks import HANDED_ON, decode_line, encode_line
+from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.glean import is_robots
+from crawl_lib.repair.places import SegmentName
+from crawl_lib.segment import SegmentReader
+from crawl_lib.segment.manifest import INDEX_NAME
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
+from crawl_lib.urls import canonicalize, key_of
+
+LOST_NAME = "lost.tsv"
+"""URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
+OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms")
+
+
+def read_lost(stores: Stores, name: SegmentName) -> list[QueuedUrl]:
+    """The URLs that salvages of a segment could not bring back. Raises DamagedFileError."""
+    where = f"{name.path(stores)}/{LOST_NAME}"
+    if not stores.storage.exists(where):
+        return []
+    return [decode_line(line, where)[0] for line in stores.storage.read_bytes(where).splitlines()]
+
+
+def requeue_urls(stores: Stores, label: str, urls: list[QueuedUrl]) -> str:
+    """Leave URLs for their owners past the key check, without making their hosts seeds; returns the folder.
+
+    `label`: the same label and URLs again change nothing.
+    """
+    config = stores.config
+    lines = [encode_line(queued, HANDED_ON) for queued in urls]
+    digest = hashlib.sha1(b"\n".join([label.encode(), *lines])).hexdigest()
+    hand_over(
+        stores.storage,
+        stores.crawl_dir,
+        digest,
+        lines,
+        scope=(),
+        nodes=config.servers,
+        routing=config.frontier.routing,
+        facts={"run_id": label, "seeds": {}},
+    )
+    return digest
+
+
+def old_rows(storage: Storage, path: str, notes: list[str]) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
+    """Rows of a damaged segment's `pages`, as far as it can be read; without it, URLs of its index.
+
+    `path`: the segment's; `notes`: gets a line about where reading ended.
+    """
+    rows = 0
+    try:
+        for batch in SegmentReader(storage, path).pages(OLD_COLUMNS, with_dropped=True):
+            for row in batch.to_pylist():
+                rows += 1
+                yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, row["metadata"] or ""), row
+    except (KrakeError, OSError, ValueError, KeyError):
+        notes.append(f"pages.parquet cannot be read after row {rows}")
+    if not rows:
+        yield from _old_index(storage, path)
+
+
+def _old_index(storage: Storage, path: str) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
+    with suppress(KrakeError), storage.open_read(f"{path}/{INDEX_NAME}") as file:
+        for line in file:
+            with suppress(ValueError, KeyError, IndexError, TypeError, UrlError):
+                url = canonicalize(json.loads(line.split(b" ", 2)[2])["url"])
+                if not is_robots(url):
+                    yield QueuedUrl(url), {"key": key_of(url)}
