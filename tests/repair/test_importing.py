@@ -47,6 +47,11 @@ def the_segment(config: Config) -> Path:
     return segment
 
 
+def unusable(file: FileReport) -> bool:
+    """Whether every record of an archive is counted as none of a page."""
+    return file.records == sum(file.skipped.values())
+
+
 def states(config: Config, *urls: str) -> list[KeyState | None]:
     with stores_of(config).keys() as keys:
         found = keys.states([key_of(url) for url in urls])
@@ -214,11 +219,13 @@ def test_third_party_archives_are_imported_or_refused_with_a_reason(config: Conf
     }
     assert facts["example-bad-non-chunked.warc.gz"] == ("imported", 1, 0, {})
     assert facts["example-iana.org-chunked.warc"] == ("imported", 1, 0, {})
-    assert facts["example-trunc.warc"] == ("imported", 0, 0, {"wrong_length": 1})
-    assert facts["post-test.warc.gz"] == ("imported", 0, 0, {"not_get": 3})
-    assert facts["example-digest.warc"] == ("imported", 0, 0, {})
-    assert facts["example.warc"] == ("imported", 0, 1, {})
-    assert all(file.pages or file.skipped or file.rejected or file.repeated or file.records for file in report.files)
+    assert facts["example-trunc.warc"] == ("nothing", 0, 0, {"wrong_length": 1})
+    assert facts["post-test.warc.gz"] == ("nothing", 0, 0, {"not_get": 3})
+    assert facts["example-digest.warc"] == ("nothing", 0, 0, {})
+    assert by_name["example-digest.warc"].skipped == {"request": 4}
+    assert facts["example.warc"] == ("nothing", 0, 1, {})
+    assert all((file.state == "imported") == bool(file.pages) for file in report.files)
+    assert all(file.pages or file.rejected or file.repeated or unusable(file) for file in report.files)
     assert fsck(stores_of(config)).findings == []
     reader = SegmentReader(stores_of(config).storage, f"crawl/{report.folder}/import")
     assert sum(batch.num_rows for batch in reader.pages(["url"])) == sum(file.pages for file in report.files)
