@@ -53,7 +53,7 @@ def on_one_machine(directory: Path, serving: Serving) -> list[Row]:
     by_library, config = (make_config(folder, nodes=NODES, **SECTIONS) for folder in folders)
     library_s = by_the_library(by_library, serving)
     with AirflowServer(directory / "home", write_config(config, folders[1])) as server:
-        server.wait_ready(240)
+        server.start()
         api = Api(server.url)
         api.sign_in(USER, server.password)
         return compared("one machine", api, serving, library_s)

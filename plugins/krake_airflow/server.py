@@ -1,7 +1,8 @@
-"""An Airflow of one machine as a child process: starts `airflow standalone` on loopback, and leaves nothing behind.
+"""An Airflow of one machine as child processes on loopback: starts its parts, tends them, and leaves nothing behind.
 
-SIGTERM to standalone kills only the parent, and its parts live on; SIGINT ends it cleanly. So it runs in a session of
-its own (a Ctrl-C at the terminal does not reach it by itself), gets SIGINT, and what is left after that is killed.
+`airflow standalone` would start them too, but it does not see it when one ends: a scheduler that died of a locked
+SQLite database would leave a user before runs that do nothing. Each part has a session of its own (a Ctrl-C at the
+terminal does not reach it by itself), ends with us, and is started again when it ends by itself.
 Airflow's two log servers, which ask for a token, listen on all addresses; 3.3.2 has no option for that.
 """
 
@@ -17,7 +18,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,8 +31,13 @@ from crawl_lib.errors import KrakeError
 from krake_airflow.settings import USER, environment, server_environment
 
 PASSWORDS_FILE = "simple_auth_manager_passwords.json.generated"
+PARTS = ("api-server", "scheduler", "dag-processor")
+"""No triggerer: no task of Krake defers."""
 _STOP_S = 20.0
 """A task that runs while its API server ends would hold the scheduler for minutes; Krake's files bear its death."""
+_STEADY_S = 120.0
+"""A part that lived so long is taken for sound: an earlier end of it counts no more."""
+_MOST_DEATHS = 6
 _PR_SET_PDEATHSIG = 1
 
 
@@ -55,23 +63,24 @@ def free_ports(wanted: Sequence[int]) -> list[int]:
 
 
 class AirflowServer:
-    """Runs Airflow standalone while its `with` block runs.
+    """Runs Airflow while its `with` block runs; use it from one thread, since its parts end with that thread.
 
     `home`: its AIRFLOW_HOME, made if missing. `config`: Krake's config file. `port`: of UI and API, 0: any.
-    `extra`: more environment variables. `log`: the file of all that its parts print.
+    `extra`: more environment variables. `logs`: the folder of what its parts print, a file each.
     """
 
     def __init__(self, home: Path, config: Path, *, port: int = 0, extra: dict[str, str] | None = None) -> None:
         self.home = home
-        self.log = home / "logs" / "standalone.log"
+        self.logs = home / "logs"
         self._config = config
         self._port = port
         self._extra = extra or {}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._parts: list[_Part] = []
+        self._migrated = home / f"migrated-{version('apache-airflow')}"
         self.environment: dict[str, str] = {}
 
     def __enter__(self) -> Self:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
         self._port, worker_log, trigger_log = free_ports([self._port, 0, 0])
         self.environment = {
             **os.environ,
@@ -79,17 +88,6 @@ class AirflowServer:
             **server_environment(self.home, port=self._port, worker_log_port=worker_log, trigger_log_port=trigger_log),
             **self._extra,
         }
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "airflow", "standalone"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.environment,
-                cwd=self.home,
-                start_new_session=True,
-                preexec_fn=_ready_to_be_stopped,  # noqa: PLW1509 - it only sets signals; no thread runs yet
-            )
         return self
 
     def __exit__(
@@ -107,26 +105,64 @@ class AirflowServer:
         """The password of the user `settings.USER`, once Airflow is ready."""
         return str(json.loads((self.home / PASSWORDS_FILE).read_text())[USER])
 
-    @property
-    def running(self) -> bool:
-        """Whether the process lives."""
-        return self._process is not None and self._process.poll() is None
+    def start(self, timeout_s: float = 300.0, stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Make the database if need be, start the parts, and wait until API, scheduler and DAG processor are healthy.
 
-    def wait_ready(self, timeout_s: float = 180.0, stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until the API answers and scheduler and DAG processor are healthy; False if `stopped` says so first.
-
-        standalone's own "is ready" comes earlier than that. Raises KrakeError naming the log.
+        Returns False if `stopped` says so first. Raises KrakeError naming the log of what does not start.
         """
         until_s = time.monotonic() + timeout_s
-        while not stopped():
-            if not self.running:
-                raise KrakeError(f"Airflow ended while it started; see {self.log}")
-            if self._healthy():
-                return True
+        if not self._migrate(until_s, stopped):
+            return False
+        self._parts = [_Part(name, self.logs, self.home, self.environment) for name in PARTS]
+        while not self._healthy():
+            if stopped():
+                return False
             if time.monotonic() > until_s:
-                raise KrakeError(f"Airflow is not ready after {timeout_s:.0f} s; see {self.log}")
+                raise KrakeError(f"Airflow is not ready after {timeout_s:.0f} s; see {self.logs}")
+            self.tend()
             time.sleep(0.3)
-        return False
+        return True
+
+    def tend(self) -> list[str]:
+        """Start again what ended by itself; returns a sentence for each. To be called every second or so.
+
+        Raises KrakeError naming a part that ends again and again, and its log.
+        """
+        return [said for part in self._parts if (said := part.tend())]
+
+    def stop(self) -> None:
+        """End Airflow and every process that it started; returns when none is left."""
+        started = [process for part in self._parts for process in part.processes()]
+        for part in self._parts:
+            part.process.terminate()
+        until_s = time.monotonic() + _STOP_S
+        for part in self._parts:
+            with suppress(subprocess.TimeoutExpired):
+                part.process.wait(max(0.0, until_s - time.monotonic()))
+        _end_all({*started, *(process for part in self._parts for process in part.processes())})
+        for part in self._parts:
+            part.process.wait()
+        self._parts = []
+
+    def _migrate(self, until_s: float, stopped: Callable[[], bool]) -> bool:
+        if self._migrated.exists() and (self.home / "airflow.db").exists():
+            return True
+        log = self.logs / "migrate.log"
+        process = _spawn(["db", "migrate"], log, self.home, self.environment)
+        try:
+            while process.poll() is None:
+                if stopped():
+                    return False
+                if time.monotonic() > until_s:
+                    raise KrakeError(f"Airflow's database {self.home / 'airflow.db'} is not made in time; see {log}")
+                time.sleep(0.1)
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode != 0:
+            raise KrakeError(f"Airflow's database {self.home / 'airflow.db'} cannot be made; see {log}")
+        self._migrated.touch()
+        return True
 
     def _healthy(self) -> bool:
         try:
@@ -137,27 +173,66 @@ class AirflowServer:
         parts = ("metadatabase", "scheduler", "dag_processor")
         return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
 
-    def stop(self) -> None:
-        """End Airflow and every process that it started; returns when none is left."""
-        process = self._process
-        if process is None:
-            return
-        started = _with_children(process.pid)
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                started = _with_children(process.pid)
-        _end_all(started)
-        process.wait()
-        self._process = None
+
+class _Part:
+    """A part of Airflow, running."""
+
+    def __init__(self, name: str, logs: Path, home: Path, variables: dict[str, str]) -> None:
+        self.name = name
+        self._log = logs / f"{name}.log"
+        self._home = home
+        self._variables = variables
+        self._deaths = 0
+        self._again_s: float | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._again_s = None
+        self._began_s = time.monotonic()
+        self.process = _spawn([self.name], self._log, self._home, self._variables)
+
+    def processes(self) -> list[psutil.Process]:
+        """The part and what it started, also what was left behind by an end that it did not see coming."""
+        return list({*_with_children(self.process.pid), *_of_session(self.process.pid)})
+
+    def tend(self) -> str | None:
+        """Start it again if it ended, after a while that grows; returns what there is to say."""
+        if self._again_s is not None:
+            if time.monotonic() >= self._again_s:
+                self._start()
+            return None
+        code = self.process.poll()
+        if code is None:
+            return None
+        _end_all(self.processes())
+        self._deaths = self._deaths + 1 if time.monotonic() - self._began_s < _STEADY_S else 1
+        if self._deaths > _MOST_DEATHS:
+            raise KrakeError(f"Airflow's {self.name} ends again and again (last with {code}); see {self._log}")
+        wait_s = min(30.0, 2.0 ** (self._deaths - 1))
+        self._again_s = time.monotonic() + wait_s
+        return (
+            f"Airflow's {self.name} ended by itself ({code}); it starts again in {wait_s:.0f} s. Its log: {self._log}"
+        )
 
 
-def _ready_to_be_stopped() -> None:
-    """In the child: SIGINT has its effect (a shell's `&` turns it off), and comes too if our process dies."""
+def _spawn(command: list[str], log: Path, home: Path, variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "airflow", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=variables,
+            cwd=home,
+            start_new_session=True,
+            preexec_fn=_ends_with_us,  # noqa: PLW1509 - it only sets a flag and a signal; no thread runs yet
+        )
+
+
+def _ends_with_us() -> None:
+    """In the child: SIGTERM comes if our process dies; SIGINT has its effect, which a shell's `&` turns off."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _with_children(pid: int) -> list[psutil.Process]:
@@ -168,7 +243,17 @@ def _with_children(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _end_all(processes: list[psutil.Process]) -> None:
+def _of_session(session: int) -> list[psutil.Process]:
+    """The processes of a session, whose leader may be dead."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(OSError):
+            if os.getsid(process.pid) == session:
+                found.append(process)
+    return found
+
+
+def _end_all(processes: Iterable[psutil.Process]) -> None:
     """End those of these processes that still live; first politely, so that a crawl's spool is flushed."""
     alive = [process for process in processes if process.is_running()]
     for process in alive:

@@ -61,7 +61,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         CONFIG_PATH_VARIABLE: str(config.resolve()),
         "PYTHONPATH": os.pathsep.join([str(PROJECT / "plugins"), str(PROJECT)]),
     }
-    # standalone starts its parts as `airflow`, found by PATH.
+    # Airflow starts some of its own parts as `airflow`, found by PATH.
     core["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return core
 

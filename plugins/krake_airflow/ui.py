@@ -52,13 +52,12 @@ def _port() -> int:
 
 def _serve(server: AirflowServer, stop: threading.Event) -> int:
     with server:
-        _say(f"Starting Airflow, which takes about half a minute (its log: {server.log}) ...")
-        if server.wait_ready(stopped=stop.is_set):
+        _say(f"Starting Airflow, which takes about half a minute (its logs: {server.logs}) ...")
+        if server.start(stopped=stop.is_set):
             _say(f"Airflow is at {server.url}\n  user      {USER}\n  password  {server.password}\nCtrl-C stops it.")
-        while server.running and not stop.wait(1.0):
-            pass
-        if not stop.is_set():
-            raise KrakeError(f"Airflow ended by itself; see {server.log}")
+        while not stop.wait(1.0):
+            for sentence in server.tend():
+                _say(sentence)
         _say("Stopping Airflow ...")
     _say("Stopped.")
     return 0

@@ -19,7 +19,7 @@ from tests.dags.conftest import Reference
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config, wipe
 from tests.e2e.crawl import Result
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 SKIPPED = [f"iteration_{MOST_ITERATIONS}.{part}" for part in ("start", "crawl.node-0", "crawl.node-1", "commit")]
 
 
@@ -108,10 +108,13 @@ def test_a_crawl_task_retried_alone_a_stage_cleared_and_an_early_task_cleared(
     assert rows(config, "pages") == reference.pages
 
 
-def test_a_new_run_after_a_failed_one(
+def test_a_new_run_after_a_failed_one_and_the_death_of_the_scheduler(
     ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
 ) -> None:
-    """node-1's queue lies: its `state` counts URLs that are not there. Nobody repairs that by trying again."""
+    """node-1's queue lies: its `state` counts URLs that are not there. Nobody repairs that by trying again.
+
+    `make ui` starts a part of Airflow again that ended by itself.
+    """
     lying = Path(config.queue.local_dir) / "node-1"
     lying.mkdir(parents=True)
     (lying / "0").write_text("")
@@ -122,6 +125,7 @@ def test_a_new_run_after_a_failed_one(
     assert ui.tasks(failed)["iteration_1.crawl.node-1"] == ("failed", 1)
     assert ui.tasks(failed)["iteration_1.crawl.node-0"] == ("success", 1)
 
+    ui.part("scheduler").kill()
     shutil.rmtree(lying)
     assert ui.wait_end(ui.trigger(seeds=seeds, iterations=ITERATIONS)) == "success"
     [export] = exports(config)
@@ -171,6 +175,7 @@ def test_ctrl_c_leaves_no_process_behind(ui: Ui) -> None:
     """The last test here: the server is stopped."""
     assert ui.stop(signal.SIGINT) == []
     assert ui.process.returncode == 0
+    assert "Airflow's scheduler ended by itself (-9)" in ui.output
     assert "Stopped." in ui.output
 
 
