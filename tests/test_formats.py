@@ -1,0 +1,75 @@
+"""The examples of docs/formats.md are what Krake writes, byte for byte."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.config import Config
+from crawl_lib.export import export_pages
+from crawl_lib.frontier import HANDED_ON, encode_line
+from crawl_lib.frontier.outlinks import encode_meta
+from crawl_lib.graph import finalize_export, link_export
+from crawl_lib.keys import open_key_store
+from crawl_lib.keys.dump import dump_keys
+from crawl_lib.records import QueuedUrl
+from crawl_lib.states import KeyState
+from crawl_lib.storage import open_storage
+from tests.export.crawls import Capture, CrawlMaker, key
+
+TEXT = (Path(__file__).resolve().parents[1] / "docs" / "formats.md").read_text()
+A, B, C = "http://a.example/", "http://b.example/", "http://c.example/"
+EXPORTED = ("urlmapping", "offsets", "content", "webgraph", "webgraph-index")
+
+
+def example(name: str) -> bytes:
+    """The bytes of an example: pairs of hex digits before column 62, words behind it."""
+    [block] = re.findall(rf"^```hex {name}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    return b"".join(bytes.fromhex(line[:62]) for line in block.splitlines())
+
+
+@pytest.fixture
+def exported(config: Config) -> Path:
+    """The folder of an export of the three pages: `a` links to `b`, `c` and itself, `b` to `a`."""
+    crawl = CrawlMaker(Path(config.dfs_primary))
+    pages = [Capture(A, b"alpha", links=[B, C, A]), Capture(B, b"beta", links=[A]), Capture(C)]
+    crawl.segment("1700000000", "node-a", pages)
+    storage = open_storage(config)
+    export_pages(storage, config, name="x", segments=crawl.segments)
+    link_export(storage, config, name="x")
+    finalize_export(storage, config, name="x")
+    return Path(config.dfs_primary) / config.export.directory / "x"
+
+
+def test_the_files_of_an_export(exported: Path) -> None:
+    assert {name: (exported / name).read_bytes() for name in EXPORTED} == {name: example(name) for name in EXPORTED}
+
+
+def test_the_python_example(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [code] = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    assert code.count("data/dfs/export/1700000000") == 1
+    exec(code.replace("data/dfs/export/1700000000", str(exported)), {})
+    assert capsys.readouterr().out == "b'alpha'\n[1, 2]\n"
+
+
+def test_a_dump_of_keys(config: Config, tmp_path: Path) -> None:
+    with open_key_store(config.key_storage) as keys:
+        keys.create()
+        keys.insert([key(A), key(C)])
+        keys.mark([key(A)], KeyState.CRAWLED)
+        dump_keys(keys, tmp_path / "dump")
+    assert (tmp_path / "dump").read_bytes() == example("keys")
+
+
+def test_lines_of_urls() -> None:
+    """Of `outlinks`, and of a queue's data file with its meta."""
+    [block] = re.findall(r"^```text outlinks\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    urls = [
+        (QueuedUrl(A, metadata='{"topic": "letters"}'), ""),
+        (QueuedUrl(B, key(A), 1), ""),
+        (QueuedUrl(C, key(B), 1, 1), HANDED_ON),
+    ]
+    assert block.replace("→", "\t").encode().splitlines() == [encode_line(url, flags) for url, flags in urls]
+    assert encode_meta(urls[1][0]).decode().replace("\t", "→") in TEXT
