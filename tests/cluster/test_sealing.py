@@ -90,6 +90,16 @@ def test_a_server_restarts_while_files_are_sealed(
     check(config, serving, seeds, before, tmp_path)
 
 
+def test_namenodes_fail_over_in_the_middle_of_a_crawl(pair: Hdfs, serving: Serving, seeds: str, tmp_path: Path) -> None:
+    """The active one dies for good while pages are fetched; the task and the one after it go on with the other."""
+    config, before = config_in(pair, tmp_path / "fail-over", wait_s=60.0), serving.log().counts()
+    begin(config, seeds)
+    crawl(config, on_progress=at_the_first_seal(config, pair.fail_over))
+    stages.commit_iteration(config, run_id="run", iteration=1)
+    assert "nn1" not in pair.running
+    check(config, serving, seeds, before, tmp_path)
+
+
 def test_hdfs_goes_away_for_longer_than_it_is_waited_for(
     breakable: Hdfs, serving: Serving, seeds: str, tmp_path: Path
 ) -> None:
