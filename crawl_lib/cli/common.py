@@ -6,7 +6,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event
 from typing import Any
 
 from rich.console import Console
@@ -26,9 +28,9 @@ def config_of(arguments: argparse.Namespace) -> Config:
     return load_config(arguments.config)
 
 
-def stores_of(arguments: argparse.Namespace) -> Stores:
-    """The opened stores of that config, for commands that only look: nothing is made."""
-    return open_stores(config_of(arguments), Secrets.from_environment(), make=False)
+def stores_of(arguments: argparse.Namespace, *, make: bool = False) -> Stores:
+    """The opened stores of that config. `make`: as in `open_stores`; commands that only look make nothing."""
+    return open_stores(config_of(arguments), Secrets.from_environment(), make=make)
 
 
 def one_node(name: str, config: Config) -> str:
@@ -68,18 +70,27 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+class InterruptedTool(BaseException):
+    """A tool is to stop, and is at a point where it may.
+
+    Not a KrakeError: a tool that reads what is damaged takes many of those for damage, and goes on.
+    """
+
+
 class ProgressLine:
     """Progress of a stage on standard error: one line that changes on a terminal, a line a few seconds elsewhere.
 
-    `after_s`: what takes no longer shows none.
+    `after_s`: what takes no longer shows none. `stop`: once it is set, a call raises InterruptedTool.
     """
 
-    def __init__(self, after_s: float = 0.0) -> None:
+    def __init__(self, after_s: float = 0.0, stop: Event | None = None) -> None:
+        self._stop = stop
         self._last_s = 0.0
         self._not_before_s = time.monotonic() + after_s
         self._live = sys.stderr.isatty()
 
     def __call__(self, progress: Mapping[str, Any]) -> None:
+        _interrupt(self._stop)
         now_s = time.monotonic()
         interval_s = PROGRESS_INTERVAL_S if self._live else 5 * PROGRESS_INTERVAL_S
         if now_s < self._not_before_s or now_s - self._last_s < interval_s:
@@ -97,3 +108,35 @@ class ProgressLine:
 
 def _rounded(value: object) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else _shown(value)
+
+
+@contextmanager
+def tool_progress(arguments: argparse.Namespace) -> Iterator[ProgressLine]:
+    """The `on_progress` of a tool: each call of it is a point where the tool may be stopped."""
+    progress = ProgressLine(after_s=2.0, stop=arguments.stop)
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+class Waiting:
+    """The `on_wait` of a tool that waits for a lock: names the holder on standard error, and may be stopped."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._stop: Event = arguments.stop
+
+    def __call__(self, holder: str) -> None:
+        _interrupt(self._stop)
+        print(f"waiting for {holder}", file=sys.stderr)
+
+
+def _interrupt(stop: Event | None) -> None:
+    if stop is not None and stop.is_set():
+        raise InterruptedTool
+
+
+def print_dry_run(arguments: argparse.Namespace) -> None:
+    """The last line of a command that was only to say what it would do; of one that has no dry run, nothing."""
+    if getattr(arguments, "dry_run", False):
+        print("dry run: nothing was changed")

@@ -13,7 +13,6 @@ from typing import Any
 from crawl_lib import stages
 from crawl_lib.cli.common import ProgressLine, config_of, one_node, print_counts
 from crawl_lib.config import Config
-from crawl_lib.crawl.signals import stop_on_signals
 from crawl_lib.errors import ConfigError, KrakeError, StoppedError
 
 
@@ -30,8 +29,7 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 def inject(arguments: argparse.Namespace) -> int:
     """Add seeds to the crawl."""
-    with stop_on_signals() as stop:
-        result = stages.inject(config_of(arguments), run_id=_run_id(arguments), seeds=arguments.seeds, stop=stop)
+    result = stages.inject(config_of(arguments), run_id=_run_id(arguments), seeds=arguments.seeds, stop=arguments.stop)
     print_counts("injected", result)
     return 0
 
@@ -41,21 +39,20 @@ def crawl(arguments: argparse.Namespace) -> int:
     config, run_id = config_of(arguments), _run_id(arguments)
     nodes, progress = _nodes(arguments, config), ProgressLine()
     _check(arguments, config)
-    with stop_on_signals() as stop:
-        for iteration in range(1, arguments.iterations + 1):
-            if arguments.node is None:
-                stages.start_iteration(
-                    config, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size, stop=stop
+    for iteration in range(1, arguments.iterations + 1):
+        if arguments.node is None:
+            stages.start_iteration(
+                config, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size, stop=arguments.stop
+            )
+        for node in nodes:
+            with _others_go_on(arguments, config):
+                result = stages.crawl_node(
+                    config, run_id=run_id, iteration=iteration, node=node, stop=arguments.stop, on_progress=progress
                 )
-            for node in nodes:
-                with _others_go_on(arguments, config):
-                    result = stages.crawl_node(
-                        config, run_id=run_id, iteration=iteration, node=node, stop=stop, on_progress=progress
-                    )
-                    progress.close()
-                    print_counts(f"{run_id}: iteration {iteration}, {node}", result)
-            if arguments.node is None:
-                stages.commit_iteration(config, run_id=run_id, iteration=iteration, stop=stop)
+                progress.close()
+                print_counts(f"{run_id}: iteration {iteration}, {node}", result)
+        if arguments.node is None:
+            stages.commit_iteration(config, run_id=run_id, iteration=iteration, stop=arguments.stop)
     return 0
 
 
@@ -85,10 +82,9 @@ def _check(arguments: argparse.Namespace, config: Config) -> None:
 def settle(arguments: argparse.Namespace) -> int:
     """Take in what the last iteration found."""
     config = config_of(arguments)
-    with stop_on_signals() as stop:
-        for node in _nodes(arguments, config):
-            progress = ProgressLine()
-            result: dict[str, Any] = stages.settle_node(config, node=node, stop=stop, on_progress=progress)
-            progress.close()
-            print_counts(f"settled {node}", result)
+    for node in _nodes(arguments, config):
+        progress = ProgressLine()
+        result: dict[str, Any] = stages.settle_node(config, node=node, stop=arguments.stop, on_progress=progress)
+        progress.close()
+        print_counts(f"settled {node}", result)
     return 0

@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.cli.common import ProgressLine, config_of, print_counts, print_json, stores_of
+from crawl_lib.cli.common import config_of, print_counts, print_dry_run, print_json, stores_of, tool_progress
 from crawl_lib.config import load_config
-from crawl_lib.crawl.signals import stop_on_signals
 from crawl_lib.errors import ConfigError, InputError, UrlError
 from crawl_lib.frontier import NodeLock
 from crawl_lib.keys import MaintenanceReport, ShardedKeyStore, check, open_key_store, repair
@@ -32,22 +31,12 @@ def _opened(arguments: argparse.Namespace, *, ring: bool = True) -> Iterator[Sha
         yield store
 
 
-@contextmanager
-def _progress() -> Iterator[ProgressLine]:
-    progress = ProgressLine(after_s=2.0)
-    try:
-        yield progress
-    finally:
-        progress.close()
-
-
 def _print(title: str, result: dict[str, Any], arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(result)
     else:
         print_counts(title, result)
-    if getattr(arguments, "dry_run", False) and not arguments.json:
-        print("dry run: nothing was changed")
+        print_dry_run(arguments)
 
 
 def create(arguments: argparse.Namespace) -> int:
@@ -68,14 +57,14 @@ def check_keys(arguments: argparse.Namespace) -> int:
     """Count keys and compare replicas."""
     config = config_of(arguments).key_storage
     with open_key_store(config, Secrets.from_environment().key_storage_password) as store:
-        report = check(store)
+        report = check(store, stop=arguments.stop)
     return _show(report, as_json=arguments.json)
 
 
 def repair_keys(arguments: argparse.Namespace) -> int:
     """Fill replicas that miss keys."""
-    with _opened(arguments) as store, stop_on_signals() as stop:
-        report = check(store) if arguments.dry_run else repair(store, stop=stop)
+    with _opened(arguments) as store:
+        report = (check if arguments.dry_run else repair)(store, stop=arguments.stop)
     code = _show(report, as_json=arguments.json)
     return int(bool(report.failed)) if arguments.dry_run else code
 
@@ -84,7 +73,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
     """Fill the key tables from pages and queues."""
     from crawl_lib.repair.rebuild import rebuild_keys  # noqa: PLC0415 - numpy and Arrow, for this command only
 
-    with _progress() as progress:
+    with tool_progress(arguments) as progress:
         report = rebuild_keys(
             stores_of(arguments), dry_run=arguments.dry_run, drop_queued=arguments.drop_queued, on_progress=progress
         )
@@ -97,7 +86,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
 def reshard_keys(arguments: argparse.Namespace) -> int:
     """Move keys to the servers that the config names now."""
     config, password = config_of(arguments), Secrets.from_environment().key_storage_password
-    with ExitStack() as stack, _progress() as progress:
+    with ExitStack() as stack, tool_progress(arguments) as progress:
         for node in config.servers:
             if node_dir(config, node).is_dir():
                 stack.enter_context(NodeLock(node_dir(config, node), node, 0.0, what="krake keys reshard"))
@@ -112,7 +101,7 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
 
 def dump(arguments: argparse.Namespace) -> int:
     """Write all keys to a file."""
-    with _opened(arguments, ring=False) as store, _progress() as progress:
+    with _opened(arguments, ring=False) as store, tool_progress(arguments) as progress:
         report = dump_keys(store, Path(arguments.file), on_progress=progress)
     _print("dumped", report.to_mapping(), arguments)
     return 0
@@ -120,7 +109,7 @@ def dump(arguments: argparse.Namespace) -> int:
 
 def load(arguments: argparse.Namespace) -> int:
     """Add the keys of such a file."""
-    with _opened(arguments) as store, _progress() as progress:
+    with _opened(arguments) as store, tool_progress(arguments) as progress:
         report = load_keys(store, Path(arguments.file), dry_run=arguments.dry_run, on_progress=progress)
     _print("loaded", report.to_mapping(), arguments)
     return 0
@@ -145,7 +134,7 @@ def forget(arguments: argparse.Namespace) -> int:
     if urls and arguments.older_than is not None:
         raise ConfigError("--older-than is for all pages, or for those of a host; a URL is forgotten whatever its age")
     older_than_s = None if arguments.older_than is None else arguments.older_than * DAY_S
-    with _opened(arguments) as store, _progress() as progress:
+    with _opened(arguments) as store, tool_progress(arguments) as progress:
         report = forget_pages(
             stores,
             store,

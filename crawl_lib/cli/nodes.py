@@ -13,7 +13,6 @@ from crawl_lib.cli.looking import nodes_table
 from crawl_lib.crawl.marks import newest_folder
 from crawl_lib.crawl.places import SCOPE_FILE, read_lines
 from crawl_lib.crawl.retire import plan_retirement, retire_lost
-from crawl_lib.crawl.signals import stop_on_signals
 from crawl_lib.crawl.status import crawl_status
 from crawl_lib.errors import ConfigError
 from crawl_lib.stores import Secrets, Stores, open_stores
@@ -61,9 +60,8 @@ def _retire(arguments: argparse.Namespace, stores: Stores, directory: Path | Non
     if arguments.dry_run:
         return plan_retirement(stores, node=node, directory=directory)
     progress = ProgressLine()
-    with stop_on_signals() as stop:
-        result = stages.retire_node(
-            stores.config, stores.secrets, node=node, directory=directory, stop=stop, on_progress=progress
-        )
+    result = stages.retire_node(
+        stores.config, stores.secrets, node=node, directory=directory, stop=arguments.stop, on_progress=progress
+    )
     progress.close()
     return result

@@ -8,32 +8,36 @@ from typing import Any
 from crawl_lib import stages
 from crawl_lib.cli.common import ProgressLine, config_of, print_counts, stores_of
 from crawl_lib.crawl.exports import newest_export
-from crawl_lib.crawl.signals import stop_on_signals
 
 
 def export(arguments: argparse.Namespace) -> int:
     """Write mapping, content and offsets."""
     progress = ProgressLine()
-    with stop_on_signals() as stop:
-        result = stages.export_pages(
-            config_of(arguments), label=arguments.label, folders=arguments.folders, stop=stop, on_progress=progress
-        )
+    result = stages.export_pages(
+        config_of(arguments),
+        label=arguments.label,
+        folders=arguments.folders,
+        stop=arguments.stop,
+        on_progress=progress,
+    )
     return _done("export", result, progress)
 
 
 def link(arguments: argparse.Namespace) -> int:
     """Turn links into arcs."""
     progress = ProgressLine()
-    with stop_on_signals() as stop:
-        result = stages.link_export(config_of(arguments), export=_name(arguments), stop=stop, on_progress=progress)
+    result = stages.link_export(
+        config_of(arguments), export=_name(arguments), stop=arguments.stop, on_progress=progress
+    )
     return _done("linker", result, progress)
 
 
 def finalize(arguments: argparse.Namespace) -> int:
     """Write the web graph."""
     progress = ProgressLine()
-    with stop_on_signals() as stop:
-        result = stages.finalize_export(config_of(arguments), export=_name(arguments), stop=stop, on_progress=progress)
+    result = stages.finalize_export(
+        config_of(arguments), export=_name(arguments), stop=arguments.stop, on_progress=progress
+    )
     return _done("finalizer", result, progress)
 
 

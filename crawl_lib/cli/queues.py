@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from crawl_lib.cli.common import config_of, one_node, stores_of
+from crawl_lib.cli.common import Waiting, config_of, one_node, print_dry_run, stores_of
 
 
 def repair(arguments: argparse.Namespace) -> int:
@@ -13,15 +12,10 @@ def repair(arguments: argparse.Namespace) -> int:
     from crawl_lib.repair.node import repair_node  # noqa: PLC0415 - numpy and Arrow, for this command only
 
     node = one_node(arguments.node, config_of(arguments))
-    report = repair_node(stores_of(arguments), node, dry_run=arguments.dry_run, on_wait=_tell)
+    report = repair_node(stores_of(arguments), node, dry_run=arguments.dry_run, on_wait=Waiting(arguments))
     for line in report.done:
         print(line)
     for line in report.advice():
         print(f"next: {line}")
-    if arguments.dry_run:
-        print("dry run: nothing was changed")
+    print_dry_run(arguments)
     return 0
-
-
-def _tell(holder: str) -> None:
-    print(f"waiting for {holder}", file=sys.stderr)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from crawl_lib.cli.common import ProgressLine, print_counts, print_json, stores_of
+from crawl_lib.cli.common import Waiting, print_counts, print_dry_run, print_json, stores_of, tool_progress
 
 if TYPE_CHECKING:
-    from crawl_lib.repair.importing import ImportReport
-    from crawl_lib.repair.salvage import SalvageReport
+    from crawl_lib.repair.import_report import ImportReport
+    from crawl_lib.repair.salvage_report import SalvageReport
 
 # The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
 
@@ -24,9 +21,9 @@ def salvage(arguments: argparse.Namespace) -> int:
 
     stores, name = stores_of(arguments), segment_name(arguments.segment)
     with (
-        _progress() as progress,
+        tool_progress(arguments) as progress,
         repairs_locked(stores),
-        node_locked(stores, name.node, "krake segment salvage", _tell),
+        node_locked(stores, name.node, "krake segment salvage", Waiting(arguments)),
     ):
         report = salvage_segment(
             stores,
@@ -40,7 +37,7 @@ def salvage(arguments: argparse.Namespace) -> int:
         print_json(report.to_mapping())
     else:
         _show_salvage(report)
-        _dry(arguments)
+        print_dry_run(arguments)
     return 1 if report.state == "damaged" else 0
 
 
@@ -70,7 +67,7 @@ def drop(arguments: argparse.Namespace) -> int:
     from crawl_lib.repair.places import repairs_locked  # noqa: PLC0415
 
     stores = stores_of(arguments)
-    with _progress() as progress, repairs_locked(stores):
+    with tool_progress(arguments) as progress, repairs_locked(stores):
         report = drop_pages(stores, arguments.page, dry_run=arguments.dry_run, on_progress=progress)
     if arguments.json:
         print_json(report.to_mapping())
@@ -86,7 +83,7 @@ def drop(arguments: argparse.Namespace) -> int:
             print(
                 "next: krake segment compact takes them out of the files; krake forget would let them be crawled again"
             )
-        _dry(arguments)
+        print_dry_run(arguments)
     return 1 if report.unknown else 0
 
 
@@ -98,9 +95,9 @@ def compact(arguments: argparse.Namespace) -> int:
     stores = stores_of(arguments)
     names = [segment_name(text) for text in arguments.segment] or all_segments(stores)
     reports = []
-    with _progress() as progress, repairs_locked(stores):
+    with tool_progress(arguments) as progress, repairs_locked(stores):
         for name in names:
-            with node_locked(stores, name.node, "krake segment compact", _tell):
+            with node_locked(stores, name.node, "krake segment compact", Waiting(arguments)):
                 reports.append(compact_segment(stores, name, dry_run=arguments.dry_run, on_progress=progress))
     if arguments.json:
         print_json([report.to_mapping() for report in reports])
@@ -110,7 +107,7 @@ def compact(arguments: argparse.Namespace) -> int:
             print_counts(f"{report.segment}: {report.state}", report.to_mapping())
     if all(report.state == "nothing" for report in reports):
         print("nothing to do: no page is dropped")
-    _dry(arguments)
+    print_dry_run(arguments)
     return 0
 
 
@@ -118,13 +115,14 @@ def import_archives(arguments: argparse.Namespace) -> int:
     """Make a segment of archives; 1 if one of them is none."""
     from crawl_lib.repair.importing import import_archives as bring  # noqa: PLC0415
 
-    with _progress() as progress:
-        report = bring(stores_of(arguments), arguments.archive, dry_run=arguments.dry_run, on_progress=progress)
+    with tool_progress(arguments) as progress:
+        stores = stores_of(arguments, make=not arguments.dry_run)
+        report = bring(stores, arguments.archive, dry_run=arguments.dry_run, on_progress=progress)
     if arguments.json:
         print_json(report.to_mapping())
     else:
         _show_import(report)
-        _dry(arguments)
+        print_dry_run(arguments)
     return 1 if report.refused else 0
 
 
@@ -143,21 +141,3 @@ def _show_import(report: ImportReport) -> None:
         print("next: krake settle takes in what its pages link to; the next crawl does so too")
     for file in report.refused:
         print(f"{file.name}: no record of it can be read; it is no WARC or ARC file, or damaged from end to end")
-
-
-@contextmanager
-def _progress() -> Iterator[ProgressLine]:
-    progress = ProgressLine(after_s=2.0)
-    try:
-        yield progress
-    finally:
-        progress.close()
-
-
-def _tell(holder: str) -> None:
-    print(f"waiting for {holder}", file=sys.stderr)
-
-
-def _dry(arguments: argparse.Namespace) -> None:
-    if arguments.dry_run:
-        print("dry run: nothing was changed")

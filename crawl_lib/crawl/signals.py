@@ -1,4 +1,9 @@
-"""SIGINT and SIGTERM as an event, for programs (never for the library's own functions, which take the event)."""
+"""SIGINT and SIGTERM as an event, for programs (never for the library's own functions, which take the event).
+
+The rule of all programs: the first signal sets the event, and the program ends at its next safe point; where that
+takes longer than `LONGEST_STOP_S` it is ended there, as by a kill, which loses nothing. The second signal ends it at
+once. The exit code is 128 and the signal's number, as shells have it: 130 for SIGINT (Ctrl-C), 143 for SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Timer
+from threading import Event, Thread, Timer
 from types import FrameType
 from typing import Self
 
 LONGEST_STOP_S = 4.5
 """A program that was told to stop ends within 5 s, children included."""
+STOPPED_TEXT = "stopped; run it again to go on"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _BY_SIGNAL = 128
 
@@ -48,30 +54,56 @@ class LastResort:
             self._timer.start()
 
     def _end(self, code: int) -> None:
-        sys.stderr.write(f"ended in the middle of a step, {self._seconds:g} s after it was to stop; run it again\n")
+        sys.stderr.write(f"stopped, in the middle of a step of more than {self._seconds:g} s; run it again to go on\n")
         sys.stderr.flush()
         os._exit(code)
 
 
+class StopSignal(Event):
+    """Set by SIGINT or SIGTERM. `code`: the exit code of a program that was stopped by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.code = _BY_SIGNAL + signal.SIGINT
+
+
 @contextmanager
-def stop_on_signals() -> Iterator[Event]:
-    """An event that SIGINT or SIGTERM sets; the second signal has its old effect. Main thread only.
+def stop_on_signals() -> Iterator[StopSignal]:
+    """An event that SIGINT or SIGTERM sets; the second signal ends the process. Main thread only.
 
-    The process ends in any case, within `LONGEST_STOP_S` of the first signal.
+    The process ends in any case, within `LONGEST_STOP_S` of the first signal. A thread listens to the signals: Python
+    runs handlers in the main thread, which may be in a query or a system call for long.
     """
-    stop, last_resort = Event(), LastResort()
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        stop.set()
-        signal.signal(number, before[signal.Signals(number)])
-        last_resort.begin(_BY_SIGNAL + number)
-
-    for number in _SIGNALS:
-        signal.signal(number, on_signal)
-    try:
-        with last_resort:
+    stop = StopSignal()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with LastResort() as last_resort:
+        listener = Thread(target=_listen, args=(reader, stop, last_resort), name="signals", daemon=True)
+        listener.start()
+        written_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        before = {number: signal.signal(number, _ignore) for number in _SIGNALS}
+        try:
             yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(written_before)
+            os.close(writer)
+            listener.join()
+            os.close(reader)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """There is a handler, so that the signal is written to the pipe."""
+
+
+def _listen(reader: int, stop: StopSignal, last_resort: LastResort) -> None:
+    while numbers := os.read(reader, 1):
+        code = _BY_SIGNAL + numbers[0]
+        if numbers[0] not in _SIGNALS:
+            continue
+        if stop.is_set():
+            os._exit(code)
+        stop.code = code
+        stop.set()
+        last_resort.begin(code)

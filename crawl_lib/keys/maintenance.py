@@ -35,12 +35,13 @@ _Sums = Mapping[int, PrefixSum]
 """Digests of one prefix by keyinfo."""
 
 
-def check(store: ShardedKeyStore, server: str | None = None) -> MaintenanceReport:
+def check(store: ShardedKeyStore, server: str | None = None, *, stop: Event | None = None) -> MaintenanceReport:
     """Count, and compare the replicas. Changes nothing. Servers that fail are reported in `failed`, never raised.
 
-    `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none.
+    `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none, and
+    StoppedError once `stop` is set.
     """
-    return _Maintenance(store, "check", server, repairing=False).run()
+    return _Maintenance(store, "check", server, repairing=False, stop=stop).run()
 
 
 def repair(store: ShardedKeyStore, server: str | None = None, *, stop: Event | None = None) -> MaintenanceReport:
@@ -58,7 +59,7 @@ class _Maintenance:
     """One run over one store."""
 
     def __init__(
-        self, store: ShardedKeyStore, kind: str, server: str | None, *, repairing: bool, stop: Event | None = None
+        self, store: ShardedKeyStore, kind: str, server: str | None, *, repairing: bool, stop: Event | None
     ) -> None:
         self.servers: Sequence[KeyServer] = store.servers
         self.store = store

@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from crawl_lib import cli
 from crawl_lib.synthweb import Serving
 from tests.cli.conftest import Krake
 
@@ -180,16 +179,6 @@ def test_each_node_alone_with_a_run_that_was_started(krake: Krake, serving: Serv
     assert folder in done.out
     assert "node-b" not in done.out
     assert krake.ok("settle", "--node", "node-b").out.count("settled") == 1
-
-
-def test_ctrl_c_is_no_traceback(krake: Krake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("crawl_lib.cli.looking.crawl_status", interrupted)
-    done = krake("status")
-    assert done.code == cli.STOPPED == 130
-    assert done.err == "krake: stopped; run the same command again to go on\n"
 
 
 def test_a_status_where_nothing_is_yet(krake: Krake) -> None:

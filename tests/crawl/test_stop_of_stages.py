@@ -16,7 +16,7 @@ from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import StoppedError
 from crawl_lib.export import progress
-from crawl_lib.keys import open_key_store
+from crawl_lib.keys import check, open_key_store
 from crawl_lib.states import KeyState
 from crawl_lib.storage import DfsAccess, LocalStorage
 from crawl_lib.stores import Secrets
@@ -141,6 +141,7 @@ def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None
         store.servers[0].insert(sorted(keys), KeyState.QUEUED)
     assert stopped_everywhere(lambda stop: stages.maintain_keys(config, stop=stop)) >= 10
     with open_key_store(config.key_storage) as store:
+        assert stopped_everywhere(lambda stop: check(store, stop=stop)) >= 10
         assert store.servers[1].known(sorted(keys)) == set(keys)
 
 

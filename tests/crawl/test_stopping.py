@@ -164,26 +164,60 @@ def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> N
 
 
 ENDLESS = """\
-import os, sys, threading
+import hashlib, sys
 from crawl_lib.crawl.signals import stop_on_signals
 with stop_on_signals():
     sys.stdout.write("begun\\n")
     sys.stdout.flush()
-    threading.Event().wait(600)  # a step that looks at nothing
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # a step that looks at nothing, not even at signals
+"""
+PATIENT = """\
+import sys, threading
+from crawl_lib.crawl import signals
+signals.LastResort.__init__.__defaults__ = (3600.0,)
+with signals.stop_on_signals() as stop:
+    def tell():
+        sys.stdout.write("begun\\n")
+        sys.stdout.flush()
+        stop.wait()
+        sys.stdout.write("told\\n")
+        sys.stdout.flush()
+    threading.Thread(target=tell, daemon=True).start()
+    threading.Event().wait()
 """
 
 
-def test_a_step_that_does_not_look_is_ended(tmp_path: Path) -> None:
-    """Within 5 s of SIGTERM a program is gone, whatever it is doing; a kill loses nothing."""
+def begun(program: str) -> subprocess.Popen[str]:
+    """A program that has said that it began."""
     process = subprocess.Popen(
-        [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGTERM)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_step_that_does_not_look_is_ended(number: signal.Signals) -> None:
+    """Within 5 s of the signal a program is gone, whatever it is doing; a kill loses nothing."""
+    process = begun(ENDLESS)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
+    assert errors.startswith("stopped")
     assert "run it again" in errors
+    assert errors.count("\n") == 1
+
+
+def test_the_second_signal_ends_a_program_at_once() -> None:
+    process = begun(PATIENT)
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "told\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGINT
+    assert errors == ""
 
 
 def test_a_program_that_stopped_by_itself_is_left_alone() -> None:

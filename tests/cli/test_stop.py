@@ -1,0 +1,101 @@
+"""Every command that takes its time ends at Ctrl-C and SIGTERM with one line and its code; run again it goes on."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.synthweb import Serving
+from tests.cli.conftest import Krake, run_in_process
+from tests.repair.archives import pages_archive, write
+from tests.repair.crawled import cut
+from tests.repair.killed import ROOT, run_killed
+
+AT_WORK = """\
+import sys
+from contextlib import contextmanager
+from crawl_lib import cli
+from crawl_lib.cli import common
+
+told, stop_on_signals = common.ProgressLine.__call__, cli.stop_on_signals
+
+@contextmanager
+def known():
+    global stop
+    with stop_on_signals() as stop:
+        yield stop
+
+def tell_and_wait(line, progress):
+    print("at work", flush=True)
+    stop.wait()
+    told(line, progress)
+
+cli.stop_on_signals, common.ProgressLine.__call__ = known, tell_and_wait
+sys.exit(cli.main())
+"""
+"""`krake`, which says so when it is at work, and waits there until it is asked to stop."""
+
+COMMANDS = (
+    "crawl",
+    "settle",
+    "export",
+    "fsck",
+    "segment salvage DAMAGED",
+    "segment drop SEED",
+    "segment compact",
+    "import DIRECTORY/foreign.warc.gz",
+    "keys rebuild",
+    "keys dump DIRECTORY/other",
+    "keys load DIRECTORY/dump",
+    "forget 127.0.1.1",
+)
+
+
+@pytest.fixture(scope="module")
+def crawled(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crawl of two iterations that is not over; a page of it was dropped."""
+    directory = tmp_path_factory.mktemp("crawled")
+    krake = Krake(directory, lambda words: run_killed(words, None))
+    krake.configure()
+    krake.ok("inject", "\n".join(serving.seeds))
+    krake.ok("crawl", "--iterations", "2", "--batch-size", "3")
+    krake.ok("segment", "drop", serving.seeds[0])
+    krake.ok("keys", "dump", str(directory / "dump"))
+    write(directory / "foreign.warc.gz", pages_archive(range(100)))
+    return directory
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_is_stopped(
+    command: str, crawled: Path, serving: Serving, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    krake = Krake(tmp_path / "crawl", lambda words: run_in_process(capsys, words))
+    shutil.copytree(crawled, krake.directory)
+    words = command.replace("SEED", serving.seeds[1]).replace("DIRECTORY", str(krake.directory)).split()
+    if "DAMAGED" in words:
+        segment = next((krake.directory / "dfs" / "crawl").glob("[0-9]*/node-b"))
+        cut(segment / "pages.parquet")
+        words[-1] = f"{segment.parent.name}/{segment.name}"
+    number = signal.SIGTERM if COMMANDS.index(command) % 2 else signal.SIGINT
+    with subprocess.Popen(
+        [sys.executable, "-c", AT_WORK, "--config", krake.file, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "at work\n"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=300)
+    assert process.returncode == 128 + number, errors
+    assert errors.splitlines()[-1] == "krake: stopped; run it again to go on"
+    assert "Traceback" not in errors
+    krake.ok(*words)
+    if command != "fsck":
+        krake.ok("fsck")
