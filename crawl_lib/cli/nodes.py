@@ -44,7 +44,10 @@ def _shares(stores: Stores) -> dict[str, int]:
 
 
 def retire(arguments: argparse.Namespace) -> int:
-    """Hand the queue of a node that is out of the config to the nodes that are left."""
+    """Hand the queue of a node that is out of the config to the nodes that are left.
+
+    Raises ConfigError where the node is in the config, the others have not settled, or `--lost` comes with `--dir`.
+    """
     if arguments.lost and arguments.dir is not None:
         raise ConfigError("--lost is for a node whose directory is gone; with --dir its directory is used")
     stores = open_stores(config_of(arguments), Secrets.from_environment())

@@ -75,7 +75,10 @@ URLS_OF_A_PROCESS = 1000
 def crawl_node(
     stores: Stores, *, run_id: str, iteration: int, node: str, stop: Event, on_progress: OnProgress | None
 ) -> dict[str, Any]:
-    """Crawl a node's batch of an iteration. Arguments, result and errors: see `stages.crawl_node`."""
+    """Crawl a node's batch of an iteration. Arguments, result and errors: see `stages.crawl_node`.
+
+    Raises ConfigError too, for a node that the iteration did not begin with.
+    """
     own = require_iteration(stores, run_id, iteration)
     if node not in own.nodes:
         raise ConfigError(f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}")

@@ -175,7 +175,8 @@ def finish_open_move(queue: Queue) -> bool:
 
 
 def read_move(queue: Queue) -> Move | None:
-    """The open move, None if there is none. Raises QueueError if it cannot be read."""
+    """The open move, None if there is none. Raises QueueError if it says nothing usable, StorageError if the disk
+    refuses it."""
     try:
         value = json.loads(queue.path(MOVE_FILE).read_bytes())
         groups = tuple(tuple(Step(*step) for step in group) for group in value["groups"])

@@ -39,7 +39,10 @@ class State:
         return b"".join(b"%d\n" % number for number in (self.processed, *self.totals))
 
     def after(self, count: int) -> tuple[State, int]:
-        """The state with `count` more URLs processed, and how many files are used up and go."""
+        """The state with `count` more URLs processed, and how many files are used up and go.
+
+        Raises ValueError if the queue holds fewer; the caller asked for too many.
+        """
         processed, gone = self.processed + count, 0
         while gone < len(self.totals) and processed >= self.totals[gone]:
             processed -= self.totals[gone]
@@ -160,7 +163,10 @@ class Queue:
         return state
 
     def unchecked_state(self) -> State:
-        """What `state` says, with no look at the files. Raises QueueError if it is no state at all."""
+        """What `state` says, with no look at the files.
+
+        Raises QueueError if it is no state at all, StorageError if the disk refuses it.
+        """
         try:
             return parse_state(self.path(STATE_FILE).read_bytes())
         except FileNotFoundError as error:

@@ -83,7 +83,10 @@ class Take:
                 yield decode_meta(url, meta, str(self.path))
 
     def lines(self) -> Iterator[tuple[bytes, bytes]]:
-        """The lines of data and meta, in batch order, as they stand in the file."""
+        """The lines of data and meta, in batch order, as they stand in the file.
+
+        Raises DamagedFileError, at the end, if they are not as many as the header says.
+        """
         seen = 0
         with self.path.open("rb") as file:
             file.readline()
@@ -131,7 +134,10 @@ def require_settled(queue: Queue) -> None:
 
 
 def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes, bytes]]) -> Take:
-    """Write the file `take`: the header, then data and meta lines, streamed; durable when it returns."""
+    """Write the file `take`: the header, then data and meta lines, streamed; durable when it returns.
+
+    Raises StorageError naming the path: nothing is taken then.
+    """
     beside, path = directory / f".{TAKE_FILE}.tmp", directory / TAKE_FILE
     try:
         with beside.open("wb") as file:
@@ -146,7 +152,10 @@ def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes,
 
 
 def open_take(directory: Path) -> Take | None:
-    """The take that is open in a node's directory, None if there is none. Raises DamagedFileError naming it."""
+    """The take that is open in a node's directory, None if there is none.
+
+    Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
+    """
     path = directory / TAKE_FILE
     try:
         with path.open("rb") as file:
@@ -179,7 +188,10 @@ def write_leftover(take: Take, positions: Collection[int]) -> None:
 
 
 def read_leftover(take: Take) -> list[int] | None:
-    """The positions that were decided to be left over, ascending; None while fetching is not over."""
+    """The positions that were decided to be left over, ascending; None while fetching is not over.
+
+    Raises DamagedFileError naming the file and the command that repairs it.
+    """
     path = take.path.with_name(LEFTOVER_FILE)
     try:
         value = json.loads(path.read_bytes())
@@ -250,7 +262,10 @@ def _offsets_after(queue: Queue, state: State, count: int) -> tuple[int, int]:
 
 
 def write_lines(queue: Queue, name: str, lines: Iterable[tuple[bytes, bytes]]) -> int:
-    """Write a data file and its meta under a name of their own, durably; returns the number of lines."""
+    """Write a data file and its meta under a name of their own, durably; returns the number of lines.
+
+    Raises StorageError naming the path.
+    """
     count = 0
     path, meta_path = queue.path(name), queue.path(f"{name}.meta")
     try:

@@ -123,6 +123,7 @@ def read_dump(path: Path) -> Iterator[tuple[list[bytes], bytes]]:
     """The keys of a dump and their states (a byte each), block by block.
 
     Raises DamagedFileError naming the byte; what came before may be of a damaged file too, so read it all first.
+    Raises InputError if there is no such file, StorageError if it cannot be read.
     """
     try:
         with path.open("rb") as file:

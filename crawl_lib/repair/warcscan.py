@@ -35,7 +35,10 @@ class Damage(NamedTuple):
 
 
 def scan(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[Whole | Damage]:
-    """All of a WARC file in file order, records and damage; memory is bounded by one record."""
+    """All of a WARC file in file order, records and damage; memory is bounded by one record.
+
+    Damage is told, not raised: behind a torn member (`Torn`, inside) the scan goes on at the next one that can be read.
+    """
     raw = Raw(file)
     while raw.more():
         start = raw.offset

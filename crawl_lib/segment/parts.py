@@ -78,7 +78,7 @@ class Part:
         write_durable(self.path(CLOSED_SUFFIX), json.dumps(mapping, sort_keys=True).encode())
 
     def counts(self) -> PartCounts:
-        """What a closed part holds. Raises DamagedFileError naming the file."""
+        """What a closed part holds. Raises DamagedFileError or StorageError naming the file."""
         path = self.path(CLOSED_SUFFIX)
         try:
             mapping = json.loads(path.read_bytes())

@@ -28,7 +28,7 @@ def write_run(path: Path, lines: Iterable[str]) -> None:
 
 
 def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
-    """All lines of all runs, in ascending order, each with its newline."""
+    """All lines of all runs, in ascending order, each with its newline. Raises StorageError naming the file."""
     with ExitStack() as stack:
         try:
             files = [stack.enter_context(path.open("rb")) for path in paths]

@@ -264,7 +264,10 @@ class PartWriter:
             self._open.log.sync()
 
     def close(self) -> None:
-        """Close the open part, so that all of it is durable. A writer without a record leaves no file."""
+        """Close the open part, so that all of it is durable. A writer without a record leaves no file.
+
+        Raises StorageError; RuntimeError (a mistake of the caller) if recovered groups were not asked for before.
+        """
         if self._unfinished is not None:
             raise RuntimeError("PartWriter.recovered() comes before close()")
         if self._open is not None:

@@ -50,7 +50,10 @@ def resolve(base: str, href: str, *, max_length_chars: int = DEFAULT_MAX_LENGTH_
 
 
 def canonical_of(serialised: str, given: str, max_length_chars: int) -> str:
-    """Carry a WHATWG serialisation to the canonical form; `given` is the text that errors name."""
+    """Carry a WHATWG serialisation to the canonical form; `given` is the text that errors name.
+
+    Raises UrlError for the caller to count.
+    """
     if not serialised.startswith(("http://", "https://")):
         raise UrlError(Rejection.SCHEME, given)
     url, settled = _tidy(serialised, given)
