@@ -5,7 +5,7 @@ Spark) reads their `pages.parquet` without dropped pages (`sql/export/captures.s
 key (`sql/export/chosen.sql`): the newest of status 200 whose detected type is wanted. In ascending order of keys they
 become `pages.parquet` (the rank is the NodeID) and `urlmapping`. In order of file and offset
 (`sql/export/reading_order.sql`) their records are read, each WARC file once from start to end (`warc_records`); bodies
-are decoded, compressed, and sorted by NodeID over bucket files on the local disk (`content`): `offsets` and `content`.
+are decoded, compressed, and sorted by NodeID over bucket files on the local disk (`content`): `content` and `offsets`.
 `crawl_lib.graph` goes on from there. `readers` read the files back, `show` looks up one page.
 
 What it needs in `scratch.directory`: what the content file will have (the buckets), and what sorting spills beyond
@@ -13,7 +13,7 @@ What it needs in `scratch.directory`: what the content file will have (the bucke
 those that a query reads.
 
 Where it lies: `<export.directory>/<name>/` (`places`). In order of writing: `inputs` (what the export is made of:
-segments with the digests of their manifests, and options), `pages.parquet`, `urlmapping`, `offsets`, `content`; then
+segments with the digests of their manifests, and options), `pages.parquet`, `urlmapping`, `content`, `offsets`; then
 by the linker `arcs-out.parquet`, `arcs-in.parquet`; then by the finalizer `webgraph-index`, `webgraph`.
 
 What holds after a crash: each file is written as `.<name>.<attempt>`, made durable, and renamed, so a file that has

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import numpy.typing as npt
+from isal import isal_zlib
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, StorageError
@@ -25,14 +26,12 @@ from crawl_lib.export.progress import Progress
 from crawl_lib.export.warc_records import Member, Wanted, content_of, read_members
 from crawl_lib.storage import Storage
 
-LEVEL = 3
-"""zlib's level. On HTML of documentation, 26 KB a page, CPU and size: level 1 0.15 ms, 17.8 %; level 3 0.17 ms, 16.4 %;
-level 4 0.23 ms, 15.2 %; level 6 0.40 ms, 14.3 %. The standard library's zlib only: others give other bytes."""
 MAX_SIZE = (1 << 31) - 1
 MAX_BUCKETS = 256
+AGAIN = "delete it and run `krake export` again"
 CHUNK_BYTES = 1 << 18
 CHUNK_PAGES = 64
-WRITE_BYTES = 4 << 20
+WRITE_BYTES = 1 << 20
 OFFSET_ROW = np.dtype([("node_id", ">i4"), ("offset", ">i8")])
 """A row of the offset file: int32 NodeID, int64 byte offset of the page's first size field; big-endian."""
 
@@ -101,10 +100,11 @@ def write_content(
     max_content_bytes: int,
     progress: Progress,
 ) -> None:
-    """Write `offsets` and then `content` of an export.
+    """Write `content` and then `offsets` of an export that has neither.
 
-    `wanted`: every page once, in order of file and offset. Raises StorageError, DamagedFileError naming WARC file and
-    offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
+    `wanted`: every page once, in order of file and offset. Offsets are of the content file that stands: where another
+    attempt wrote that, on another processor, its pages may have other sizes. Raises StorageError, DamagedFileError
+    naming WARC file and offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
     """
     for node_id, data in _compressed(read_members(storage, wanted), level, max_content_bytes):
         buckets.add(node_id, data)
@@ -113,14 +113,37 @@ def write_content(
     reached("export.buckets.written")
     if (buckets.sizes < 0).any():
         raise DamagedFileError(f"{folder.file('pages.parquet')}: does not name every NodeID once")
-    if not folder.has(OFFSETS):
-        with folder.writing(OFFSETS) as file:
-            _write_offsets(file, buckets.sizes, progress)
     with folder.writing(CONTENT) as file:
         _write_pages(file, buckets.in_order(), progress)
+    if CONTENT in folder.written:
+        _put_offsets(folder, buckets.sizes, progress)
+    else:
+        write_offsets(folder, len(buckets.sizes), progress)
 
 
-def _write_offsets(file: BinaryIO, sizes: np.ndarray, progress: Progress) -> None:
+def write_offsets(folder: ExportFolder, pages: int, progress: Progress) -> None:
+    """Write `offsets` of the content file that stands. Raises DamagedFileError where it has not so many pages."""
+    sizes = np.zeros(pages, dtype=np.int32)
+    content = folder.file(CONTENT)
+    with folder.storage.open_seekable(content) as file:
+        for node_id in range(pages):
+            sizes[node_id] = size = int.from_bytes(file.read(4), "big", signed=True)
+            if size < 0:
+                raise DamagedFileError(f"{content}: page {node_id} has a size of {size}; {AGAIN}")
+            file.seek(size + 4, os.SEEK_CUR)
+            if node_id % CHUNK_PAGES == 0:
+                progress.add(0)
+        if file.tell() != folder.size(CONTENT):
+            raise DamagedFileError(f"{content}: does not end with page {pages - 1}; {AGAIN}")
+    _put_offsets(folder, sizes, progress)
+
+
+def _put_offsets(folder: ExportFolder, sizes: npt.NDArray[np.int32], progress: Progress) -> None:
+    with folder.writing(OFFSETS) as file:
+        _write_offsets(file, sizes, progress)
+
+
+def _write_offsets(file: BinaryIO, sizes: npt.NDArray[np.int32], progress: Progress) -> None:
     block, start = 1 << 20, 0
     for first in range(0, len(sizes), block):
         part = sizes[first : first + block].astype(np.int64) + 8
@@ -181,7 +204,7 @@ def _chunks(members: Iterable[Member]) -> Iterator[list[Member]]:
 def _compress(chunk: list[Member], level: int, max_bytes: int) -> list[tuple[int, bytes]]:
     found = []
     for member in chunk:
-        data = zlib.compress(content_of(member, max_bytes), level)
+        data = isal_zlib.compress(content_of(member, max_bytes), level)
         if len(data) > MAX_SIZE:
             raise ConfigError(
                 f"export.max_content_bytes: {member.wanted.path}: offset {member.wanted.offset}: the compressed page"

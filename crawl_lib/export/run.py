@@ -1,4 +1,4 @@
-"""The export stage: from segments to `pages.parquet`, `urlmapping`, `offsets` and `content`."""
+"""The export stage: from segments to `pages.parquet`, `urlmapping`, `content` and `offsets`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from crawl_lib.config import Config
 from crawl_lib.engine import Engine, open_engine
 from crawl_lib.errors import DamagedFileError, InputError
-from crawl_lib.export.content import LEVEL, Buckets, write_content
+from crawl_lib.export.content import Buckets, write_content, write_offsets
 from crawl_lib.export.places import (
     CONTENT,
     OFFSETS,
@@ -42,7 +42,7 @@ from crawl_lib.storage import Storage
 
 MAX_PAGES = (1 << 31) - 1
 BATCH_ROWS = 1 << 14
-OUTPUTS = (PAGES, URL_MAPPING, OFFSETS, CONTENT)
+OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
 EXPORT_SCHEMA = pa.schema(
     [
         pa.field("node_id", pa.int32(), nullable=False),
@@ -82,7 +82,7 @@ def export_pages(
 
     A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Run again, it
     goes on after the last file that stands; equal inputs give equal bytes. Steps, each durable before the next:
-    `inputs`, `pages.parquet`, `urlmapping`, `offsets`, `content`. `stop`: when it is set, all is given up within a
+    `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. `stop`: when it is set, all is given up within a
     second or two but for the files that stand.
 
     Raises OutputConflictError (an export of that name has other inputs), PathNotFoundError (a segment is gone),
@@ -90,7 +90,7 @@ def export_pages(
     says), LockedError, StorageError, StoppedError.
     """
     folder, stop = ExportFolder(storage, config, name), stop or Event()
-    inputs = gather_inputs(storage, config, segments, LEVEL, stop)
+    inputs = gather_inputs(storage, config, segments, stop)
     if not folder.is_empty():
         folder.claim(inputs)
     if folder.has(*OUTPUTS):
@@ -123,12 +123,11 @@ class _Export:
                 check_segments(self.storage, self.folder, self.inputs, self.stop)  # what was read is what `inputs` says
                 self.folder.claim(self.inputs)
                 self.choose(engine)
-            if not self.folder.has(OFFSETS, CONTENT):
+            if not self.folder.has(CONTENT):
                 check_segments(self.storage, self.folder, self.inputs, self.stop)
             if not self.folder.has(URL_MAPPING):
                 self.write_mapping()
-            if not self.folder.has(OFFSETS, CONTENT):
-                self.write_content(engine)
+            self.write_content(engine)
 
     def prepare(self, engine: Engine) -> None:
         """Tables of the inputs, and the check that NodeIDs suffice."""
@@ -188,20 +187,24 @@ class _Export:
                 file.write(b"".join(keys))
 
     def write_content(self, engine: Engine) -> None:
-        """Write `offsets` and `content`."""
-        engine.table("nodes", self.folder.file(PAGES))
+        """Write `content` and `offsets`, what of them is missing."""
         count = row_count(self.storage, self.folder.file(PAGES))
-        buckets = Buckets(self.scratch, count, engine.value("export/size"), self.config.scratch.memory_bytes)
         progress = Progress(self.on_progress, "export.content", count, "pages", self.stop)
-        write_content(
-            self.storage,
-            self.folder,
-            buckets,
-            self.wanted(engine),
-            level=self.inputs.level,
-            max_content_bytes=self.inputs.max_content_bytes,
-            progress=progress,
-        )
+        if self.folder.has(OFFSETS) and not self.folder.has(CONTENT):  # asked in this order: content comes first
+            self.storage.delete(self.folder.file(OFFSETS))  # of a content file that somebody deleted
+        if not self.folder.has(CONTENT):
+            engine.table("nodes", self.folder.file(PAGES))
+            write_content(
+                self.storage,
+                self.folder,
+                Buckets(self.scratch, count, engine.value("export/size"), self.config.scratch.memory_bytes),
+                self.wanted(engine),
+                level=self.inputs.level,
+                max_content_bytes=self.inputs.max_content_bytes,
+                progress=progress,
+            )
+        elif not self.folder.has(OFFSETS):
+            write_offsets(self.folder, count, progress)
         progress.end()
 
     def wanted(self, engine: Engine) -> Iterator[Wanted]:
