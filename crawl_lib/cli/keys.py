@@ -124,7 +124,10 @@ def _show(report: MaintenanceReport, *, as_json: bool) -> int:
 
 
 def forget(arguments: argparse.Namespace) -> int:
-    """Make URLs new again: these, those of a host, those whose newest capture is old."""
+    """Make URLs new again: these, those of a host, those whose newest capture is old.
+
+    Raises ConfigError for an age beside a URL, InputError for what is neither a URL nor a host.
+    """
     from crawl_lib.repair.forget import forget as forget_pages  # noqa: PLC0415 - numpy and Arrow, only here
 
     stores = stores_of(arguments)

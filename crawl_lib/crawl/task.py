@@ -66,8 +66,8 @@ def locked_directory(
 ) -> Iterator[NodeTask]:
     """Hold a directory as that of a node, also of one that is not in the config any more.
 
-    Raises LockedError naming the holder, StoppedError if `stop` is set while it waits for it. Whatever the system refuses while it is held (a full disk, a directory of
-    somebody else) is a StorageError that names the path.
+    Raises LockedError naming the holder, StoppedError if `stop` is set while it waits for it. Whatever the system
+    refuses while it is held (a full disk, a directory of somebody else) is a StorageError that names the path.
     """
     progress = NodeProgress(node, directory, on_progress)
 

@@ -119,7 +119,10 @@ class Journal:
 
 
 def read_journal(directory: Path) -> Journal | None:
-    """The journal of an intake that is not finished, None if there is none. Raises DamagedFileError naming it."""
+    """The journal of an intake that is not finished, None if there is none.
+
+    Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
+    """
     path = directory / JOURNAL_FILE
     try:
         value = json.loads(path.read_bytes())
