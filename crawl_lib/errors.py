@@ -6,7 +6,8 @@
     |-- StorageError                Airflow retries; if it stays, the operator looks at the named store or path
     |   |-- TargetExistsError       nobody for a rerun; else the operator chooses another name or deletes
     |   |-- PathNotFoundError       the operator: a folder or file that should be there is not
-    |   `-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
+    |   |-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
+    |   `-- StorageAccessError      the operator: ticket, rights or certificate on the named server; Airflow retries
     |-- KeyStoreError               the operator looks at the named key server
     |   |-- KeyServerDownError      Airflow retries; maintenance repairs when the server is back
     |   |-- KeyServerFullError      Airflow retries; the operator makes room on the named server's disk
@@ -53,6 +54,13 @@ class PathNotFoundError(StorageError):
 
 class NoRoomError(StorageError):
     """Less room is free than the config's `watermarks` ask for. Nothing was begun that would need it."""
+
+
+class StorageAccessError(StorageError):
+    """A file store does not let us in, or is not trusted: no Kerberos ticket, no right, a certificate of a stranger.
+
+    The message says what to do; a crawl that runs on a ticket goes on when that is renewed.
+    """
 
 
 class KeyStoreError(KrakeError):

@@ -15,7 +15,8 @@ from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, TargetExistsError
 from crawl_lib.storage.base import Entry, Storage, check_path
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
-from crawl_lib.storage.webhdfs import Datanodes, HdfsProblemError, WebHdfs, parse_address
+from crawl_lib.storage.problems import HdfsProblemError
+from crawl_lib.storage.webhdfs import Datanodes, WebHdfs, parse_address
 
 
 class _Identity(NamedTuple):

@@ -14,15 +14,8 @@ import requests
 
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
 from crawl_lib.storage.base import COPY_BYTES
-from crawl_lib.storage.webhdfs import (
-    FOREIGN,
-    Datanodes,
-    HdfsProblemError,
-    Problem,
-    RefusedError,
-    WebHdfs,
-    problem_of,
-)
+from crawl_lib.storage.problems import FOREIGN, HdfsProblemError, Problem, RefusedError, problem_of
+from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 
 QUEUED_PIECES = 4
 READ_BUFFER_BYTES = 1 << 17

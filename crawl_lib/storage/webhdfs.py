@@ -1,8 +1,8 @@
-"""Requests to WebHDFS: one configured session, all namenodes, bounded waiting, and every error translated.
+"""Requests to WebHDFS: all namenodes, bounded waiting, and every error translated.
 
-HdfsCLI asks the namenodes in turn; what it gives up is asked again here for as long as `PATIENCE` says. Every request
-that is sent again is safe to send again: reads, `MKDIRS`, `DELETE`, and `RENAME`, whose caller compares file ids.
-Documentation of the protocol: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
+HdfsCLI asks the namenodes in turn; what it gives up is asked again here for as long as `problems.PATIENCE` says. Every
+request that is sent again is safe to send again: reads, `MKDIRS`, `DELETE`, and `RENAME`, whose caller compares file
+ids. Documentation of the protocol: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
 """
 
 from __future__ import annotations
@@ -10,76 +10,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from enum import Enum
-from http.cookiejar import DefaultCookiePolicy
-from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 import requests
-import urllib3
 from hdfs.client import Client, _Request  # type: ignore[import-untyped]
-from hdfs.util import HdfsError  # type: ignore[import-untyped]
-from requests.adapters import HTTPAdapter
 
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, StorageError, TargetExistsError
+from crawl_lib.errors import (
+    ConfigError,
+    PathNotFoundError,
+    StoppedError,
+    StorageAccessError,
+    StorageError,
+    TargetExistsError,
+)
+from crawl_lib.storage.problems import (
+    FOREIGN,
+    SHORT_WAIT_S,
+    HdfsProblemError,
+    Patience,
+    Problem,
+    RefusedError,
+    problem_of,
+    problem_of_response,
+)
+from crawl_lib.storage.session import open_session
 
 T = TypeVar("T")
-POOL_CONNECTIONS = 8
-SHORT_WAIT_S = 10.0
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 ANSWER_FACTOR = 5  # a datanode answers a PUT only when the last block is on its disk
-FOREIGN = (HdfsError, requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError, LookupError)
-
-
-class Patience(Enum):
-    """How long the same request is sent again after an error."""
-
-    NONE = "it will not go away"
-    SHORT = f"{SHORT_WAIT_S:.0f} s, it may go away"
-    FULL = "dfs.wait_s, for it goes away when a server is back"
-
-
-# Remote exception -> patience; what is not named has SHORT.
-PATIENCE = {
-    "StandbyException": Patience.FULL,
-    "RetriableException": Patience.FULL,
-    "SafeModeException": Patience.FULL,
-    "ConnectException": Patience.FULL,
-    "ConnectTimeoutException": Patience.FULL,
-    "SocketTimeoutException": Patience.FULL,
-    "SocketException": Patience.FULL,
-    "EOFException": Patience.FULL,
-    "NoRouteToHostException": Patience.FULL,
-    "BlockMissingException": Patience.FULL,
-    "FileNotFoundException": Patience.NONE,
-    "FileAlreadyExistsException": Patience.NONE,
-    "ParentNotDirectoryException": Patience.NONE,
-    "AccessControlException": Patience.NONE,
-    "SecurityException": Patience.NONE,
-    "IllegalArgumentException": Patience.NONE,
-    "InvalidPathException": Patience.NONE,
-    "UnsupportedOperationException": Patience.NONE,
-    "NSQuotaExceededException": Patience.NONE,
-    "DSQuotaExceededException": Patience.NONE,
-    "PathComponentTooLongException": Patience.NONE,
-    "MaxDirectoryItemsExceededException": Patience.NONE,
-    "Unauthorized": Patience.NONE,
-    "certificate": Patience.NONE,
-    "unreachable": Patience.FULL,
-}
-# Words of a message that say more than its exception (IOException, mostly).
-WORDS = (
-    ("out of the range", Patience.NONE),
-    ("(is not a directory)", Patience.NONE),
-    ("Failed to find datanode", Patience.FULL),
-    ("could only be written to 0 of the", Patience.FULL),
-    ("Authentication failure", Patience.NONE),
-)
 
 
 class Address(NamedTuple):
@@ -116,97 +78,11 @@ def _check_namenode(text: str, scheme: str, netloc: str, rest: str) -> None:
         raise ConfigError("dfs_primary: no user and password in the address; dfs.user names the user")
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Why a request failed: the remote exception (or `unreachable`, `certificate`), what it says, who said it."""
-
-    exception: str
-    message: str
-    server: str = ""
-
-    @property
-    def patience(self) -> Patience:
-        """How long to ask again."""
-        for words, patience in WORDS:
-            if words in self.message:
-                return patience
-        return PATIENCE.get(self.exception, Patience.SHORT)
-
-    @property
-    def is_below_a_file(self) -> bool:
-        """Whether a part of the path is a regular file."""
-        return self.exception == "ParentNotDirectoryException" or "(is not a directory)" in self.message
-
-    def __str__(self) -> str:
-        text = f"{self.exception}: {self.message}" if self.exception not in {"unreachable", ""} else self.message
-        return f"{self.server}: {text}" if self.server else text
-
-
-class RefusedError(Exception):
-    """A server's answer that is an error. Never leaves this package."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
-
-
-class HdfsProblemError(StorageError):
-    """A StorageError that keeps its `problem`, for callers in this package that look at it."""
-
-    def __init__(self, text: str, problem: Problem) -> None:
-        super().__init__(text)
-        self.problem = problem
-
-
-def problem_of(error: BaseException) -> Problem:
-    """What a foreign exception means."""
-    if isinstance(error, RefusedError):
-        return error.problem
-    if isinstance(error, HdfsError):
-        text = error.message
-        text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-        return Problem(str(error.exception or ""), _one_line(text))
-    server = _server_of(error)
-    if isinstance(error, requests.exceptions.SSLError):
-        return Problem("certificate", _one_line(str(_first_cause(error))), server)
-    if isinstance(error, requests.exceptions.InvalidURL | UnicodeError | LookupError):
-        return Problem("no WebHDFS answer", _one_line(repr(error)), server)
-    if isinstance(error, requests.Timeout):
-        kind = "no connection" if isinstance(error, requests.ConnectTimeout) else "no answer"
-        return Problem("unreachable", f"{kind} within its time limit", server)
-    cause = _first_cause(error)
-    return Problem("unreachable", _one_line(getattr(cause, "strerror", None) or str(cause)), server)
-
-
-def problem_of_response(response: requests.Response) -> Problem:
-    """What an answer with an error status means."""
-    server = urlsplit(response.url).netloc
-    if response.status_code == requests.codes.unauthorized:
-        return Problem("Unauthorized", "Authentication failure", server)
-    try:
-        remote = response.json()["RemoteException"]
-        return Problem(str(remote["exception"]), _one_line(str(remote["message"])), server)
-    except (ValueError, LookupError, TypeError):
-        return Problem("", f"HTTP status {response.status_code}", server)
-
-
-def _server_of(error: BaseException) -> str:
-    request = getattr(error, "request", None)
-    return urlsplit(request.url or "").netloc if request is not None else ""
-
-
-def _first_cause(error: BaseException) -> BaseException:
-    while (inner := error.__cause__ or error.__context__) is not None:
-        error = inner
-    return error
-
-
-def _one_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0][:300]
-
-
 class _Client(Client):  # type: ignore[misc]
-    """HdfsCLI with paths taken as they are (its own `resolve` expands `#LATEST`), remembering why each failed."""
+    """HdfsCLI with paths taken as they are (its own `resolve` expands `#LATEST`).
+
+    `failures`: why each server failed since the last answer; `let_in`: whether a server ever did what it was asked.
+    """
 
     _get_status = _Request("GET")
     _get_server_defaults = _Request("GET")
@@ -214,6 +90,7 @@ class _Client(Client):  # type: ignore[misc]
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
         self.failures: dict[str, Problem] = {}
+        self.let_in = False
 
     def resolve(self, hdfs_path: str) -> str:
         return hdfs_path
@@ -227,45 +104,10 @@ class _Client(Client):  # type: ignore[misc]
             raise
         if response.ok:
             self.failures.clear()
+            self.let_in = True
         else:
             self.failures[server] = problem_of_response(response)
         return response
-
-
-def open_session(config: DfsConfig) -> requests.Session:
-    """A session with pooled connections that checks certificates and takes nothing from the environment.
-
-    Raises ConfigError where a certificate file is missing, or where Kerberos is asked for and its packages are not
-    installed.
-    """
-    for name in ("ca_file", "cert_file", "key_file"):
-        path = getattr(config, name)
-        if path is not None and not Path(path).exists():
-            raise ConfigError(f"dfs.{name}: {path}: is not there")
-    if config.key_file and not config.cert_file:
-        raise ConfigError("dfs.key_file: is of no use without dfs.cert_file")
-    session = requests.Session()
-    session.trust_env = False  # neither a proxy nor .netrc of whoever runs the task
-    session.verify = config.ca_file or True
-    if config.cert_file:
-        session.cert = (config.cert_file, config.key_file) if config.key_file else config.cert_file
-    session.headers["Accept-Encoding"] = "identity"
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_connections=POOL_CONNECTIONS, pool_maxsize=POOL_CONNECTIONS))
-    if config.security == "kerberos":
-        _use_kerberos(session)
-    else:
-        session.params = {"user.name": config.user}
-        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    return session
-
-
-def _use_kerberos(session: requests.Session) -> None:
-    try:
-        from hdfs.ext.kerberos import KerberosClient  # type: ignore[import-untyped] # noqa: PLC0415
-    except ImportError as error:
-        raise ConfigError("dfs.security: kerberos needs the extra: pip install 'krake[kerberos]'") from error
-    KerberosClient("http://unused", session=session)  # sets the session's authentication in place
 
 
 class WebHdfs:
@@ -311,19 +153,21 @@ class WebHdfs:
             return response.json() if response.content else None
 
     def fetch(self, location: str) -> requests.Response:
-        """The streamed answer of a datanode; foreign exceptions, RefusedError."""
-        response = self._session.get(location, stream=True, timeout=self._timeout, allow_redirects=False)
+        """The streamed answer of a datanode; RefusedError."""
+        with _without_address():
+            response = self._session.get(location, stream=True, timeout=self._timeout, allow_redirects=False)
         return _checked(response)
 
     def send(self, location: str, body: bytes | Iterable[bytes]) -> None:
-        """Send a whole body to a datanode; it is in HDFS when this returns. Foreign exceptions, RefusedError.
+        """Send a whole body to a datanode; it is in HDFS when this returns. RefusedError.
 
         The socket keeps the connection's time limit while a body is sent, so here that is the longer one.
         """
         limits = (self.config.timeout_s, self.config.timeout_s * ANSWER_FACTOR)
         headers = {"Content-Type": "application/octet-stream"}
-        with self._session.put(location, data=body, headers=headers, timeout=limits, allow_redirects=False) as response:
-            _checked(response)
+        with _without_address():
+            response = self._session.put(location, data=body, headers=headers, timeout=limits, allow_redirects=False)
+        _checked(response).close()
 
     def persist(self, what: str, path: str, attempt: Callable[[], T]) -> T:
         """Make attempts until one succeeds or patience ends; foreign exceptions become StorageError.
@@ -336,14 +180,20 @@ class WebHdfs:
                 return attempt()
             except (*FOREIGN, RefusedError) as error:
                 problem = problem_of(error)
-                limit = {Patience.NONE: 0.0, Patience.SHORT: SHORT_WAIT_S, Patience.FULL: self.config.wait_s}
-                if self._clock() - begun >= min(limit[problem.patience], self.config.wait_s):
+                if self._clock() - begun >= self._limit_s(problem):
                     raise self.translated(what, path, problem, waited=True) from error
                 failure = error
             self.go_on(failure)
             self._sleep(pause)
             self.go_on(failure)
             pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def _limit_s(self, problem: Problem) -> float:
+        """How long to ask again. A ticket that was good once is renewed by somebody; who has none is told at once."""
+        if problem.exception == "ticket" and self._client.let_in:
+            return self.config.wait_s
+        limit = {Patience.NONE: 0.0, Patience.SHORT: SHORT_WAIT_S, Patience.FULL: self.config.wait_s}
+        return min(limit[problem.patience], self.config.wait_s)
 
     def go_on(self, failure: BaseException | None = None) -> None:
         """Raise StoppedError if the task is to stop. `failure`: what it would wait for."""
@@ -361,20 +211,40 @@ class WebHdfs:
             return PathNotFoundError(f"{where}: {what}: is not there ({problem})")
         if problem.exception == "FileAlreadyExistsException":
             return TargetExistsError(f"{where}: {what}: is there already, it was not touched ({problem})")
+        if problem.exception in _REFUSALS:
+            return StorageAccessError(f"{where}: {what}: {self._refused(problem)}")
         return HdfsProblemError(f"{where}: {what}: {self._explained(problem, waited)}", problem)
 
-    def _explained(self, problem: Problem, waited: bool) -> str:
-        """Every namenode's own reason, and what the operator does."""
+    def _refused(self, problem: Problem) -> str:
+        kerberos, root = self.config.security == "kerberos", self.address.root or "/"
         if problem.exception == "AccessControlException":
-            root = self.address.root or "/"
-            return f"no permission: {problem}; let dfs.user own {root}: hdfs dfs -chown {self.config.user} {root}"
+            who, name = ("the ticket's user", "USER") if kerberos else ("dfs.user", self.config.user)
+            return f"no permission: {self._told(problem)}; let {who} own {root}: hdfs dfs -chown {name} {root}"
+        if problem.exception == "certificate":
+            return f"{self._told(problem)}; dfs.ca_file names the certificate of the authority that is trusted"
+        if problem.exception == "ticket":
+            return f"{self._told(problem)}; {_GET_A_TICKET}"
+        if kerberos:
+            return f"{self._told(problem)}; the server takes no ticket of ours, its log says why"
+        return f"{self._told(problem)}; where HDFS is secured, set dfs.security: kerberos and {_GET_A_TICKET}"
+
+    def _told(self, problem: Problem) -> str:
+        """Every namenode's own reason."""
         told = {str(problem)} if problem.server else set()
-        # A copy, made in one step: a writer's thread asks namenodes too.
-        told |= {str(failure) for failure in list(self._client.failures.values())}
-        text = "; ".join(sorted(told)) or str(problem)
+        told |= {str(failure) for failure in self._client.failures.values()}
+        return "; ".join(sorted(told)) or str(problem)
+
+    def _explained(self, problem: Problem, waited: bool) -> str:
         if waited and problem.patience is Patience.FULL:
-            return f"{text}; asked again for {self.config.wait_s:g} s; look at the server"
-        return text
+            return f"{self._told(problem)}; asked again for {self.config.wait_s:g} s; look at the server"
+        return self._told(problem)
+
+
+_REFUSALS = {"AccessControlException", "Unauthorized", "certificate", "ticket"}
+_GET_A_TICKET = (
+    "get a ticket by kinit, or name in KRB5CCNAME the cache that a renewer keeps (such as `airflow kerberos`), "
+    "or in KRB5_CLIENT_KTNAME a keytab"
+)
 
 
 class Datanodes:
@@ -409,3 +279,12 @@ def _checked(response: requests.Response) -> requests.Response:
         return response
     with response:
         raise RefusedError(problem_of_response(response))
+
+
+@contextmanager
+def _without_address() -> Iterator[None]:
+    """Foreign exceptions become RefusedError: theirs hold the address, and it the token that lets its holder in."""
+    try:
+        yield
+    except FOREIGN as error:
+        raise RefusedError(problem_of(error)) from None

@@ -67,7 +67,8 @@ def wait_for(what: str, ready: Callable[[], bool], limit_s: float = START_LIMIT_
         time.sleep(0.1)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """In a server: its end when the thread that started it ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -75,7 +76,11 @@ class Hdfs:
     """One cluster. `namenodes`: 1, or 2 with fail-over by hand (`fail_over`). Use as a context manager.
 
     `port`: gives its ports, one a call. A directory with the data of an earlier cluster is gone on with.
+    A subclass makes it a secured one: `scheme`, `session`, `security`, `java_options`, `administrator`.
     """
+
+    scheme = "http"
+    java_options: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, namenodes: int = 1, port: Callable[[], int] = free_port) -> None:
         self.directory = directory
@@ -84,6 +89,7 @@ class Hdfs:
         self.http = {name: port() for name in self.names}
         self.data_ports = [port() for _ in range(3)]
         self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.session = requests.Session()
 
     def __enter__(self) -> Hdfs:
         try:
@@ -95,6 +101,7 @@ class Hdfs:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+        self.session.close()
 
     def _start_all(self) -> None:
         for name in [*self.names, "dn"]:
@@ -113,12 +120,20 @@ class Hdfs:
     def _make_home(self) -> None:
         """What an administrator does first: a root folder that the user `krake` owns."""
         for query in ("op=MKDIRS", "op=SETOWNER&owner=krake"):
-            address = f"{self.active()}/webhdfs/v1/krake?{query}&user.name={getpass.getuser()}"
-            requests.put(address, timeout=10).raise_for_status()
+            address = f"{self.active()}/webhdfs/v1/krake?{query}{self.administrator()}"
+            self.session.put(address, timeout=10).raise_for_status()
+
+    def administrator(self) -> str:
+        """What a request's query says when the user who started HDFS sends it."""
+        return f"&user.name={getpass.getuser()}"
+
+    def security(self, folder: Path) -> set[tuple[str, str]]:
+        """Options of a secured cluster. `folder`: of a server's configuration."""
+        return set()
 
     def url(self, name: str) -> str:
         """The WebHDFS address of one namenode."""
-        return f"http://127.0.0.1:{self.http[name]}"
+        return f"{self.scheme}://127.0.0.1:{self.http[name]}"
 
     @property
     def address(self) -> str:
@@ -139,7 +154,7 @@ class Hdfs:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # a Ctrl-C at the terminal is for us alone
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one call, no lock
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one call, no lock
             )
         if name != "dn":
             wait_for(f"{name} listens", lambda: self._listens(name))
@@ -168,7 +183,7 @@ class Hdfs:
         code = self.running[name].poll()
         assert code is None, f"{name} ended with {code}:\n{(self.directory / f'{name}.log').read_text()[-3000:]}"
         try:
-            requests.get(f"{self.url(name)}/jmx?qry=none", timeout=5)
+            self.session.get(f"{self.url(name)}/jmx?qry=none", timeout=5)
             socket.create_connection(("127.0.0.1", self.rpc[name]), timeout=5).close()  # opens later
         except OSError:
             return False
@@ -176,7 +191,7 @@ class Hdfs:
 
     def _answers(self, name: str) -> bool:
         try:
-            return requests.get(f"{self.url(name)}/webhdfs/v1/?op=GETFILESTATUS", timeout=5).ok
+            return self.session.get(f"{self.url(name)}/webhdfs/v1/?op=GETFILESTATUS", timeout=5).ok
         except requests.RequestException:
             return False
 
@@ -184,7 +199,7 @@ class Hdfs:
         if not self._answers(name):
             return False
         query = "Hadoop:service=NameNode,name=FSNamesystemState"
-        [state] = requests.get(f"{self.url(name)}/jmx?qry={query}", timeout=5).json()["beans"]
+        [state] = self.session.get(f"{self.url(name)}/jmx?qry={query}", timeout=5).json()["beans"]
         return bool(state["NumLiveDataNodes"] >= 1 and state["FSState"] == "Operational")
 
     def java(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> None:
@@ -196,13 +211,14 @@ class Hdfs:
 
     def _command(self, name: str, main: str) -> list[str]:
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
-        return ["java", *options, "-cp", f"{self.directory / f'conf-{name}'}:{JARS}/*", main]
+        return ["java", *options, *self.java_options, "-cp", f"{self.directory / f'conf-{name}'}:{JARS}/*", main]
 
     def _configure(self, name: str) -> None:
         folder = self.directory / f"conf-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "log4j.properties").write_text(LOG4J)
         options = self._common(name) | (self._pair(name) if len(self.names) > 1 else self._single())
+        options |= self.security(folder)
         lines = [f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in options]
         text = "<configuration>\n" + "\n".join(sorted(lines)) + "\n</configuration>\n"
         for file in ("core-site.xml", "hdfs-site.xml"):
@@ -218,7 +234,7 @@ class Hdfs:
             ("dfs.datanode.synconclose", "true"),
             ("dfs.datanode.hostname", "127.0.0.1"),
             ("dfs.datanode.address", f"127.0.0.1:{data}"),
-            ("dfs.datanode.http.address", f"127.0.0.1:{http}"),
+            (f"dfs.datanode.{self.scheme}.address", f"127.0.0.1:{http}"),
             ("dfs.datanode.ipc.address", f"127.0.0.1:{ipc}"),
             ("dfs.heartbeat.interval", "1"),
             ("dfs.namenode.heartbeat.recheck-interval", "2000"),
@@ -229,7 +245,7 @@ class Hdfs:
     def _single(self) -> set[tuple[str, str]]:
         return {
             ("fs.defaultFS", f"hdfs://127.0.0.1:{self.rpc['nn1']}"),
-            ("dfs.namenode.http-address", f"127.0.0.1:{self.http['nn1']}"),
+            (f"dfs.namenode.{self.scheme}-address", f"127.0.0.1:{self.http['nn1']}"),
         }
 
     def _pair(self, name: str) -> set[tuple[str, str]]:
@@ -247,8 +263,8 @@ class Hdfs:
         }
         for node in self.names:
             options.add((f"dfs.namenode.rpc-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.rpc[node]}"))
-            options.add((f"dfs.namenode.http-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.http[node]}"))
+            options.add((f"dfs.namenode.{self.scheme}-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.http[node]}"))
         return options | ({("dfs.ha.namenode.id", name)} if name in self.names else set())
 
 
-__all__ = ["Hdfs", "free_port", "resolve_jars", "wait_for", "why_not"]
+__all__ = ["Hdfs", "die_with_parent", "free_port", "resolve_jars", "wait_for", "why_not"]

@@ -7,9 +7,9 @@ import socket
 import ssl
 import subprocess
 import sys
+import traceback
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Event, Thread, Timer
-from types import ModuleType
 
 import pytest
 import requests
@@ -18,11 +18,21 @@ from hdfs.util import HdfsError
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, StorageError, TargetExistsError
+from crawl_lib.errors import (
+    ConfigError,
+    PathNotFoundError,
+    StoppedError,
+    StorageAccessError,
+    StorageError,
+    TargetExistsError,
+)
 from crawl_lib.storage import open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.hdfs_files import FileBody
-from crawl_lib.storage.webhdfs import FOREIGN, PATIENCE, Patience, RefusedError, WebHdfs, open_session, parse_address
+from crawl_lib.storage.kerberos import TicketError
+from crawl_lib.storage.problems import FOREIGN, PATIENCE, Patience, RefusedError
+from crawl_lib.storage.session import open_session
+from crawl_lib.storage.webhdfs import WebHdfs, parse_address
 
 ADDRESS = "http://nn1:9870;http://nn2:9870/data/krake"
 
@@ -161,13 +171,9 @@ def test_a_stop_ends_a_body_that_is_being_sent(tmp_path):
 
 
 class _Plain(BaseHTTPRequestHandler):
-    """A server that is no namenode; it keeps the last request's authorization."""
-
-    authorization: str | None = None
-    query = ""
+    """A server that is no namenode."""
 
     def do_GET(self) -> None:
-        _Plain.authorization, _Plain.query = self.headers["Authorization"], self.path
         self.send_response(404)
         self.send_header("Content-Length", "6")
         self.end_headers()
@@ -211,7 +217,7 @@ def test_certificates_are_checked(plain, certificate):
     plain.handle_error = lambda request, address: None
     address = f"https://127.0.0.1:{plain.server_port}"
     begun = datetime.datetime.now(tz=datetime.UTC)
-    with pytest.raises(StorageError, match="certificate"):
+    with pytest.raises(StorageAccessError, match=rf"127.0.0.1:{plain.server_port}: certificate: .*; dfs.ca_file names"):
         HdfsStorage.open(address, DfsConfig())
     assert (datetime.datetime.now(tz=datetime.UTC) - begun).total_seconds() < 10
     with pytest.raises(StorageError, match=r"404|<html>"):
@@ -267,39 +273,37 @@ def test_the_session_takes_nothing_from_the_environment(monkeypatch):
     assert session.params == {"user.name": "anna"}
 
 
-def test_kerberos_without_its_packages_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "requests_kerberos", None)
-    monkeypatch.delitem(sys.modules, "hdfs.ext.kerberos", raising=False)
+def test_kerberos_without_its_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(ConfigError, match=r"dfs.security: kerberos needs the extra: .*krake\[kerberos\]"):
         open_session(DfsConfig(security="kerberos"))
 
 
-@pytest.fixture
-def kerberos(monkeypatch):
-    """A package `requests_kerberos` whose ticket is a word."""
+def test_no_ticket_is_told_at_once_and_a_ticket_that_was_good_once_is_waited_for():
+    """Whoever renews it may be late."""
 
-    class HTTPKerberosAuth:
-        def __init__(self, mutual_authentication):
-            self.mutual_authentication = mutual_authentication
+    def fail():
+        raise TicketError("Kerberos for HTTP@nn1: Ticket expired")
 
-        def __call__(self, request):
-            request.headers["Authorization"] = f"Negotiate ticket-{self.mutual_authentication}"
-            return request
-
-    package = ModuleType("requests_kerberos")
-    package.HTTPKerberosAuth, package.OPTIONAL = HTTPKerberosAuth, 2
-    monkeypatch.setitem(sys.modules, "requests_kerberos", package)
-    sys.modules.pop("hdfs.ext.kerberos", None)
-    yield
-    sys.modules.pop("hdfs.ext.kerberos", None)
+    for was_let_in in (False, True):
+        time = Time()
+        store = webhdfs(time)
+        store._client.let_in = was_let_in
+        with pytest.raises(StorageAccessError, match=r"/f: cannot be read: .*Ticket expired; get a ticket by kinit"):
+            store.persist("cannot be read", "f", fail)
+        assert (time.now_s >= 60) == was_let_in
 
 
-def test_with_kerberos_every_request_shows_its_ticket_and_names_no_user(kerberos, plain):
-    with pytest.raises(StorageError):
-        HdfsStorage.open(f"http://127.0.0.1:{plain.server_port}", DfsConfig(security="kerberos", wait_s=0.0))
-    assert _Plain.authorization == "Negotiate ticket-2"
-    assert "GETFILESTATUS" in _Plain.query
-    assert "user.name" not in _Plain.query
+@pytest.mark.parametrize("act", ["fetch", "send"])
+def test_the_token_in_a_datanode_s_address_is_never_told(act):
+    """An address of a secured datanode holds what lets its holder in, and errors end in logs."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}/webhdfs/v1/f?op=OPEN&delegation=SECRET"
+    store = webhdfs(Time(), wait_s=0.0)
+    arguments = (address,) if act == "fetch" else (address, b"body")
+    with pytest.raises(StorageError, match="Connection refused") as caught:
+        store.persist("cannot be read", "f", lambda: getattr(store, act)(*arguments))
+    assert "SECRET" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_local_file_that_becomes_shorter_while_it_is_sent(tmp_path):
