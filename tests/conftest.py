@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from crawl_lib.config import Config, from_mapping
+
+if TYPE_CHECKING:
+    from crawl_lib.synthweb import Serving
 
 # No test is timed: a busy machine is not a defect.
 settings.register_profile("krake", deadline=None)
@@ -44,3 +49,12 @@ def config(tmp_path: Path) -> Config:
         },
         base=tmp_path,
     )
+
+
+@pytest.fixture(scope="module")
+def serving(request: pytest.FixtureRequest) -> Iterator[Serving]:
+    """The synthetic web that the module calls `WEB`, served on loopback."""
+    from crawl_lib.synthweb import Serving  # noqa: PLC0415 - most tests need no web
+
+    with Serving(request.module.WEB) as running:
+        yield running

@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from krake_airflow.settings import PROJECT
 from crawl_lib.config import Config
 from crawl_lib.synthweb import RequestLog, Serving
 from tests.dags.api import Ui
-from tests.dags.crawls import ITERATIONS, WEB, exported_bytes, exports, rows, small_config, taken_in_order
+from tests.dags.crawls import ITERATIONS, exported_bytes, exports, rows, small_config, taken_in_order
 from tests.e2e.crawl import run_crawl
 from tests.torture.checks import refetched
 
@@ -35,12 +35,6 @@ END_S = 900
 QUICK = {"AIRFLOW__CORE__MAX_TASK_RETRY_DELAY": "10"}
 """Else tasks that were killed several times wait minutes before they are tried again."""
 SEED = 5
-
-
-@pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    with Serving(WEB) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,6 @@ from tests.e2e.crawl import Result, check_warcs
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)
 LIMIT_S = 90.0
-
-
-@pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    with Serving(WEB) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,12 +67,6 @@ def run_pass(config: Config, seeds: str, kill_at: str | None = None) -> int | No
     process.start()
     process.join()
     return process.exitcode
-
-
-@pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    with Serving(WEB) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

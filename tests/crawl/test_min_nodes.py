@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,6 @@ from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
 WEB = SynthWeb(seed=9, sites=5, pages_per_site=6, specials=False)
 NODES = ["node-0", "node-1", "node-2"]
 DEAD = "node-2"  # it owns four of the five hosts
-
-
-@pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    with Serving(WEB) as server:
-        yield server
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -26,12 +25,6 @@ from tests.crawl.children import run_stage
 from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
 
 WEB = SynthWeb(seed=9, sites=8, pages_per_site=6, specials=False)
-
-
-@pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    with Serving(WEB) as server:
-        yield server
 
 
 def with_nodes(config: Config, *numbers: int) -> Config:

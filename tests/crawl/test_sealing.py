@@ -8,7 +8,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -26,12 +26,6 @@ from tests.e2e.crawl import Result, make_config, run_iteration
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)
 LIMIT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    with Serving(WEB) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -1,23 +1,5 @@
-"""A local file store and a maker of segments for the tests of the graph."""
+"""A local file store and a maker of segments, as the tests of the export have them."""
 
-from __future__ import annotations
+from tests.export.conftest import crawl, storage
 
-from pathlib import Path
-
-import pytest
-
-from crawl_lib.config import Config
-from crawl_lib.storage import Storage, open_storage
-from tests.export.crawls import CrawlMaker
-
-
-@pytest.fixture
-def storage(config: Config) -> Storage:
-    """The file store of `config`."""
-    return open_storage(config)
-
-
-@pytest.fixture
-def crawl(storage: Storage, config: Config) -> CrawlMaker:
-    """An empty crawl to put segments in."""
-    return CrawlMaker(Path(config.dfs_primary))
+__all__ = ["crawl", "storage"]

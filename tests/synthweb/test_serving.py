@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
 
 import brotli
 import pytest
@@ -23,12 +22,6 @@ from crawl_lib.synthweb.server import bind
 
 WEB = SynthWeb(seed=11, sites=3, pages_per_site=25)
 DECODERS = {"gzip": gzip.decompress, "br": brotli.decompress, "deflate": zlib.decompress, None: bytes}
-
-
-@pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    with Serving(WEB) as running:
-        yield running
 
 
 def ask(url: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:

@@ -7,7 +7,7 @@ does the rest, and the crawl equals the truth. No page is asked for again but th
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,6 @@ from tests.torture.tasks import Task
 
 WEB = SynthWeb(seed=3, sites=1, pages_per_site=30, specials=False)
 CRAWL = Task("crawl", "run", iteration=2, node="node-0")
-
-
-@pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    with Serving(WEB) as found:
-        yield found
 
 
 @pytest.fixture
