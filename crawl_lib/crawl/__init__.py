@@ -25,6 +25,7 @@ the crawl directory, `exports` which segments an export takes in, `status` shows
 | step | true after it | the next run |
 |---|---|---|
 | `start.written` | a hidden folder, which nobody reads | makes another one; `commit` deletes this one |
+| `start.decided` | this attempt's hidden folder is the iteration's | gives it its name |
 | `start.renamed` | the iteration has its folder, nodes, scope, batch sizes | finds the folder |
 | `intake.*`, `queue.move.*` | see `frontier` | goes on with the intake, then with the move |
 | `rehome.written` | nothing that counts: files of their own | writes them anew |

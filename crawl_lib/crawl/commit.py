@@ -16,6 +16,7 @@ from contextlib import suppress
 from hashlib import sha1
 from typing import Any
 
+from crawl_lib.crawl.naming import hidden_prefix
 from crawl_lib.crawl.places import (
     INDEX_FILE,
     SCOPE_FOLDER,
@@ -29,7 +30,6 @@ from crawl_lib.crawl.places import (
     segments_of,
     write_json_bytes,
 )
-from crawl_lib.crawl.start import hidden_prefix
 from crawl_lib.durable import reached
 from crawl_lib.errors import PathNotFoundError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION
