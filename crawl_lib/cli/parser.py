@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TypeAlias
 
-from crawl_lib.cli import checking, crawling, keys, looking, nodes, processing, queues, segments
+from crawl_lib.cli import checking, crawling, folders, keys, looking, nodes, processing, queues, segments
 from crawl_lib.version import VERSION
 
 
@@ -21,6 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_processing(commands)
     _add_keys(commands)
     _add_queue(commands)
+    _add_folder(commands)
     _add_segments(commands)
     _add_nodes(commands)
     _add_checking(commands)
@@ -126,8 +127,23 @@ def _add_queue(commands: _Commands) -> None:
     actions = command.add_subparsers(metavar="ACTION", required=True)
     repair = actions.add_parser("repair", help="make a queue that contradicts itself usable again; no URL is lost")
     repair.add_argument("--node", required=True, help="the node; its queue lies on this machine")
+    repair.add_argument(
+        "--lost", action="store_true", help="its queue is gone with its disk: begin an empty one, which finds all again"
+    )
     _add_dry_run(repair)
     repair.set_defaults(run=queues.repair)
+
+
+def _add_folder(commands: _Commands) -> None:
+    command = commands.add_parser("folder", help="repair the small files of an iteration, or of injected seeds")
+    actions = command.add_subparsers(metavar="ACTION", required=True)
+    repair = actions.add_parser("repair", help="make iteration.json, scope and index.json again from what else stands")
+    repair.add_argument("folder", metavar="FOLDER", help="an iteration's folder, or seeds/<digest>")
+    repair.add_argument("--run-id", help="whose iteration it is, where nothing in the folder says so")
+    repair.add_argument("--iteration", type=int, metavar="N", help="its number in that run; the same")
+    _add_dry_run(repair)
+    repair.add_argument("--json", action="store_true")
+    repair.set_defaults(run=folders.repair)
 
 
 def _add_checking(commands: _Commands) -> None:

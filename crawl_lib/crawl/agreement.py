@@ -22,9 +22,12 @@ log = logging.getLogger(__name__)
 _PREFIX, _SUFFIX = "agreed-", ".json"
 
 
-def agreed_bytes(stores: Stores) -> bytes:
-    """What `start` notes: version, digest of the code, and shared options of its machine."""
-    return write_json_bytes(_own(stores))
+def agreed_bytes(stores: Stores, run_id: str, iteration: int) -> bytes:
+    """What `start` notes: version, digest of the code, and shared options of its machine.
+
+    And whose iteration it is, so that `iteration.json` can be made again from it.
+    """
+    return write_json_bytes({**_own(stores), "run_id": run_id, "iteration": iteration})
 
 
 def note_change(stores: Stores, own: Iteration) -> None:
@@ -44,7 +47,8 @@ def note_change(stores: Stores, own: Iteration) -> None:
         )
     log.warning("iteration %s goes on with other settings: %s", own.folder, problem)
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
-        stores.storage.write_bytes(_path(stores, own, number + 1), agreed_bytes(stores))
+        data = agreed_bytes(stores, own.run_id, own.iteration)
+        stores.storage.write_bytes(_path(stores, own, number + 1), data)
 
 
 def require_agreement(stores: Stores, own: Iteration) -> None:

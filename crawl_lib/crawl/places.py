@@ -11,6 +11,7 @@
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
 <crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
 <crawl>/scope/<folder>-<node>     the same of a segment that came late
+<crawl>/started/<digest>-<n>      which attempt's folder an iteration has, see `naming`
 <crawl>/settled/<node>/<n>        what a node's last settle found, see `marks`
 """
 
@@ -23,6 +24,7 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.frontier.scope import SCOPE_DIGEST, read_scope
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
@@ -43,7 +45,7 @@ class Iteration:
 
     `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may
     take. `taken_before`: URLs taken in the folders `summed`, which are complete; `seeds`: injected folders whose
-    hosts are in the scope.
+    hosts are in the scope. `scope_sha256`: of the file `scope` beside it.
     """
 
     folder: str
@@ -56,6 +58,7 @@ class Iteration:
     taken_before: int
     summed: tuple[str, ...]
     seeds: tuple[str, ...]
+    scope_sha256: str
 
     @property
     def is_import(self) -> bool:
@@ -100,37 +103,48 @@ def read_iteration(storage: Storage, crawl_dir: str, folder: str) -> Iteration:
     path = f"{crawl_dir}/{folder}/{ITERATION_FILE}"
     value = read_json(storage, path)
     try:
-        return Iteration(
-            folder=folder,
-            run_id=value["run_id"],
-            iteration=value["iteration"],
-            nodes=tuple(value["nodes"]),
-            routing=value["routing"],
-            config_digest=value["config_digest"],
-            batch_sizes=dict(value["batch_sizes"]),
-            taken_before=value["taken_before"],
-            summed=tuple(value["summed"]),
-            seeds=tuple(value["seeds"]),
-        )
-    except (KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path}: has no usable {error}") from error
+        return iteration_of(folder, value)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedFileError(f"{path}: has no usable {error}; run `krake folder repair {folder}`") from error
+
+
+def iteration_of(folder: str, value: dict[str, Any]) -> Iteration:
+    """The content of an `iteration.json`. Raises KeyError, TypeError or ValueError."""
+    return Iteration(
+        folder=folder,
+        run_id=value["run_id"],
+        iteration=value["iteration"],
+        nodes=tuple(value["nodes"]),
+        routing=value["routing"],
+        config_digest=value["config_digest"],
+        batch_sizes=dict(value["batch_sizes"]),
+        taken_before=value["taken_before"],
+        summed=tuple(value["summed"]),
+        seeds=tuple(value["seeds"]),
+        scope_sha256=value[SCOPE_DIGEST],
+    )
+
+
+def scope_of(storage: Storage, crawl_dir: str, iteration: Iteration) -> set[str]:
+    """The hosts of an iteration's scope. Raises DamagedFileError if the file is not what `start` wrote."""
+    return read_scope(storage, f"{crawl_dir}/{iteration.folder}", iteration.scope_sha256)
+
+
+def scope_of_seeds(storage: Storage, crawl_dir: str, digest: str) -> set[str]:
+    """The hosts of injected seeds. Raises PathNotFoundError or DamagedFileError naming the path."""
+    path = f"{crawl_dir}/{SEEDS_FOLDER}/{digest}"
+    return read_scope(storage, path, read_json(storage, f"{path}/{MANIFEST_FILE}").get(SCOPE_DIGEST))
 
 
 def find_iteration(
     storage: Storage, crawl_dir: str, run_id: str, number: int, stop: Event | None = None
 ) -> Iteration | None:
-    """The folder that a run's iteration has, newest first; of two made by racing starts, the older one.
-
-    Raises StoppedError once `stop` is set.
-    """
-    found: Iteration | None = None
+    """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError once `stop` is set."""
     for folder in until_stopped(reversed(list_folders(storage, crawl_dir)), stop):
         iteration = read_iteration(storage, crawl_dir, folder)
         if (iteration.run_id, iteration.iteration) == (run_id, number):
-            found = iteration
-        elif found is not None:
-            break
-    return found
+            return iteration
+    return None
 
 
 def segments_of(storage: Storage, crawl_dir: str, folder: str) -> list[str]:

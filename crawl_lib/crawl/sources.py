@@ -9,7 +9,6 @@ from crawl_lib.crawl.layout import SEEDS_NODE, newest_iteration
 from crawl_lib.crawl.marks import still_awaited
 from crawl_lib.crawl.places import (
     MANIFEST_FILE,
-    SCOPE_FILE,
     SEEDS_FOLDER,
     Iteration,
     list_folders,
@@ -17,8 +16,9 @@ from crawl_lib.crawl.places import (
     read_index,
     read_iteration,
     read_json,
-    read_lines,
     read_manifest,
+    scope_of,
+    scope_of_seeds,
     segments_of,
 )
 from crawl_lib.crawl.task import NodeTask
@@ -154,10 +154,10 @@ def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
     """
     storage, crawl_dir = task.stores.storage, task.stores.crawl_dir
     taken_in = task.queue.taken_in()
-    hosts = {*read_lines(storage, f"{crawl_dir}/{own.folder}/{SCOPE_FILE}"), *read_scope_added(task.queue)}
+    hosts = {*scope_of(storage, crawl_dir, own), *read_scope_added(task.queue)}
     for digest in list_seeds(storage, crawl_dir):
         if digest not in own.seeds and (digest, SEEDS_NODE) in taken_in:
-            hosts.update(read_lines(storage, f"{crawl_dir}/{SEEDS_FOLDER}/{digest}/{SCOPE_FILE}"))
+            hosts.update(scope_of_seeds(storage, crawl_dir, digest))
     for folder in list_folders(storage, crawl_dir):
         if folder not in own.summed:
             for node in segments_of(storage, crawl_dir, folder):

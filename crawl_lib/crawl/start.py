@@ -1,9 +1,8 @@
 """The stage `start`: names an iteration's folder, and decides what all its nodes must agree on.
 
-The decision is one durable step: a hidden folder with `iteration.json` and `scope` is renamed to the folder's name.
-Run again, `start` finds the folder whose `iteration.json` is its own. Two attempts that race may both get as far as a
-rename; then the older folder is the iteration's, and the younger one, which nobody has used, is deleted. Each attempt
-has a hidden folder of its own, so that none renames what another one is still writing; `commit` deletes what is left.
+A hidden folder with `iteration.json` and `scope` is written, then made visible under its time (`naming`, which also
+says what overlapping attempts do). Run again, `start` finds the folder whose `iteration.json` is its own. `commit`
+deletes hidden folders that are left.
 
 A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read anew
 by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`.
@@ -11,7 +10,6 @@ by each start, and a node whose segment is missing counts as if it fetched its w
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 import uuid
@@ -22,12 +20,11 @@ from crawl_lib.config import Config
 from crawl_lib.crawl.agreement import FIRST_FILE, agreed_bytes, note_change
 from crawl_lib.crawl.layout import require_layout
 from crawl_lib.crawl.marks import still_awaited
+from crawl_lib.crawl.naming import give_name, hidden_prefix
 from crawl_lib.crawl.places import (
     IMPORT_NODE,
     ITERATION_FILE,
-    SCOPE_FILE,
     SCOPE_FOLDER,
-    SEEDS_FOLDER,
     Iteration,
     came_late,
     find_iteration,
@@ -37,11 +34,14 @@ from crawl_lib.crawl.places import (
     read_iteration,
     read_lines,
     read_manifest,
+    scope_of,
+    scope_of_seeds,
     segments_of,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
-from crawl_lib.errors import ConfigError, TargetExistsError
+from crawl_lib.errors import ConfigError
+from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
 from crawl_lib.segment import FORMAT_VERSION
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
@@ -85,13 +85,17 @@ def start_iteration(
         for warning in warnings_of(stores.config):
             log.warning("%s", warning)
     found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration, stores.stop)
-    if found is not None:
-        note_change(stores, found)
-    return found or _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+    if found is None:
+        found = _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+    note_change(stores, found)  # also of a folder that another attempt had prepared
+    return found
 
 
 def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time) -> Iteration:
-    """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched."""
+    """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched.
+
+    Raises ConfigError if a node of the config has the name that imports have.
+    """
     if IMPORT_NODE in stores.config.servers:
         raise ConfigError(f"servers: a node is called {IMPORT_NODE!r}, which is the name of what is imported")
     found = find_iteration(stores.storage, stores.crawl_dir, run_id, 0)
@@ -123,6 +127,7 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
     folders = list_folders(storage, crawl_dir)
     seeds = list_seeds(storage, crawl_dir)
     sums = _sum_up(stores, folders, seeds)
+    scope = scope_bytes(sums.hosts)
     identity = {
         "format_version": FORMAT_VERSION,
         "run_id": run_id,
@@ -135,39 +140,16 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
         "taken_before": sums.taken,
         "summed": sums.summed,
         "seeds": seeds,
+        SCOPE_DIGEST: scope_digest(scope),
     }
-    hidden = f"{crawl_dir}/{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
+    name = f"{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
+    hidden = f"{crawl_dir}/{name}"
     storage.make_dirs(hidden)
-    storage.write_bytes(f"{hidden}/{SCOPE_FILE}", "".join(f"{host}\n" for host in sorted(sums.hosts)).encode())
-    storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores))
+    storage.write_bytes(f"{hidden}/{SCOPE_NAME}", scope)
+    storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores, run_id, iteration))
     storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
     reached("start.written")
-    folder = _rename_to_time(stores, hidden, max([int(clock()), *(int(name) + 1 for name in folders[-1:])]))
-    reached("start.renamed")
-    return _settle_race(stores, read_iteration(storage, crawl_dir, folder))
-
-
-def hidden_prefix(run_id: str, iteration: int) -> str:
-    """How the hidden folders of the attempts to start an iteration begin."""
-    return f".start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
-
-
-def _rename_to_time(stores: Stores, hidden: str, name: int) -> str:
-    while True:
-        try:
-            stores.storage.rename(hidden, f"{stores.crawl_dir}/{name}")
-        except TargetExistsError:
-            name += 1
-        else:
-            return str(name)
-
-
-def _settle_race(stores: Stores, mine: Iteration) -> Iteration:
-    first = find_iteration(stores.storage, stores.crawl_dir, mine.run_id, mine.iteration)
-    if first is not None and first.folder != mine.folder:
-        stores.storage.delete(f"{stores.crawl_dir}/{mine.folder}")
-        return first
-    return mine
+    return give_name(stores, run_id, iteration, name, clock)
 
 
 def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, round_number: int = 0) -> dict[str, int]:
@@ -196,11 +178,11 @@ def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
     if folders:
         newest = read_iteration(storage, crawl_dir, folders[-1])
         sums = _Sums(newest.taken_before, set(), list(newest.summed))
-        sums.hosts.update(read_lines(storage, f"{crawl_dir}/{folders[-1]}/{SCOPE_FILE}"))
+        sums.hosts.update(scope_of(storage, crawl_dir, newest))
         known_seeds.update(newest.seeds)
     for digest in until_stopped(seeds, stores.stop):
         if digest not in known_seeds:
-            sums.hosts.update(read_lines(storage, f"{crawl_dir}/{SEEDS_FOLDER}/{digest}/{SCOPE_FILE}"))
+            sums.hosts.update(scope_of_seeds(storage, crawl_dir, digest))
     for folder in until_stopped(folders, stores.stop):
         if folder not in sums.summed:
             _add_folder(stores, folder, sums)

@@ -16,6 +16,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.outlinks import OutlinkWriter, encode_line
+from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
 from crawl_lib.frontier.seeds import Seeds, parse_seeds
 from crawl_lib.records import QueuedUrl
 from crawl_lib.stopping import until_stopped
@@ -167,9 +168,11 @@ def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]
         writer = OutlinkWriter(file)
         for node, lines in spread.parts():
             writer.add_part(node, lines)
-    storage.write_bytes(f"{hidden}/scope", "".join(f"{host}\n" for host in sorted(spread.hosts)).encode())
+    scope = scope_bytes(spread.hosts)
+    storage.write_bytes(f"{hidden}/{SCOPE_NAME}", scope)
     manifest = {
         **facts,
+        SCOPE_DIGEST: scope_digest(scope),
         "accepted": spread.count,
         "routing": spread.routing,
         "nodes": spread.nodes,

@@ -5,47 +5,31 @@ Queues are those of the nodes on this machine; a node that somebody works on is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawl.commit import sum_counts
 from crawl_lib.crawl.exports import list_exports
 from crawl_lib.crawl.marks import marked_nodes, read_mark
 from crawl_lib.crawl.places import (
-    INDEX_FILE,
     MANIFEST_FILE,
-    SCOPE_FILE,
-    SEEDS_FOLDER,
-    Iteration,
     list_folders,
     list_seeds,
-    read_iteration,
-    read_json,
-    read_manifest,
     segments_of,
 )
-from crawl_lib.crawl.sources import OUTLINKS_FILE
-from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, PathNotFoundError, StorageError
-from crawl_lib.frontier import NodeLock, part_mapping, read_outlinks, split_line
+from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
+from crawl_lib.frontier import NodeLock
 from crawl_lib.frontier.lock import LOCK_FILE
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.fsck_export import check_export
+from crawl_lib.repair.fsck_folders import check_iteration, check_kept_scope, check_seeds
 from crawl_lib.repair.fsck_keys import check_keys
 from crawl_lib.repair.fsck_queue import check_queue
 from crawl_lib.repair.fsck_segment import check_segment
-from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
 from crawl_lib.stores import Stores
-
-_HOST_LINE = re.compile(rb"[!-~]+\n")
-_SCOPE_PARTS = (
-    "all of `scope` in the iteration before, of `scope` in its seeds, of `scope_added` in the manifests since, and of"
-    " the files in the crawl directory's `scope`"
-)
 
 
 @dataclass
@@ -181,7 +165,7 @@ class _Fsck:
                 findings = Findings("queue", f"delete it, and run `krake settle --node {node}`")
                 findings.add("mark_damaged", str(error).split(":")[0], str(error))
                 self._add("queues", findings.list(), 0)
-        self._add("iterations", check_scopes(stores), 0)
+        self._add("iterations", check_kept_scope(stores), 0)
         for folder in list_folders(stores.storage, stores.crawl_dir):
             self._add("iterations", check_iteration(stores, folder))
             for node in segments_of(stores.storage, stores.crawl_dir, folder):
@@ -201,165 +185,3 @@ def held_quietly(directory: Path, node: str, what: str) -> Iterator[None]:
         return
     with NodeLock(directory, node, 0.0, what=what):
         yield
-
-
-def check_seeds(stores: Stores, digest: str, *, full: bool = True) -> list[Finding]:
-    """What is wrong with a folder of injected seeds."""
-    path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
-    findings = Findings("segment", f"delete {path}, and inject the same seeds with the same --run-id again")
-    try:
-        manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
-        parts = {node: part_mapping(value, path) for node, value in manifest["outlinks"].items()}
-        entry = stores.storage.stat(f"{path}/{OUTLINKS_FILE}")
-        size = entry.size_bytes if entry else -1
-        if size != sum(part.length for part in parts.values()):
-            findings.add("seeds_damaged", f"{path}/{OUTLINKS_FILE}", f"has {size} bytes, its manifest says otherwise")
-        elif full:
-            _read_seeds(stores, path, parts)
-        _read_scope(stores, path)
-    except StorageError as error:
-        if not isinstance(error, PathNotFoundError):
-            raise
-        findings.add("seeds_damaged", path, str(error))
-    except (DamagedFileError, KeyError, AttributeError) as error:
-        findings.add("seeds_damaged", path, str(error))
-    return findings.list()
-
-
-def _read_seeds(stores: Stores, path: str, parts: dict[str, Any]) -> None:
-    where = f"{path}/{OUTLINKS_FILE}"
-    for part in parts.values():
-        for line in read_outlinks(stores.storage.open_read(where, part.offset, part.length), where, part.count):
-            split_line(line, where)
-
-
-def _read_scope(stores: Stores, path: str) -> set[str]:
-    """The hosts of a folder's `scope`. Raises PathNotFoundError or DamagedFileError."""
-    data = stores.storage.read_bytes(f"{path}/{SCOPE_FILE}")
-    lines = data.splitlines(keepends=True)
-    wrong = [line for line in lines if not _HOST_LINE.fullmatch(line)]
-    if wrong:
-        raise DamagedFileError(f"{path}/{SCOPE_FILE}: {wrong[0][:100]!r} is no line with a host")
-    return {line[:-1].decode("ascii") for line in lines}
-
-
-def check_scopes(stores: Stores) -> list[Finding]:
-    """Whether each iteration's `scope` has the hosts of its seeds, and of the iteration before.
-
-    What it lacks is out of the crawl for good: the next iteration takes its scope from there.
-    """
-    findings = Findings("segment", "")
-    of_seeds: dict[str, set[str]] = {}
-    for digest in list_seeds(stores.storage, stores.crawl_dir):
-        with suppress(DamagedFileError, PathNotFoundError):  # findings of the seeds
-            of_seeds[digest] = _read_scope(stores, f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}")
-    before: tuple[Iteration, set[str]] | None = None
-    for folder in list_folders(stores.storage, stores.crawl_dir):
-        path = f"{stores.crawl_dir}/{folder}"
-        where = f"{path}/{SCOPE_FILE}"
-        again = f"bring {where} back from a copy, or write it anew, a line a host and sorted: {_SCOPE_PARTS}"
-        try:
-            iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
-        except (DamagedFileError, PathNotFoundError):
-            continue  # a finding of the iteration
-        wanted = set[str]().union(*(of_seeds.get(digest, ()) for digest in iteration.seeds))
-        if before is not None and _follows(iteration, before[0]):
-            wanted |= before[1]
-        try:
-            hosts = _read_scope(stores, path)
-        except (DamagedFileError, PathNotFoundError) as error:
-            findings.add("scope_damaged", where, str(error), repair=again)
-            hosts = set()
-        else:
-            lacks = sorted(wanted - hosts)
-            if lacks:
-                findings.add("scope_damaged", where, f"lacks {lacks[0]}", repair=again, count=len(lacks))
-        before = iteration, hosts | wanted
-    return findings.list()
-
-
-def _follows(iteration: Iteration, before: Iteration) -> bool:
-    """Whether an iteration was started when the one before stood; of two that raced, neither knew of the other."""
-    return set(before.seeds) <= set(iteration.seeds) and set(before.summed) <= set(iteration.summed)
-
-
-def check_iteration(stores: Stores, folder: str) -> list[Finding]:
-    """What is wrong with the small files of an iteration's folder, and whether its index says what its segments say."""
-    path = f"{stores.crawl_dir}/{folder}"
-    findings = Findings("segment", f"bring {path}/iteration.json back from a copy, or move the folder away")
-    try:
-        read_iteration(stores.storage, stores.crawl_dir, folder)
-    except (DamagedFileError, PathNotFoundError) as error:
-        findings.add("iteration_damaged", f"{path}/iteration.json", str(error))
-        return findings.list()
-    for entry in stores.storage.list(path):
-        if entry.name.startswith("agreed-"):
-            try:
-                read_json(stores.storage, f"{path}/{entry.name}")
-            except DamagedFileError as error:
-                findings.add("agreed_damaged", f"{path}/{entry.name}", str(error), repair="delete it")
-    if _check_repairs(stores, path, folder, findings):
-        return findings.list()  # the index and the segment in question may be anything meanwhile
-    if not stores.storage.exists(f"{path}/{INDEX_FILE}"):
-        return findings.list()  # not committed yet
-    _check_index(stores, path, folder, findings)
-    return findings.list()
-
-
-def _check_repairs(stores: Stores, path: str, folder: str, findings: Findings) -> bool:
-    """Whether a repair of a segment was stopped while it put the new one in place; damaged ones that are still kept."""
-    aside = [entry.name for entry in stores.storage.list(path) if entry.name.startswith(DAMAGED_PREFIX)]
-    try:
-        swaps = open_swaps(stores.storage, path)
-    except DamagedFileError as error:
-        again = "delete it, and run `krake segment salvage` of that segment"
-        findings.add("repair_damaged", path, str(error), repair=again)
-        return True
-    for swap in swaps:
-        again = f"run `krake segment salvage {folder}/{swap.node}`, which goes on"
-        findings.add("repair_open", f"{path}/{swap.node}", "a repair of it was stopped half-way", repair=again)
-    for name in aside if not swaps else ():
-        node = name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0]
-        if not stores.storage.exists(f"{path}/{node}"):
-            again = f"rename it to {path}/{node}, and run `krake segment salvage {folder}/{node}`"
-            findings.add(
-                "segment_missing", f"{path}/{name}", "is a damaged segment, and no new one stands", repair=again
-            )
-    return bool(swaps)
-
-
-def _check_index(stores: Stores, path: str, folder: str, findings: Findings) -> None:
-    where = f"{path}/{INDEX_FILE}"
-    again = f"delete {where}, and run the iteration's commit again (`krake crawl` with the run's --run-id)"
-    try:
-        index = read_json(stores.storage, where)
-        counts, outlinks = index["counts"], index["outlinks"]
-    except (DamagedFileError, KeyError) as error:
-        findings.add("index_damaged", where, f"cannot be used: {error!r}", repair=again)
-        return
-    manifests = {}
-    for node in segments_of(stores.storage, stores.crawl_dir, folder):
-        try:
-            manifests[node] = read_manifest(stores.storage, stores.crawl_dir, folder, node)
-        except KrakeError:
-            return  # a finding of the segment
-    missing = sorted(outlinks.keys() - manifests.keys())
-    if missing:
-        # Deleting a settled folder by hand is allowed; half of one too, but it may have been an accident.
-        findings.add(
-            "segment_missing",
-            path,
-            f"the index names segments that are not there: {', '.join(missing)}",
-            repair="bring them back from a copy; if they were deleted on purpose, delete the whole folder",
-            severity=Severity.WARNING,
-        )
-        return
-    try:
-        ours = {node: manifests[node] for node in outlinks}
-        sums = sum_counts([manifest["counts"] for manifest in ours.values()])
-        differs = any(manifest["outlinks"] != outlinks[node] for node, manifest in ours.items())
-    except TypeError as error:
-        findings.add("index_damaged", where, f"cannot be compared: {error!r}", repair=again)
-        return
-    if differs or sums != counts:
-        findings.add("index_differs", where, "does not say what the manifests of its segments say", repair=again)

@@ -34,9 +34,8 @@ from typing import Any, BinaryIO
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.places import (
     IMPORT_NODE,
-    SCOPE_FILE,
     Iteration,
-    read_lines,
+    scope_of,
 )
 from crawl_lib.crawl.start import start_import
 from crawl_lib.durable import reached, write_durable
@@ -205,7 +204,7 @@ class _Import:
     def _handler(self, writer: PartWriter, number: int) -> PageHandler:
         config = self.stores.config
         bare = UrlFilter(config.urls, ())
-        hosts = read_lines(self.stores.storage, f"{self.stores.crawl_dir}/{self.iteration.folder}/{SCOPE_FILE}")
+        hosts = scope_of(self.stores.storage, self.stores.crawl_dir, self.iteration)
         scope = bare.with_scope(bare.scope_name(host) for host in hosts)
         own = number % len(config.servers)  # with local routing the finder keeps what it found
         return PageHandler(config, config.servers, own, scope, writer, seeds_widen_scope=False)

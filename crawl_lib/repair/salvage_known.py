@@ -11,9 +11,10 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawl.places import INDEX_FILE, SCOPE_FILE, Iteration, read_iteration, read_json, read_lines
+from crawl_lib.crawl.places import INDEX_FILE, Iteration, read_iteration, read_json, read_lines, scope_of
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
+from crawl_lib.frontier.scope import SCOPE_NAME
 from crawl_lib.repair.glean import Found
 from crawl_lib.repair.places import SegmentName
 from crawl_lib.segment import Manifest, SegmentFacts, WarcInfo
@@ -85,7 +86,10 @@ class Known:
     def url_filter(self) -> UrlFilter:
         """The filter of links, with the iteration's scope."""
         bare = UrlFilter(self.stores.config.urls, ())
-        hosts = read_lines(self.storage, f"{self.folder_path}/{SCOPE_FILE}")
+        if self.iteration is not None:
+            hosts = scope_of(self.storage, self.stores.crawl_dir, self.iteration)
+        else:
+            hosts = set(read_lines(self.storage, f"{self.folder_path}/{SCOPE_NAME}"))
         return bare.with_scope(bare.scope_name(host) for host in hosts)
 
     def info(self, said: Mapping[str, str]) -> WarcInfo:

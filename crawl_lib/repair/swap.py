@@ -18,15 +18,12 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from crawl_lib.crawl.commit import commit_iteration, sum_counts
-from crawl_lib.crawl.places import INDEX_FILE, MANIFEST_FILE, read_iteration, read_json, write_json_bytes
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.repair.folder_index import refresh_index
 from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.manifest import MANIFEST_NAME, Manifest
 from crawl_lib.segment.publish import upload_checked
@@ -48,17 +45,30 @@ class Swap:
     keep_old: bool
 
 
+def swap_files(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
+    """The decisions of a folder that are not carried out to the end: the node, and the name of the file."""
+    names = [entry.name for entry in storage.list(folder_path)]
+    return [
+        (name.removeprefix(PREFIX).removesuffix(SUFFIX), name)
+        for name in names
+        if name.startswith(PREFIX) and name.endswith(SUFFIX)
+    ]
+
+
+def read_swap(storage: Storage, where: str) -> Swap:
+    """Read a decision. Raises DamagedFileError naming the file."""
+    try:
+        return Swap(**json.loads(storage.read_bytes(where)))
+    except (ValueError, TypeError) as error:
+        folder = where.split("/")[-2]
+        raise DamagedFileError(
+            f"{where}: not a decision of a repair: {error!r}; run `krake folder repair {folder}`"
+        ) from error
+
+
 def open_swaps(storage: Storage, folder_path: str) -> list[Swap]:
     """The decisions of a folder that are not carried out to the end. Raises DamagedFileError naming the file."""
-    found = []
-    for entry in storage.list(folder_path):
-        if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
-            where = f"{folder_path}/{entry.name}"
-            try:
-                found.append(Swap(**json.loads(storage.read_bytes(where))))
-            except (ValueError, TypeError) as error:
-                raise DamagedFileError(f"{where}: not a decision of a repair: {error!r}") from error
-    return found
+    return [read_swap(storage, f"{folder_path}/{name}") for _, name in swap_files(storage, folder_path)]
 
 
 def set_aside(storage: Storage, folder_path: str, node: str) -> list[str]:
@@ -129,51 +139,3 @@ def _carry_out(stores: Stores, folder: str, swap: Swap) -> None:
     refresh_index(stores, folder)
     reached("repair.swap.indexed")
     storage.delete(f"{path}/{PREFIX}{swap.node}{SUFFIX}")
-
-
-def refresh_index(stores: Stores, folder: str) -> None:
-    """Write a committed folder's index anew, where it does not say what the segments say.
-
-    Where it is missing for a moment, readers ask the segments themselves. A folder that was not committed has none.
-    """
-    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
-    index, kept = f"{path}/{INDEX_FILE}", f"{path}/.{INDEX_FILE}.old"
-    if not storage.exists(index):
-        if not storage.exists(kept):
-            return
-        standing = None  # killed in here
-    else:
-        standing = _read(storage, index)
-        wanted = _corrected(stores, folder, standing)
-        if wanted is not None and wanted == standing:
-            storage.delete(kept)
-            return
-        storage.delete(kept)
-        storage.rename(index, kept)
-    reached("repair.index.aside")
-    wanted = _corrected(stores, folder, _read(storage, kept))
-    if wanted is not None:
-        storage.write_bytes(index, write_json_bytes(wanted))
-    else:
-        iteration = read_iteration(storage, stores.crawl_dir, folder)
-        commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)
-    reached("repair.index.written")
-    storage.delete(kept)
-
-
-def _read(storage: Storage, path: str) -> dict[str, Any] | None:
-    with suppress(DamagedFileError, PathNotFoundError):
-        return read_json(storage, path)
-    return None
-
-
-def _corrected(stores: Stores, folder: str, index: dict[str, Any] | None) -> dict[str, Any] | None:
-    """An index as its segments have it now; None if it cannot be mended but must be made anew."""
-    if index is None or not isinstance(index.get("outlinks"), dict):
-        return None
-    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
-    manifests = {node: _read(storage, f"{path}/{node}/{MANIFEST_FILE}") for node in index["outlinks"]}
-    outlinks = {node: m["outlinks"] if (m := manifests[node]) else old for node, old in index["outlinks"].items()}
-    whole = [manifest["counts"] for manifest in manifests.values() if manifest]
-    counts = sum_counts(whole) if len(whole) == len(manifests) else index["counts"]
-    return {**index, "outlinks": outlinks, "counts": counts}

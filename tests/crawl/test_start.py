@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import Config
+from crawl_lib.crawl import naming, start
 from crawl_lib.crawl.commit import commit_iteration
 from crawl_lib.crawl.places import list_folders, read_lines
 from crawl_lib.crawl.start import share_out, start_iteration
-from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError
+from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
+from crawl_lib.frontier.scope import scope_bytes, scope_digest
 from crawl_lib.stores import Stores, open_stores
 
 
@@ -64,6 +66,60 @@ def test_racing_starts_of_one_iteration_agree_on_one_folder(config: Config) -> N
         assert attempt(0) == agreed
 
 
+@pytest.mark.parametrize("asleep_at", ["scope_bytes", "give_name"])
+def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own(
+    stores: Stores, asleep_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own folder would be younger than theirs, and would be found before the one in which all was done."""
+    real = getattr(start, asleep_at)
+    seen: list[str] = []
+
+    def slept(*arguments: object) -> object:
+        monkeypatch.setattr(start, asleep_at, real)
+        first = start_iteration(stores, run_id="r", iteration=1)
+        for node in first.nodes:
+            lay_segment(stores, first.folder, node)
+        commit_iteration(stores, run_id="r", iteration=1)
+        second = start_iteration(stores, run_id="r", iteration=2)
+        seen.extend([first.folder, second.folder])
+        return real(*arguments)
+
+    monkeypatch.setattr(start, asleep_at, slept)
+    assert start_iteration(stores, run_id="r", iteration=1).folder == seen[0]
+    assert list_folders(stores.storage, "crawl") == seen
+    assert start_iteration(stores, run_id="r", iteration=1).folder == seen[0]
+    assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
+
+
+def test_an_attempt_that_died_after_its_decision_is_finished_by_the_next(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class DiedError(Exception):
+        pass
+
+    def die(step: str) -> None:
+        if step == "start.decided":
+            raise DiedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(naming, "reached", die)
+        with pytest.raises(DiedError):
+            start_iteration(stores, run_id="r", iteration=1, batch_size=7)
+    assert list_folders(stores.storage, "crawl") == []
+    found = start_iteration(stores, run_id="r", iteration=1, batch_size=8)
+    assert set(found.batch_sizes.values()) == {7}, "what was decided holds"
+    assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
+
+
+def test_an_iteration_whose_folder_was_deleted_by_hand_gets_a_new_one(stores: Stores) -> None:
+    first = start_iteration(stores, run_id="r", iteration=1)
+    for number in (1, 2):
+        stores.storage.delete(f"crawl/{list_folders(stores.storage, 'crawl')[0]}")
+        again = start_iteration(stores, run_id="r", iteration=1, clock=lambda number=number: 5e9 + number)
+        assert again.folder != first.folder
+        assert list_folders(stores.storage, "crawl") == [again.folder]
+
+
 @pytest.mark.parametrize("iteration", [0, 21, -1])
 def test_an_iteration_beyond_the_config_is_refused(stores: Stores, iteration: int) -> None:
     with pytest.raises(ConfigError, match=r"max_iterations \(20\)"):
@@ -75,17 +131,36 @@ def test_a_batch_size_below_one_is_refused(stores: Stores) -> None:
         start_iteration(stores, run_id="r", iteration=1, batch_size=0)
 
 
+def lay_seeds(stores: Stores, digest: str, host: str) -> None:
+    scope = scope_bytes([host])
+    manifest = json.dumps({"scope_sha256": scope_digest(scope)}).encode()
+    stores.storage.write_bytes(f"crawl/seeds/{digest}/manifest.json", manifest)
+    stores.storage.write_bytes(f"crawl/seeds/{digest}/scope", scope)
+
+
+def test_a_scope_that_was_cut_stops_the_start_which_would_carry_it_on(stores: Stores) -> None:
+    """What it lacks would be out of the crawl for good; the error names the command."""
+    lay_seeds(stores, "aa", "seed.example")
+    stores.storage.delete("crawl/seeds/aa/scope")
+    stores.storage.write_bytes("crawl/seeds/aa/scope", b"seed.exam")
+    with pytest.raises(DamagedFileError, match=r"not what was written.*`krake folder repair seeds/aa`"):
+        start_iteration(stores, run_id="r", iteration=1)
+    stores.storage.delete("crawl/seeds/aa")
+    first = start_iteration(stores, run_id="r", iteration=1)
+    stores.storage.delete(f"crawl/{first.folder}/scope")
+    with pytest.raises(DamagedFileError, match=f"scope: is not there; run `krake folder repair {first.folder}`"):
+        start_iteration(stores, run_id="r", iteration=2)
+
+
 def test_the_scope_grows_by_seeds_and_by_what_segments_add(stores: Stores) -> None:
     """Every older folder counts, also one whose commit never ran, and one whose segment came late."""
-    stores.storage.write_bytes("crawl/seeds/aa/manifest.json", b"{}")
-    stores.storage.write_bytes("crawl/seeds/aa/scope", b"seed.example\n")
+    lay_seeds(stores, "aa", "seed.example")
     first = start_iteration(stores, run_id="r", iteration=1)
     lay_segment(stores, first.folder, "node-a", scope=["moved.example"])
     second = start_iteration(stores, run_id="r", iteration=2)
     lay_segment(stores, first.folder, "node-b", scope=["late.example"])
     commit_iteration(stores, run_id="r", iteration=1)
-    stores.storage.write_bytes("crawl/seeds/bb/manifest.json", b"{}")
-    stores.storage.write_bytes("crawl/seeds/bb/scope", b"more.example\n")
+    lay_seeds(stores, "bb", "more.example")
     third = start_iteration(stores, run_id="r", iteration=3)
 
     def scope(folder: str) -> list[str]:

@@ -23,6 +23,10 @@ from tests.e2e.crawl import Result
 REPAIR = ("queue", "repair", "--node", "node-a")
 REBUILD = ("keys", "rebuild")
 FIND_AGAIN = (REPAIR, ("keys", "rebuild", "--drop-queued"), ("settle",))
+FOLDER = (("folder", "repair", "FOLDER"),)
+EACH_FOLDER = (("folder", "repair", "EACH FOLDER"),)
+SEEDS_FOLDER = (("folder", "repair", "SEEDS FOLDER"),)
+SEEDS_SCOPE = "dfs/crawl/seeds/*/scope"
 EXPORT = (("export", "--label", "e"), ("link", "--export", "e"), ("finalize", "--export", "e"))
 
 
@@ -239,28 +243,62 @@ DAMAGES = {
         (("rm", "dfs/crawl/settled/node-a/*"), ("settle",)),
     ),
     "an index that is none": Damage(
-        "index_damaged",
-        lambda d: _first(d, "dfs/crawl/1*/index.json").write_bytes(b"{"),
-        (("rm", "dfs/crawl/1*/index.json"), ("crawl", "--run-id", "one", "--iterations", "3", "--batch-size", "5")),
+        "index_damaged", lambda d: _first(d, "dfs/crawl/1*/index.json").write_bytes(b"{"), FOLDER
     ),
     "an index that says something else": Damage(
         "index_differs",
         lambda d: _edit(_first(d, "dfs/crawl/1*/index.json"), lambda value: value["counts"].update(taken=99)),
-        (("rm", "dfs/crawl/1*/index.json"), ("crawl", "--run-id", "one", "--iterations", "3", "--batch-size", "5")),
+        FOLDER,
     ),
     "a scope that lacks a host": Damage(
         "scope_damaged",
-        lambda d: _newest_scope(d).write_bytes(_newest_scope(d).read_bytes().split(b"\n", 1)[1]),
-        (("write scope",),),
+        lambda d: _newest(d, "scope").write_bytes(_newest(d, "scope").read_bytes().split(b"\n", 1)[1]),
+        FOLDER,
     ),
-    "a scope that is none": Damage(
-        "scope_damaged", lambda d: _newest_scope(d).write_bytes(b"\xcb\xff\n"), (("write scope",),)
+    "a scope that is none": Damage("scope_damaged", lambda d: _newest(d, "scope").write_bytes(b"\xcb\xff\n"), FOLDER),
+    "a scope that is gone": Damage("scope_damaged", lambda d: _newest(d, "scope").unlink(), FOLDER),
+    "the scope of seeds is cut": Damage("scope_damaged", lambda d: _cut_file(_first(d, SEEDS_SCOPE)), SEEDS_FOLDER),
+    "the scope of seeds is gone": Damage("scope_damaged", lambda d: _first(d, SEEDS_SCOPE).unlink(), SEEDS_FOLDER),
+    "all scopes are cut": Damage(
+        "scope_damaged",
+        lambda d: [
+            path.write_bytes(path.read_bytes()[:5]) for path in [*d.glob("dfs/crawl/*/scope"), _first(d, SEEDS_SCOPE)]
+        ],
+        (*SEEDS_FOLDER, *EACH_FOLDER),
+    ),
+    "an iteration that is none": Damage(
+        "iteration_damaged", lambda d: _newest(d, "iteration.json").write_bytes(b"{"), FOLDER
+    ),
+    "an iteration of another run": Damage(
+        "iteration_damaged",
+        lambda d: _edit(_newest(d, "iteration.json"), lambda value: value.update(run_id="twp")),
+        FOLDER,
+    ),
+    "an iteration without its nodes": Damage(
+        "iteration_damaged", lambda d: _edit(_newest(d, "iteration.json"), lambda value: value.pop("nodes")), FOLDER
+    ),
+    "an iteration and its scope are gone": Damage(
+        "iteration_damaged", lambda d: (_newest(d, "iteration.json").unlink(), _newest(d, "scope").unlink()), FOLDER
+    ),
+    "all iterations are none": Damage(
+        "iteration_damaged",
+        lambda d: [path.write_bytes(b"nothing") for path in d.glob("dfs/crawl/*/iteration.json")],
+        EACH_FOLDER,
+    ),
+    "an iteration is gone while its take is open": Damage(
+        "iteration_damaged", lambda d: _newest(d, "iteration.json").unlink(), FOLDER, kill_at="take.written"
+    ),
+    "an iteration is gone before anything was fetched": Damage(
+        "iteration_damaged", lambda d: _newest(d, "iteration.json").unlink(), FOLDER, kill_at="start.renamed"
     ),
     "a note of what was agreed that is none": Damage(
-        "agreed_damaged",
-        lambda d: max(d.glob("dfs/crawl/1*/agreed-1.json")).write_bytes(b"\xff{"),
-        (("rm", "dfs/crawl/1*/agreed-1.json"),),
-        kill_at="take.written",
+        "agreed_damaged", lambda d: _newest(d, "agreed-1.json").write_bytes(b"\xff{"), FOLDER, kill_at="take.written"
+    ),
+    "an iteration of which nothing is known": Damage(
+        "iteration_damaged",
+        lambda d: (_newest(d, "iteration.json").unlink(), _newest(d, "agreed-1.json").unlink()),
+        (("folder", "repair", "FOLDER", "--run-id", "one", "--iteration", "4"),),
+        kill_at="start.renamed",
     ),
     "seeds with another byte": Damage(
         "seeds_damaged",
@@ -277,8 +315,9 @@ DAMAGES = {
 }
 
 
-def _newest_scope(directory: Path) -> Path:
-    return max(directory.glob("dfs/crawl/1*/scope"))
+def _newest(directory: Path, name: str) -> Path:
+    """A small file of the newest iteration."""
+    return max(directory.glob("dfs/crawl/1*")) / name
 
 
 def _first(directory: Path, pattern: str) -> Path:
@@ -316,15 +355,29 @@ def visited(krake: Krake) -> Counter[str]:
     return Result(load_config(str(krake.file))).visited()
 
 
-def carry_out(krake: Krake, web: Serving, words: tuple[str, ...]) -> None:
+def meant(krake: Krake, web: Serving, words: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The commands that words stand for: in place of a word in capitals stands what it names."""
+    crawl = krake.directory / "dfs" / "crawl"
+    iterations = sorted(path.name for path in crawl.glob("1*"))
+    named = {
+        "SEEDS": ["\n".join(web.seeds)],
+        "EACH FOLDER": iterations,
+        "SEEDS FOLDER": [str(path.relative_to(crawl)) for path in crawl.glob("seeds/*")],
+        # Of all folders, that which fsck names
+        "FOLDER": [one for one in iterations if f"`krake folder repair {one}`" in krake("fsck", "--fast").out],
+    }
+    found: list[tuple[str, ...]] = [()]
+    for word in words:
+        found = [(*before, value) for before in found for value in named.get(word, [word])]
+    return found
+
+
+def carry_out(krake: Krake, words: tuple[str, ...]) -> None:
     if words[0] == "rm":
         for path in krake.directory.glob(words[1]):
             krake_rm(path)
-    elif words == ("write scope",):
-        [path] = krake.directory.glob("dfs/crawl/seeds/*/scope")
-        _newest_scope(krake.directory).write_bytes(path.read_bytes())
     else:
-        krake.ok(*("\n".join(web.seeds) if word == "SEEDS" else word for word in words))
+        krake.ok(*words)
 
 
 def krake_rm(path: Path) -> None:
@@ -352,13 +405,13 @@ def test_damage_is_named_and_repaired(
     damage.do(krake.directory)
     assert damage.name in found(krake)
     assert (damage.name in found(krake, "--fast")) == damage.fast
-    for words in damage.repair:
+    for words in (words for some in damage.repair for words in meant(krake, web, some)):
         if "repair" in words:
             before = snapshot(krake.directory)
             krake.ok(*words, "--dry-run")
             assert snapshot(krake.directory) == before, "a dry run changes nothing"
             krake.ok(*words)
-        carry_out(krake, web, words)  # again: the same
+        carry_out(krake, words)  # again: the same
     if which == "other key servers":
         return
     assert found(krake) - Counter({"urls_lost": 1}) == Counter()

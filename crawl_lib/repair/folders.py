@@ -1,0 +1,225 @@
+"""`krake folder repair`: the small files of an iteration's folder, or of injected seeds, made again from what stands.
+
+Of an iteration, in this order, since each needs what is before it:
+
+1. `iteration.json` (`folder_identity`);
+2. `scope` (`folder_scope`), and its digest in `iteration.json`;
+3. notes of what machines agreed on that cannot be read are set aside: none asks for them;
+4. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
+   old one stands; a damaged segment that lies aside while none stands is put back;
+5. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
+6. `index.json`, from the manifests of the segments.
+
+Of seeds: `scope`, and its digest in `manifest.json`.
+
+What cannot be used is renamed to `.broken-<name>`. Each file is replaced by itself: killed anywhere, the command is run
+again. Nobody may crawl meanwhile; while a file is away, stages fail and say so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha1, sha256
+from typing import Any
+
+from crawl_lib.crawl.places import (
+    INDEX_FILE,
+    ITERATION_FILE,
+    MANIFEST_FILE,
+    SCOPE_FOLDER,
+    SEEDS_FOLDER,
+    Iteration,
+    iteration_of,
+    list_folders,
+    list_seeds,
+    read_iteration,
+    read_json,
+    scope_of,
+    scope_of_seeds,
+    write_json_bytes,
+)
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
+from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
+from crawl_lib.repair.folder_identity import Identity, Told
+from crawl_lib.repair.folder_index import index_problem, refresh_index
+from crawl_lib.repair.folder_scope import (
+    OldScope,
+    is_list_of_hosts,
+    kept_files,
+    lacks_of_kept_scope,
+    scope_of_iteration_again,
+    scope_of_seeds_again,
+)
+from crawl_lib.repair.swap import DAMAGED_PREFIX, finish_swaps, read_swap, swap_files
+from crawl_lib.stores import Stores
+
+BROKEN_PREFIX = ".broken-"
+_HERE = Told()
+
+
+@dataclass
+class FolderReport:
+    """What was done with a folder, or would be, a line each; none: nothing was wrong."""
+
+    folder: str
+    done: list[str] = field(default_factory=list)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return dict(vars(self))
+
+
+def repair_folder(stores: Stores, name: str, *, told: Told = _HERE, dry_run: bool = False) -> FolderReport:
+    """Repair a folder of the crawl. `name`: `<iteration>` or `seeds/<digest>`. `told`: what nothing else says.
+
+    Raises InputError (no such folder; or nothing says whose it is), DamagedFileError naming a file that has to be
+    repaired by something else first, StorageError.
+    """
+    repair = _Repair(stores, FolderReport(name), told, dry_run)
+    parent, _, digest = name.rpartition("/")
+    if parent == SEEDS_FOLDER and digest in list_seeds(stores.storage, stores.crawl_dir):
+        repair.seeds(digest)
+    elif not parent and name in list_folders(stores.storage, stores.crawl_dir):
+        repair.iteration(name)
+    else:
+        raise InputError(f"{name}: is no folder of {stores.crawl_dir}; name an iteration, or seeds/<digest>")
+    return repair.report
+
+
+@dataclass
+class _Repair:
+    stores: Stores
+    report: FolderReport
+    told: Told
+    dry_run: bool
+
+    def seeds(self, digest: str) -> None:
+        path = f"{self.stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+        try:
+            scope_of_seeds(self.stores.storage, self.stores.crawl_dir, digest)
+        except DamagedFileError as error:
+            manifest = read_json(self.stores.storage, f"{path}/{MANIFEST_FILE}")
+            data = scope_bytes(scope_of_seeds_again(self.stores, digest))
+            self._replace(f"{path}/{SCOPE_NAME}", data, str(error))
+            if manifest.get(SCOPE_DIGEST) != scope_digest(data):
+                changed = write_json_bytes({**manifest, SCOPE_DIGEST: scope_digest(data)})
+                self._replace(f"{path}/{MANIFEST_FILE}", changed, "has the digest of the new scope")
+
+    def iteration(self, folder: str) -> None:
+        path = f"{self.stores.crawl_dir}/{folder}"
+        self._scope(path, *self._identity(path, folder))
+        self._agreed(path)
+        self._swaps(path, folder)
+        self._kept_scope(folder)
+        problem = index_problem(self.stores, folder)
+        if problem and not problem.missing:
+            self._do(f"{path}/{INDEX_FILE}: made again: {problem}", lambda: refresh_index(self.stores, folder))
+
+    def _kept_scope(self, folder: str) -> None:
+        path = f"{self.stores.crawl_dir}/{SCOPE_FOLDER}"
+        for name, data in kept_files(self.stores):
+            if name.partition("-")[0] == folder and not is_list_of_hosts(data):
+                self._do(f"{path}/{name}: is no list of hosts", partial(self._aside, f"{path}/{name}"))
+        lacks = lacks_of_kept_scope(self.stores, folder)
+        if lacks:
+            data = scope_bytes(lacks)
+            where = f"{path}/{folder}-{sha1(data).hexdigest()}"
+            text = f"{where}: made: {len(lacks)} hosts that {folder} added to the scope"
+            self._do(text, partial(self.stores.storage.write_bytes, where, data))
+
+    def _identity(self, path: str, folder: str) -> tuple[Iteration, dict[str, Any]]:
+        """The iteration, and the content of its file; its digest of the scope is "" if the file was made again."""
+        try:
+            iteration = read_iteration(self.stores.storage, self.stores.crawl_dir, folder)
+            other = Identity(self.stores, folder, self.told).contradicts(iteration)
+            if not other:
+                return iteration, read_json(self.stores.storage, f"{path}/{ITERATION_FILE}")
+            self._say(f"{path}/{ITERATION_FILE}: {other}")
+        except (DamagedFileError, PathNotFoundError) as error:
+            self._say(str(error))
+        hosts = OldScope.read(self.stores, path).hosts
+        value = {**Identity(self.stores, folder, self.told).mapping(hosts), SCOPE_DIGEST: ""}
+        return iteration_of(folder, value), value
+
+    def _scope(self, path: str, iteration: Iteration, value: dict[str, Any]) -> None:
+        try:
+            scope_of(self.stores.storage, self.stores.crawl_dir, iteration)
+        except DamagedFileError as error:
+            old = OldScope.read(self.stores, path)
+            hosts = scope_of_iteration_again(self.stores, iteration)
+            data = scope_bytes(hosts)
+            if not (old.is_whole and old.hosts == hosts):
+                why = f"has {len(old.hosts)} of {len(hosts)} hosts" if not iteration.scope_sha256 else str(error)
+                self._replace(f"{path}/{SCOPE_NAME}", data, why)
+            if iteration.scope_sha256 != scope_digest(data):
+                whole = write_json_bytes({**value, SCOPE_DIGEST: scope_digest(data)})
+                whose = f"iteration {iteration.iteration} of {iteration.run_id}"
+                self._replace(f"{path}/{ITERATION_FILE}", whole, whose)
+
+    def _agreed(self, path: str) -> None:
+        for entry in self.stores.storage.list(path):
+            if entry.name.startswith("agreed-"):
+                try:
+                    read_json(self.stores.storage, f"{path}/{entry.name}")
+                except DamagedFileError as error:
+                    self._do(str(error), partial(self._aside, f"{path}/{entry.name}"))
+
+    def _swaps(self, path: str, folder: str) -> None:
+        storage = self.stores.storage
+        for node, name in swap_files(storage, path):
+            try:
+                read_swap(storage, f"{path}/{name}")
+            except DamagedFileError as error:
+                self._do(str(error), partial(self._undecided, path, node, name))
+        if not self.dry_run and finish_swaps(self.stores, folder):
+            self._say(f"{path}: a repair that was stopped half-way was carried out")
+        for entry in storage.list(path):
+            node = entry.name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0]
+            if entry.name.startswith(DAMAGED_PREFIX) and not storage.exists(f"{path}/{node}"):
+                back = f"{path}/{entry.name}: no other segment of {node} stands; put back: run `krake segment salvage"
+                act = partial(storage.rename, f"{path}/{entry.name}", f"{path}/{node}")
+                self._do(f"{back} {folder}/{node}`", act)
+
+    def _undecided(self, path: str, node: str, name: str) -> None:
+        """A decision that cannot be read: what is whole of the new segment decides."""
+        storage = self.stores.storage
+        new = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
+        for entry in storage.list(path):
+            if new.fullmatch(entry.name) and not storage.exists(f"{path}/{node}"):
+                with suppress(PathNotFoundError):
+                    manifest = storage.read_bytes(f"{path}/{entry.name}/{MANIFEST_FILE}")
+                    if sha256(manifest).hexdigest()[:16] == entry.name[-16:]:
+                        storage.rename(f"{path}/{entry.name}", f"{path}/{node}")
+        reached("repair.folder.placed")
+        storage.delete(f"{path}/{name}")
+
+    # Changing
+
+    def _say(self, text: str) -> None:
+        self.report.done.append(text)
+
+    def _do(self, text: str, act: Callable[[], object]) -> None:
+        self._say(text)
+        if not self.dry_run:
+            act()
+
+    def _replace(self, path: str, data: bytes, why: str) -> None:
+        self._do(f"{path}: made again: {why}", lambda: self._write(path, data))
+
+    def _write(self, path: str, data: bytes) -> None:
+        self._aside(path)
+        reached("repair.folder.aside")
+        self.stores.storage.write_bytes(path, data)
+        reached("repair.folder.written")
+
+    def _aside(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        with suppress(PathNotFoundError):
+            if self.stores.storage.exists(path):
+                self.stores.storage.delete(f"{folder}/{BROKEN_PREFIX}{name}")
+                self.stores.storage.rename(path, f"{folder}/{BROKEN_PREFIX}{name}")
