@@ -15,7 +15,6 @@ from crawl_lib.frontier import NodeLock
 from crawl_lib.keys import MaintenanceReport, ShardedKeyStore, check, open_key_store, repair
 from crawl_lib.keys.dump import dump_keys, load_keys
 from crawl_lib.keys.reshard import reshard
-from crawl_lib.keys.rings import require_ring
 from crawl_lib.stores import Secrets, node_dir
 from crawl_lib.urls import canonicalize, host_of
 
@@ -27,7 +26,7 @@ def _opened(arguments: argparse.Namespace, *, ring: bool = True) -> Iterator[Sha
     """The key store of the config; `ring`: only if its servers are those that the keys were written for."""
     with open_key_store(config_of(arguments).key_storage, Secrets.from_environment().key_storage_password) as store:
         if ring:
-            require_ring(store.servers, store.replication)
+            store.require_ring()
         yield store
 
 
@@ -48,7 +47,7 @@ def create(arguments: argparse.Namespace) -> int:
         else:
             store.create(drop=arguments.drop)
             made = list(config.servers)
-        require_ring(store.servers, store.replication)
+        store.require_ring()
     print(f"key tables made on {', '.join(made)}" if made else "key tables stand on every server")
     return 0
 

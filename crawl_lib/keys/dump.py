@@ -13,9 +13,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from heapq import merge
-from itertools import groupby, islice, pairwise
-from operator import itemgetter
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +21,8 @@ from crawl_lib.durable import fsync_dir, fsync_file, reached
 from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError
 from crawl_lib.keys.base import KeyServer
 from crawl_lib.keys.ring import KEY_BYTES, bounds
-from crawl_lib.keys.sharded import ShardedKeyStore, state_of
+from crawl_lib.keys.scans import side_by_side
+from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.states import KeyState
 
 MAGIC = b"krake-keys 1\n"
@@ -95,9 +94,8 @@ def _answering(store: ShardedKeyStore, report: DumpReport) -> list[KeyServer]:
 def all_keys(servers: Sequence[KeyServer]) -> Iterator[tuple[bytes, int]]:
     """Every key that any of these servers has, ascending, with the highest state."""
     low, high = bounds(0, 1)
-    streams = [server.scan(low, high) for server in servers]
-    for key, rows in groupby(merge(*streams), key=itemgetter(0)):
-        yield key, int(max(state_of(keyinfo) for _, keyinfo in rows))
+    for key, states in side_by_side([server.scan(low, high) for server in servers]):
+        yield key, int(max(states.values()))
 
 
 def _write(

@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from heapq import merge
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from threading import Event
 from typing import TypeVar
 
@@ -25,7 +23,8 @@ from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts
 from crawl_lib.keys.report import MaintenanceReport
 from crawl_lib.keys.ring import KEY_BYTES, bounds
-from crawl_lib.keys.sharded import ShardedKeyStore, counts_of, state_of
+from crawl_lib.keys.scans import side_by_side
+from crawl_lib.keys.sharded import ShardedKeyStore, counts_of
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import go_on, until_stopped
 
@@ -159,7 +158,8 @@ class _Maintenance:
         """Read one range on all replicas side by side, note what differs, and mend it."""
         batches: dict[tuple[int, KeyState, bool], list[bytes]] = {}
         try:
-            for key, states in until_stopped(_side_by_side(servers, low, high), self.stop):
+            scans = [_scan(server, low, high) for server in servers]
+            for key, states in until_stopped(side_by_side(scans), self.stop):
                 highest = max(states.values())
                 for place in range(len(servers)):
                     state = states.get(place)
@@ -239,16 +239,8 @@ def _key(number: int) -> bytes:
     return number.to_bytes(KEY_BYTES, "big")
 
 
-def _side_by_side(servers: Sequence[KeyServer], low: bytes, high: bytes) -> Iterator[tuple[bytes, dict[int, KeyState]]]:
-    """Each key of the range that any server has, with its state by the server's place in `servers`."""
-    streams = [_stream(server, place, low, high) for place, server in enumerate(servers)]
-    for key, rows in groupby(merge(*streams), key=itemgetter(0)):
-        yield key, {place: state for _, place, state in rows}
-
-
-def _stream(server: KeyServer, place: int, low: bytes, high: bytes) -> Iterator[tuple[bytes, int, KeyState]]:
+def _scan(server: KeyServer, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
     try:
-        for key, keyinfo in server.scan(low, high):
-            yield key, place, state_of(keyinfo)
+        yield from server.scan(low, high)
     except KeyStoreError as error:
         raise _ScanError(server.name, error) from error

@@ -4,7 +4,8 @@ Both rings cut the keys into ranges; of each range it is known who held it and w
 holder lacks are written, and only on servers that are not holders any more are they deleted.
 
 1. The notes of all servers say what they are moving to (`repair.reshard.noted`): from now on every stage refuses to use
-   the tables. Tasks that run already do not see that, so no crawl may be running; the caller holds what nodes he can.
+   the tables, on every machine, with the old config and the new one. A task that has opened them before does not see
+   that until it opens them again, for its next step; the caller holds what nodes he can.
 2. Range by range: what the old holders have is written to the new holders, the highest state of each key
    (`repair.reshard.copied`); then it is deleted from those that hold it no more (`repair.reshard.deleted`).
 3. Servers of the new ring get notes of their new place (`repair.reshard.settled`), those that left an empty one
@@ -19,9 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from heapq import merge
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from typing import Any
 
 from crawl_lib.durable import reached
@@ -29,6 +28,7 @@ from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, KeyServer
 from crawl_lib.keys.ring import KEY_BYTES, bounds, interval, ring
 from crawl_lib.keys.rings import Ring, RingNote, names_of, read_ring, write_ring
+from crawl_lib.keys.scans import side_by_side
 from crawl_lib.keys.sharded import ShardedKeyStore, state_of
 from crawl_lib.states import KeyState
 
@@ -241,7 +241,7 @@ class _Change:
                 if server not in targets and server.prefix_sums(low, high):
                     self._copy([server, *targets], targets, low, high)
                     reached("repair.reshard.copied")
-                    self._delete(server, low, high)
+                    self._delete(server, targets, low, high)
 
     def _range(self, low: bytes, high: bytes) -> None:
         old_places = ring(interval(low, self.before.count), self.before.count, self.before.replication)
@@ -256,17 +256,18 @@ class _Change:
         kept = {id(server) for server in targets}
         for server in _distinct(sources):
             if id(server) not in kept:
-                self._delete(server, low, high)
+                self._delete(server, targets, low, high)
         reached("repair.reshard.deleted")
 
     def _copy(self, servers: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Bring the targets to the highest state that any server has of each key."""
         batches: dict[tuple[str, KeyState], list[bytes]] = {}
         by_name = {server.name: server for server in targets}
-        for key, states in _side_by_side(servers, low, high):
+        places = {server.name: place for place, server in enumerate(servers)}
+        for key, states in side_by_side([server.scan(low, high) for server in servers]):
             highest = max(states.values())
             for name, server in by_name.items():
-                state = states.get(name)
+                state = states.get(places.get(name, -1))
                 if state == highest:
                     continue
                 (self.report.copied if state is None else self.report.raised)[name] += 1
@@ -283,12 +284,20 @@ class _Change:
         if not self.report.dry_run:
             server.insert(keys, state)
 
-    def _delete(self, server: KeyServer, low: bytes, high: bytes) -> None:
+    def _delete(self, server: KeyServer, targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
+        """Take a range off a server. What it got since it was copied, of a task that ran on, its holders get first."""
         rows = server.scan(low, high)
-        while keys := [key for key, _ in islice(rows, STATEMENT_KEYS)]:
-            self.report.deleted[server.name] += len(keys)
-            if not self.report.dry_run:
-                server.delete(keys)
+        while found := dict(islice(rows, STATEMENT_KEYS)):
+            self.report.deleted[server.name] += len(found)
+            if self.report.dry_run:
+                continue
+            keys = list(found)
+            for target in targets:
+                late = found.keys() - target.known(keys)
+                self.report.copied.update({target.name: len(late)} if late else {})
+                for state in {state_of(found[key]) for key in late}:
+                    self._insert(target, sorted(key for key in late if state_of(found[key]) is state), state)
+            server.delete(keys)
 
 
 def _ranges(before: int, after: int) -> Iterator[tuple[bytes, bytes]]:
@@ -306,15 +315,3 @@ def _distinct(servers: Sequence[KeyServer]) -> list[KeyServer]:
 
 def _alike(views: Sequence[object]) -> bool:
     return all(view == views[0] for view in views[1:])
-
-
-def _side_by_side(servers: Sequence[KeyServer], low: bytes, high: bytes) -> Iterator[tuple[bytes, dict[str, KeyState]]]:
-    """Each key that any server has, with its state by the server's name."""
-    streams = [_named(server, low, high) for server in servers]
-    for key, rows in groupby(merge(*streams), key=itemgetter(0)):
-        yield key, {name: state for _, name, state in rows}
-
-
-def _named(server: KeyServer, low: bytes, high: bytes) -> Iterator[tuple[bytes, str, KeyState]]:
-    for key, keyinfo in server.scan(low, high):
-        yield key, server.name, state_of(keyinfo)

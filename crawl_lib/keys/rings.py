@@ -4,9 +4,9 @@ Where a key lies is worked out from the number of servers, their order and `repl
 than the tables were filled for would look for keys on the wrong servers, and crawl pages again. So each server keeps a
 note of its own place, the number of servers, `replication`, and a generation that each change raises by one.
 
-`require_ring` writes the notes where no server has one (new tables, or tables of an older version), gives a server
-that came back with an empty disk its note again, and refuses anything else: `krake keys reshard` (`keys.reshard`)
-moves the keys and writes new notes. While it is under way the notes say so, and `require_ring` refuses that too.
+`ShardedKeyStore.require_ring` writes the notes where no server has one (new tables, or tables of an older version),
+gives a server that came back with an empty disk its note again, and refuses anything else: `krake keys reshard`
+(`keys.reshard`) moves the keys and writes new notes. While it is under way the notes say so, and that is refused too.
 """
 
 from __future__ import annotations
@@ -95,51 +95,41 @@ def look_at(server: KeyServer) -> tuple[bool, RingNote | None]:
     return note is not None or server.exists(), note
 
 
-def notes_of(
-    servers: Sequence[KeyServer],
-    left_out: type[KeyStoreError] = KeyServerDownError,
-    answers: Mapping[int, Answered] | None = None,
-) -> dict[int, RingNote | None]:
-    """The notes of the servers that answer and have tables, by place in `servers`. `left_out`: errors that are none.
-
-    `answers`: what `look_at` said of each; None: they are asked here, one after the other.
-    """
-    found: dict[int, RingNote | None] = {}
-    for place, server in enumerate(servers):
-        try:
-            answer = look_at(server) if answers is None else answers[place]
-            if isinstance(answer, KeyStoreError):
-                raise answer
-        except left_out:
-            continue  # whoever needs it says so
-        stands, note = answer
-        if stands:
-            found[place] = note
-    return found
-
-
-def ring_problem(servers: Sequence[KeyServer], replication: int) -> str | None:
+def ring_problem(servers: Sequence[KeyServer], replication: int, answers: Mapping[int, Answered]) -> str | None:
     """Why the config does not fit the tables, in one sentence with what to do; None if it does.
 
-    Writes nothing; servers that cannot be asked are left out.
+    `answers`: what `look_at` said of each server, by place; those that cannot be asked are left out.
     """
-    return _problem(servers, replication, notes_of(servers, KeyStoreError))
+    return _problem(servers, replication, _notes(answers, KeyStoreError))
 
 
-def require_ring(servers: Sequence[KeyServer], replication: int, answers: Mapping[int, Answered] | None = None) -> None:
-    """See that the tables were filled for this ring; write the notes that are missing. `answers`: as for `notes_of`.
+def missing_notes(
+    servers: Sequence[KeyServer], replication: int, answers: Mapping[int, Answered]
+) -> dict[int, RingNote]:
+    """The notes that are still to be written, by place, where the tables were filled for this ring.
 
-    Raises KeyTablesError if they were filled for another one, or while `krake keys reshard` is under way.
+    `answers`: what `look_at` said of each server, by place; whoever needs one that is down says so. Raises
+    KeyTablesError if the tables were filled for another ring, or while `krake keys reshard` is under way.
     """
-    notes = notes_of(servers, answers=answers)
+    notes = _notes(answers, KeyServerDownError)
     problem = _problem(servers, replication, notes)
     if problem:
         raise KeyTablesError(problem)
     ring = next((note.ring for note in notes.values() if note and note.ring), None)
     ring = ring or Ring(0, names_of(servers), replication)
-    for place, note in notes.items():
-        if note is None:
-            write_ring(servers[place], RingNote(ring, place))
+    return {place: RingNote(ring, place) for place, note in notes.items() if note is None}
+
+
+def _notes(answers: Mapping[int, Answered], left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:
+    """The notes of the servers that answer and have tables, by place. `left_out`: errors that are none."""
+    found: dict[int, RingNote | None] = {}
+    for place, answer in answers.items():
+        if isinstance(answer, KeyStoreError):
+            if not isinstance(answer, left_out):
+                raise answer
+        elif answer[0]:
+            found[place] = answer[1]
+    return found
 
 
 def names_of(servers: Iterable[KeyServer]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
 from crawl_lib.keys.lanes import Lanes
 from crawl_lib.keys.ring import ring, split
-from crawl_lib.keys.rings import Answered, look_at, require_ring
+from crawl_lib.keys.rings import Answered, look_at, missing_notes, ring_problem, write_ring
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -229,9 +229,20 @@ class ShardedKeyStore(KeyStore):
             server.ensure()
 
     def require_ring(self) -> None:
-        """`rings.require_ring`, with the servers asked at the same time, within the limit on connections."""
-        places = range(len(self.servers))
-        require_ring(self.servers, self.replication, self._lanes.run(places, self._look_at))
+        """See that the tables were filled for these servers in this order; write the notes that are missing (`rings`).
+
+        The servers are asked at the same time, within the limit on connections. Raises KeyTablesError if the tables
+        were filled for other servers, or while `krake keys reshard` is under way, and KeyStoreError.
+        """
+        notes = missing_notes(self.servers, self.replication, self._looked_at())
+        self._lanes.run(sorted(notes), lambda place: write_ring(self.servers[place], notes[place]))
+
+    def ring_problem(self) -> str | None:
+        """`rings.ring_problem`, with the servers asked in the same way. Writes nothing."""
+        return ring_problem(self.servers, self.replication, self._looked_at())
+
+    def _looked_at(self) -> dict[int, Answered]:
+        return self._lanes.run(range(len(self.servers)), self._look_at)
 
     def _look_at(self, place: int) -> Answered:
         try:

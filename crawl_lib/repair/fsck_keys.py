@@ -25,7 +25,6 @@ from crawl_lib.frontier.journal import INSERT, NEW_FILE, read_journal
 from crawl_lib.frontier.move import read_move
 from crawl_lib.frontier.queue import QueueReader
 from crawl_lib.keys import KeyStore, ShardedKeyStore, check, open_key_store
-from crawl_lib.keys.rings import ring_problem
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.forgotten import Forgotten
 from crawl_lib.segment import SegmentReader
@@ -49,7 +48,7 @@ def check_keys(
     with open_key_store(config, stores.secrets.key_storage_password) as store:
         if not _servers(store, findings):
             return findings.list()
-        problem = ring_problem(store.servers, store.replication)
+        problem = store.ring_problem()
         if problem:
             findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
         elif full:

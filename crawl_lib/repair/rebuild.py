@@ -22,7 +22,6 @@ from crawl_lib.errors import KeyServerDownError
 from crawl_lib.frontier import NodeLock, open_take
 from crawl_lib.frontier.rescue import LOST_FILE
 from crawl_lib.keys import STATEMENT_KEYS, KeyServer, ShardedKeyStore, open_key_store
-from crawl_lib.keys.rings import require_ring
 from crawl_lib.repair.findings import OnProgress
 from crawl_lib.repair.forgotten import Forgotten
 from crawl_lib.repair.fsck_keys import page_states, queued_keys
@@ -90,7 +89,7 @@ class _Rebuild:
         standing = self.store.exists()
         if not self.report.dry_run:
             self.report.created = [] if standing else self.store.create_missing()
-            require_ring(self.store.servers, self.store.replication)
+            self.store.require_ring()
         self._empty = not standing and self.report.dry_run
         if drop_queued and not self._empty:
             for server in self.store.servers:

@@ -13,8 +13,8 @@ import pytest
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, KeyServerDownError, KeyTablesError
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
-from crawl_lib.keys.reshard import reshard
-from crawl_lib.keys.rings import read_ring, require_ring, ring_problem
+from crawl_lib.keys.reshard import _ranges, reshard
+from crawl_lib.keys.rings import read_ring
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import HIGHEST, LOWEST, Switch, make_keys
 
@@ -55,7 +55,7 @@ class KeyMovesContract:
         def make(count: int, replication: int) -> ShardedKeyStore:
             store = ShardedKeyStore(servers(count), replication)
             store.create()
-            require_ring(store.servers, replication)
+            store.require_ring()
             store.insert(KEYS)
             store.mark(KEYS[::3], CRAWLED)
             store.mark(KEYS[::7], GONE)
@@ -73,7 +73,7 @@ class KeyMovesContract:
         ]  # fmt: skip
         for server in store.servers:
             server.name += "-moved"
-        require_ring(store.servers, 2)
+        store.require_ring()
 
     @pytest.mark.parametrize("change", ["fewer", "more", "order", "replication"])
     def test_another_ring_is_refused_and_names_what_to_run(self, filled, servers, change):
@@ -86,20 +86,20 @@ class KeyMovesContract:
             "replication": ([first, second, third], 1),
         }[change]
         with pytest.raises(KeyTablesError, match="krake keys reshard"):
-            require_ring(chosen, replication)
-        assert "key_storage" in (ring_problem(chosen, replication) or "")
-        require_ring(store.servers, 2)
+            ShardedKeyStore(chosen, replication).require_ring()
+        assert "key_storage" in (ShardedKeyStore(chosen, replication).ring_problem() or "")
+        store.require_ring()
 
     def test_a_server_with_an_empty_disk_gets_its_note_again(self, filled):
         store = filled(3, 2)
         store.servers[1].create(drop=True)
-        require_ring(store.servers, 2)
+        store.require_ring()
         assert read_ring(store.servers[1]).place == 1
 
     def test_a_server_that_is_down_is_not_asked(self, filled):
         store = filled(3, 2)
         store.servers[1].down = True
-        require_ring(store.servers, 2)
+        store.require_ring()
 
     # Reshard
 
@@ -110,7 +110,7 @@ class KeyMovesContract:
         for place, server in enumerate(store.servers):
             own = {key: int(expected[key]) for key in KEYS if place in replicas(key, count, store.replication)}
             assert dict(server.scan(LOWEST, HIGHEST)) == own
-        require_ring(store.servers, store.replication)
+        store.require_ring()
         assert check(store).ok
 
     @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ class KeyMovesContract:
         store = ShardedKeyStore([pool[number] for number in chosen], to)
         if set(chosen) & set(range(before)):  # servers that are all new and empty look like a new crawl's
             with pytest.raises(KeyTablesError, match="krake keys reshard"):
-                require_ring(store.servers, to)
+                store.require_ring()
         rows = [rows_of(server) for server in old.servers]
         planned = reshard(store, old, dry_run=True)
         assert [rows_of(server) for server in old.servers] == rows, "a dry run changes nothing"
@@ -188,12 +188,34 @@ class KeyMovesContract:
             reshard(store, old)
         if step not in {"repair.reshard.settled:3", "repair.reshard.left"}:
             with pytest.raises(KeyTablesError, match="krake keys reshard"):
-                require_ring(store.servers, 2)
+                store.require_ring()
         with pytest.raises(KeyTablesError, match="krake keys reshard"):
-            require_ring(old.servers, 2)
+            old.require_ring()
         monkeypatch.undo()
         reshard(store, old)
         self.holds(store)
+
+    def test_what_a_task_that_runs_on_inserts_is_not_deleted_with_what_was_copied(self, filled, servers, monkeypatch):
+        """Each range gets two keys after it was copied, before it is deleted where it was."""
+        old = filled(2, 1)
+        store = ShardedKeyStore([*old.servers, *servers(1)], 1)
+        ranges = list(_ranges(2, 3))
+        inserted: dict[bytes, KeyState] = {}
+
+        def reached(step: str) -> None:
+            if step == "repair.reshard.copied":
+                low = ranges[len(inserted) // 2][0]
+                for state in (QUEUED, CRAWLED):
+                    key = (int.from_bytes(low, "big") + state).to_bytes(20, "big")
+                    old.insert([key], state)
+                    inserted[key] = state
+
+        monkeypatch.setattr("crawl_lib.keys.reshard.reached", reached)
+        report = reshard(store)
+        assert len(inserted) == 2 * len(ranges)
+        assert store.states(list(inserted)) == inserted
+        assert check(store).ok
+        assert report.copied.total() == report.deleted.total()
 
     def test_while_one_change_is_under_way_another_is_refused(self, filled, servers, monkeypatch):
         old = filled(2, 1)
@@ -219,7 +241,7 @@ class KeyMovesContract:
         with pytest.raises(KeyTablesError, match=r"server-1 are on no server that is here.*--from"):
             reshard(ShardedKeyStore([old.servers[0], old.servers[2]], 1))
         assert [rows_of(server) for server in old.servers] == rows
-        require_ring(old.servers, 1)
+        old.require_ring()
 
     def test_a_server_that_joins_is_empty(self, filled, servers):
         old = filled(2, 1)
