@@ -76,10 +76,12 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
     stopped: bool, serving: Serving, tmp_path: Path
 ) -> None:
     """Else it would hold the node's lock for ever (SIGSTOP: a debugger, a frozen container), or write beside others."""
-    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.2}, queue={"lock_timeout_s": 60})
-    begin(serving, config)
+    quick = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, queue={"lock_timeout_s": 60})
+    begin(serving, quick)
     before = serving.log().counts().total()
-    process = start_by_hand(config, tmp_path)
+    slow = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.2}, queue={"lock_timeout_s": 60})
+    stages.start_iteration(slow, run_id="run", iteration=ROUNDS)  # whose config holds
+    process = start_by_hand(slow, tmp_path)
     while serving.log().counts().total() < before + 2:
         assert process.poll() is None
         time.sleep(0.05)
@@ -88,9 +90,8 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
         os.kill(worker, signal.SIGSTOP)
     process.kill()
     process.wait()
-    directory = open_node_dir(Path(config.queue.local_dir), "node-0")
+    directory = open_node_dir(Path(quick.queue.local_dir), "node-0")
     assert open_take(directory) is not None
-    quick = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, queue={"lock_timeout_s": 60})
     counts = run_iteration(quick, "run", ROUNDS)
     assert counts["pages"] == counts["taken"]
     asked = serving.log().counts()
