@@ -50,6 +50,10 @@ class Negotiate(AuthBase):
         request.register_hook("response", self._answered)  # type: ignore[no-untyped-call]
         return request
 
+    def credentials(self) -> Any:
+        """Whose ticket is shown; None: the one that the variables name."""
+        return None
+
     def _answered(self, response: requests.Response, **options: Any) -> requests.Response:
         """The answer, or if it asks who we are, that of the same request with a ticket."""
         request = response.request
@@ -82,9 +86,8 @@ class Negotiate(AuthBase):
     def _context(self, host: str) -> Any:
         name = self._gssapi.Name(f"HTTP@{host}", self._gssapi.NameType.hostbased_service)
         flags = self._gssapi.RequirementFlag.mutual_authentication | self._gssapi.RequirementFlag.replay_detection
-        return self._gssapi.SecurityContext(
-            name=name, usage="initiate", mech=self._gssapi.MechType.kerberos, flags=flags
-        )
+        options = {"usage": "initiate", "mech": self._gssapi.MechType.kerberos, "flags": flags}
+        return self._gssapi.SecurityContext(name=name, creds=self.credentials(), **options)
 
     def _check_server(self, context: Any, answer: requests.Response) -> None:
         """What a server says before it has shown its own key is worth nothing."""
