@@ -15,7 +15,7 @@ that says so. Nothing is kept on disk, and the same bytes always give the same a
 from its WARC record after a crash.
 """
 
-from crawl_lib.parse.content import Content, decode_content
+from crawl_lib.parse.content import Content, decode_body, decode_content
 from crawl_lib.parse.headers import Headers, parse_content_type, parse_head
 from crawl_lib.parse.html import Link, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
@@ -27,6 +27,7 @@ __all__ = [
     "Headers",
     "Link",
     "Page",
+    "decode_body",
     "decode_content",
     "detect_mime",
     "parse_content_type",

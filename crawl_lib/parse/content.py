@@ -53,7 +53,11 @@ def decode_content(head: bytes, body: bytes, *, max_bytes: int) -> Content:
     never applied, the content holds what could be decoded, and `error` says what was wrong. Memory stays below
     `max_bytes` for each coding, whatever the body claims (RFC 9110, 8.4; RFC 9112, 7).
     """
-    headers = parse_head(head)
+    return decode_body(parse_head(head), body, max_bytes=max_bytes)
+
+
+def decode_body(headers: Headers, body: bytes, *, max_bytes: int) -> Content:
+    """The same as `decode_content`, for a head that has been read."""
     codings = _codings(headers)
     errors = []
     truncated = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -57,7 +58,10 @@ LINKS_SCHEMA = pa.schema(_LINK_FIELDS)
 
 
 class PageRow(NamedTuple):
-    """A row of `pages`; what is always known comes first. `time_us`: POSIX microseconds. Keys and digests: 20 bytes."""
+    """A row of `pages`: first what every URL has, then what a response gives, at last what an HTML page says.
+
+    `time_us`: POSIX microseconds. Keys and digests: 20 bytes.
+    """
 
     key: bytes
     url: str
@@ -71,46 +75,32 @@ class PageRow(NamedTuple):
     warc_offset: int
     warc_length: int
     ip: str | None = None
+    via_key: bytes | None = None
+    truncated: str | None = None
+    metadata: str | None = None
     status: int | None = None
     mime_declared: str | None = None
     mime_detected: str | None = None
-    charset: str | None = None
     length: int | None = None
     digest: bytes | None = None
+    redirect_url: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    charset: str | None = None
     title: str | None = None
     description: str | None = None
     meta_robots: str | None = None
     canonical_url: str | None = None
-    redirect_url: str | None = None
-    via_key: bytes | None = None
-    truncated: str | None = None
-    etag: str | None = None
-    last_modified: str | None = None
-    metadata: str | None = None
 
 
-LinkRow = tuple[bytes | None, str | None, str | None, str | None, str | None, bool, str | None]
-"""target, target_url, anchor, rel, element, followed, rule: the columns of `links` after `source`."""
+class LinkColumns(NamedTuple):
+    """The links of one page, in link order: `source`, the page's key, and a column for each other field of `links`."""
 
-
-class LinkColumns:
-    """The links of one page, in link order. `source`: key of the page. Hot loops append tuples to `rows` themselves."""
-
-    __slots__ = ("rows", "source")
-
-    def __init__(self, source: bytes) -> None:
-        self.source = source
-        self.rows: list[LinkRow] = []
-
-    def add(  # noqa: PLR0917 - the columns in their order
-        self,
-        target: bytes | None,
-        target_url: str | None,
-        anchor: str | None,
-        rel: str | None,
-        element: str | None,
-        followed: bool,
-        rule: str | None,
-    ) -> None:
-        """One link occurrence."""
-        self.rows.append((target, target_url, anchor, rel, element, followed, rule))
+    source: bytes
+    target: Sequence[bytes | None]
+    target_url: Sequence[str | None]
+    anchor: Sequence[str | None]
+    rel: Sequence[str | None]
+    element: Sequence[str | None]
+    followed: Sequence[bool]
+    rule: Sequence[str | None]

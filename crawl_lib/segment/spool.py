@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -253,6 +253,10 @@ class PartWriter:
     def count_rejection(self, name: str, count: int = 1) -> None:
         """Count links of the page that was appended last which are not handed on."""
         self._part().counts.rejections[name] += count
+
+    def count_rejections(self, names: Iterable[str]) -> None:
+        """Count such links by the names of what refused them, a name for each."""
+        self._part().counts.rejections.update(names)
 
     def add_scope_host(self, host: str) -> None:
         """A host that a seed redirects to, and that so joins the crawl's scope."""

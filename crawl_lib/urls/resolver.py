@@ -84,6 +84,9 @@ class LinkResolver:
         targets = []
         for href in hrefs:
             target = young.get(href)
+            if target is None and (cut := href.find("#")) > 0 and href[cut - 1] > " ":
+                # Most links that are spelled anew lead to a place of a page that is known: these are not remembered.
+                target = young.get(href[:cut])
             if target is None:
                 target = old.get(href)
                 if target is None:

@@ -90,11 +90,11 @@ def row(taken_url: TakenUrl, fetched: Fetched, position: Position) -> PageRow:
 def add_rows(out: PartWriter, taken_url: TakenUrl, fetched: Fetched, position: Position) -> None:
     """What the crawl does with each page: a row, two links, one rejection."""
     out.add_page(row(taken_url, fetched, position))
-    links = LinkColumns(taken_url.key)
-    for index, url in enumerate((f"http://b.example/{taken_url.position % 3}", "http://c.example/")):
-        links.add(key(url), url, f"anchor {index}", None, "a", True, "accepted")
+    urls = (f"http://b.example/{taken_url.position % 3}", "http://c.example/")
+    for index, url in enumerate(urls):
         out.add_outlink(index % 2, taken_url.position, index, url, taken_url.key, taken_url.queued.depth + 1)
-    out.add_links(links)
+    anchors, columns = ("anchor 0", "anchor 1"), ((None,) * 2, ("a",) * 2, (True,) * 2, ("accepted",) * 2)
+    out.add_links(LinkColumns(taken_url.key, list(map(key, urls)), urls, anchors, *columns))
     out.count_rejection("scope", 1)
 
 
