@@ -18,7 +18,8 @@ by the linker `arcs-out.parquet`, `arcs-in.parquet`; then by the finalizer `webg
 
 What holds after a crash: each file is written as `.<name>.<attempt>`, made durable, and renamed, so a file that has
 its name is whole. A second run keeps the files that stand, deletes leftovers, and writes the rest; equal inputs give
-equal bytes, so it ends as an unbroken run would have. With other inputs it refuses before it writes.
+equal bytes, so it ends as an unbroken run would have. With other inputs it refuses before it writes; but segments that
+came into the same iterations since `inputs` was written are left to the next export, whose name is another one.
 `scratch.directory` holds nothing that is needed later; the next stage of any export deletes what a killed one left
 there (`scratch`). A kill test stops at `export.<file>.written`, `export.<file>.published` and `export.buckets.written`.
 """

@@ -112,7 +112,10 @@ def write_content(
     buckets.flush()
     reached("export.buckets.written")
     if (buckets.sizes < 0).any():
-        raise DamagedFileError(f"{folder.file('pages.parquet')}: does not name every NodeID once")
+        raise DamagedFileError(
+            f"{folder.file('pages.parquet')}: does not name every NodeID once; delete {folder.path} and run the export"
+            " again"
+        )
     with folder.writing(CONTENT) as file:
         _write_pages(file, buckets.in_order(), progress)
     if CONTENT in folder.written:

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
@@ -86,6 +86,19 @@ class Inputs:
             },
         }
         return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+    def late(self, now: Inputs) -> tuple[SegmentInput, ...] | None:
+        """Segments that came late: `now` has them besides these, in the same iterations, and differs in nothing else.
+
+        None where it does. `crawl.min_nodes` lets a round, and an export, go on without a node, whose segment comes
+        later.
+        """
+        mine, others = (dict(zip(each.segments, each.manifests, strict=True)) for each in (self, now))
+        same_options = replace(now, segments=self.segments, manifests=self.manifests) == self
+        same_folders = {segment.folder for segment in mine} == {segment.folder for segment in others}
+        if not (same_options and same_folders and mine.items() <= others.items()):
+            return None
+        return tuple(segment for segment in now.segments if segment not in mine)
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> Inputs:
@@ -193,11 +206,27 @@ class ExportFolder:
             with self.writing(INPUTS) as file:
                 file.write(inputs.to_bytes())
         if self.read_inputs() != inputs:
-            raise OutputConflictError(
-                f"{self.path}: the export {self.name!r} stands already and was made of other segments or options"
-                f" (see {self.file(INPUTS)}), or before pages of them were dropped; choose another label, or delete"
-                f" that folder"
-            )
+            raise self._conflict()
+
+    def begun(self, now: Inputs) -> tuple[Inputs, tuple[SegmentInput, ...]]:
+        """What the export was begun with, where it was, and segments of `now` that came since; else `now`, and none.
+
+        Raises OutputConflictError where the folder is an export of something else.
+        """
+        if not self.has(INPUTS):
+            return now, ()
+        inputs = self.read_inputs()
+        late = inputs.late(now)
+        if late is None:
+            raise self._conflict()
+        return inputs, late
+
+    def _conflict(self) -> OutputConflictError:
+        return OutputConflictError(
+            f"{self.path}: the export {self.name!r} stands already and was made of other segments or options"
+            f" (see {self.file(INPUTS)}), or before pages of them were dropped; choose another label, or delete"
+            f" that folder"
+        )
 
     def require(self, names: Sequence[str], command: str) -> None:
         """Raises PathNotFoundError naming what is missing and the command that makes it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ from crawl_lib.segment.schema import PAGES_SCHEMA
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
+log = logging.getLogger(__name__)
 MAX_PAGES = (1 << 31) - 1
 BATCH_ROWS = 1 << 14
 OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
@@ -57,12 +59,16 @@ segment in `inputs` and that segment's path below the storage's root."""
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export holds. `bytes`: of the content file. `complete_already`: nothing was left to do."""
+    """What an export holds. `bytes`: of the content file. `complete_already`: nothing was left to do.
+
+    `late_segments`: how many came after the export was begun: they are not in it, but will be in the next one.
+    """
 
     name: str
     pages: int
     bytes: int
     complete_already: bool
+    late_segments: int = 0
 
     def to_mapping(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -81,28 +87,31 @@ def export_pages(
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
     A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Run again, it
-    goes on after the last file that stands; equal inputs give equal bytes. Steps, each durable before the next:
-    `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. `stop`: when it is set, all is given up within a
-    second or two but for the files that stand.
+    goes on after the last file that stands, with the inputs that it was begun with: segments of late nodes
+    (`crawl.min_nodes`) that came since are named in the log, and left to the next export. Equal inputs give equal
+    bytes. Steps, each durable before the next: `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. `stop`:
+    when it is set, all is given up within a second or two but for the files that stand.
 
     Raises OutputConflictError (an export of that name has other inputs), PathNotFoundError (a segment is gone),
     InputError (a bad name, or more pages than a NodeID can count), DamagedFileError (a WARC file is not what `pages`
     says), LockedError, StorageError, StoppedError.
     """
     folder, stop = ExportFolder(storage, config, name), stop or Event()
-    inputs = gather_inputs(storage, config, segments, stop)
+    inputs, late = folder.begun(gather_inputs(storage, config, segments, stop))
     if not folder.is_empty():
         folder.claim(inputs)
-    if folder.has(*OUTPUTS):
-        return _report(folder, complete_already=True)
-    with scratch_folder(config, name) as scratch:
-        _Export(storage, config, folder, inputs, scratch, on_progress, stop).run()
-    return _report(folder, complete_already=False)
-
-
-def _report(folder: ExportFolder, *, complete_already: bool) -> ExportReport:
+    if late:
+        log.warning(
+            "export %s was begun before %s came; the next export, or one with another label, has them",
+            name,
+            ", ".join(segment.path for segment in late),
+        )
+    complete = folder.has(*OUTPUTS)
+    if not complete:
+        with scratch_folder(config, name) as scratch:
+            _Export(storage, config, folder, inputs, scratch, on_progress, stop).run()
     pages = (folder.size(URL_MAPPING) - 4) // 20
-    return ExportReport(folder.name, pages, folder.size(CONTENT), complete_already)
+    return ExportReport(name, pages, folder.size(CONTENT), complete, len(late))
 
 
 @dataclass

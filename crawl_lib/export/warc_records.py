@@ -50,6 +50,12 @@ def read_members(storage: Storage, wanted: Iterable[Wanted]) -> Iterator[Member]
             file.close()
 
 
+def _damaged(path: str, problem: str) -> DamagedFileError:
+    """The error of a WARC file `<crawl>/<folder>/<node>/<name>`, with the command that mends its segment."""
+    segment = "/".join(path.split("/")[-3:-1])
+    return DamagedFileError(f"{path}: {problem}; run `krake segment salvage {segment}`")
+
+
 class _Forward:
     """A file that is read forward only, in large blocks."""
 
@@ -69,7 +75,7 @@ class _Forward:
         data = self._buffer[self._from : self._from + length]
         self._from += length
         if len(data) != length:
-            raise DamagedFileError(f"{self.path}: ends within the record at offset {offset}, which `pages` names")
+            raise _damaged(self.path, f"ends within the record at offset {offset}, which `pages` names")
         return data
 
     def close(self) -> None:
@@ -77,7 +83,7 @@ class _Forward:
 
     def _skip(self, gap: int) -> None:
         if gap < 0:
-            raise DamagedFileError(f"{self.path}: `pages` names records that overlap at offset {self._at + self._from}")
+            raise _damaged(self.path, f"`pages` names records that overlap at offset {self._at + self._from}")
         if self._from + gap <= len(self._buffer) + SKIP_BYTES:
             if self._from + gap > len(self._buffer):
                 self._fill(self._from + gap - len(self._buffer))
@@ -106,8 +112,11 @@ def content_of(member: Member, max_bytes: int) -> bytes:
     naming file and offset where the member is not a whole response record.
     """
     path, offset = member.wanted.path, member.wanted.offset
-    record = read_one(member.data, offset, path)
+    try:
+        record = read_one(member.data, offset, path)
+    except DamagedFileError as error:
+        raise _damaged(path, str(error).removeprefix(f"{path}: ")) from error
     if record.type != "response":
-        raise DamagedFileError(f"{path}: byte {offset}: a {record.type or 'nameless'} record, not a response")
+        raise _damaged(path, f"byte {offset}: a {record.type or 'nameless'} record, not a response")
     head, body = split_head(record.block)
     return decode_content(head, body, max_bytes=max_bytes).data

@@ -24,10 +24,11 @@ from crawl_lib.errors import (
 from crawl_lib.export import ContentReader, UrlMapping, export_pages
 from crawl_lib.export import run as run_module
 from crawl_lib.export.scratch import scratch_folder
+from crawl_lib.graph import link_export
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
 
-A, B = "http://a.example/", "http://b.example/"
+A, B, C = "http://a.example/", "http://b.example/", "http://c.example/"
 
 
 def contents(config: Config, name: str = "x") -> dict[bytes, bytes]:
@@ -153,6 +154,41 @@ def test_other_inputs_under_the_same_name_are_refused(storage: Storage, config: 
     with pytest.raises(OutputConflictError):
         exported(storage, replace(config, export=replace(config.export, mime_types=("text/html",))), crawl)
     assert contents(config) == {key(A): b"x"}
+
+
+@pytest.mark.parametrize("left", [[], ["content", "offsets"], ["urlmapping", "content", "offsets"]])
+def test_an_export_goes_on_without_the_segment_of_a_late_node(
+    storage: Storage, config: Config, crawl: CrawlMaker, left: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It keeps what it was begun with, finished or not, and says what the next export will have."""
+    crawl.segment("1", "node-a", [Capture(A, b"x", links=[B])])
+    crawl.segment("2", "node-a", [Capture(B, b"y")])
+    whole = export_pages(storage, config, name="x", segments=crawl.segments)
+    for name in left:
+        (Path(config.dfs_primary) / "export" / "x" / name).unlink()
+    crawl.segment("1", "node-b", [Capture(A, b"newer", time=9e8), Capture(C, b"z")])
+    again = export_pages(storage, config, name="x", segments=crawl.segments)
+    assert again == replace(whole, complete_already=not left, late_segments=1)
+    assert "crawl/1/node-b" in caplog.text
+    assert contents(config) == {key(A): b"x", key(B): b"y"}
+    assert link_export(storage, config, name="x").arcs == 1
+    assert export_pages(storage, config, name="next", segments=crawl.segments).pages == 3
+
+
+def test_a_late_segment_hides_no_other_change(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
+    place = crawl.segment("1", "node-a", [Capture(A, b"x")])
+    export_pages(storage, config, name="x", segments=crawl.segments)
+    crawl.segment("1", "node-b", [Capture(B, b"y")])
+    export_pages(storage, config, name="x", segments=crawl.segments)
+    for segments in (crawl.segments[1:], []):
+        with pytest.raises(OutputConflictError):
+            export_pages(storage, config, name="x", segments=segments)
+    smaller = replace(config, export=replace(config.export, max_content_bytes=1))
+    with pytest.raises(OutputConflictError):
+        export_pages(storage, smaller, name="x", segments=crawl.segments)
+    (place / "manifest.json").write_text(json.dumps({"dropped": 1}))
+    with pytest.raises(OutputConflictError):
+        export_pages(storage, config, name="x", segments=crawl.segments)
 
 
 def test_a_changed_manifest_is_another_input(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
