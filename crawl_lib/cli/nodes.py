@@ -1,4 +1,4 @@
-"""`krake nodes list`, `krake nodes retire`."""
+"""`krake nodes list`, `krake nodes retire`, `krake nodes admit`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from crawl_lib import stages
 from crawl_lib.cli.common import ProgressLine, config_of, console, print_counts, print_json, stores_of
 from crawl_lib.cli.looking import nodes_table
+from crawl_lib.crawl.admission import admit_node
 from crawl_lib.crawl.marks import newest_folder
 from crawl_lib.crawl.places import SCOPE_FILE, read_lines
 from crawl_lib.crawl.retire import plan_retirement, retire_lost
@@ -53,6 +54,16 @@ def retire(arguments: argparse.Namespace) -> int:
     stores = open_stores(config_of(arguments), Secrets.from_environment())
     directory = Path(arguments.dir).resolve() if arguments.dir is not None else None
     print_counts(f"retire {arguments.node}", _retire(arguments, stores, directory))
+    return 0
+
+
+def admit(arguments: argparse.Namespace) -> int:
+    """Let a node that was retired as lost take part again."""
+    stores = open_stores(config_of(arguments), Secrets.from_environment(), stop=arguments.stop)
+    admitted = admit_node(stores, node=arguments.node, stop=arguments.stop)["admitted"]
+    print(
+        f"{arguments.node} takes part again" if admitted else f"{arguments.node} was not retired as lost: it may work"
+    )
     return 0
 
 

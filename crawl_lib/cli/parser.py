@@ -154,7 +154,7 @@ def _add_checking(commands: _Commands) -> None:
 
 
 def _add_nodes(commands: _Commands) -> None:
-    command = commands.add_parser("nodes", help="the crawl's nodes; take one out")
+    command = commands.add_parser("nodes", help="the crawl's nodes; take one out, or in again")
     actions = command.add_subparsers(metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="each node's share of hosts, queue, and what it had settled last")
     listing.add_argument("--json", action="store_true")
@@ -169,6 +169,9 @@ def _add_nodes(commands: _Commands) -> None:
 
 def _add_segments(commands: _Commands) -> None:
     command = commands.add_parser("segment", help="repair segments, and take pages out of them")
+    admit = actions.add_parser("admit", help="let a node that was retired as lost take part again")
+    admit.add_argument("node", help="the node; it is in `servers` again, and its directory is empty")
+    admit.set_defaults(run=nodes.admit)
     actions = command.add_subparsers(metavar="ACTION", required=True)
     salvage = actions.add_parser("salvage", help="make a damaged segment whole from its WARC files")
     salvage.add_argument("segment", metavar="SEGMENT", help="<folder>/<node>, or its path")

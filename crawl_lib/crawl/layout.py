@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+from crawl_lib.crawl.admission import refusal
 from crawl_lib.crawl.marks import Mark, read_mark, seeds_of_other_nodes
 from crawl_lib.crawl.places import (
     MANIFEST_FILE,
@@ -45,6 +46,8 @@ def require_layout(stores: Stores) -> None:
     for node in removed:
         if not is_retired(stores, node):
             problems.append(f"{node} is not retired: run `krake nodes retire {node}` on its machine")
+    added = [node for node in stores.config.servers if node not in before.nodes]
+    problems += [problem for node in added if (problem := refusal(read_mark(stores, node)))]
     if problems:
         more = f" ... and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise ConfigError(

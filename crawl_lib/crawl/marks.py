@@ -27,7 +27,8 @@ class Mark:
 
     `newest`: the youngest iteration's folder when it settled, "" if there was none. `queue`: URLs that wait in its
     queue; `undecided`: those beside it whose key servers did not answer. `taken_in`: what it had taken in. `retired`:
-    its queue was handed to others, it takes part no more; `lost`: the same, and its directory is gone.
+    its queue was handed to others, it takes part no more; `lost`: the same, and its directory is gone, or still has the
+    queue: the node is refused until it is admitted.
     """
 
     node: str

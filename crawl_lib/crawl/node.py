@@ -12,8 +12,10 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.config import to_mapping
+from crawl_lib.crawl.admission import require_admitted
 from crawl_lib.crawl.agreement import require_agreement
 from crawl_lib.crawl.commit import keep_late_scope, require_iteration
+from crawl_lib.crawl.handover import drop_decision
 from crawl_lib.crawl.layout import nodes_changed
 from crawl_lib.crawl.marks import take_mark_away
 from crawl_lib.crawl.places import (
@@ -86,6 +88,8 @@ def crawl_node(
         require_agreement(stores, own)
     what = f"run {run_id}, iteration {iteration}"
     with locked_node(stores, node, what=what, stop=stop, on_progress=on_progress) as task:
+        require_admitted(task)
+        drop_decision(task)
         finish_what_is_open(task)
         if not stores.storage.exists(segment_path(stores, own.folder, node)):
             _require_nodes(stores, own)

@@ -11,12 +11,14 @@ The steps, each durable before the next, under the node's lock, on its machine o
 5. The mark on the DFS says that the node is retired; then `retire` is deleted.
 
 Killed before 2: nothing was handed over. After it: the next call goes on at 3 with the same name, and finds the folder
-if it stands. Run again after the end, it says so.
+if it stands. Run again after the end, it says so. If the node is put back into the config instead, its next task
+empties the queue if the folder stands, and deletes `retire` (`handover`).
 
 **A node that is lost**: its directory is gone. Every URL that was ever sent to it still stands in the folders it was
 sent in, unless somebody deleted them. Its key tells what became of it: unknown: it was never taken in, and goes to its
 new owner as it is; queued: it was in the lost queue (or fetched in a take that is lost), and goes past the key check;
 crawled or gone: nothing is to be done. What only the disk held is gone: URLs that people put into the queue by hand.
+A node of that name is refused from then on, until it is admitted (`admission`).
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from crawl_lib.crawl.handover import RETIRE_FILE, empty_queue, read_decision
 from crawl_lib.crawl.layout import at_work, is_retired, newest_iteration
 from crawl_lib.crawl.marks import Mark, newest_folder, read_mark, write_mark
 from crawl_lib.crawl.node import fill_missed, finish_what_is_open
@@ -40,31 +43,25 @@ from crawl_lib.crawl.progress import OnProgress
 from crawl_lib.crawl.sources import take_in, waiting_sources
 from crawl_lib.crawl.task import NodeTask, locked_directory
 from crawl_lib.durable import delete_durable, reached, write_durable
-from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
+from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
-    Change,
     Queue,
     Source,
     TakenIn,
-    carry_out_move,
     finish_open_move,
     join_line,
     open_take,
     pending_report,
-    plan_move,
     read_handed_on,
     read_scope_added,
     read_undecided,
 )
 from crawl_lib.frontier.inject import hand_over
-from crawl_lib.frontier.journal import UNDECIDED_FILE
 from crawl_lib.frontier.queue import QueueReader
-from crawl_lib.frontier.take import HANDED_ON_FILE, SCOPE_FILE
 from crawl_lib.keys import KeyStore
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
 
-RETIRE_FILE = "retire"
 _CHUNK = 50_000
 
 
@@ -85,13 +82,15 @@ def retire_node(
     _require_directory(place, node)
     _require_others_settled(stores, node)
     with locked_directory(stores, node, place, what="retire", stop=stop, on_progress=on_progress) as task:
-        decision = _read_decision(task.directory) or _decide(task)
+        decision = read_decision(task.directory) or _decide(task)
         finish_open_move(task.queue)
         manifest = _hand_over(task, decision)
         reached("retire.handed_over")
-        _empty(task.queue, decision["name"])
+        empty_queue(task.queue, decision["name"])
         reached("retire.emptied")
-        write_mark(stores, Mark(node, newest_folder(stores), 0, 0, task.queue.taken_in(), retired=True))
+        elsewhere = place != stores.node_dir(node)  # the directory at its own place has the queue of before
+        newest = newest_folder(stores)
+        write_mark(stores, Mark(node, newest, 0, 0, task.queue.taken_in(), retired=True, lost=elsewhere))
         delete_durable(task.directory / RETIRE_FILE)
         reached("retire.done")
     return _result(stores, node, manifest)
@@ -171,17 +170,6 @@ def _require_others_settled(stores: Stores, node: str) -> None:
         raise ConfigError(f"node {node} cannot be retired before the others have settled: {'; '.join(problems[:5])}")
 
 
-def _read_decision(directory: Path) -> dict[str, Any] | None:
-    path = directory / RETIRE_FILE
-    try:
-        value: dict[str, Any] = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise DamagedFileError(f"{path}: is not JSON: {error}; delete it, and retire the node again") from error
-    return value
-
-
 def _decide(task: NodeTask) -> dict[str, Any]:
     """Finish what is open, take in all there is, then decide, durably, what is handed over and to whom."""
     finish_what_is_open(task)
@@ -219,22 +207,6 @@ def _queue_lines(queue: Queue) -> Iterator[bytes]:
         yield join_line(url, meta, b"h")
     yield from read_handed_on(queue)
     yield from read_undecided(queue)
-
-
-def _empty(queue: Queue, name: str) -> None:
-    """One move: nothing waits here any more."""
-    record, move_id = queue.record(), f"retire-{name}"
-    if record.last_move == move_id:
-        return
-    change = Change(
-        move_id=move_id,
-        state=queue.state(),
-        record=replace(record, pending={}, nodes=()),
-        ours=True,
-        replaces=True,
-        deletes=[HANDED_ON_FILE, SCOPE_FILE, UNDECIDED_FILE],
-    )
-    carry_out_move(queue, plan_move(queue, change))
 
 
 def _send(stores: Stores, name: str, lines: Iterator[bytes], *, scope: tuple[str, ...], facts: Any) -> dict[str, Any]:

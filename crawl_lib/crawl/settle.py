@@ -8,7 +8,9 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
+from crawl_lib.crawl.admission import require_admitted
 from crawl_lib.crawl.agreement import require_agreement
+from crawl_lib.crawl.handover import drop_decision
 from crawl_lib.crawl.marks import Mark, newest_folder, write_mark
 from crawl_lib.crawl.node import fill_missed, finish_what_is_open
 from crawl_lib.crawl.places import read_iteration
@@ -32,6 +34,8 @@ def settle_node(
         if own.run_id == run_id:
             require_agreement(stores, own)
     with locked_node(stores, node, what="settle", stop=stop, on_progress=on_progress) as task:
+        require_admitted(task)
+        drop_decision(task)
         finish_what_is_open(task)
         fill_missed(task, None)
         newest = newest_folder(stores)

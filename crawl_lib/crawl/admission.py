@@ -1,0 +1,66 @@
+"""A node whose disk was lost, and that returns under its old name: refused until it is admitted.
+
+What was sent to it went to others when it was retired as lost, and the mark on the DFS says so, with the sources that
+this concerns. With an empty disk the node would read them all again, and take for new what its new owners have yet to
+take in. So its tasks are refused, and admitting it has two durable steps: one move of its queue, which notes those
+sources as taken in (`admit.noted`); then the mark says that the node takes part again. Killed between, it is run again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+from crawl_lib.crawl.marks import Mark, read_mark, write_mark
+from crawl_lib.crawl.task import NodeTask, locked_node
+from crawl_lib.durable import reached
+from crawl_lib.errors import ConfigError
+from crawl_lib.frontier import Change, carry_out_move, finish_open_move, plan_move
+from crawl_lib.stores import Stores
+
+
+def refusal(mark: Mark | None) -> str | None:
+    """Why a node may not take part, in words, with what to do; None if it may."""
+    if mark is None or not mark.lost:
+        return None
+    return (
+        f"node {mark.node} was retired as lost, and its URLs went to others: take it out of servers, or run"
+        f" `krake nodes admit {mark.node}` on its machine, with an empty directory"
+    )
+
+
+def require_admitted(task: NodeTask) -> None:
+    """Raise ConfigError if the task's node was retired as lost, and was not admitted again."""
+    if problem := refusal(read_mark(task.stores, task.node)):
+        raise ConfigError(problem)
+
+
+def admit_node(stores: Stores, *, node: str, stop: Event) -> dict[str, Any]:
+    """Let a node that was retired as lost take part again, with an empty queue. Run again, it says that it may.
+
+    Raises ConfigError if it is not in the config, or if its directory holds a queue: that of before, whose URLs others
+    have. LockedError and StorageError as a crawl task does.
+    """
+    with locked_node(stores, node, what="admit", stop=stop, on_progress=None) as task:
+        mark = read_mark(stores, node)
+        if mark is None or not mark.lost:
+            return {"node": node, "admitted": False}
+        _note_taken_in(task, mark)
+        reached("admit.noted")
+        write_mark(stores, replace(mark, queue=0, undecided=0, retired=False, lost=False))
+    return {"node": node, "admitted": True}
+
+
+def _note_taken_in(task: NodeTask, mark: Mark) -> None:
+    queue, move_id = task.queue, f"admit-{mark.newest}"
+    finish_open_move(queue)
+    if queue.path("state").exists() and queue.record().last_move != move_id:
+        raise ConfigError(
+            f"{task.directory}: holds the queue of before node {task.node} was retired, and others have its URLs:"
+            " move the directory away, then run this again"
+        )
+    queue.create()
+    record = replace(queue.record(), taken_in=mark.taken_in)
+    change = Change(move_id=move_id, state=queue.state(), record=record, ours=True)
+    carry_out_move(queue, plan_move(queue, change))

@@ -1,0 +1,107 @@
+"""A node that was retired, or was about to be, and takes part again: no URL is lost, and none fetched twice."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+from crawl_lib.crawl import admission
+from crawl_lib.crawl.admission import admit_node
+from crawl_lib.crawl.retire import retire_lost
+from crawl_lib.errors import ConfigError
+from crawl_lib.frontier import Queue
+from crawl_lib.stores import open_stores
+from crawl_lib.synthweb import Serving
+from tests.crawl.children import run_stage
+from tests.crawl.test_nodes_change import WEB, assert_truth, begun, retire, settle, to_the_end, with_nodes
+
+STOP = Event()
+
+__all__ = ["WEB"]
+
+
+def admit(config: Config, node: str) -> bool:
+    return bool(admit_node(open_stores(config), node=node, stop=STOP)["admitted"])
+
+
+def test_a_lost_node_is_refused_until_it_is_admitted(
+    serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is on the DFS as retired; with an empty disk it would take for new what others have yet to take in."""
+    before = serving.log().counts()
+    old = begun(tmp_path, serving, 0, 1, 2)
+    settle(old)
+    two = with_nodes(old, 0, 1)
+    place = Path(old.queue.local_dir) / "node-2"
+    kept = tmp_path / "kept"
+    shutil.copytree(place, kept)
+    shutil.rmtree(place)
+    assert retire_lost(open_stores(two), node="node-2")["handed_over"]
+    for refused in (
+        lambda: stages.settle_node(old, node="node-2"),
+        lambda: stages.crawl_node(old, run_id="r", iteration=1, node="node-2"),
+    ):
+        with pytest.raises(ConfigError, match=r"node-2 was retired as lost.*`krake nodes admit node-2`"):
+            refused()
+    settle(two)
+    stages.start_iteration(two, run_id="two", iteration=1)
+    for node in two.servers:
+        stages.crawl_node(two, run_id="two", iteration=1, node=node)
+    stages.commit_iteration(two, run_id="two", iteration=1)
+    settle(two)
+    with pytest.raises(ConfigError, match="once all of them are settled: node node-2 was retired as lost"):
+        stages.start_iteration(old, run_id="again", iteration=1)
+    shutil.copytree(kept, place, dirs_exist_ok=True)
+    with pytest.raises(
+        ConfigError, match=r"holds the queue of before node node-2 was retired.*move the directory away"
+    ):
+        admit(old, "node-2")
+    shutil.rmtree(place)
+
+    def die(step: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(admission, "reached", die)
+        with pytest.raises(KeyboardInterrupt):
+            admit(old, "node-2")
+    assert admit(old, "node-2")
+    assert not admit(old, "node-2")
+    assert_truth(to_the_end(old, "again"), serving, serving.log().counts() - before)
+
+
+def test_a_directory_that_was_retired_elsewhere_is_refused(serving: Serving, tmp_path: Path) -> None:
+    """The copy was emptied; the directory at its own place still has the queue."""
+    old = begun(tmp_path, serving, 0, 1, 2)
+    settle(old)
+    copy = tmp_path / "copy"
+    shutil.copytree(Path(old.queue.local_dir) / "node-2", copy)
+    assert retire(with_nodes(old, 0, 1), "node-2", copy)["handed_over"]
+    with pytest.raises(ConfigError, match="node-2 was retired"):
+        stages.settle_node(old, node="node-2")
+    with pytest.raises(ConfigError, match="move the directory away"):
+        admit(old, "node-2")
+
+
+@pytest.mark.parametrize("step", ["retire.decided", "inject.written", "inject.renamed", "queue.move.written"])
+def test_a_retirement_that_was_begun_and_given_up(step: str, serving: Serving, tmp_path: Path) -> None:
+    """The node goes on crawling, and is retired later: no decision of before empties its queue."""
+    before = serving.log().counts()
+    old = begun(tmp_path, serving, 0, 1, 2)
+    settle(old)
+    two = with_nodes(old, 0, 1)
+    assert run_stage(two, "retire_node", step, node="node-2") == -9
+    for number in (1, 2):
+        stages.start_iteration(old, run_id="back", iteration=number)
+        for node in ("node-2", "node-0", "node-1"):
+            stages.crawl_node(old, run_id="back", iteration=number, node=node)
+        stages.commit_iteration(old, run_id="back", iteration=number)
+    settle(old)
+    waiting = Queue(Path(old.queue.local_dir) / "node-2").length()
+    assert retire(two, "node-2")["handed_over"] == waiting
+    assert_truth(to_the_end(two), serving, serving.log().counts() - before)
