@@ -8,10 +8,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.cli.common import config_of, print_counts, print_dry_run, print_json, stores_of, tool_progress
+from crawl_lib.cli.common import (
+    config_of,
+    print_counts,
+    print_dry_run,
+    print_json,
+    require_yes,
+    stores_of,
+    tool_progress,
+)
 from crawl_lib.config import load_config
 from crawl_lib.errors import ConfigError, InputError, UrlError
 from crawl_lib.frontier import NodeLock
+from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.keys import MaintenanceReport, ShardedKeyStore, check, open_key_store, repair
 from crawl_lib.keys.dump import dump_keys, load_keys
 from crawl_lib.keys.reshard import reshard
@@ -65,6 +74,8 @@ def repair_keys(arguments: argparse.Namespace) -> int:
     with _opened(arguments) as store:
         report = (check if arguments.dry_run else repair)(store, stop=arguments.stop)
     code = _show(report, as_json=arguments.json)
+    if not arguments.json:
+        print_dry_run(arguments)
     return int(bool(report.failed)) if arguments.dry_run else code
 
 
@@ -88,7 +99,12 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack, tool_progress(arguments) as progress:
         for node in config.servers:
             if node_dir(config, node).is_dir():
-                stack.enter_context(NodeLock(node_dir(config, node), node, 0.0, what="krake keys reshard"))
+                directory = node_dir(config, node)
+                stack.enter_context(
+                    held_without_trace(directory, node)
+                    if arguments.dry_run
+                    else NodeLock(directory, node, 0.0, what="krake keys reshard")
+                )
         store = stack.enter_context(open_key_store(config.key_storage, password))
         old = None
         if arguments.old_config:
@@ -136,6 +152,9 @@ def forget(arguments: argparse.Namespace) -> int:
     if urls and arguments.older_than is not None:
         raise ConfigError("--older-than is for all pages, or for those of a host; a URL is forgotten whatever its age")
     older_than_s = None if arguments.older_than is None else arguments.older_than * DAY_S
+    if urls or hosts or older_than_s is not None:
+        named = ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "") or "all hosts"
+        require_yes(arguments, f"pages of {named} become new: they are fetched again once they are found or injected")
     with _opened(arguments) as store, tool_progress(arguments) as progress:
         report = forget_pages(
             stores,
@@ -169,7 +188,7 @@ def _host(what: str, max_length_chars: int) -> str:
     try:
         return host_of(canonicalize(f"http://{what}/", max_length_chars=max_length_chars))
     except UrlError as error:
-        raise InputError(f"{what}: neither a URL (not a URL without its scheme) nor a host") from error
+        raise InputError(f"{what}: is neither a URL (one begins with http:// or https://) nor a host") from error
 
 
 def _canonical(url: str, max_length_chars: int) -> str:

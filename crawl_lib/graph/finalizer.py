@@ -24,6 +24,7 @@ MAX_EDGES = (1 << 31) - 1
 BLOCK_WORDS = 1 << 22
 """Numbers of the graph file in one block: 16 MiB as int32, some times as much while it is put together."""
 BATCH_ROWS = 1 << 18
+AGAIN = "delete it and run `krake link`"
 Ints = npt.NDArray[Any]
 
 
@@ -101,7 +102,7 @@ def degrees(storage: Storage, path: str, column: str, nodes: int, progress: Prog
     last = 0
     for ids in _column(storage, path, column, nodes):
         if int(ids[0]) < last or (np.diff(ids) < 0).any():
-            raise DamagedFileError(f"{path}: is not sorted by {column}")
+            raise DamagedFileError(f"{path}: is not sorted by {column}; {AGAIN}")
         last = int(ids[-1])
         first = int(ids[0])
         counts[first : last + 1] += np.bincount(ids - first).astype(np.int32)
@@ -118,10 +119,10 @@ def _column(storage: Storage, path: str, column: str, nodes: int) -> Iterator[In
                     continue
                 ids = _numbers(batch.column(0))
                 if ids.min() < 0 or ids.max() >= nodes:
-                    raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}")
+                    raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}; {AGAIN}")
                 yield ids
     except (pa.ArrowException, OSError) as error:
-        raise DamagedFileError(f"{path}: cannot be read as an arc file: {error}") from error
+        raise DamagedFileError(f"{path}: cannot be read as an arc file: {error}; {AGAIN}") from error
 
 
 def _numbers(column: pa.Array[Any]) -> Ints:
@@ -173,7 +174,7 @@ class Neighbours:
             count -= len(self._block)
             block = next(self._blocks, None)
             if block is None:
-                raise DamagedFileError(f"{self._path}: ends {count} arcs before its end")
+                raise DamagedFileError(f"{self._path}: ends {count} arcs before its end; {AGAIN}")
             self._block = block
         parts.append(self._block[:count])
         self._block = self._block[count:]

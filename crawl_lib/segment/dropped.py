@@ -17,6 +17,7 @@ from crawl_lib.segment.manifest import MANIFEST_NAME
 from crawl_lib.storage import Storage
 
 DROPPED_PREFIX = "dropped-"
+REMEDY = "delete it, and run `krake segment drop` for its pages again"
 
 
 def is_dropped_file(name: str) -> bool:
@@ -42,9 +43,9 @@ def read_dropped(storage: Storage, path: str, names: Sequence[str] | None = None
         try:
             found = {bytes.fromhex(line) for line in storage.read_bytes(f"{path}/{name}").decode("ascii").splitlines()}
         except ValueError as error:
-            raise DamagedFileError(f"{path}/{name}: not a list of keys: {error}") from error
+            raise DamagedFileError(f"{path}/{name}: not a list of keys: {error}; {REMEDY}") from error
         if any(len(key) != 20 for key in found):
-            raise DamagedFileError(f"{path}/{name}: not a list of keys: a line is not of 40 hex digits")
+            raise DamagedFileError(f"{path}/{name}: not a list of keys: a line is not of 40 hex digits; {REMEDY}")
         keys |= found
     return keys
 

@@ -67,7 +67,11 @@ class SegmentReader:
         with self._storage.open_read(f"{self._path}/{warc_file}") as file:
             yield from walk(file, found)
         if damage is None and found:
-            raise DamagedFileError(f"{self._path}/{warc_file}: {dict(found)}")
+            kinds = ", ".join(f"{count} x {name}" for name, count in sorted(found.items()))
+            segment = "/".join(self._path.split("/")[-2:])
+            raise DamagedFileError(
+                f"{self._path}/{warc_file}: cannot be read everywhere ({kinds}); run `krake segment salvage {segment}`"
+            )
 
     def outlinks(self, owner: str) -> Iterator[bytes]:
         """The outlink lines that go to a node, in the order of intake."""

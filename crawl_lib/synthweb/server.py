@@ -47,7 +47,7 @@ def bind(addresses: Sequence[str], port: int = 0) -> list[socket.socket]:
                 raise KrakeError(f"{address}:{wanted}: cannot be listened on: {error.strerror}") from error
         else:
             return sockets
-    raise KrakeError(f"no port is free on all of {addresses[0]} to {addresses[-1]}")
+    raise KrakeError(f"no port is free on all of {addresses[0]} to {addresses[-1]}; end what listens there")
 
 
 def _listen(address: str, port: int) -> socket.socket:
