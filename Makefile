@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 SPARK_STAMP := $(VENV)/.synced-spark
+KERBEROS_STAMP := $(VENV)/.synced-kerberos
 export PYTHONPATH := plugins
 
-.PHONY: setup setup-spark crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
+.PHONY: setup setup-spark setup-kerberos crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
 
 setup: $(STAMP)
 
@@ -15,7 +16,7 @@ $(STAMP): requirements.lock requirements.build.lock pyproject.toml
 	@echo 'Setting up the environment in $(VENV) (once, about a minute) ...'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.build.lock
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --no-build-isolation requirements.build.lock requirements.lock $(if $(wildcard $(SPARK_STAMP)),requirements.spark.lock)
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --no-build-isolation requirements.build.lock requirements.lock $(if $(wildcard $(SPARK_STAMP)),requirements.spark.lock) $(if $(wildcard $(KERBEROS_STAMP)),requirements.kerberos.lock)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -25,6 +26,14 @@ setup-spark: $(SPARK_STAMP)
 $(SPARK_STAMP): $(STAMP) requirements.spark.lock
 	@echo 'Adding PySpark to $(VENV) (once, about half a minute) ...'
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --no-build-isolation --requirement requirements.spark.lock
+	touch $@
+
+# What `dfs.security: kerberos` needs; compiled, so with gcc, Python's headers and libkrb5-dev. `make setup` keeps it.
+setup-kerberos: $(KERBEROS_STAMP)
+
+$(KERBEROS_STAMP): $(STAMP) requirements.kerberos.lock
+	@echo 'Adding GSSAPI to $(VENV) (once, about a minute) ...'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --no-build-isolation --requirement requirements.kerberos.lock
 	touch $@
 
 crawl: setup
@@ -47,8 +56,8 @@ torture: setup
 test: setup
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
 
-# On a real HDFS, which Maven brings; needs Java 17 and mvn.
-test-cluster: setup-spark
+# On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs.
+test-cluster: setup-spark setup-kerberos
 	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
 
 check: setup
@@ -67,6 +76,7 @@ lock: setup
 	$(BIN)/uv pip compile requirements.build.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.build.lock
 	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['spark'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.spark.lock
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['kerberos'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.kerberos.lock
 
 # Never touches data/: a crawl's results are deleted by hand.
 clean:
