@@ -24,6 +24,7 @@ STEPS = sorted(
     }
 )
 ELSEWHERE = {
+    "admit": "only when a lost node returns: tests/crawl/test_nodes_return.py",
     "adopt": "only with a queue made by hand: tests/frontier",
     "intake.claim": "only with local routing: tests/frontier",
     "start.agreed": "only where the config changed within a run: tests/crawl/test_agreement.py",
