@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from crawl_lib.cli.parser import build_parser
+from crawl_lib.config import Config, from_mapping
 from crawl_lib.synthweb import Serving, SynthWeb
 from tests.test_walls import WITHOUT_AIRFLOW
 
@@ -164,6 +168,37 @@ def test_the_map_names_every_package_by_the_first_line_of_its_docstring() -> Non
         r"<!-- map:begin.*?-->\n(.*?)<!-- map:end -->", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
     )
     assert dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", rows, re.MULTILINE)) == first_lines()
+
+
+def options() -> list[tuple[str, str]]:
+    """What stands between backticks and begins with a section of the config, and is no name of a file or task."""
+    sections = "|".join(item.name for item in dataclasses.fields(Config) if dataclasses.is_dataclass(item.default))
+    return sorted(
+        (file.name, text)
+        for file in TEXTS
+        for text in set(re.findall(rf"`((?:{sections})\.[a-z_]+(?:: [^`\n]*)?)`", file.read_text()))
+    )
+
+
+@pytest.mark.parametrize(("file", "text"), options())
+def test_an_option_of_the_texts_is_there_and_takes_the_value(file: str, text: str, tmp_path: Path) -> None:
+    name, _, value = text.partition(": ")
+    section, _, option = name.partition(".")
+    assert option in {item.name for item in dataclasses.fields(getattr(Config, section))}, file
+    if value:
+        given = {option: yaml.safe_load(value)} | ({"host_delay_s": 0} if option == "connections_per_host" else {})
+        from_mapping({"servers": ["node"], "dfs_primary": "dfs", section: given}, base=tmp_path)
+
+
+def test_the_config_for_many_machines_is_one(tmp_path: Path) -> None:
+    blocks = re.findall(r"^ *```yaml\n(.*?)^ *```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        from_mapping(yaml.safe_load(textwrap.dedent(block)), base=tmp_path)
+
+
+def test_options_are_found() -> None:
+    assert len(options()) >= 20
 
 
 def library_example() -> str:
