@@ -44,6 +44,10 @@ the crawl directory, `exports` which segments an export takes in, `status` shows
 
 `retire` lists the steps of taking a node out.
 
+A step may be seen before it is durable: a process is killed between the rename and the fsync of the directory, and
+then, after the next task has gone on from there, the power fails. So whoever finds a step done makes it durable before
+acting on it: `finish_open_move` the node's directory, `Storage.secure` what stands on the DFS.
+
 **A node that is late.** With `crawl.min_nodes` below 1 `commit` goes on once enough segments stand, and names the
 missing nodes in the index. Such a node finishes its take when it works again (step 1), in its old folder, beside the
 index, and leaves an empty segment in each folder of which it took nothing (`node.fill_missed`). Until all of them

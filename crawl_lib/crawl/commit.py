@@ -61,6 +61,7 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     if not stores.storage.exists(f"{path}/{INDEX_FILE}"):
         _write_index(stores, found, path)
         reached("commit.written")
+    stores.storage.secure(f"{path}/{INDEX_FILE}")
     _sweep(stores, run_id, iteration)
     keep_late_scope(stores, found.folder)
     standing = segments_of(stores.storage, stores.crawl_dir, found.folder)

@@ -152,6 +152,8 @@ def finish_what_is_open(task: NodeTask) -> None:
     finish_open_move(task.queue)
     take = open_take(task.directory)
     if take is not None:
+        if task.spool.exists():
+            fsync_dir(task.spool)  # a part that is closed is believed
         complete(task, take)
     else:
         if (task.directory / LEFTOVER_FILE).exists():  # killed between the two deletions of `close_take`

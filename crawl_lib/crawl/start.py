@@ -87,6 +87,7 @@ def start_iteration(
     found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration, stores.stop)
     if found is None:
         found = _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+    stores.storage.secure(f"{stores.crawl_dir}/{found.folder}")
     note_change(stores, found)  # also of a folder that another attempt had prepared
     return found
 

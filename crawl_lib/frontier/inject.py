@@ -59,6 +59,7 @@ def inject(
         folder = f"{base}/{digest}"
         if not storage.exists(folder):
             _publish(storage, folder, f"{base}/.{digest}-{uuid.uuid4().hex}", spread, _facts(digest, run_id, seeds))
+    storage.secure(folder)
     return _read_manifest(storage, f"{folder}/manifest.json")
 
 
@@ -90,6 +91,7 @@ def hand_over(
             spread.hosts = set(scope)
             facts = {"format_version": FORMAT_VERSION, "digest": digest, **facts}
             _publish(storage, folder, f"{crawl_dir}/{SEEDS_FOLDER}/.{digest}-{uuid.uuid4().hex}", spread, facts)
+    storage.secure(folder)
     return _read_manifest(storage, f"{folder}/manifest.json")
 
 

@@ -35,6 +35,7 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
     target, hidden = f"{folder}/{node}", hidden_folder(folder, node, take_id)
     if storage.exists(target):
         _require_ours(storage, target, take_id)
+        storage.secure(target)
         storage.delete(hidden)
         return target
     manifest = Manifest.from_bytes((out_dir / MANIFEST_NAME).read_bytes(), str(out_dir / MANIFEST_NAME))
@@ -69,6 +70,7 @@ def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, An
     Raises StorageError; a file that is not what was sent is deleted.
     """
     if _is_whole(storage, path, entry):
+        storage.secure(path)
         return
     storage.delete(path)
     storage.upload_final(local, path)

@@ -90,6 +90,13 @@ class Storage(ABC):
     def free_bytes(self) -> int:
         """How many bytes may still be written."""
 
+    def secure(self, path: str) -> None:
+        """Make durable that a path is there: whoever renamed it may have been killed before he could.
+
+        Called before anything is done because of what was found. A namenode answers nothing that is not durable.
+        """
+        check_path(path)
+
     def local_path(self, path: str) -> Path | None:
         """Where a file lies on this machine's disk, None if the back end is elsewhere."""
         check_path(path)

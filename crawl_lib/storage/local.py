@@ -101,6 +101,14 @@ class LocalStorage(Storage):
             if here.parent != there.parent:
                 fsync_dir(here.parent)
 
+    def secure(self, path: str) -> None:
+        """See Storage. All folders above it, since an earlier one may have been made in the same breath."""
+        place = self.local_path(path)
+        with _translated(place, "cannot be made durable"):
+            while place != self.root:
+                place = place.parent
+                fsync_dir(place)
+
     def list(self, path: str) -> list[Entry]:
         """See Storage."""
         place = self.local_path(path)

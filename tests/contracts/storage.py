@@ -119,6 +119,12 @@ class StorageContract:
         assert storage.delete("g") is True
         assert storage.list("") == []
 
+    def test_what_is_there_may_be_secured(self, storage):
+        storage.write_bytes("a/b/c", b"c")
+        for path in ("a/b/c", "a/b", "a"):
+            storage.secure(path)
+        assert storage.read_bytes("a/b/c") == b"c"
+
     def test_make_dirs_may_be_repeated(self, storage):
         storage.make_dirs("a/b")
         storage.make_dirs("a/b")

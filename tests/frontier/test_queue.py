@@ -13,6 +13,7 @@ from crawl_lib.frontier import (
     advance,
     close_take,
     make_take,
+    move,
     open_node_dir,
     open_take,
     read_leftover,
@@ -309,3 +310,28 @@ def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue)
     repair_queue(queue)
     assert queue.path("move.broken").exists()
     assert urls_of(queue) == numbered(0, 3)
+
+
+def test_a_move_that_a_killed_task_left_is_made_durable_before_it_is_carried_out(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was renamed and no more: its steps could outlive it, and `state` would lie."""
+    fill(queue, numbered(0, 3))
+
+    class KilledError(Exception):
+        pass
+
+    def kill(step: str) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move, "reached", kill)
+        with pytest.raises(KilledError):
+            advance(queue, take(queue, 3))
+    done: list[str] = []
+    fsync_dir, step = move.fsync_dir, move._do
+    monkeypatch.setattr(move, "fsync_dir", lambda directory: (done.append("fsync"), fsync_dir(directory)))
+    monkeypatch.setattr(move, "_do", lambda *what: (done.append("step"), step(*what)))
+    assert move.finish_open_move(queue)
+    assert done[:2] == ["fsync", "step"]
+    assert queue.length() == 0

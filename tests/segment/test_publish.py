@@ -12,7 +12,9 @@ import pytest
 
 from crawl_lib.errors import OutputConflictError, StorageError
 from crawl_lib.segment import SegmentReader, build_segment, publish
-from crawl_lib.storage import LocalStorage
+from crawl_lib.segment.build import file_entry
+from crawl_lib.segment.publish import upload_checked
+from crawl_lib.storage import LocalStorage, local
 from tests.segment.helpers import facts, fetches, fill, writer
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +23,9 @@ import os, sys
 os.fsync = lambda descriptor: None
 from pathlib import Path
 from crawl_lib.segment import build_segment, publish
-from crawl_lib.storage import LocalStorage
+from crawl_lib.segment.build import file_entry
+from crawl_lib.segment.publish import upload_checked
+from crawl_lib.storage import LocalStorage, local
 from tests.segment.helpers import facts
 work = Path(sys.argv[1])
 build_segment(work / "spool", work / "seg", facts(7))
@@ -137,3 +141,21 @@ def test_rubbish_of_an_earlier_attempt_does_not_become_visible(work):
     names = {entry.name for entry in storage.list("crawl/1/node-a")}
     assert names == {entry["name"] for entry in manifest.files} | {"manifest.json"}
     assert sum(batch.num_rows for batch in SegmentReader(storage, "crawl/1/node-a").pages()) == 7
+
+
+def test_what_a_killed_attempt_made_visible_is_durable_before_it_is_believed(work, monkeypatch):
+    """It died between a rename and the fsync of the folder: the take that holds the same is deleted next."""
+    build_segment(work / "spool", work / "seg", facts(7))
+    store = LocalStorage(work / "dfs")
+    synced: list[Path] = []
+    monkeypatch.setattr(local, "fsync_dir", synced.append)
+    publish(store, "crawl/1", "node-a", "take1", work / "seg")
+    synced.clear()
+    publish(store, "crawl/1", "node-a", "take1", work / "seg")
+    assert work / "dfs" / "crawl" / "1" in synced
+    assert work / "dfs" in synced
+    entry = file_entry(work / "seg" / "pages.parquet")
+    upload_checked(store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry)
+    synced.clear()
+    upload_checked(store, work / "seg" / "pages.parquet", "crawl/1/.hidden/pages.parquet", entry)
+    assert work / "dfs" / "crawl" / "1" / ".hidden" in synced
