@@ -197,7 +197,7 @@ class TestDirectories:
             path.write_bytes(b"this is no database" * 100)
         krake.configure(servers=["node-a"], key_storage={"servers": [str(path)]})
         krake.ok("inject", "http://127.0.0.1/")
-        for words in (["crawl"], ["settle"], ["keys", "create"], ["forget", "http://127.0.0.1/"]):
+        for words in (["crawl"], ["settle"], ["keys", "create"], ["forget", "--yes", "http://127.0.0.1/"]):
             assert str(path) in krake(*words).error()
         assert str(path) in krake("keys", "check").out
         with pytest.raises(KeyStoreError) as caught:

@@ -1,10 +1,10 @@
-"""`krake fsck`."""
+"""`krake fsck`, `krake sweep`."""
 
 from __future__ import annotations
 
 import argparse
 
-from crawl_lib.cli.common import print_json, stores_of, tool_progress
+from crawl_lib.cli.common import print_dry_run, print_json, stores_of, tool_progress
 
 
 def fsck(arguments: argparse.Namespace) -> int:
@@ -18,3 +18,21 @@ def fsck(arguments: argparse.Namespace) -> int:
     else:
         print(report.to_text())
     return 0 if report.clean else 1
+
+
+def sweep(arguments: argparse.Namespace) -> int:
+    """Delete what killed attempts left on the store, where it is certain that no attempt owns it."""
+    from crawl_lib.repair.sweep import sweep as delete_leftovers  # noqa: PLC0415 - as above
+
+    report = delete_leftovers(stores_of(arguments), dry_run=arguments.dry_run)
+    if arguments.json:
+        print_json(report.to_mapping())
+        return 0
+    for text in report.skipped:
+        print(f"skipped: {text}")
+    for path in report.deleted:
+        print(f"{'would delete' if arguments.dry_run else 'deleted'}: {path}")
+    if not report.deleted:
+        print("nothing is left over")
+    print_dry_run(arguments)
+    return 0

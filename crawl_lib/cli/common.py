@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -140,3 +141,22 @@ def print_dry_run(arguments: argparse.Namespace) -> None:
     """The last line of a command that was only to say what it would do; of one that has no dry run, nothing."""
     if getattr(arguments, "dry_run", False):
         print("dry run: nothing was changed")
+
+
+def require_yes(arguments: argparse.Namespace, what: str) -> None:
+    """Ask before a command does what no other command undoes. `what`: a clause that says what is lost.
+
+    With `--yes`, and in a dry run, nothing is asked. On a terminal the user types "yes"; elsewhere, and where he types
+    anything else, ConfigError is raised, and nothing has been done.
+    """
+    if arguments.yes or getattr(arguments, "dry_run", False):
+        return
+    refused = f"nothing was done: {what}; give --yes if that is meant"
+    if not sys.stdin.isatty():
+        raise ConfigError(refused)
+    sys.stderr.write(f"{what}. Type yes to go on: ")
+    sys.stderr.flush()
+    while not select.select([sys.stdin], [], [], 0.2)[0]:
+        _interrupt(arguments.stop)
+    if sys.stdin.readline().strip() != "yes":
+        raise ConfigError(refused)

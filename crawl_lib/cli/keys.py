@@ -50,6 +50,9 @@ def _print(title: str, result: dict[str, Any], arguments: argparse.Namespace) ->
 def create(arguments: argparse.Namespace) -> int:
     """Create the key tables."""
     config = config_of(arguments).key_storage
+    if arguments.drop:
+        servers = ", ".join(config.servers)
+        require_yes(arguments, f"all keys on {servers} are deleted: every URL of the crawl is new again")
     with open_key_store(config, Secrets.from_environment().key_storage_password) as store:
         if arguments.missing:
             made = store.create_missing()
@@ -176,6 +179,7 @@ def forget(arguments: argparse.Namespace) -> int:
     for node, count in report.not_lowered.items() if limited else ():
         where = f"of node {node}, which is not on this machine," if node else "(local routing) of whoever queued them"
         print(f"the counts {where} still have {count} of these URLs: urls.max_pages_per_host may reject them")
+    print_dry_run(arguments)
     return 0
 
 

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import ProgressLine, config_of, console, print_counts, print_json, stores_of
+from crawl_lib.cli.common import (
+    ProgressLine,
+    config_of,
+    console,
+    print_counts,
+    print_dry_run,
+    print_json,
+    require_yes,
+    stores_of,
+)
 from crawl_lib.cli.looking import nodes_table
 from crawl_lib.crawl.admission import admit_node
 from crawl_lib.crawl.marks import newest_folder
@@ -51,9 +60,12 @@ def retire(arguments: argparse.Namespace) -> int:
     """
     if arguments.lost and arguments.dir is not None:
         raise ConfigError("--lost is for a node whose directory is gone; with --dir its directory is used")
-    stores = open_stores(config_of(arguments), Secrets.from_environment())
+    if arguments.lost:
+        require_yes(arguments, f"what only the disk of {arguments.node} held is given up: URLs put there by hand")
+    stores = open_stores(config_of(arguments), Secrets.from_environment(), make=not arguments.dry_run)
     directory = Path(arguments.dir).resolve() if arguments.dir is not None else None
     print_counts(f"retire {arguments.node}", _retire(arguments, stores, directory))
+    print_dry_run(arguments)
     return 0
 
 

@@ -62,6 +62,7 @@ def _add_crawling(commands: _Commands) -> None:
     )
     _add_dry_run(forget)
     forget.add_argument("--json", action="store_true")
+    _add_yes(forget)
     forget.set_defaults(run=keys.forget)
 
 
@@ -86,6 +87,7 @@ def _add_keys(commands: _Commands) -> None:
     which = create.add_mutually_exclusive_group()
     which.add_argument("--drop", action="store_true", help="drop existing tables: all keys are forgotten")
     which.add_argument("--missing", action="store_true", help="only where there are none, such as on a new disk")
+    _add_yes(create)
     create.set_defaults(run=keys.create)
     check = actions.add_parser("check", help="count keys and compare replicas; exit code 1 if they differ")
     check.add_argument("--json", action="store_true")
@@ -122,6 +124,10 @@ def _add_dry_run(command: argparse.ArgumentParser) -> None:
     command.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
 
 
+def _add_yes(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--yes", action="store_true", help="do not ask, though no other command undoes it")
+
+
 def _add_queue(commands: _Commands) -> None:
     command = commands.add_parser("queue", help="repair a node's queue")
     actions = command.add_subparsers(metavar="ACTION", required=True)
@@ -147,6 +153,10 @@ def _add_folder(commands: _Commands) -> None:
 
 
 def _add_checking(commands: _Commands) -> None:
+    sweep = commands.add_parser("sweep", help="delete what killed attempts left on the store, and nobody owns")
+    _add_dry_run(sweep)
+    sweep.add_argument("--json", action="store_true")
+    sweep.set_defaults(run=checking.sweep)
     fsck = commands.add_parser("fsck", help="check queues, segments, key tables and exports; changes nothing")
     fsck.add_argument("--fast", action="store_true", help="sizes, counts and structure only; else every byte is read")
     fsck.add_argument("--json", action="store_true")
@@ -164,14 +174,15 @@ def _add_nodes(commands: _Commands) -> None:
     retire.add_argument("--dir", metavar="DIRECTORY", help="a copy of the node's directory; default: its place here")
     retire.add_argument("--lost", action="store_true", help="its disk is gone: find what it was sent, on the DFS")
     retire.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    _add_yes(retire)
     retire.set_defaults(run=nodes.retire)
+    admit = actions.add_parser("admit", help="let a node that was retired as lost take part again")
+    admit.add_argument("node", help="the node; it is in `servers` again, and its directory is empty")
+    admit.set_defaults(run=nodes.admit)
 
 
 def _add_segments(commands: _Commands) -> None:
     command = commands.add_parser("segment", help="repair segments, and take pages out of them")
-    admit = actions.add_parser("admit", help="let a node that was retired as lost take part again")
-    admit.add_argument("node", help="the node; it is in `servers` again, and its directory is empty")
-    admit.set_defaults(run=nodes.admit)
     actions = command.add_subparsers(metavar="ACTION", required=True)
     salvage = actions.add_parser("salvage", help="make a damaged segment whole from its WARC files")
     salvage.add_argument("segment", metavar="SEGMENT", help="<folder>/<node>, or its path")
@@ -189,6 +200,8 @@ def _add_segments(commands: _Commands) -> None:
     bring = commands.add_parser("import", help="make a segment of WARC or ARC files of any writer")
     bring.add_argument("archive", nargs="+", metavar="WARC", help="files, or directories of *.warc[.gz] and *.arc[.gz]")
     bring.set_defaults(run=segments.import_archives)
+    for action in (salvage, drop, compact):
+        _add_yes(action)
     for action in (salvage, drop, compact, bring):
         action.add_argument("--dry-run", action="store_true", help="look only, change nothing")
         action.add_argument("--json", action="store_true")

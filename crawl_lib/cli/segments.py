@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from crawl_lib.cli.common import Waiting, print_counts, print_dry_run, print_json, stores_of, tool_progress
+from crawl_lib.cli.common import (
+    Waiting,
+    print_counts,
+    print_dry_run,
+    print_json,
+    require_yes,
+    stores_of,
+    tool_progress,
+)
 
 if TYPE_CHECKING:
     from crawl_lib.repair.import_report import ImportReport
@@ -20,10 +28,12 @@ def salvage(arguments: argparse.Namespace) -> int:
     from crawl_lib.repair.salvage import salvage_segment  # noqa: PLC0415
 
     stores, name = stores_of(arguments), segment_name(arguments.segment)
+    if arguments.delete_damaged:
+        require_yes(arguments, f"the damaged segment that is kept beside {name} is deleted for good")
     with (
         tool_progress(arguments) as progress,
-        repairs_locked(stores),
-        node_locked(stores, name.node, "krake segment salvage", Waiting(arguments)),
+        repairs_locked(stores, dry_run=arguments.dry_run),
+        node_locked(stores, name.node, "krake segment salvage", Waiting(arguments), dry_run=arguments.dry_run),
     ):
         report = salvage_segment(
             stores,
@@ -67,7 +77,8 @@ def drop(arguments: argparse.Namespace) -> int:
     from crawl_lib.repair.places import repairs_locked  # noqa: PLC0415
 
     stores = stores_of(arguments)
-    with tool_progress(arguments) as progress, repairs_locked(stores):
+    require_yes(arguments, f"{len(arguments.page)} pages are taken out of all results for good")
+    with tool_progress(arguments) as progress, repairs_locked(stores, dry_run=arguments.dry_run):
         report = drop_pages(stores, arguments.page, dry_run=arguments.dry_run, on_progress=progress)
     if arguments.json:
         print_json(report.to_mapping())
@@ -94,10 +105,12 @@ def compact(arguments: argparse.Namespace) -> int:
 
     stores = stores_of(arguments)
     names = [segment_name(text) for text in arguments.segment] or all_segments(stores)
+    require_yes(arguments, "the records of dropped pages are deleted for good")
     reports = []
-    with tool_progress(arguments) as progress, repairs_locked(stores):
+    dry_run, waiting = arguments.dry_run, Waiting(arguments)
+    with tool_progress(arguments) as progress, repairs_locked(stores, dry_run=dry_run):
         for name in names:
-            with node_locked(stores, name.node, "krake segment compact", Waiting(arguments)):
+            with node_locked(stores, name.node, "krake segment compact", waiting, dry_run=dry_run):
                 reports.append(compact_segment(stores, name, dry_run=arguments.dry_run, on_progress=progress))
     if arguments.json:
         print_json([report.to_mapping() for report in reports])

@@ -5,10 +5,8 @@ Queues are those of the nodes on this machine; a node that somebody works on is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from crawl_lib.crawl.exports import list_exports
@@ -20,15 +18,15 @@ from crawl_lib.crawl.places import (
     segments_of,
 )
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
-from crawl_lib.frontier import NodeLock
-from crawl_lib.frontier.lock import LOCK_FILE
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.fsck_export import check_export
 from crawl_lib.repair.fsck_folders import check_iteration, check_kept_scope, check_seeds
 from crawl_lib.repair.fsck_keys import check_keys
+from crawl_lib.repair.fsck_nodes import check_leftovers, check_lost, check_nodes
 from crawl_lib.repair.fsck_queue import check_queue
 from crawl_lib.repair.fsck_segment import check_segment
+from crawl_lib.repair.places import held_quietly
 from crawl_lib.stores import Stores
 
 
@@ -95,6 +93,9 @@ class _Fsck:
                 self._add("queues", found)
                 self._add("queues", self._open_take(node), 0)
             self._crawl_directory()
+            self._add("queues", check_nodes(self.stores), 0)
+            self._add("segments", check_lost(self.stores), 0)
+            self._add("segments", check_leftovers(self.stores, nodes), 0)
             try:
                 servers = len(self.stores.config.key_storage.servers)
                 self._add("key servers", check_keys(self.stores, nodes, full=full, on_progress=told), servers)
@@ -108,7 +109,8 @@ class _Fsck:
 
     def _add(self, room: str, found: list[Finding], count: int = 1) -> None:
         self.report.findings += found
-        self.report.checked[room] = self.report.checked.get(room, 0) + count
+        if count:
+            self.report.checked[room] = self.report.checked.get(room, 0) + count
 
     def _hold(self, node: str, locks: ExitStack) -> bool:
         """Take a node's lock, without waiting; False if its queue is not here, or somebody works on it."""
@@ -172,16 +174,3 @@ class _Fsck:
                 path = f"{stores.crawl_dir}/{folder}/{node}"
                 found = check_segment(stores.storage, path, full=full, on_progress=self.on_progress)
                 self._add("segments", found)
-
-
-@contextmanager
-def held_quietly(directory: Path, node: str, what: str) -> Iterator[None]:
-    """Hold a node's lock without waiting for it, and without making its file: a node that has none is at rest.
-
-    Raises LockedError naming the holder.
-    """
-    if not (directory / LOCK_FILE).exists():
-        yield
-        return
-    with NodeLock(directory, node, 0.0, what=what):
-        yield

@@ -63,7 +63,8 @@ def _again(path: str, manifest: dict[str, Any]) -> str:
             f" have settled since {manifest['retired']} was retired"
         )
     if run_id.startswith("salvage "):
-        return f"delete {path}, and run `krake segment {run_id} --requeue`"
+        segment = run_id.removeprefix("salvage ")
+        return f"delete {path}, and run `krake segment salvage {segment} --requeue`"
     return f"delete {path}, and inject the same seeds with the same --run-id again ({run_id})"
 
 

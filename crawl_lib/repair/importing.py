@@ -145,7 +145,8 @@ class _Import:
     def run(self) -> None:
         """Read all archives; unless it is a dry run, leave a segment."""
         with ExitStack() as stack:
-            self.keys = stack.enter_context(self.stores.keys())
+            self.keys = stack.enter_context(self.stores.keys(make=not self.report.dry_run))
+            self.asks = not self.report.dry_run or self.keys.exists()  # a dry run makes no tables
             if self.report.dry_run:
                 for path, file in self.files.items():
                     self._read(path, file)
@@ -247,7 +248,7 @@ class _Import:
 
     def _keep(self, pages: Sequence[ImportedPage], file: FileReport) -> None:
         """Write those pages that are in the crawl neither by an earlier archive nor by a fetch."""
-        states = known_states(self.keys, {page.key for page in pages})
+        states = known_states(self.keys, {page.key for page in pages}) if self.asks else {}
         for page in pages:
             if page.key in self.seen:
                 file.repeated += 1

@@ -32,6 +32,7 @@ from crawl_lib.errors import DamagedFileError, KeyStoreError, PathNotFoundError,
 from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
 from crawl_lib.frontier import NodeLock, Queue, RepairReport, repair_queue
 from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
+from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.queue import QueueReader
 from crawl_lib.frontier.rescue import BROKEN
 from crawl_lib.frontier.take import (
@@ -66,7 +67,11 @@ def repair_node(
     if not directory.is_dir():
         raise PathNotFoundError(f"{directory}: node {node} has no queue on this machine; run this where it has one")
     timeout_s = stores.config.queue.lock_timeout_s
-    with NodeLock(directory, node, timeout_s, what="krake queue repair", on_wait=on_wait):
+    with (
+        held_without_trace(directory, node)
+        if dry_run
+        else NodeLock(directory, node, timeout_s, what="krake queue repair", on_wait=on_wait)
+    ):
         try:
             if not dry_run:
                 _take_mark_away(stores, node)

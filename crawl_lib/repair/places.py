@@ -12,6 +12,7 @@ from typing import NamedTuple
 from crawl_lib.crawl.places import list_folders, segments_of
 from crawl_lib.errors import InputError, LockedError, PathNotFoundError, StorageError
 from crawl_lib.frontier import NodeLock
+from crawl_lib.frontier.lock import LOCK_FILE, held_without_trace
 from crawl_lib.stores import Stores
 
 
@@ -53,22 +54,47 @@ def require_folder(stores: Stores, name: SegmentName) -> None:
 
 
 @contextmanager
-def node_locked(stores: Stores, node: str, what: str, on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Hold the node's lock, if its directory is on this machine. Raises LockedError naming the holder."""
+def node_locked(
+    stores: Stores, node: str, what: str, on_wait: Callable[[str], None], *, dry_run: bool = False
+) -> Iterator[None]:
+    """Hold the node's lock, if its directory is on this machine. Raises LockedError naming the holder.
+
+    `dry_run`: without waiting, and without a trace.
+    """
     directory = stores.node_dir(node)
     if node not in stores.config.servers or not directory.is_dir():
         yield
+        return
+    if dry_run:
+        with held_without_trace(directory, node):
+            yield
         return
     with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what=what, on_wait=on_wait):
         yield
 
 
 @contextmanager
-def repairs_locked(stores: Stores) -> Iterator[None]:
+def held_quietly(directory: Path, node: str, what: str) -> Iterator[None]:
+    """Hold a node's lock without waiting for it, and without making its file: a node that has none is at rest.
+
+    Raises LockedError naming the holder.
+    """
+    if not (directory / LOCK_FILE).exists():
+        yield
+        return
+    with NodeLock(directory, node, 0.0, what=what):
+        yield
+
+
+@contextmanager
+def repairs_locked(stores: Stores, *, dry_run: bool = False) -> Iterator[None]:
     """One repair of segments at a time on this machine: what is dropped while a segment is made anew could be missed.
 
-    Raises LockedError if there is another one.
+    A dry run, which leaves no trace, does not count. Raises LockedError if there is another one.
     """
+    if dry_run:
+        yield
+        return
     with scratch_base(stores, "repair"):
         yield
 

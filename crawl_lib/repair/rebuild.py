@@ -20,6 +20,7 @@ from crawl_lib.crawl.places import list_folders, segments_of
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import KeyServerDownError
 from crawl_lib.frontier import NodeLock, open_take
+from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.rescue import LOST_FILE
 from crawl_lib.keys import STATEMENT_KEYS, KeyServer, ShardedKeyStore, open_key_store
 from crawl_lib.repair.findings import OnProgress
@@ -71,7 +72,12 @@ def rebuild_keys(
             if not stores.node_dir(node).is_dir():
                 report.elsewhere.append(node)
                 continue
-            stack.enter_context(NodeLock(stores.node_dir(node), node, 0.0, what="krake keys rebuild"))
+            directory = stores.node_dir(node)
+            stack.enter_context(
+                held_without_trace(directory, node)
+                if dry_run
+                else NodeLock(directory, node, 0.0, what="krake keys rebuild")
+            )
             nodes.append(node)
         store = stack.enter_context(open_key_store(config, stores.secrets.key_storage_password))
         _Rebuild(stores, store, report, on_progress).run(nodes, drop_queued=drop_queued)

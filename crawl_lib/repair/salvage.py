@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,9 @@ def salvage_segment(
     found = check_segment(stores.storage, path, full=True, on_progress=on_progress)
     report.findings = [finding.to_text() for finding in found if finding.severity is Severity.ERROR]
     if report.findings:
-        with scratch_room(stores, f"salvage-{name.folder}-{name.node}") as room:
+        place = f"salvage-{name.folder}-{name.node}"
+        never_made = Path(stores.config.scratch.directory) / place
+        with nullcontext(never_made) if dry_run else scratch_room(stores, place) as room:
             salvage = _Salvage(stores, name, room, report=report, on_progress=on_progress, clock=clock)
             salvage.run(dry_run=dry_run)
     if not dry_run:
@@ -90,7 +92,7 @@ def _finish(stores: Stores, name: SegmentName, report: SalvageReport, *, requeue
     report.lost_named = len(lost)
     report.lost_urls = [queued.url for queued in lost[:EXAMPLES]]
     if requeue and lost:
-        requeue_urls(stores, f"salvage {name}", lost)
+        requeue_urls(stores, name, lost)
         report.requeued = len(lost)
     if delete_damaged:
         for aside in set_aside(stores.storage, folder, name.node):
@@ -123,7 +125,8 @@ class _Salvage:
     def run(self, *, dry_run: bool) -> None:
         """Glean, make the tables anew, swap."""
         names = [entry.name for entry in self.storage.list(self.path) if entry.name.endswith(WARC_SUFFIX)]
-        self.spool.mkdir()
+        if not dry_run:
+            self.spool.mkdir()
         gleaner = Gleaner(self.found, self.on_progress)
         for name in names:
             self._glean(gleaner, name, dry_run=dry_run)

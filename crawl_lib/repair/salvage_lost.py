@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,14 +33,20 @@ def read_lost(stores: Stores, name: SegmentName) -> list[QueuedUrl]:
     return [decode_line(line, where)[0] for line in stores.storage.read_bytes(where).splitlines()]
 
 
-def requeue_urls(stores: Stores, label: str, urls: list[QueuedUrl]) -> str:
-    """Leave URLs for their owners past the key check, without making their hosts seeds; returns the folder.
+def requeue_name(name: SegmentName, urls: Sequence[QueuedUrl]) -> str:
+    """The name of the folder in `seeds` that lost URLs of a segment are requeued by: the same for the same ones."""
+    lines = [encode_line(queued, HANDED_ON) for queued in urls]
+    return hashlib.sha1(b"\n".join([f"salvage {name}".encode(), *lines])).hexdigest()
 
-    `label`: the same label and URLs again change nothing.
+
+def requeue_urls(stores: Stores, name: SegmentName, urls: Sequence[QueuedUrl]) -> None:
+    """Leave lost URLs of a segment for their owners past the key check, without making their hosts seeds.
+
+    The same URLs again change nothing.
     """
     config = stores.config
     lines = [encode_line(queued, HANDED_ON) for queued in urls]
-    digest = hashlib.sha1(b"\n".join([label.encode(), *lines])).hexdigest()
+    digest = requeue_name(name, urls)
     hand_over(
         stores.storage,
         stores.crawl_dir,
@@ -49,9 +55,8 @@ def requeue_urls(stores: Stores, label: str, urls: list[QueuedUrl]) -> str:
         scope=(),
         nodes=config.servers,
         routing=config.frontier.routing,
-        facts={"run_id": label, "seeds": {}},
+        facts={"run_id": f"salvage {name}", "seeds": {}},
     )
-    return digest
 
 
 def old_rows(storage: Storage, path: str, notes: list[str]) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:

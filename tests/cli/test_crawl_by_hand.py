@@ -78,13 +78,13 @@ def test_forgotten_urls_are_fetched_again_when_they_are_injected(krake: Krake, s
     krake.ok("crawl")
     assert krake.status()["totals"]["fetched"] == 2
 
-    done = krake.ok("forget", first.upper().replace("HTTP", "http"), "http://never.example/")
+    done = krake.ok("forget", "--yes", first.upper().replace("HTTP", "http"), "http://never.example/")
     assert done.out == "forgot 1 of 2 URLs; 1 were not known\n"
     krake.ok("inject", "\n".join(serving.seeds))
     krake.ok("crawl")
     status = krake.status()
     assert status["iterations"][1]["counts"]["fetched"] == 1
-    assert "not a URL" in krake("forget", "nonsense").error()
+    assert "not a URL" in krake("forget", "--yes", "nonsense").error()
 
 
 def test_forget_is_refused_while_a_replica_is_down_and_names_it(krake: Krake) -> None:
@@ -97,7 +97,7 @@ def test_forget_is_refused_while_a_replica_is_down_and_names_it(krake: Krake) ->
     (krake.directory / "keys" / "1.sqlite").write_bytes(b"no database at all" * 100)
     for wal in (krake.directory / "keys").glob("1.sqlite-*"):
         wal.unlink()
-    assert servers[1] in krake("forget", "http://127.0.0.1/a").error()
+    assert servers[1] in krake("forget", "--yes", "http://127.0.0.1/a").error()
     report = krake("keys", "check", "--json")
     assert report.code == 1
     assert report.json["servers"][0] == whole[0], "nothing was deleted on the other server"
@@ -111,7 +111,7 @@ def test_keys_are_created_once_and_dropped_only_when_told(krake: Krake) -> None:
     krake.ok("settle")
     assert "krake keys create --drop" in krake("keys", "create").error()
     assert krake.status()["keys"][0]["queued"] == 1
-    krake.ok("keys", "create", "--drop")
+    krake.ok("keys", "create", "--drop", "--yes")
     assert krake.status()["keys"][0]["total"] == 0
 
 
@@ -147,7 +147,7 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
         (("export", "--folders", "1700000000"), "no iteration 1700000000; there are none yet"),
         (("export", "--label", "../x"), "label '../x'"),
         (("inject", "no-such-file.txt"), "no-such-file.txt: no such file or directory"),
-        (("forget", "http://127.0.0.1/"), "run `krake keys create`"),
+        (("forget", "--yes", "http://127.0.0.1/"), "run `krake keys create`"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(krake: Krake, words: tuple[str, ...], problem: str) -> None:

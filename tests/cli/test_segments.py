@@ -39,7 +39,7 @@ def test_salvage_from_damage_to_a_clean_check(crawled: Krake) -> None:
     assert "salvaged" in done.out
     assert "--delete-damaged" in done.out
     assert "clean" in crawled.ok("fsck").out
-    report = crawled.ok("segment", "salvage", name, "--delete-damaged", "--requeue", "--json").json
+    report = crawled.ok("segment", "salvage", name, "--delete-damaged", "--requeue", "--yes", "--json").json
     assert report["state"] == "whole"
     assert len(report["deleted"]) == 1
     crawled.ok("export")
@@ -50,17 +50,17 @@ def test_drop_and_compact(crawled: Krake) -> None:
         crawled.ok(*words)
     seed = crawled.ok("show", "0", "--export", "before").json["url"]
     assert crawled("segment", "drop", seed, "http://nowhere.example/", "--dry-run").code == 1
-    assert "before" in crawled.ok("segment", "drop", seed).out
+    assert "before" in crawled.ok("segment", "drop", "--yes", seed).out
     assert "was dropped" in crawled("show", seed, "--export", "before").error()
     assert "dropped" in crawled("export", "--label", "before").error()
-    assert "compacted" in crawled.ok("segment", "compact").out
-    assert "nothing to do" in crawled.ok("segment", "compact").out
+    assert "compacted" in crawled.ok("segment", "compact", "--yes").out
+    assert "nothing to do" in crawled.ok("segment", "compact", "--yes").out
     told = crawled.ok("fsck").out  # the export is whole, though the crawl has moved on: exit code 0
     assert "note: input_changed" in told
     assert "clean" in told
     shutil.rmtree(crawled.directory / "dfs" / "export" / "before")  # as the report says
     assert "note" not in crawled.ok("fsck").out
-    again = crawled("segment", "drop", "mailto:x")
+    again = crawled("segment", "drop", "--yes", "mailto:x")
     assert "neither a URL" in again.error()
 
 
@@ -79,6 +79,15 @@ def test_import(crawled: Krake) -> None:
     assert "not_an_archive" in refused.out
 
 
+def test_import_begins_a_crawl(krake: Krake) -> None:
+    """Nothing was injected or crawled before; a dry run makes nothing."""
+    path = write(krake.directory / "old.warc.gz", pages_archive(range(3)))
+    assert "readable" in krake.ok("import", str(path), "--dry-run").out
+    assert not (krake.directory / "dfs").exists()
+    assert "/import" in krake.ok("import", str(path)).out
+    assert "clean" in krake.ok("fsck").out
+
+
 @pytest.mark.parametrize("name", ["nonsense", "1795000000", "1795000000/.node", "/"])
 def test_names_that_are_no_segment(name: str, krake: Krake) -> None:
     assert "is no segment" in krake("segment", "salvage", name).error()
@@ -88,4 +97,4 @@ def test_segments_that_are_not_there(crawled: Krake) -> None:
     assert "no such iteration" in crawled("segment", "salvage", "1/node-a").error()
     folder = segment_of(crawled).parent.name
     assert "no such segment" in crawled("segment", "salvage", f"{folder}/node-z").error()
-    assert "no such iteration" in crawled("segment", "compact", "1/node-a").error()
+    assert "no such iteration" in crawled("segment", "compact", "--yes", "1/node-a").error()

@@ -46,13 +46,13 @@ COMMANDS = (
     "export",
     "fsck",
     "segment salvage DAMAGED",
-    "segment drop SEED",
-    "segment compact",
+    "segment drop --yes SEED",
+    "segment compact --yes",
     "import DIRECTORY/foreign.warc.gz",
     "keys rebuild",
     "keys dump DIRECTORY/other",
     "keys load DIRECTORY/dump",
-    "forget 127.0.1.1",
+    "forget --yes 127.0.1.1",
 )
 
 
@@ -64,7 +64,7 @@ def crawled(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
     krake.configure()
     krake.ok("inject", "\n".join(serving.seeds))
     krake.ok("crawl", "--iterations", "2", "--batch-size", "3")
-    krake.ok("segment", "drop", serving.seeds[0])
+    krake.ok("segment", "drop", "--yes", serving.seeds[0])
     krake.ok("keys", "dump", str(directory / "dump"))
     write(directory / "foreign.warc.gz", pages_archive(range(100)))
     return directory

@@ -56,11 +56,11 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
     assert (planned["forgotten"], planned["lowered"]) == (len(of_host), {"node-a": len(of_host)})
     assert (counts(krake), krake.status()["keys"]) == (before, keys_before), "a dry run changes nothing"
 
-    assert krake.ok("forget", host).out == f"forgot {len(of_host)} of {len(of_host)} URLs; 0 were not known\n"
+    assert krake.ok("forget", "--yes", host).out == f"forgot {len(of_host)} of {len(of_host)} URLs; 0 were not known\n"
     assert known(krake, crawled) == set(others)
     assert counts(krake) == before | {host: before[host] - len(of_host)}
     assert krake.status()["keys"][0]["queued"] == keys_before[0]["queued"]
-    assert krake.ok("forget", host, "--json").json["forgotten"] == 0, "again: nothing is left to forget"
+    assert krake.ok("forget", "--yes", host, "--json").json["forgotten"] == 0, "again: nothing is left to forget"
     assert counts(krake)[host] == before[host] - len(of_host)
 
     assert "clean" in krake.ok("fsck").out
@@ -75,19 +75,19 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
 def test_only_pages_whose_newest_capture_is_old_are_forgotten(copy: Callable[..., Krake]) -> None:
     krake = copy()
     crawled = visited(krake)
-    assert krake.ok("forget", "--older-than", "1", "--json").json["asked"] == 0
+    assert krake.ok("forget", "--yes", "--older-than", "1", "--json").json["asked"] == 0
     stores = stores_of(krake)
     with stores.keys() as store:
         late = forget(stores, store, older_than_s=86400.0, clock=lambda: time.time() + 2 * 86400.0, dry_run=True)
     assert late.forgotten == len(crawled)
-    report = krake.ok("forget", "--older-than", "0", "--json").json
+    report = krake.ok("forget", "--yes", "--older-than", "0", "--json").json
     assert report["forgotten"] == len(crawled)
     assert known(krake, crawled) == set()
 
 
 def test_what_is_neither_url_nor_host_is_one_line(copy: Callable[..., Krake], web: Serving) -> None:
     krake = copy()
-    assert "no page of a host of that name" in krake("forget", "never.example").error()
+    assert "no page of a host of that name" in krake("forget", "--yes", "never.example").error()
     assert "neither a URL" in krake("forget", "a b").error()
     assert "whatever its age" in krake("forget", web.seeds[0], "--older-than", "3").error()
     assert krake.ok("forget").out.startswith("forgot 0 of 0")

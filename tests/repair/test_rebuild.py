@@ -27,7 +27,7 @@ def crawl(copy: Callable[..., Krake]) -> Krake:
 def test_new_tables_get_exactly_the_keys_and_states_that_the_crawl_wrote(crawl: Krake) -> None:
     before = rows(crawl)
     assert set(before.values()) >= {1, 2}
-    crawl.ok("keys", "create", "--drop")
+    crawl.ok("keys", "create", "--drop", "--yes")
     planned = crawl.ok("keys", "rebuild", "--dry-run", "--json").json
     assert rows(crawl) == {}
     done = crawl.ok("keys", "rebuild", "--json").json

@@ -54,7 +54,7 @@ def test_a_crawl_goes_on_where_the_keys_are_now(
     queued = waiting(krake)
     total = krake.status()["keys"][0]["total"]
     old = change(krake, servers, replication)
-    for words in (["settle"], ["crawl", "--run-id", "two"], ["keys", "repair"], ["forget", "http://a.example/"]):
+    for words in (["settle"], ["crawl", "--run-id", "two"], ["keys", "repair"], ["forget", "--yes", "http://a.example/"]):
         error = krake(*words).error()
         assert "krake keys reshard" in error or "run `krake keys create`" in error
     assert {"ring_differs"} <= set(found(krake, "--fast"))
@@ -81,7 +81,7 @@ def test_a_dump_brings_back_what_all_servers_lost(copy: Callable[..., Krake]) ->
     before = [server["total"] for server in krake.status()["keys"]]
     file = str(krake.directory / "keys.dump")
     krake.ok("keys", "dump", file)
-    krake.ok("keys", "create", "--drop")
+    krake.ok("keys", "create", "--drop", "--yes")
     assert found(krake)["page_key_unknown"] == 3
     assert sum(krake.ok("keys", "load", file, "--dry-run", "--json").json["by_state"].values()) == before[0]
     krake.ok("keys", "load", file)

@@ -1,0 +1,145 @@
+"""`krake sweep`: hidden files and folders that killed attempts left on the store, where nobody can go on with them.
+
+A hidden name belongs to the attempt that made it. It is deleted only if it is certain that no attempt goes on there:
+
+* `<folder>/.<node>-<take>`, where a take's segment is put together: another take is open on the node, or none. That is
+  known of nodes of this machine that nobody works on, and of nodes whose mark says that they have settled, or are
+  retired. An id is never used twice, so a task that begins meanwhile cannot mean it. The URLs of such a take are still
+  in the queue (its file was deleted by hand), or were sent to other nodes (it was lost with its disk).
+* `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen.
+* `seeds/.<digest>-<id>`, `.<name>.<id>` beside a file: what was to be made stands under its name.
+
+A repair that was killed before it decided leaves `<folder>/.new-<node>-<digest>`; the next one of that segment deletes
+it, since another machine's may be at work there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from crawl_lib.crawl.exports import list_exports
+from crawl_lib.crawl.marks import read_mark
+from crawl_lib.crawl.naming import hidden_prefix
+from crawl_lib.crawl.places import IMPORT_NODE, SEEDS_FOLDER, Iteration, list_folders
+from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
+from crawl_lib.export.places import ExportFolder
+from crawl_lib.frontier import open_take
+from crawl_lib.frontier.lock import held_without_trace
+from crawl_lib.repair.folder_identity import readable_iterations
+from crawl_lib.stores import Stores
+
+_ID = "[0-9a-f]{32}"
+_BESIDE = re.compile(rf"\.(.+)\.{_ID}")
+_SEEDS = re.compile(rf"\.([0-9a-f]{{40}})-{_ID}")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that nobody owns. `path`: on the store; `problem`: what it is, in words."""
+
+    path: str
+    problem: str
+
+
+@dataclass
+class SweepReport:
+    """What was deleted, or would be; `skipped`: nodes of this machine that somebody works on."""
+
+    dry_run: bool
+    deleted: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return dict(vars(self))
+
+
+def sweep(stores: Stores, *, dry_run: bool = False) -> SweepReport:
+    """Delete what is left over. Raises StorageError; run it again then."""
+    report = SweepReport(dry_run)
+    with ExitStack() as locks:
+        nodes = []
+        for node in stores.config.servers:
+            if stores.node_dir(node).is_dir():
+                try:
+                    locks.enter_context(held_without_trace(stores.node_dir(node), node))
+                    nodes.append(node)
+                except LockedError as error:
+                    report.skipped.append(str(error))
+        for leftover in list(leftovers(stores, nodes)):
+            report.deleted.append(leftover.path)
+            if not dry_run:
+                stores.storage.delete(leftover.path)
+    return report
+
+
+def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
+    """What nobody owns. `nodes`: those of this machine whose lock the caller holds."""
+    iterations = readable_iterations(stores)
+    yield from _of_takes(stores, nodes, iterations)
+    yield from _of_starts(stores, iterations)
+    yield from _of_seeds(stores)
+    folders = [f"{stores.crawl_dir}/{folder}" for folder in list_folders(stores.storage, stores.crawl_dir)]
+    for name in list_exports(stores):
+        with suppress(KrakeError):
+            folders.append(ExportFolder(stores.storage, stores.config, name).path)
+    for folder in folders:
+        yield from _beside(stores, folder)
+
+
+def _of_takes(stores: Stores, nodes: Collection[str], iterations: list[Iteration]) -> Iterator[Leftover]:
+    known = {IMPORT_NODE, *stores.config.servers, *(node for one in iterations for node in one.nodes)}
+    for folder in list_folders(stores.storage, stores.crawl_dir):
+        path = f"{stores.crawl_dir}/{folder}"
+        for entry in stores.storage.list(path):
+            found = re.fullmatch(rf"\.(.+)-({_ID})", entry.name)
+            if found is None or not entry.is_dir:
+                continue
+            node, take_id = found.groups()
+            if node == f"{IMPORT_NODE}-{IMPORT_NODE}":  # the run of an import is its take
+                over = stores.storage.exists(f"{path}/{IMPORT_NODE}")
+            else:
+                over = node in known and _is_over(stores, node, take_id, here=node in nodes)
+            if over:
+                problem = f"is of an attempt of {node} that nobody can go on with"
+                yield Leftover(f"{path}/{entry.name}", problem)
+
+
+def _is_over(stores: Stores, node: str, take_id: str, *, here: bool) -> bool:
+    """Whether a take is certainly open no more."""
+    try:
+        if here:
+            take = open_take(stores.node_dir(node))
+            return take is None or take.take_id != take_id
+        return read_mark(stores, node) is not None
+    except DamagedFileError:
+        return False
+
+
+def _of_starts(stores: Stores, iterations: list[Iteration]) -> Iterator[Leftover]:
+    prefixes = tuple(hidden_prefix(one.run_id, one.iteration) for one in iterations)
+    if not prefixes:
+        return
+    for entry in stores.storage.list(stores.crawl_dir):
+        if entry.name.startswith(prefixes):
+            problem = "is of an attempt of a start whose iteration has its folder"
+            yield Leftover(f"{stores.crawl_dir}/{entry.name}", problem)
+
+
+def _of_seeds(stores: Stores) -> Iterator[Leftover]:
+    path = f"{stores.crawl_dir}/{SEEDS_FOLDER}"
+    for entry in stores.storage.list(path) if stores.storage.exists(path) else ():
+        found = _SEEDS.fullmatch(entry.name)
+        if found and stores.storage.exists(f"{path}/{found[1]}"):
+            yield Leftover(f"{path}/{entry.name}", "is of an attempt to inject what stands")
+
+
+def _beside(stores: Stores, folder: str) -> Iterator[Leftover]:
+    for entry in stores.storage.list(folder):
+        found = _BESIDE.fullmatch(entry.name)
+        if found and stores.storage.exists(f"{folder}/{found[1]}"):
+            yield Leftover(f"{folder}/{entry.name}", f"is of an attempt to write {found[1]}, which stands")

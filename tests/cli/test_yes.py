@@ -1,0 +1,69 @@
+"""What no other command undoes is asked for: `--yes`, or the word on a terminal; else nothing is done."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.synthweb import Serving
+from tests.cli.conftest import Krake
+
+COMMANDS = {
+    "keys create --drop": "every URL of the crawl is new again",
+    "forget SEED": "fetched again",
+    "forget --older-than 0": "pages of all hosts become new",
+    "segment drop SEED": "1 pages are taken out",
+    "segment compact": "records of dropped pages",
+    "segment salvage 1/node-a --delete-damaged": "kept beside 1/node-a",
+    "nodes retire node-b --lost": "only the disk of node-b",
+}
+
+
+@pytest.fixture
+def crawled(krake: Krake, serving: Serving) -> Krake:
+    krake.ok("inject", "\n".join(serving.seeds))
+    krake.ok("crawl")
+    return krake
+
+
+def state(krake: Krake) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in krake.directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_a_terminal_nothing_is_done_but_for_yes(command: str, crawled: Krake, serving: Serving) -> None:
+    words = command.replace("SEED", serving.seeds[0]).split()
+    before = state(crawled)
+    error = crawled(*words).error()
+    assert error.startswith("nothing was done: ")
+    assert COMMANDS[command] in error
+    assert error.endswith("give --yes if that is meant")
+    assert state(crawled) == before
+
+
+@pytest.mark.parametrize(("answer", "code"), [("yes\n", 0), ("y\n", 1), ("\n", 1)])
+def test_on_a_terminal_the_word_is_typed(
+    answer: str, code: int, crawled: Krake, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, slave = os.openpty()
+    try:
+        with os.fdopen(slave, closefd=False) as terminal:
+            monkeypatch.setattr(sys, "stdin", terminal)
+            os.write(master, answer.encode())
+            done = crawled("forget", serving.seeds[0])
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert done.code == code
+    assert "Type yes to go on: " in done.err
+    assert ("forgot 1 of 1" in done.out) == (code == 0)
+
+
+def test_what_can_be_undone_is_not_asked(crawled: Krake, tmp_path: Path) -> None:
+    crawled.ok("keys", "create", "--missing")
+    crawled.ok("keys", "rebuild", "--drop-queued")
+    crawled.ok("forget")
+    crawled.ok("sweep")

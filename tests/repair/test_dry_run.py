@@ -1,0 +1,182 @@
+"""A dry run changes nothing: no file of the crawl has another name, another byte or another time."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import yaml
+
+from crawl_lib.cli.parser import build_parser
+from tests.cli.conftest import Krake
+from tests.repair.archives import pages_archive, write
+from tests.repair.crawled import flip
+
+
+def tree(directory: Path) -> dict[str, tuple[int, int, str] | None]:
+    """Every folder and file: its size, time of change and digest."""
+    return {
+        str(path.relative_to(directory)): (
+            (path.stat().st_size, path.stat().st_mtime_ns, sha256(path.read_bytes()).hexdigest())
+            if path.is_file()
+            else None
+        )
+        for path in sorted(directory.rglob("*"))
+    }
+
+
+def newest(krake: Krake) -> Path:
+    return max(krake.directory.glob("dfs/crawl/1*"))
+
+
+def segment(krake: Krake) -> Path:
+    warcs = krake.directory.glob("dfs/crawl/1*/node-a/*.warc.gz")
+    return max(warcs, key=lambda path: path.stat().st_size).parent
+
+
+def configured(krake: Krake, **sections: object) -> None:
+    krake.file.write_text(yaml.safe_dump({**yaml.safe_load(krake.file.read_text()), **sections}))
+
+
+def damaged_segment(krake: Krake) -> list[str]:
+    path = segment(krake)
+    flip(next(path.glob("*.warc.gz")), 0.6)
+    return [f"{path.parent.name}/{path.name}"]
+
+
+def salvaged_segment(krake: Krake) -> list[str]:
+    [name] = damaged_segment(krake)
+    krake.ok("segment", "salvage", name)
+    return [name, "--requeue", "--delete-damaged"]
+
+
+def broken_queue(krake: Krake) -> list[str]:
+    (krake.directory / "queue" / "node-a" / "state").unlink()
+    return ["--node", "node-a"]
+
+
+def lost_queue(krake: Krake) -> list[str]:
+    shutil.rmtree(krake.directory / "queue" / "node-a")
+    return ["--node", "node-a", "--lost"]
+
+
+def broken_folder(krake: Krake) -> list[str]:
+    for name in ("iteration.json", "scope", "index.json"):
+        (newest(krake) / name).write_bytes(b"{")
+    return [newest(krake).name]
+
+
+def broken_seeds(krake: Krake) -> list[str]:
+    [seeds] = krake.directory.glob("dfs/crawl/seeds/*")
+    (seeds / "scope").unlink()
+    return [f"seeds/{seeds.name}"]
+
+
+def a_page(krake: Krake) -> list[str]:
+    return [next(segment(krake).glob("index.cdxj")).read_text().split('"url": "')[1].split('"')[0]]
+
+
+def dropped_page(krake: Krake) -> list[str]:
+    krake.ok("segment", "drop", "--yes", *a_page(krake))
+    return []
+
+
+def an_archive(krake: Krake) -> list[str]:
+    return [str(write(krake.directory / "old.warc.gz", pages_archive(range(3))))]
+
+
+def no_keys(krake: Krake) -> list[str]:
+    for path in krake.directory.glob("keys/*"):
+        path.unlink()
+    return []
+
+
+def archive_and_no_keys(krake: Krake) -> list[str]:
+    no_keys(krake)
+    return an_archive(krake)
+
+
+def one_more_server(krake: Krake) -> list[str]:
+    servers = ["keys/0.sqlite", "keys/1.sqlite", "keys/2.sqlite"]
+    configured(krake, key_storage={"servers": servers, "replication": 2})
+    return []
+
+
+def a_dump(krake: Krake) -> list[str]:
+    krake.ok("keys", "dump", str(krake.directory / "dump"))
+    return [str(krake.directory / "dump")]
+
+
+def node_left(krake: Krake) -> list[str]:
+    configured(krake, servers=["node-b"])
+    return ["node-a"]
+
+
+def node_lost(krake: Krake) -> list[str]:
+    shutil.move(krake.directory / "queue" / "node-a", krake.directory / "gone")
+    return [*node_left(krake), "--lost"]
+
+
+def a_leftover(krake: Krake) -> list[str]:
+    (newest(krake) / f".node-a-{'0' * 32}").mkdir()
+    return []
+
+
+def nothing(krake: Krake) -> list[str]:
+    return []
+
+
+CASES: list[tuple[str, Callable[[Krake], list[str]]]] = [
+    ("queue repair", broken_queue),
+    ("queue repair", lost_queue),
+    ("folder repair", broken_folder),
+    ("folder repair", broken_seeds),
+    ("segment salvage", damaged_segment),
+    ("segment salvage", salvaged_segment),
+    ("segment drop", a_page),
+    ("segment compact", dropped_page),
+    ("import", an_archive),
+    ("import", archive_and_no_keys),
+    ("keys repair", nothing),
+    ("keys rebuild", nothing),
+    ("keys rebuild", no_keys),
+    ("keys rebuild", lambda krake: ["--drop-queued"]),
+    ("keys reshard", one_more_server),
+    ("keys load", a_dump),
+    ("forget", a_page),
+    ("forget", lambda krake: ["--older-than", "0"]),
+    ("nodes retire", node_left),
+    ("nodes retire", node_lost),
+    ("sweep", a_leftover),
+]
+
+
+@pytest.mark.parametrize(("command", "prepare"), CASES, ids=lambda value: getattr(value, "__name__", value))
+def test_a_dry_run_changes_nothing(
+    command: str, prepare: Callable[[Krake], list[str]], copy: Callable[..., Krake]
+) -> None:
+    krake = copy()
+    words = [*command.split(), *prepare(krake), "--dry-run"]
+    before = tree(krake.directory)
+    done = krake(*words)
+    assert done.code in {0, 1}, done
+    assert not done.err.startswith("krake: "), done
+    assert "dry run" in done.out
+    assert tree(krake.directory) == before
+
+
+def test_no_command_with_a_dry_run_is_left_out() -> None:
+    assert {command for command, _ in CASES} == set(with_dry_run(build_parser(), ()))
+
+
+def with_dry_run(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[str]:
+    for action in parser._actions:
+        if "--dry-run" in action.option_strings:
+            yield " ".join(words)
+        elif isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from with_dry_run(inner, (*words, name))

@@ -1,0 +1,114 @@
+"""What fsck tells of nodes that left, of pages that a salvage lost, and of what killed attempts left on the store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Krake
+from tests.repair.crawled import flip
+
+UPLOADED = "segment.publish.uploaded"
+"""Killed here, the hidden folder of a take holds some of its files."""
+
+
+def with_servers(krake: Krake, *nodes: str) -> None:
+    value = yaml.safe_load(krake.file.read_text())
+    krake.file.write_text(yaml.safe_dump({**value, "servers": list(nodes)}))
+
+
+def findings(krake: Krake) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in krake("fsck", "--fast", "--json").json["findings"]}
+
+
+def hidden(krake: Krake) -> list[Path]:
+    return list(krake.directory.glob("dfs/crawl/1*/.node-a-*"))
+
+
+def test_a_node_that_left_without_being_retired_is_named_until_it_is(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    assert "node_not_retired" not in findings(krake)
+    with_servers(krake, "node-b")
+    found = findings(krake)["node_not_retired"]
+    assert found["severity"] == "warning"
+    assert "`krake nodes retire node-a`" in found["repair"]
+    krake.ok("nodes", "retire", "node-a")
+    assert "node_not_retired" not in findings(krake)
+
+
+def test_pages_that_a_salvage_lost_are_noted_until_they_are_requeued_or_crawled(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    warc = max(krake.directory.glob("dfs/crawl/1*/node-a/*.warc.gz"), key=lambda path: path.stat().st_size)
+    for share in (0.3, 0.7):
+        flip(warc, share)
+    name = "/".join(warc.parent.parts[-2:])
+    krake.ok("segment", "salvage", name)
+    report = krake.ok("fsck", "--json").json
+    [note] = [one for one in report["findings"] if one["name"] == "pages_lost"]
+    assert report["clean"]
+    assert note["severity"] == "note"
+    assert note["count"] >= 1
+    assert f"`krake segment salvage {name} --requeue`" in note["repair"]
+    before = set(krake.directory.glob("dfs/crawl/seeds/*"))
+    krake.ok("segment", "salvage", name, "--requeue")
+    assert "pages_lost" not in findings(krake), "they are requeued"
+    krake.ok("crawl", "--batch-size", "1000")
+    krake.ok("settle")
+    [requeued] = set(krake.directory.glob("dfs/crawl/seeds/*")) - before
+    shutil.rmtree(requeued)
+    assert "pages_lost" not in findings(krake), "they are crawled again"
+
+
+def test_the_hidden_folder_of_a_take_that_was_deleted_is_named_and_swept(copy: Callable[..., Krake]) -> None:
+    krake = copy(UPLOADED)
+    [folder] = hidden(krake)
+    krake.ok("sweep")
+    assert hidden(krake) == [folder], "its take is open: the next attempt needs it"
+    assert "leftover" not in findings(krake)
+    (krake.directory / "queue" / "node-a" / "take").unlink()
+    found = findings(krake)["leftover"]
+    assert (found["severity"], found["where"].split("/")[-1]) == ("note", folder.name)
+    assert "`krake sweep`" in found["repair"]
+    assert folder.name in krake.ok("sweep", "--dry-run").out
+    assert hidden(krake) == [folder]
+    assert folder.name in krake.ok("sweep").out
+    assert hidden(krake) == []
+    assert krake.ok("sweep").out == "nothing is left over\n"
+    assert findings(krake) == {}
+
+
+def test_the_hidden_folder_of_a_lost_node_is_named_once_the_node_is_retired(copy: Callable[..., Krake]) -> None:
+    krake = copy(UPLOADED)
+    shutil.move(krake.directory / "queue" / "node-a", krake.directory / "gone")
+    [folder] = hidden(krake)
+    krake.ok("sweep")
+    assert hidden(krake) == [folder], "its machine may be just out of sight"
+    with_servers(krake, "node-b")
+    krake.ok("nodes", "retire", "node-a", "--lost", "--yes")
+    assert "leftover" in findings(krake)
+    krake.ok("sweep")
+    assert hidden(krake) == []
+    assert findings(krake) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["dfs/crawl/.start-{start}-{id}", "dfs/crawl/seeds/.{seeds}-{id}", "{one}/.index.json.{id}"]
+)
+def test_what_killed_attempts_left_beside_what_stands_is_swept(copy: Callable[..., Krake], name: str) -> None:
+    krake = copy()
+    digest = min(krake.directory.glob("dfs/crawl/started/*-1")).name.removesuffix("-1")
+    [seeds] = krake.directory.glob("dfs/crawl/seeds/*")
+    one = min(krake.directory.glob("dfs/crawl/1*")).relative_to(krake.directory)
+    made = krake.directory / name.format(start=digest, seeds=seeds.name, one=one, id="0123456789abcdef" * 2)
+    made.mkdir()
+    unknown = made.name.replace(seeds.name, "0" * 40).replace(digest, "0" * 40).replace("index", "x")
+    other = made.with_name(unknown)
+    other.mkdir()
+    krake.ok("sweep")
+    assert not made.exists()
+    assert other.exists(), "nothing stands in its place: an attempt may be at work on it"
