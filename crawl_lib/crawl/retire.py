@@ -134,7 +134,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     name = sha1(f"lost {node} {newest}".encode()).hexdigest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
     sources, _ = waiting_sources(stores, node, TakenIn(), before=None, planned=[])
-    with stores.keys() as keys:
+    with stores.keys(make=not dry_run) as keys:
         lines = _lost_lines(sources, keys, counts)
         if dry_run:
             return {"node": node, "handed_over": sum(1 for _ in lines), **counts, "to": list(stores.config.servers)}
