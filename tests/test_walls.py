@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -15,6 +16,7 @@ import crawl_lib
 from crawl_lib import errors, states
 from crawl_lib.errors import KrakeError
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, WITH_RESPONSE, KeyState, Outcome
+from crawl_lib.urls import rejections
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -148,9 +150,9 @@ def test_public_names_are_sorted() -> None:
     assert crawl_lib.__all__ == sorted(set(crawl_lib.__all__))
 
 
-def member_docs(name: str) -> dict[str, str]:
-    """The text below each member of an enumeration of `states`, by member name."""
-    tree = ast.parse(inspect.getsource(states))
+def member_docs(name: str, module: ModuleType = states) -> dict[str, str]:
+    """The text below each member of an enumeration, by member name."""
+    tree = ast.parse(inspect.getsource(module))
     [found] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
     docs = {}
     for assigned, text in zip(found.body, found.body[1:], strict=False):
@@ -169,6 +171,13 @@ def test_the_documented_outcomes_are_those_of_the_code_in_its_words_and_order() 
     words = {outcome.value: member_docs("Outcome")[outcome.name] for outcome in Outcome}
     assert {outcome: row[1] for outcome, row in outcome_rows().items()} == words
     assert list(outcome_rows()) == [str(outcome) for outcome in Outcome]
+
+
+def test_the_documented_rejections_are_those_of_the_code_in_its_words_and_order() -> None:
+    text = (ROOT / "docs" / "outcomes.md").read_text()
+    docs = member_docs("Rejection", rejections)
+    words = [(str(rejection), docs[rejection.name]) for rejection in rejections.Rejection]
+    assert re.findall(r"^\| `(\w+)` \| ([^|]*) \|$", text, re.MULTILINE) == words
 
 
 @pytest.mark.parametrize("outcome", Outcome)

@@ -72,7 +72,9 @@ class Tally:
             for kind in KINDS
             for step, count in sorted((step, count) for (name, step), count in self.deaths.items() if name == kind)
         ]
-        return "\n".join([*lines, "", "| task | last durable step before the kill | kills |", "|---|---|---|", *rows])
+        fold = ["", "<details>", "<summary>The kills by durable step</summary>", ""]
+        head = ["| task | last durable step before the kill | kills |", "|---|---|---|"]
+        return "\n".join([*lines, *fold, *head, *rows, "", "</details>"])
 
     def _others(self) -> int:
         return sum(not any(f"I{number}" in finding for number in range(1, 7)) for finding in self.findings)
