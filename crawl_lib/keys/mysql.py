@@ -1,7 +1,7 @@
 """A key server that is a MySQL or MariaDB database, over PyMySQL.
 
-Simple statements commit by themselves; they, and the transaction of `mark`, are sent once more over a new connection
-if the old one was lost: each may be repeated. `claim` is a transaction at READ COMMITTED: select what stands, insert
+Simple statements commit by themselves, and are sent once more over a new connection if the old one was lost: each may
+be repeated. `claim` is a transaction at READ COMMITTED: select what stands, insert
 the rest; where a row of another writer came between, fewer rows are inserted than were missing, and the transaction
 starts again. InnoDB makes an insert wait for an uncommitted row of the same key, so two writers never both count it.
 A connection that is lost before COMMIT was sent has added nothing; one that is lost after that leaves the keys
@@ -320,17 +320,16 @@ def _insert(verb: str, keys: Sequence[bytes], state: KeyState) -> str:
 
 
 def _mark(connection: Connection[Any], keys: Sequence[bytes], state: KeyState) -> None:
-    """One transaction that sets a state other than QUEUED.
+    """Set a state other than QUEUED.
 
     Nearly always all keys stand there in another state: then an update is enough, for two thirds of what an insert
-    that finds each key costs the server. Where fewer rows changed, some are missing, or have the state already.
+    that finds each key costs the server. Where fewer rows changed, some are missing, or have the state already. Each of
+    the two may be repeated, so they need no transaction, whose begin and end would take a round trip each.
     """
-    connection.begin()
     # The index is forced, since a small table would be scanned, and meet the locks of other writers.
     update = f"UPDATE {TABLE} FORCE INDEX (PRIMARY) SET keyinfo = {int(state)} WHERE hash IN ({_quoted(keys)})"
     if _execute(connection, update) < len(keys):
         _execute(connection, _insert("INSERT", keys, state) + " ON DUPLICATE KEY UPDATE keyinfo = VALUES(keyinfo)")
-    connection.commit()
 
 
 def _execute(connection: Connection[Any], statement: str) -> int:
