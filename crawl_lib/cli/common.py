@@ -53,8 +53,8 @@ def print_json(value: object) -> None:
 
 
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
-    """A result for people: a table of names and values; mappings and lists within become rows of their own."""
-    table = Table("", "", title=title, title_justify="left", show_header=False)
+    """A result for people: a title and a table of names and values; mappings and lists within are rows of their own."""
+    table = Table("", "", show_header=False)
     for name, value in counts.items():
         if isinstance(value, Mapping):
             for inner, number in value.items():
@@ -64,11 +64,17 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
                 table.add_row(name, _shown(item))
         else:
             table.add_row(name, _shown(value))
+    print(plain(title))  # as the table's own title it would be broken at the table's width
     console().print(table)
 
 
+def plain(text: str) -> str:
+    """Text of strangers, such as a URL of an archive, without what a terminal would obey."""
+    return "".join(mark if mark.isprintable() else f"\\x{ord(mark):02x}" for mark in text)
+
+
 def _shown(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(str(value))
 
 
 class InterruptedTool(BaseException):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crawl_lib.cli.common import (
     Waiting,
+    plain,
     print_counts,
     print_dry_run,
     print_json,
@@ -16,7 +18,7 @@ from crawl_lib.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from crawl_lib.repair.import_report import ImportReport
+    from crawl_lib.repair.import_report import FileReport, ImportReport
     from crawl_lib.repair.salvage_report import SalvageReport
 
 # The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
@@ -140,17 +142,28 @@ def import_archives(arguments: argparse.Namespace) -> int:
 
 
 def _show_import(report: ImportReport) -> None:
+    """A line an archive, and below it the first of what was rejected, each with its place."""
     for file in report.files:
-        if file.state == "already_imported":
-            print(f"{file.name}: already imported")
-            continue
-        shown = {name: getattr(file, name) for name in ("records", "pages", "robots", "waiting", "known", "repeated")}
-        print_counts(
-            f"{file.name}: {file.state}",
-            {**shown, "skipped": file.skipped, "rejected": file.rejected, "first": file.first},
-        )
+        print(plain(f"{file.name}: {_import_text(file)}"))
+        for line in file.first:
+            print(plain(f"  {line.removeprefix(f'{file.name}: ')}"))
     if report.folder:
         print(f"segment {report.folder}/import")
         print("next: krake settle takes in what its pages link to; the next crawl does so too")
-    for file in report.refused:
-        print(f"{file.name}: no record of it can be read; it is no WARC or ARC file, or damaged from end to end")
+
+
+def _import_text(file: FileReport) -> str:
+    if file.state == "already_imported":
+        return "already imported"
+    if file.state == "refused":
+        return f"refused: no record of it can be read; {_counted(file.rejected)}"
+    counts = {name: getattr(file, name) for name in ("robots", "waiting", "known", "repeated")}
+    parts = [f"{file.pages:,} pages of {file.records:,} records", _counted(counts)]
+    parts += [
+        f"{word} {_counted(found)}" for word, found in (("skipped", file.skipped), ("rejected", file.rejected)) if found
+    ]
+    return f"{file.state}: {'; '.join(part for part in parts if part)}"
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)

@@ -88,6 +88,17 @@ def test_import_begins_a_crawl(krake: Krake) -> None:
     assert "clean" in krake.ok("fsck").out
 
 
+def test_what_import_prints_is_a_line_an_archive_whatever_its_name_or_its_urls(crawled: Krake) -> None:
+    path = write(crawled.directory / ("long" * 40 + ".warc.gz"), pages_archive(range(3)))
+    lines = crawled.ok("import", str(path), "--dry-run").out.splitlines()
+    assert lines == [f"{path}: readable: 3 pages of 7 records; skipped 1 warcinfo", "dry run: nothing was changed"]
+    evil = write(crawled.directory / "evil.warc", b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: \x1b[2Jx\r\n"
+                 b"Content-Length: 0\r\n\r\n\r\n\r\n")  # fmt: skip
+    out = crawled("import", str(evil)).out
+    assert "\x1b" not in out
+    assert "\\x1b[2Jx" in out
+
+
 @pytest.mark.parametrize("name", ["nonsense", "1795000000", "1795000000/.node", "/"])
 def test_names_that_are_no_segment(name: str, krake: Krake) -> None:
     assert "is no segment" in krake("segment", "salvage", name).error()
