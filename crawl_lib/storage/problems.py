@@ -64,7 +64,6 @@ WORDS = (
     ("(is not a directory)", Patience.NONE),
     ("Failed to find datanode", Patience.FULL),
     ("could only be written to 0 of the", Patience.FULL),
-    ("Authentication failure", Patience.NONE),
 )
 
 

@@ -107,6 +107,8 @@ class _Client(Client):  # type: ignore[misc]
             self.let_in = True
         else:
             self.failures[server] = problem_of_response(response)
+        if response.status_code == requests.codes.unauthorized:
+            raise RefusedError(self.failures[server])  # else HdfsCLI writes the page into the log
         return response
 
 

@@ -1,0 +1,287 @@
+"""A secured HDFS: every request by HTTPS, with a ticket of a real KDC. Cookies run out every few seconds here."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from crawl_lib.config.model import DfsConfig
+from crawl_lib.errors import StorageAccessError, StorageError
+from crawl_lib.storage.hdfs import HdfsStorage
+from crawl_lib.storage.kerberos import Negotiate
+from crawl_lib.storage.webhdfs import WebHdfs, parse_address
+from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, why_not
+from tests.contracts.storage import StorageContract
+
+COOKIE_S = 2
+LIMIT_S = 120  # for what comes with time on a loaded machine
+TO_DO = r"get a ticket by kinit, or name in KRB5CCNAME .*, or in KRB5_CLIENT_KTNAME a keytab"
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    """A realm, which the Kerberos library of this process knows."""
+    if missing := why_not():
+        pytest.skip(f"Kerberos is not tested: {missing}")
+    with Kdc(tmp_path_factory.mktemp("kdc")) as running, pytest.MonkeyPatch.context() as patched:
+        for name, value in running.environment.items():
+            patched.setenv(name, value)
+        patched.delenv("KRB5_CLIENT_KTNAME", raising=False)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def secured(jars: None, kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
+    """A namenode and a datanode."""
+    folder = tmp_path_factory.mktemp("secured")
+    with SecureHdfs(folder / "hdfs", kdc, Authority(folder / "ca"), cookie_s=COOKIE_S) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cache(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where tickets are looked for; there is none."""
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/tickets")
+    return tmp_path / "tickets"
+
+
+@pytest.fixture
+def ticket(kdc: Kdc, secured: SecureHdfs, cache: Path) -> Path:
+    """The user `krake` has a ticket."""
+    kdc.ticket("krake", cache)
+    return cache
+
+
+@pytest.fixture
+def config(secured: SecureHdfs) -> DfsConfig:
+    """What an operator writes into the section `dfs`."""
+    ca_file = str(secured.authority.ca_file)
+    return DfsConfig(security="kerberos", ca_file=ca_file, connect_timeout_s=20.0, timeout_s=60.0, wait_s=60.0)
+
+
+@pytest.fixture
+def address(secured: SecureHdfs) -> str:
+    """An empty root path of its own."""
+    return f"{secured.address}/krake/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts that were shown a ticket."""
+    shown: list[str] = []
+    context = Negotiate._context
+    monkeypatch.setattr(Negotiate, "_context", lambda auth, host: shown.append(host) or context(auth, host))
+    return shown
+
+
+def until(what: str, ready: Callable[[], bool]) -> None:
+    """Ask again and again, until the answer is yes."""
+    end = time.monotonic() + LIMIT_S
+    while not ready():
+        assert time.monotonic() < end, f"{what}: not after {LIMIT_S} s"
+
+
+class TestSecuredHdfs(StorageContract):
+    @pytest.fixture
+    def storage(self, ticket, address, config):
+        return HdfsStorage.open(address, config)
+
+
+def test_a_ticket_is_shown_once_and_again_when_the_cookie_has_run_out(ticket, address, config, exchanges):
+    storage = HdfsStorage.open(address, config)
+    asked = 0
+
+    def asks() -> bool:
+        nonlocal asked
+        asked += 1
+        return storage.stat("") is not None and len(exchanges) >= 3
+
+    until("two cookies have run out", asks)
+    assert asked > 3 * len(exchanges)  # most requests needed no ticket
+
+
+def test_what_a_request_costs(ticket, address, config, exchanges):
+    """Figures for the docstring of `crawl_lib.storage.kerberos`."""
+    storage = HdfsStorage.open(address, config)
+    storage.write_bytes("f", b"1" * 5000)
+    cookies = storage._hdfs._session.cookies
+    for what, without in (("cookie", False), ("exchange", True)):
+        begun, used = time.monotonic(), time.process_time()
+        for _ in range(50):
+            if without:
+                cookies.clear()
+            assert storage.stat("f").size_bytes == 5000
+        seconds, cpu = time.monotonic() - begun, time.process_time() - used
+        print(f"stat, {what}: {seconds * 20:.1f} ms, {cpu * 20:.2f} ms CPU")
+    assert len(exchanges) >= 50
+
+
+def test_many_files_at_once_share_no_exchange(ticket, address, config):
+    """Each has a thread of its own; the cookies of all run out meanwhile."""
+    storage = HdfsStorage.open(address, config)
+    for round_number in range(3):
+        storage._hdfs._session.cookies.clear()
+        files = [storage.open_write(f"{round_number}/{number}") for number in range(8)]
+        for number, file in enumerate(files):
+            file.write(bytes([number]) * 100_000)
+        for file in files:
+            file.close()
+        for number in range(8):
+            assert storage.read_bytes(f"{round_number}/{number}") == bytes([number]) * 100_000
+
+
+def test_no_ticket_is_told_at_once(secured, cache, address, config):
+    with pytest.raises(StorageAccessError, match=rf"127.0.0.1.*No Kerberos credentials available.*{cache}.*{TO_DO}"):
+        HdfsStorage.open(address, dataclasses.replace(config, wait_s=3600.0))
+
+
+def test_a_keytab_needs_no_kinit(secured, cache, address, config, kdc, monkeypatch):
+    """The library gets the ticket by itself, and will get the next one."""
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{kdc.directory}/krake.keytab")
+    storage = HdfsStorage.open(address, config)
+    storage.write_bytes("f", b"1")
+    assert storage.read_bytes("f") == b"1"
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", f"FILE:{kdc.directory}/gone.keytab")
+    cache.unlink()
+    with pytest.raises(StorageAccessError, match=TO_DO):
+        HdfsStorage.open(address, config)
+
+
+class Impatient:
+    """A clock that only waiting moves; `waits` is called instead of each wait."""
+
+    def __init__(self, waits: Callable[[], object]) -> None:
+        self.now_s, self._waits = 0.0, waits
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self._waits()
+
+    def clock(self) -> float:
+        return self.now_s
+
+
+def storage_that_waits(address: str, config: DfsConfig, waits: Callable[[], object]) -> HdfsStorage:
+    clock = Impatient(waits)
+    return HdfsStorage(WebHdfs(parse_address(address), config, sleep=clock.sleep, clock=clock.clock))
+
+
+def test_a_ticket_that_ends_in_the_middle_is_waited_for(secured, kdc, cache, address, config):
+    """Whoever renews it is late; the request goes on with the new one."""
+    kdc.ticket("krake", cache, "-l", "10s")
+    renewed = []
+
+    def renew() -> None:
+        renewed.append(1)
+        kdc.ticket("krake", cache)
+
+    storage = storage_that_waits(address, config, renew)
+    storage.make_dirs("d")
+    until("the ticket has ended", lambda: storage.stat("d") is not None and bool(renewed))
+    assert len(renewed) == 1
+    storage.write_bytes("d/f", b"1")
+    assert storage.read_bytes("d/f") == b"1"
+
+
+def test_a_ticket_that_has_ended_is_a_clear_error_after_the_wait(secured, kdc, cache, address, config):
+    kdc.ticket("krake", cache, "-l", "10s")
+    waits = []
+    storage = storage_that_waits(address, config, lambda: waits.append(1))
+    storage.make_dirs("d")
+    with pytest.raises(StorageAccessError, match=rf"(?i)cannot be looked at: .*expired.*{TO_DO}"):
+        until("the ticket has ended", lambda: storage.stat("d") is None)
+    assert len(waits) > 5
+
+
+def test_a_ticket_of_another_realm_is_told(secured, address, config, cache, kdc, tmp_path, monkeypatch):
+    with Kdc(tmp_path / "other", realm="OTHER.TEST") as other:
+        for name, value in other.environment.items():
+            monkeypatch.setenv(name, value)
+        other.keytab("krake")
+        other.ticket("krake", cache)
+        with pytest.raises(StorageAccessError, match=r"HTTP@127.0.0.1: Server .*not found in Kerberos database"):
+            HdfsStorage.open(address, config)
+
+
+def test_a_ticket_of_a_user_without_rights_is_told(secured, address, config, cache, kdc):
+    kdc.keytab("stranger")
+    kdc.ticket("stranger", cache)
+    with pytest.raises(StorageAccessError, match=r"no permission: .*user=stranger.*let the ticket's user own /krake/"):
+        HdfsStorage.open(address, config)
+
+
+def test_who_shows_no_ticket_is_told_of_kerberos(ticket, address, config):
+    with pytest.raises(StorageAccessError, match=rf"127.0.0.1.*set dfs.security: kerberos and {TO_DO}"):
+        HdfsStorage.open(address, dataclasses.replace(config, security="simple"))
+
+
+@pytest.mark.parametrize("security", ["simple", "kerberos"])
+def test_a_certificate_of_an_unknown_authority_is_refused(ticket, secured, address, config, tmp_path, security):
+    strangers = Authority(tmp_path / "ca", "somebody else")
+    config = dataclasses.replace(config, security=security, ca_file=str(strangers.ca_file), wait_s=3600.0)
+    server = f"127.0.0.1:{secured.http['nn1']}"
+    with pytest.raises(StorageAccessError, match=rf"{server}: certificate: .*verify failed.*; dfs.ca_file names"):
+        HdfsStorage.open(address, config)
+
+
+def test_a_certificate_for_another_name_is_refused(ticket, secured, address, config):
+    with pytest.raises(StorageAccessError, match=r"localhost:\d+: certificate: .*mismatch.*dfs.ca_file"):
+        HdfsStorage.open(address.replace("127.0.0.1", "localhost"), config)
+
+
+def test_the_token_for_a_datanode_stays_out_of_errors(ticket, secured, address, config):
+    """It lets its holder in for a day."""
+    storage = HdfsStorage.open(address, dataclasses.replace(config, wait_s=0.0))
+    storage.write_bytes("f", b"1")
+    location = storage._hdfs.ask("open", "f", noredirect="true")["Location"]
+    token = location.partition("delegation=")[2].partition("&")[0]
+    assert len(token) > 50
+    secured.kill("dn")
+    try:
+        with pytest.raises(StorageError) as caught:
+            storage._hdfs.persist("cannot be read", "f", lambda: storage._hdfs.fetch(location))
+        assert token not in "".join(traceback.format_exception(caught.value))
+    finally:
+        secured.start("dn")
+        secured.wait_ready()
+
+
+class _Impostor(BaseHTTPRequestHandler):
+    """A server that asks for a ticket and cannot read it."""
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] is None:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", "Negotiate")
+        else:
+            self.send_response(200)
+        body = b'{"FileStatus":{"type":"DIRECTORY","length":0,"pathSuffix":""}}'
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        pass
+
+
+def test_a_server_that_cannot_prove_itself_is_not_believed(ticket):
+    """By plain HTTP nothing else says who it is."""
+    with HTTPServer(("127.0.0.1", 0), _Impostor) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            with pytest.raises(
+                StorageAccessError, match=rf"127.0.0.1:{server.server_port}: Kerberos for HTTP@127.0.0.1"
+            ):
+                HdfsStorage.open(f"http://127.0.0.1:{server.server_port}", DfsConfig(security="kerberos", wait_s=0.0))
+        finally:
+            server.shutdown()
+            thread.join()
