@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from crawl_lib.config import Config
@@ -15,6 +16,7 @@ from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import dump_keys
 from crawl_lib.records import QueuedUrl
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.states import KeyState
 from crawl_lib.storage import open_storage
 from tests.export.crawls import Capture, CrawlMaker, key
@@ -73,3 +75,13 @@ def test_lines_of_urls() -> None:
     ]
     assert block.replace("→", "\t").encode().splitlines() == [encode_line(url, flags) for url, flags in urls]
     assert encode_meta(urls[1][0]).decode().replace("\t", "→") in TEXT
+
+
+WORDS = {"fixed_size_binary[20]": "20 bytes", "string": "text", "timestamp[us, tz=UTC]": "time", "bool": "boolean"}
+
+
+@pytest.mark.parametrize(("name", "schema"), [("pages", PAGES_SCHEMA), ("links", LINKS_SCHEMA)])
+def test_the_columns_of_the_tables(name: str, schema: pa.Schema) -> None:
+    [table] = re.findall(rf"`{name}`:\n\n\| column \| type \| what \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", TEXT)
+    columns = [(field.name, WORDS.get(str(field.type), str(field.type))) for field in schema]
+    assert re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE) == columns
