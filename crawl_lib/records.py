@@ -1,8 +1,9 @@
-"""The plain records that travel between the rooms. No behaviour here."""
+"""The plain records that travel between the rooms."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha1
 
 from crawl_lib.states import Outcome
 
@@ -53,3 +54,10 @@ class Fetched:
     attempts: int = 0
     duration_ms: int = 0
     error: str = ""
+    _body_sha1: bytes = field(default=b"", init=False, repr=False, compare=False)
+
+    def body_sha1(self) -> bytes:
+        """SHA-1 of `body`, 20 bytes. Kept: the record and the row of most pages need the same one (20 us for 21 KB)."""
+        if not self._body_sha1:
+            self._body_sha1 = sha1(self.body, usedforsecurity=False).digest()
+        return self._body_sha1

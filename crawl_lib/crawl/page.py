@@ -6,8 +6,8 @@ does not tell how often its task was killed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
+from hashlib import sha1
 from typing import Any
 
 from crawl_lib.config import Config
@@ -71,6 +71,8 @@ class PageHandler:
         redirect_url = None
         if fetched.outcome is Outcome.REDIRECT and (location := headers.get("location")) is not None:
             redirect_url = self._discovery.redirect(taken, fetched.url, location)
+        same = content.data is fetched.body  # no coding was undone
+        digest = fetched.body_sha1() if same else sha1(content.data, usedforsecurity=False).digest()
         self._writer.add_page(
             PageRow._make(
                 (
@@ -79,7 +81,7 @@ class PageHandler:
                     mime_declared,
                     mime,
                     len(content.data),
-                    hashlib.sha1(content.data).digest(),
+                    digest,
                     redirect_url,
                     headers.get("etag"),
                     headers.get("last-modified"),

@@ -182,7 +182,7 @@ class RecordEncoder:
         head, body = fetched.head, fetched.body
         whole = sha1(head)
         whole.update(body)
-        digest = _digest(body) if has_certain_end(head) else ""
+        digest = f"sha1:{_base32(fetched.body_sha1())}" if has_certain_end(head) else ""
         payload = f"WARC-Payload-Digest: {digest}\r\n" if digest else ""
         lines = (
             f"WARC/1.1\r\nWARC-Type: response\r\nWARC-Record-ID: {record_id}\r\nWARC-Target-URI: {uri}\r\n"
