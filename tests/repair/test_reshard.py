@@ -26,18 +26,27 @@ def change(krake: Krake, servers: list[str], replication: int) -> Path:
 
 
 def refused_on_another_machine(krake: Krake, old: Path) -> None:
-    """No crawl begins anywhere while keys move: neither with the config as it was, nor with the new one."""
-    files = [path for path in krake.directory.rglob("*") if path.is_file() and "keys" not in path.parts]
-    before = {path: path.read_bytes() for path in files}
+    """No crawl begins anywhere while keys move: neither with the config as it was, nor with the new one.
+
+    Nobody holds the locks of the other machine's nodes.
+    """
+    queue = "queue-of-another-machine"
+    shutil.copytree(krake.directory / "queue", krake.directory / queue)
+    segments = sorted(krake.directory.rglob("manifest.json"))
+    queued = sorted((krake.directory / queue).rglob("*/0"))
+    before = [path.read_bytes() for path in queued]
+    assert before
     for file in (krake.file, old):
         value = yaml.safe_load(file.read_text())
-        value["queue"] = {"local_dir": "queue-of-another-machine"}
+        value["queue"] = {"local_dir": queue}
         other = krake.directory / "other.yml"
         other.write_text(yaml.safe_dump(value))
         for words in (["settle"], ["crawl", "--run-id", "two"], ["keys", "repair"]):
             error = krake("--config", str(other), *words).error()
             assert "under way: run `krake keys reshard`" in error
-    assert {path: path.read_bytes() for path in files} == before
+    assert sorted(krake.directory.rglob("manifest.json")) == segments
+    assert [path.read_bytes() for path in queued] == before
+    shutil.rmtree(krake.directory / queue)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +63,12 @@ def test_a_crawl_goes_on_where_the_keys_are_now(
     queued = waiting(krake)
     total = krake.status()["keys"][0]["total"]
     old = change(krake, servers, replication)
-    for words in (["settle"], ["crawl", "--run-id", "two"], ["keys", "repair"], ["forget", "--yes", "http://a.example/"]):
+    for words in (
+        ["settle"],
+        ["crawl", "--run-id", "two"],
+        ["keys", "repair"],
+        ["forget", "--yes", "http://a.example/"],
+    ):
         error = krake(*words).error()
         assert "krake keys reshard" in error or "run `krake keys create`" in error
     assert {"ring_differs"} <= set(found(krake, "--fast"))
