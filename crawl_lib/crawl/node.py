@@ -6,7 +6,8 @@ import os
 import shutil
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event
 from typing import Any
@@ -29,13 +30,14 @@ from crawl_lib.crawl.places import (
     segments_of,
 )
 from crawl_lib.crawl.progress import OnProgress
+from crawl_lib.crawl.shares import share_of_node
 from crawl_lib.crawl.sources import scope_hosts, take_in
 from crawl_lib.crawl.task import NodeTask, locked_node
 from crawl_lib.crawl.watermarks import RoomWatch, wait_for_room
 from crawl_lib.crawl.worker import TURNS_FILE, WorkerTask
 from crawl_lib.crawl.workers import run_workers
 from crawl_lib.durable import fsync_dir, reached, write_durable
-from crawl_lib.errors import ConfigError, OutputConflictError, PathNotFoundError, QueueError
+from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, IpTurns
 from crawl_lib.fetch.transport import user_agent_header
 from crawl_lib.frontier import (
@@ -83,7 +85,10 @@ def crawl_node(
     """
     own = require_iteration(stores, run_id, iteration)
     if node not in own.nodes:
-        raise ConfigError(f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}")
+        raise ConfigError(
+            f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}; trigger a new"
+            " run"
+        )
     if not stores.storage.exists(segment_path(stores, own.folder, node)):
         require_agreement(stores, own)
     what = f"run {run_id}, iteration {iteration}"
@@ -98,7 +103,7 @@ def crawl_node(
             take_in(task, own)
             _refuse_used_name(task, own)
             task.go_on()
-            complete(task, _decide(task, own, own.batch_sizes.get(node, 0)))
+            complete(task, _decide(task, own, share_of_node(stores, own, node)))
         counts = read_manifest(stores.storage, stores.crawl_dir, own.folder, node)["counts"]
         task.progress.enter("done", queue=task.queue.length())
     return {"folder": own.folder, "node": node, **counts}
@@ -191,15 +196,16 @@ def complete(task: NodeTask, take: Take) -> None:
     if not storage.exists(f"{folder}/{task.node}"):
         own = _iteration_of(task, take)
         hidden = hidden_folder(folder, task.node, take.take_id)
-        if read_leftover(take) is None:
+        with _repair_named(task):
+            if read_leftover(take) is None:
+                task.go_on()
+                with Sealer(partial(_storage_of_a_thread, task), hidden, task.spool):
+                    _fetch(task, take, own)
+            wait_for_room(task, local=False)
+            task.progress.enter("commit")
             task.go_on()
-            with Sealer(partial(_storage_of_a_thread, task), hidden, task.spool):
-                _fetch(task, take, own)
-        wait_for_room(task, local=False)
-        task.progress.enter("commit")
-        task.go_on()
-        seal_all(storage, hidden, task.spool, undo=f"{built} and {task.directory / LEFTOVER_FILE}")
-        _build(task, take, own)
+            seal_all(storage, hidden, task.spool, undo=f"{built} and {task.directory / LEFTOVER_FILE}")
+            _build(task, take, own)
         task.go_on()
     segment = publish(storage, folder, task.node, take.take_id, built)
     keep_late_scope(task.stores, take.header.folder)
@@ -212,6 +218,17 @@ def complete(task: NodeTask, take: Take) -> None:
     reached("node.marked")
     close_take(task.directory)
     _delete_spool(task)
+
+
+@contextmanager
+def _repair_named(task: NodeTask) -> Iterator[None]:
+    """Damage in the spool names the command that repairs it; the rooms that read a spool do not know whose it is."""
+    try:
+        yield
+    except DamagedFileError as error:
+        if "`krake " in str(error):
+            raise
+        raise DamagedFileError(f"{error}; run `krake queue repair --node {task.node}`") from error
 
 
 def _storage_of_a_thread(task: NodeTask) -> Storage:

@@ -43,9 +43,9 @@ IMPORT_NODE = "import"
 class Iteration:
     """What `iteration.json` says.
 
-    `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may
-    take. `taken_before`: URLs taken in the folders `summed`, which are complete; `seeds`: injected folders whose
-    hosts are in the scope. `scope_sha256`: of the file `scope` beside it.
+    `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may take;
+    `limited`: they keep `crawl.max_pages`. `taken_before`: URLs taken in the folders `summed`, which are complete;
+    `seeds`: injected folders whose hosts are in the scope. `scope_sha256`: of the file `scope` beside it.
     """
 
     folder: str
@@ -59,6 +59,7 @@ class Iteration:
     summed: tuple[str, ...]
     seeds: tuple[str, ...]
     scope_sha256: str
+    limited: bool = False
 
     @property
     def is_import(self) -> bool:
@@ -122,6 +123,7 @@ def iteration_of(folder: str, value: dict[str, Any]) -> Iteration:
         summed=tuple(value["summed"]),
         seeds=tuple(value["seeds"]),
         scope_sha256=value[SCOPE_DIGEST],
+        limited=bool(value.get("limited", False)),
     )
 
 

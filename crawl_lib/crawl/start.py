@@ -5,7 +5,8 @@ says what overlapping attempts do). Run again, `start` finds the folder whose `i
 deletes hidden folders that are left.
 
 A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read anew
-by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`.
+by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`, as long
+as it may (`shares`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from crawl_lib.crawl.places import (
     segments_of,
     write_json_bytes,
 )
+from crawl_lib.crawl.shares import put_by, share_out
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
@@ -137,6 +139,7 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
         "routing": stores.config.frontier.routing,
         "config_digest": stores.config_digest,
         "krake_version": VERSION,
+        "limited": stores.config.crawl.max_pages is not None,
         "batch_sizes": share_out(batch_size, nodes, _remaining(stores, sums), len(folders)),
         "taken_before": sums.taken,
         "summed": sums.summed,
@@ -151,20 +154,6 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
     storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
     reached("start.written")
     return give_name(stores, run_id, iteration, name, clock)
-
-
-def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, round_number: int = 0) -> dict[str, int]:
-    """URLs that each node may take: `batch_size`, or an even share of what `crawl.max_pages` leaves.
-
-    The shares sum to at most `remaining` and differ by at most one. Which nodes get one more changes with
-    `round_number`: else a node with an empty queue would be given the last pages for ever.
-    """
-    if remaining is None:
-        return dict.fromkeys(nodes, batch_size)
-    share, more = divmod(max(0, remaining), len(nodes))
-    return {
-        node: min(batch_size, share + ((index - round_number) % len(nodes) < more)) for index, node in enumerate(nodes)
-    }
 
 
 def _remaining(stores: Stores, sums: _Sums) -> int | None:
@@ -217,8 +206,7 @@ def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
             sums.taken += 0 if IMPORT_NODE in standing else fetched
             sums.summed.append(folder)
             return
-    batch_sizes = read_iteration(storage, crawl_dir, folder).batch_sizes
+    own = read_iteration(storage, crawl_dir, folder)
     if index is None:
-        missing = [node for node in batch_sizes if node not in standing]
-    # A node without a segment may have a take open that fetches up to its batch size after this.
-    sums.open_taken += fetched + sum(batch_sizes[node] for node in missing)
+        missing = [node for node in own.batch_sizes if node not in standing]
+    sums.open_taken += fetched + put_by(stores, own, missing)

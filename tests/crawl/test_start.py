@@ -15,7 +15,8 @@ from crawl_lib.config import Config
 from crawl_lib.crawl import naming, start
 from crawl_lib.crawl.commit import commit_iteration
 from crawl_lib.crawl.places import list_folders, read_lines
-from crawl_lib.crawl.start import share_out, start_iteration
+from crawl_lib.crawl.shares import share_of_node, share_out
+from crawl_lib.crawl.start import start_iteration
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.frontier.scope import scope_bytes, scope_digest
 from crawl_lib.stores import Stores, open_stores
@@ -190,6 +191,32 @@ def test_max_pages_is_never_passed(config: Config) -> None:
     commit_iteration(stores, run_id="other", iteration=1)
     last = start_iteration(stores, run_id="r", iteration=2, batch_size=10)
     assert sum(last.batch_sizes.values()) == 25 - 17
+
+
+def test_a_share_of_a_failed_run_is_free_once_its_node_has_gone_on(config: Config) -> None:
+    """Nobody reruns the iteration: what it put by would lack for ever. And who does rerun it, takes nothing."""
+    limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=100))
+    stores = open_stores(limited)
+    failed = start_iteration(stores, run_id="failed", iteration=1, batch_size=30)
+    lay_segment(stores, failed.folder, "node-a", pages=20)
+    second = start_iteration(stores, run_id="r", iteration=1, batch_size=100)
+    assert sum(second.batch_sizes.values()) == 100 - 20 - 30, "node-b may have its take open"
+    assert share_of_node(stores, failed, "node-b") == 30
+    lay_segment(stores, second.folder, "node-a", pages=10)
+    third = start_iteration(stores, run_id="r", iteration=2, batch_size=100)
+    assert sum(third.batch_sizes.values()) == 100 - 20 - 30 - 10 - second.batch_sizes["node-b"]
+    lay_segment(stores, second.folder, "node-b", pages=5)
+    fourth = start_iteration(stores, run_id="other", iteration=1, batch_size=100)
+    assert sum(fourth.batch_sizes.values()) == 100 - 20 - 10 - 5 - sum(third.batch_sizes.values())
+    assert share_of_node(stores, failed, "node-b") == 0, "it went to others"
+    assert share_of_node(stores, third, "node-b") == third.batch_sizes["node-b"]
+
+
+def test_without_a_limit_an_early_iteration_may_be_done_late(stores: Stores) -> None:
+    early = start_iteration(stores, run_id="u", iteration=1, batch_size=7)
+    later = start_iteration(stores, run_id="u", iteration=2, batch_size=7)
+    lay_segment(stores, later.folder, "node-b")
+    assert share_of_node(stores, early, "node-b") == 7
 
 
 @given(st.integers(1, 1000), st.integers(1, 50), st.integers(-5, 5000), st.integers(0, 1000))
