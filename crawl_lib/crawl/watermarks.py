@@ -11,6 +11,7 @@ import logging
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 1.0
 DFS_LOOK_INTERVAL_S = 30.0
-"""How often the DFS is asked: a request to the namenode each time."""
+"""How often the DFS is asked, at last: a request to the namenode each time."""
 
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "bytes"))
 
@@ -98,6 +99,19 @@ class RoomWatch:
             self._over.wait(LOOK_INTERVAL_S)
 
 
+def _backing_off(config: WatermarksConfig, directory: Path | None, storage: Storage) -> Iterator[str | None]:
+    """`shortage`, each time it is asked; the DFS is asked anew after 1, 2, 4, and at last every 30 seconds."""
+    of_dfs: str | None = None
+    pause_s, next_dfs_s = LOOK_INTERVAL_S, time.monotonic()
+    while True:
+        reason = shortage(config, directory, None)
+        if reason is None and time.monotonic() >= next_dfs_s:
+            of_dfs = shortage(config, None, storage)
+            next_dfs_s = time.monotonic() + pause_s
+            pause_s = min(pause_s * 2, DFS_LOOK_INTERVAL_S)
+        yield reason or of_dfs
+
+
 def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
     """Go on at once where there is room; else pause until there is.
 
@@ -107,8 +121,9 @@ def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
     config = task.stores.config.watermarks
     directory = task.directory if local else None
     began_s = time.monotonic()
+    look = _backing_off(config, directory, task.stores.storage)
     told: str | None = None
-    while (reason := shortage(config, directory, task.stores.storage)) is not None:
+    while (reason := next(look)) is not None:
         if reason != told:
             log.warning("%s: pauses: %s", task.node, reason)
         told = reason

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,6 +107,27 @@ def test_full_dfs_stops_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         crawl(config, 1)
     monkeypatch.setattr(LocalStorage, "free_bytes", lambda self: 5 << 30)
     assert crawl(config, 1)["pages"] == 0
+
+
+def test_a_dfs_without_room_is_asked_less_and_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In ten minutes of pause not 600 times; the local disk is still looked at each second, and first."""
+    now_s, asked = 0.0, []
+    free_local = LEAST
+    monkeypatch.setattr(watermarks, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(watermarks, "shutil", SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free_local)))
+    marks = make_config(
+        tmp_path, nodes=1, watermarks={"min_free_local_bytes": LEAST, "min_free_dfs_bytes": 2}
+    ).watermarks
+    store = SimpleNamespace(name="dfs", free_bytes=lambda: asked.append(now_s) or (1 if now_s < 600 else 2))
+    look = watermarks._backing_off(marks, tmp_path, store)
+    while (reason := next(look)) is not None:
+        assert "min_free_dfs_bytes" in reason
+        now_s += 1.0
+    assert asked[:6] == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0]
+    assert {later - earlier for earlier, later in pairwise(asked[5:])} == {30.0}
+    assert 600 <= now_s <= 631
+    free_local = 0
+    assert "min_free_local_bytes" in next(look)
 
 
 def test_free_room_is_what_the_system_says(tmp_path: Path) -> None:
