@@ -1,0 +1,24 @@
+"""A spool whose files are damaged stops its node's task, and the message says what brings it on again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.synthweb import Serving, SynthWeb
+from tests.crawl.test_kill_at_every_step import run_pass
+from tests.e2e.crawl import make_config
+
+WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
+
+
+def test_the_message_names_the_repair(serving: Serving, tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    assert run_pass(config, serving.seeds[0], "take.leftover:1") == -9
+    [positions] = (Path(config.queue.local_dir) / "node-0" / "spool").glob("*.positions")
+    positions.write_bytes(b"no positions")
+    with pytest.raises(DamagedFileError, match=r"\.positions: .*; run `krake queue repair --node node-0`$"):
+        stages.crawl_node(config, run_id="run", iteration=1, node="node-0")
