@@ -190,8 +190,11 @@ class _Reader:
             self.fail(key, f"is not a network such as 127.0.0.0/8: {error}")
 
     def path(self, value: str, kind: str, key: str) -> str:
-        if kind == "dfs" and value.startswith(("http://", "https://")):
+        if kind == "dfs" and value.lower().startswith(("http://", "https://")):
             return value
+        if _ADDRESS.match(value):
+            wanted = "a directory, or http://NAMENODE:9870/PATH (WebHDFS)" if kind == "dfs" else "a path"
+            self.fail(key, f"must be {wanted}, not {value!r}")
         if kind == "servers" and not is_sqlite_server(value):
             return value
         try:
@@ -201,6 +204,9 @@ class _Reader:
         if not value or "\0" in value:
             self.fail(key, f"{value!r} is no path")
         return os.path.normpath(self.base.absolute() / given)
+
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def _word(value: object) -> str:

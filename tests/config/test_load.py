@@ -62,6 +62,14 @@ def test_the_default_config_allows_no_inner_network() -> None:
         ({"servers": []}, r"servers: must name at least one"),
         ({"servers": ["a", "a"]}, r"servers: names 'a' twice"),
         ({"servers": ["../a"]}, r"servers\[0\]: '\.\./a' does not match"),
+        (
+            {"dfs_primary": "hdfs://nn:8020/krake"},
+            r"dfs_primary: must be a directory, or http://NAMENODE.*'hdfs://nn:8020/",
+        ),
+        (
+            {"key_storage": {"servers": ["mysql://db1"]}},
+            r"key_storage\.servers\[0\]: must be a path, not 'mysql://db1'",
+        ),
         ({"servers": "node-a"}, r"servers: must be a list, not 'node-a'"),
         ({"key_storage": {"replication": 2}}, r"key_storage\.replication: 2 replicas need as many servers"),
         ({"key_storage": {"servers": ["db1", "x/0.sqlite"]}}, r"key_storage\.servers: .* cannot be mixed"),
