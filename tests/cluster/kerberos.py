@@ -44,6 +44,7 @@ KDC_CONF = """[kdcdefaults]
   key_stash_file = {directory}/stash
   acl_file = {directory}/acl
   max_life = 1d
+  max_renewable_life = 7d
  }}
 """
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 import time
 import traceback
 import uuid
@@ -153,6 +156,32 @@ def test_a_keytab_needs_no_kinit(secured, cache, address, config, kdc, monkeypat
     cache.unlink()
     with pytest.raises(StorageAccessError, match=TO_DO):
         HdfsStorage.open(address, config)
+
+
+RENEW_ONCE = """
+from airflow.configuration import conf
+from airflow.security import kerberos
+kerberos.run(None, conf.get("kerberos", "keytab"), kerberos.KerberosMode.ONE_TIME)
+"""
+
+
+def test_airflow_renews_the_ticket(secured, cache, address, config, kdc, tmp_path):
+    """As README says: `airflow kerberos` keeps a cache from a keytab. Here without Airflow's database, once."""
+    options = {
+        "AIRFLOW_HOME": str(tmp_path),
+        "AIRFLOW__CORE__SECURITY": "kerberos",
+        "AIRFLOW__KERBEROS__PRINCIPAL": f"krake@{kdc.realm}",
+        "AIRFLOW__KERBEROS__KEYTAB": str(kdc.directory / "krake.keytab"),
+        "AIRFLOW__KERBEROS__CCACHE": str(cache),
+        "AIRFLOW__KERBEROS__INCLUDE_IP": "False",  # else a ticket is good from the machine's own addresses only
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", RENEW_ONCE], env=os.environ | options, capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    storage = HdfsStorage.open(address, config)
+    storage.write_bytes("f", b"1")
+    assert storage.read_bytes("f") == b"1"
 
 
 class Impatient:
