@@ -20,10 +20,11 @@ from crawl_lib.crawl.places import (
 from crawl_lib.crawl.sources import OUTLINKS_FILE
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
+from crawl_lib.frontier.scope import is_list_of_hosts
 from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.folder_identity import Identity, Told
 from crawl_lib.repair.folder_index import index_problem
-from crawl_lib.repair.folder_scope import is_list_of_hosts, kept_files, lacks_of_kept_scope
+from crawl_lib.repair.folder_scope import kept_files, lacks_of_kept_scope
 from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
 from crawl_lib.stores import Stores
 

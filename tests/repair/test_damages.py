@@ -113,6 +113,16 @@ def last_line_is_cut(directory: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 
 
+def record_is_off(name: str) -> Callable[[Path], object]:
+    """The record says another byte, within a line."""
+
+    def damage(directory: Path) -> None:
+        assert json.loads((queue(directory) / "state.krake").read_bytes())[name]
+        _edit(queue(directory) / "state.krake", lambda value: value.update({name: value[name] + 3}))
+
+    return damage
+
+
 def next_line_is_lost(directory: Path) -> None:
     """One of the URLs that are fetched now is not in its data file any more."""
     path = queue(directory) / "0"
@@ -155,6 +165,10 @@ DAMAGES = {
     "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), (REPAIR,), fast=False),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
     "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
+    "the record is off by some bytes": Damage("record_damaged", record_is_off("offset"), fast=False),
+    "the record is off by some bytes of meta": Damage("record_damaged", record_is_off("meta_offset"), fast=False),
+    "scope_added is cut": Damage("scope_added_damaged", write("scope_added", b"127.0.0.1\nexam")),
+    "the note of lost URLs is none": Damage("lost_damaged", write("lost", b"some"), FIND_AGAIN),
     "undecided cannot be read": Damage("undecided_damaged", write("undecided", b"no line\n"), FIND_AGAIN),
     "handed_on cannot be read": Damage("handed_on_damaged", write("handed_on", b"no line\n"), FIND_AGAIN),
     "host counts": Damage("hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100)),
