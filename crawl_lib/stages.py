@@ -116,7 +116,11 @@ def crawl_node(
 def commit_iteration(
     config: Config, secrets: Secrets | None = None, *, run_id: str, iteration: int, stop: Event | None = None
 ) -> Result:
-    """Check that the segments of all nodes stand, and sum them up. Raises PathNotFoundError naming missing nodes."""
+    """Check that the segments of all nodes stand, or of `crawl.min_nodes` of them, and sum them up.
+
+    `iteration`: counts from 1 within the run. Returns the folder's name and the sums of its segments' counts. Raises
+    PathNotFoundError naming missing nodes: run their crawl tasks again.
+    """
     return _commit.commit_iteration(_opened(config, secrets, stop), run_id=run_id, iteration=iteration)
 
 

@@ -21,7 +21,7 @@ _TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "t
 
 
 def find_config_path(environ: Mapping[str, str]) -> Path:
-    """The config file that `KRAKE_CONFIG_PATH` names, else `config/krake-config.yml` of the working directory.
+    """The config file that `KRAKE_CONFIG_PATH` of `environ` names, else `config/krake-config.yml` of the working folder.
 
     Raises ConfigError if there is none: the operator sets the variable.
     """
@@ -53,10 +53,10 @@ def load_config(path: Path | str | None = None) -> Config:
 
 
 def from_mapping(mapping: object, base: Path, source: str = "config") -> Config:
-    """Build a `Config` from parsed YAML.
+    """Build a `Config` from parsed YAML. Raises ConfigError naming `source`, the option, and what is wrong with it.
 
-    `base`: the folder that relative local paths are relative to; they are absolute from here on, so that child
-    processes and a changed working directory mean the same. `source`: named in errors.
+    `mapping`: sections and options by name. `base`: the folder that relative local paths are relative to; they are
+    absolute from here on, so that child processes and a changed working directory mean the same.
     """
     config = _Reader(source, base).section(Config, mapping, "")
     _check_together(config, source)

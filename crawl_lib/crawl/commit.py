@@ -77,7 +77,10 @@ def needed_segments(nodes: int, share: float) -> int:
 
 
 def folder_counts(stores: Stores, folder: str, index: dict[str, Any], standing: list[str]) -> dict[str, Any]:
-    """The counts of a committed folder: the index's, and those of segments that came late."""
+    """The counts of a committed folder: those of its `index`, and of segments that came late.
+
+    `standing`: nodes whose segments stand now. Raises DamagedFileError or StorageError naming a manifest.
+    """
     nodes = until_stopped(came_late(index, standing), stores.stop)
     late = [read_manifest(stores.storage, stores.crawl_dir, folder, node) for node in nodes]
     return sum_counts([index["counts"], *(manifest["counts"] for manifest in late)]) if late else index["counts"]

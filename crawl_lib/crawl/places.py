@@ -165,12 +165,15 @@ def read_index(storage: Storage, crawl_dir: str, folder: str) -> dict[str, Any] 
 
 
 def awaited(index: dict[str, Any], standing: Collection[str]) -> list[str]:
-    """Nodes that a folder's commit went on without, and whose segments do not stand yet."""
+    """Nodes that a folder's commit went on without, and whose segments do not stand yet.
+
+    `index`: what commit wrote; `standing`: nodes whose segments stand now.
+    """
     return [node for node in index.get("missing", ()) if node not in standing]
 
 
 def came_late(index: dict[str, Any], standing: Collection[str]) -> list[str]:
-    """Nodes whose segments stand now, and did not when the folder was committed."""
+    """Nodes whose segments stand now, and did not when the folder was committed. Arguments: see `awaited`."""
     return [node for node in index.get("missing", ()) if node in standing]
 
 

@@ -108,7 +108,11 @@ def rules_of_row(row: RobotsRow, token: str) -> Rules:
 
 
 def row_of(authority: str, fetched: Fetched, now: float, ttl_s: float, max_bytes: int) -> RobotsRow:
-    """What the last answer of a robots.txt means. `now`: POSIX seconds."""
+    """What the last answer of a robots.txt means (RFC 9309, 2.3.1), to be kept.
+
+    `authority`: `scheme://host[:port]` that was asked first; `fetched`: the answer after its redirects; `now`: POSIX
+    seconds; `ttl_s`: how long it holds; `max_bytes`: what is read of it.
+    """
     verdict, error = _verdict(fetched)
     body = b""
     if verdict is Verdict.RULES:

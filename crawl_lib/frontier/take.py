@@ -114,7 +114,9 @@ def make_take(
 ) -> Take:
     """Take the next `size` URLs of the queue (fewer if it has fewer), durably. `state` does not move yet.
 
-    Raises QueueError if a take or a move is open: finish it first.
+    `take_id`, `run_id`, `iteration`, `folder`: whose take it is; `processes`: among how many its hosts are divided;
+    `extra`: what the caller wants to read in its header again. Raises QueueError if a take or a move is open: finish it
+    first.
     """
     if open_take(queue.directory) is not None:
         raise QueueError(f"{queue.directory}: a take is open; run the crawl task of this node again, which finishes it")

@@ -196,7 +196,11 @@ class Neighbours:
 def graph_words(
     in_degrees: Ints, out_degrees: Ints, sources: Neighbours, targets: Neighbours, block_words: int = BLOCK_WORDS
 ) -> Iterator[tuple[Ints, int]]:
-    """The numbers of the graph file in order, in blocks, with the count of nodes that end in the block."""
+    """The numbers of the graph file in order, in blocks, with the count of nodes that end in the block.
+
+    `in_degrees`, `out_degrees`: arcs of each NodeID; `sources`, `targets`: the other ends, by NodeID of the one end;
+    `block_words`: numbers in a block, about.
+    """
     yield np.array([len(in_degrees)], dtype=np.int32), 0
     for first, end in _node_blocks(in_degrees, out_degrees, block_words):
         ins, outs = in_degrees[first:end].astype(np.int64), out_degrees[first:end].astype(np.int64)

@@ -21,7 +21,10 @@ def interval(key: bytes, n: int) -> int:
 
 
 def replicas(key: bytes, n: int, replication: int) -> list[int]:
-    """The places of all servers that hold a key, the first server first. `replication` of them, all distinct."""
+    """The places, among `n` servers, of those that hold a key: its first server, then the next ones in the ring.
+
+    `replication` of them, all distinct; raises ConfigError if there are fewer servers.
+    """
     return ring(interval(key, n), n, replication)
 
 
@@ -43,7 +46,7 @@ def bounds(index: int, n: int) -> tuple[bytes, bytes]:
 
 
 def split(sorted_keys: Sequence[bytes], n: int) -> list[Sequence[bytes]]:
-    """Cut ascending keys into one part per first server, in the order of the servers; parts may be empty."""
+    """Cut ascending keys into `n` parts, one per first server, in the order of the servers; parts may be empty."""
     cuts = [bisect_left(sorted_keys, bounds(index, n)[0]) for index in range(n)]
     cuts.append(len(sorted_keys))
     return [sorted_keys[cuts[index] : cuts[index + 1]] for index in range(n)]

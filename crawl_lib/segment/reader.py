@@ -48,7 +48,10 @@ class SegmentReader:
         return frozenset(read_dropped(self._storage, self._path))
 
     def pages(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
-        """Rows of `pages`, all columns or some; those of dropped pages only if asked for."""
+        """Rows of `pages` in batches, all `columns` or these; those of dropped pages only if asked for.
+
+        Raises PathNotFoundError, DamagedFileError or StorageError naming the file.
+        """
         return self._table(PAGES_NAME, columns, None if with_dropped else "key")
 
     def links(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
@@ -56,7 +59,10 @@ class SegmentReader:
         return self._table(LINKS_NAME, columns, None if with_dropped else "source")
 
     def read_record(self, warc_file: str, offset: int, length: int) -> WarcRecord:
-        """The record that a row of `pages` or a CDXJ line points at."""
+        """The record that a row of `pages` or a CDXJ line points at: a file of the segment, `length` bytes at `offset`.
+
+        Raises PathNotFoundError or StorageError; DamagedFileError if no whole record is there.
+        """
         where = f"{self._path}/{warc_file}"
         with self._storage.open_read(where, offset, length) as file:
             return read_one(file.read(), offset, where)
@@ -74,7 +80,7 @@ class SegmentReader:
             )
 
     def outlinks(self, owner: str) -> Iterator[bytes]:
-        """The outlink lines that go to a node, in the order of intake."""
+        """The outlink lines that go to the node `owner`, in the order of intake; none if it owns none."""
         mapping = self.manifest.outlinks.get(owner)
         if mapping is None:
             return iter(())

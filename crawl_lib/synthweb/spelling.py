@@ -23,7 +23,7 @@ def authority(site: int) -> str:
 
 
 def absolute(target: Target) -> str:
-    """The canonical URL, with the port mark."""
+    """The canonical URL of a host and a path of a synthetic web, with the port mark."""
     return f"http://{authority(target.site)}{target.path}"
 
 

@@ -57,7 +57,7 @@ class SynthWeb:
         return made | robots_resources(site, self.agent)
 
     def resource(self, target: Target) -> Resource | None:
-        """What a URL answers; None: 404."""
+        """What `target` (a host and a path of this web) answers; None: 404."""
         found = self._resources.get(target)
         if found is None and self.calendar and target.site == 0 and target.path.startswith(_CALENDAR):
             return _month(target.path.removeprefix(_CALENDAR))
