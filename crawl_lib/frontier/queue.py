@@ -275,13 +275,21 @@ class QueueReader:
 
     def _skip(self, data: BinaryIO, meta: BinaryIO | None, number: int, start: int) -> None:
         if number == 0 and start and self._offsets:
-            data.seek(self._offsets[0])
+            self._seek(data, self._offsets[0])
             if meta:
-                meta.seek(self._offsets[1])
+                self._seek(meta, self._offsets[1])
             return
         for file in (data, meta):
             if file and start:
                 next(islice(file, start - 1, start), None)
+
+    def _seek(self, file: BinaryIO, offset: int) -> None:
+        """Go to where a line begins."""
+        file.seek(max(0, offset - 1))
+        if offset and file.read(1) != b"\n":
+            raise self.queue.error(
+                f"`state.krake` says that `{Path(file.name).name}` is read to byte {offset}, in a line"
+            )
 
 
 class _NoFile:

@@ -61,10 +61,12 @@ def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set()) -> RepairR
     standing = _standing(queue)
     if not whole_move:
         rescue.after_unreadable_move()
+    rescue.note()
     rescue.half_lines()
     noted = rescue.lost
     rescue.intake()
     rescue.lines()
+    rescue.scope()
     report.done += rescue.done
     report.lost = rescue.lost
     totals = _count(queue, report)

@@ -14,6 +14,7 @@ from pathlib import Path
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier.adopt import ADOPTED_FILE, ADOPTED_HANDED_FILE
+from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.journal import (
     CLAIM,
     CLAIM_FILE,
@@ -26,7 +27,8 @@ from crawl_lib.frontier.journal import (
 )
 from crawl_lib.frontier.outlinks import BARE_META, decode_line, decode_meta, split_line
 from crawl_lib.frontier.queue import Queue, count_lines
-from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE
+from crawl_lib.frontier.scope import is_list_of_hosts, scope_bytes, whole_hosts
+from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE, SCOPE_FILE
 
 BROKEN = ".broken"
 LOST_FILE = "lost"
@@ -161,6 +163,34 @@ class Rescue:
                 write_durable(self.queue.path(name), b"".join(good))
                 self.lost += len(bad)
                 self.done.append(f"{name}: {len(bad)} lines cannot be read, and were put into {name}{BROKEN}")
+
+    def scope(self) -> None:
+        """Hosts of adopted URLs, if that file is damaged: those that can be read, and those of bare URLs in the queue.
+
+        URLs without meta were put there by people, or were seeds: their hosts are in the scope by right.
+        """
+        path = self.queue.path(SCOPE_FILE)
+        data = path.read_bytes() if path.exists() else b""
+        if is_list_of_hosts(data):
+            return
+        hosts = whole_hosts(data)
+        for number in self.queue.data_files():
+            for url, meta in _pairs(self.queue.path(str(number)), self.queue.path(f"{number}.meta")):
+                if meta == BARE_META and url.startswith(b"http"):
+                    hosts.add(host_of_line(url).decode("ascii", "replace"))
+        write_durable(self.queue.path(SCOPE_FILE + BROKEN), data)
+        write_durable(path, scope_bytes(hosts))
+        self.done.append(f"{SCOPE_FILE}: could not be read; it has {len(hosts)} hosts now")
+        reached("repair.queue.scope")
+
+    def note(self) -> None:
+        """A note of lost URLs that cannot be read says that there are some."""
+        try:
+            read_lost(self.queue.directory)
+        except DamagedFileError as error:
+            self.lost += 1
+            self.done.append(str(error))
+            note_lost(self.queue, 1)
 
     def _append(self, pairs: Iterator[tuple[bytes, bytes]], source: str) -> int:
         """Make a data file of URLs, the last one; returns how many there were."""

@@ -7,7 +7,6 @@ kept too.
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,11 +26,16 @@ from crawl_lib.crawl.places import (
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import part_mapping, read_outlinks
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
+from crawl_lib.frontier.scope import (
+    SCOPE_DIGEST,
+    SCOPE_NAME,
+    is_list_of_hosts,
+    scope_bytes,
+    scope_digest,
+    whole_hosts,
+)
 from crawl_lib.repair.folder_identity import readable_iterations
 from crawl_lib.stores import Stores
-
-_HOST_LINE = re.compile(rb"[!-~]+\n")
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,11 @@ class OldScope:
     def read(cls, stores: Stores, folder: str) -> OldScope:
         """That of `<folder>/scope`; nothing, if it is not there."""
         try:
-            lines = stores.storage.read_bytes(f"{folder}/{SCOPE_NAME}").splitlines(keepends=True)
+            data = stores.storage.read_bytes(f"{folder}/{SCOPE_NAME}")
         except PathNotFoundError:
             return cls(frozenset(), False)
-        good = [line for line in lines if _HOST_LINE.fullmatch(line)]
-        return cls(frozenset(line[:-1].decode("ascii") for line in good), good == lines == sorted(lines))
+        hosts = whole_hosts(data)
+        return cls(frozenset(hosts), scope_bytes(hosts) == data)
 
 
 def scope_of_iteration_again(stores: Stores, iteration: Iteration) -> set[str]:
@@ -146,11 +150,6 @@ def kept_files(stores: Stores) -> list[tuple[str, bytes]]:
     path = f"{stores.crawl_dir}/{SCOPE_FOLDER}"
     names = [entry.name for entry in stores.storage.list(path)] if stores.storage.exists(path) else []
     return [(name, stores.storage.read_bytes(f"{path}/{name}")) for name in names if not name.startswith(".")]
-
-
-def is_list_of_hosts(data: bytes) -> bool:
-    """Whether a file can be a whole list of hosts."""
-    return bool(data) and all(_HOST_LINE.fullmatch(line) for line in data.splitlines(keepends=True))
 
 
 def lacks_of_kept_scope(stores: Stores, folder: str) -> set[str]:

@@ -44,12 +44,11 @@ from crawl_lib.crawl.places import (
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
+from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, is_list_of_hosts, scope_bytes, scope_digest
 from crawl_lib.repair.folder_identity import Identity, Told
 from crawl_lib.repair.folder_index import index_problem, refresh_index
 from crawl_lib.repair.folder_scope import (
     OldScope,
-    is_list_of_hosts,
     kept_files,
     lacks_of_kept_scope,
     scope_of_iteration_again,

@@ -25,7 +25,16 @@ from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines, half
 from crawl_lib.frontier.record import RECORD_FILE, Record
 from crawl_lib.frontier.repair import lost_advice
 from crawl_lib.frontier.rescue import LOST_FILE, read_lost, whole_line
-from crawl_lib.frontier.take import HANDED_ON_FILE, LEFTOVER_FILE, TAKE_FILE, Take, open_take, read_leftover
+from crawl_lib.frontier.scope import is_list_of_hosts
+from crawl_lib.frontier.take import (
+    HANDED_ON_FILE,
+    LEFTOVER_FILE,
+    SCOPE_FILE,
+    TAKE_FILE,
+    Take,
+    open_take,
+    read_leftover,
+)
 from crawl_lib.repair.findings import Finding, Findings, OnProgress
 from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
 from crawl_lib.segment.recover import read_positions
@@ -79,6 +88,8 @@ class _Check:
             state = self._state(record)
             if take is not None and state is not None and record is not None:
                 self._position(take, state, record)
+            if state is not None and record is not None and full:
+                self._offsets(state, record)
             self._intake(journal)
         if take is not None:
             self._take(take, full)
@@ -147,6 +158,17 @@ class _Check:
                 self._add("meta_differs", meta.name, f"has {count_lines(meta)} lines for {count} URLs")
         return state
 
+    def _offsets(self, state: State, record: Record) -> None:
+        """The record says at which bytes of file 0 and of its meta the first line lies that is not processed."""
+        if record.state_sha1 != state.sha1():
+            return  # nobody looks at it
+        for name, offset in (("0", record.offset), ("0.meta", record.meta_offset)):
+            path = self.queue.path(name)
+            if offset and path.exists() and lines_until(path, offset) != state.processed:
+                self._add(
+                    "record_damaged", RECORD_FILE, f"says that `{name}` is read to byte {offset}; so many are not"
+                )
+
     def _data_lines(self, record: Record, max_length_chars: int) -> None:
         """Lines of a queue that Krake wrote: canonical URLs, and their meta. One made by hand may say anything."""
         for number in sorted(self.queue.own_metas()):
@@ -161,10 +183,6 @@ class _Check:
             meta = f"{number}.meta"
             if self.queue.path(meta).exists():
                 self._each_line("line_damaged", meta, lambda line: decode_meta(b"", line, ""))
-        if record.offset is not None and self.queue.path("0").exists():
-            size = self.queue.path("0").stat().st_size
-            if record.offset > size:
-                self._add("record_damaged", RECORD_FILE, f"says that {record.offset} bytes of `0` are done, of {size}")
 
     def _each_line(self, name: str, file: str, read: Callable[[bytes], object]) -> None:
         path = self.queue.path(file)
@@ -227,6 +245,10 @@ class _Check:
         for name, file in (("undecided_damaged", UNDECIDED_FILE), ("handed_on_damaged", HANDED_ON_FILE)):
             self._each_line(name, file, decode_line)
 
+        scope = self.queue.path(SCOPE_FILE)
+        if scope.exists() and not is_list_of_hosts(scope.read_bytes()):
+            self._add("scope_added_damaged", SCOPE_FILE, "is no list of hosts")
+
     def _data_bases(self) -> None:
         for name, file in (("hostcounts_damaged", COUNTS_FILE), ("hosts_damaged", HOSTS_FILE)):
             path = self.queue.path(file)
@@ -258,6 +280,15 @@ def part_problems(part: Part, *, full: bool) -> list[str]:
                 damage[torn.reason] += 1
         problems += [f"its records end with {reason}" for reason in damage]
     return problems
+
+
+def lines_until(path: Path, offset: int) -> int | None:
+    """How many lines end before a byte of a file; None if it lies beyond the end, or within a line."""
+    count, last, left = 0, b"\n", offset
+    with path.open("rb") as file:
+        while left and (block := file.read(min(left, 1 << 20))):
+            count, last, left = count + block.count(b"\n"), block[-1:], left - len(block)
+    return count if not left and last == b"\n" else None
 
 
 def sqlite_problem(path: Path) -> str | None:

@@ -51,6 +51,7 @@ def _handed_on(directory: Path) -> None:
 
 BY_STEP = {
     "repair.queue.aside": DAMAGES["a leftover that is none"],
+    "repair.queue.half_line": DAMAGES["a data file is cut within its last line"],
     "repair.queue.handed_on": Damage("move_damaged", _handed_on),
     "repair.queue.intake": DAMAGES["a journal that is gone"],
     "repair.queue.leftover": DAMAGES["a spool with a damaged part"],
@@ -58,6 +59,7 @@ BY_STEP = {
     "repair.queue.record": DAMAGES["state says more"],
     "repair.queue.reopened": DAMAGES["a spool with a damaged part"],
     "repair.queue.rescued": DAMAGES["a journal that is none"],
+    "repair.queue.scope": DAMAGES["scope_added is cut"],
     "repair.queue.state": DAMAGES["a move half done that is none"],
     "repair.queue.undecided": Damage("intake_missing", _undecided, kill_at="intake.chunk.journalled"),
 }
@@ -77,7 +79,7 @@ def test_killed_after_a_step_and_run_again(
     assert damage.name in found(krake)
     assert run_killed(["--config", str(krake.file), *REPAIR], step).code == -9, f"{step} was not reached"
     krake.ok(*REPAIR)
-    if step == "repair.queue.lost":
+    if step in {"repair.queue.lost", "repair.queue.half_line"}:
         assert found(krake) == Counter({"urls_lost": 1}), "what is gone is not forgotten by a kill"
         krake.ok("keys", "rebuild", "--drop-queued")
     if step == "repair.queue.handed_on":
