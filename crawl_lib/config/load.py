@@ -21,7 +21,7 @@ _TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "t
 
 
 def find_config_path(environ: Mapping[str, str]) -> Path:
-    """The config file that `KRAKE_CONFIG_PATH` of `environ` names, else `config/krake-config.yml` of the working folder.
+    """The config file that `KRAKE_CONFIG_PATH` of `environ` names, else `config/krake-config.yml` in this directory.
 
     Raises ConfigError if there is none: the operator sets the variable.
     """
