@@ -128,7 +128,8 @@ def holder(directory: Path) -> str | None:
 def held_without_trace(directory: Path, node: str) -> Iterator[None]:
     """Hold a node's lock while only looking: the file is not made, and still names who worked there last.
 
-    Nothing is held where there is no file: a node that has none is at rest. Raises LockedError naming the holder.
+    Nothing is held where there is no file: a node that has none is at rest. Raises LockedError naming the holder,
+    StorageError if the file cannot be opened.
     """
     try:
         descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
