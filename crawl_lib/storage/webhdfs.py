@@ -106,9 +106,9 @@ class _Client(Client):  # type: ignore[misc]
             self.failures.clear()
             self.let_in = True
         else:
-            self.failures[server] = problem_of_response(response)
-        if response.status_code == requests.codes.unauthorized:
-            raise RefusedError(self.failures[server])  # else HdfsCLI writes the page into the log
+            self.failures[server] = problem = problem_of_response(response)
+            if response.status_code == requests.codes.unauthorized:
+                raise RefusedError(problem)  # else HdfsCLI writes the page into the log
         return response
 
 
@@ -233,7 +233,8 @@ class WebHdfs:
     def _told(self, problem: Problem) -> str:
         """Every namenode's own reason."""
         told = {str(problem)} if problem.server else set()
-        told |= {str(failure) for failure in self._client.failures.values()}
+        # A copy, made in one step: a writer's thread asks namenodes too.
+        told |= {str(failure) for failure in list(self._client.failures.values())}
         return "; ".join(sorted(told)) or str(problem)
 
     def _explained(self, problem: Problem, waited: bool) -> str:
