@@ -21,10 +21,11 @@ from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.fsck_export import check_export
-from crawl_lib.repair.fsck_folders import check_iteration, check_kept_scope, check_seeds
+from crawl_lib.repair.fsck_folders import check_iteration, check_kept_scope, check_seeds, check_started
 from crawl_lib.repair.fsck_keys import check_keys
 from crawl_lib.repair.fsck_nodes import check_leftovers, check_lost, check_nodes
 from crawl_lib.repair.fsck_queue import check_queue
+from crawl_lib.repair.fsck_seals import check_seals
 from crawl_lib.repair.fsck_segment import check_segment
 from crawl_lib.repair.places import held_quietly
 from crawl_lib.stores import Stores
@@ -92,6 +93,8 @@ class _Fsck:
                 )
                 self._add("queues", found)
                 self._add("queues", self._open_take(node), 0)
+                if not self._is_committed(node):
+                    self._add("queues", check_seals(self.stores, node, full=full), 0)
             self._crawl_directory()
             self._add("queues", check_nodes(self.stores), 0)
             self._add("segments", check_lost(self.stores), 0)
@@ -168,6 +171,7 @@ class _Fsck:
                 findings.add("mark_damaged", str(error).split(":")[0], str(error))
                 self._add("queues", findings.list(), 0)
         self._add("iterations", check_kept_scope(stores), 0)
+        self._add("iterations", check_started(stores), 0)
         for folder in list_folders(stores.storage, stores.crawl_dir):
             self._add("iterations", check_iteration(stores, folder))
             for node in segments_of(stores.storage, stores.crawl_dir, folder):

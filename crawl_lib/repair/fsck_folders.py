@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from crawl_lib.crawl.naming import STARTED_FOLDER
 from crawl_lib.crawl.places import (
     INDEX_FILE,
     ITERATION_FILE,
@@ -22,7 +23,7 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
 from crawl_lib.frontier.scope import is_list_of_hosts
 from crawl_lib.repair.findings import Finding, Findings, Severity
-from crawl_lib.repair.folder_identity import Identity, Told
+from crawl_lib.repair.folder_identity import Identity, Told, broken_choices, readable_iterations, started_digest
 from crawl_lib.repair.folder_index import index_problem
 from crawl_lib.repair.folder_scope import kept_files, lacks_of_kept_scope
 from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
@@ -105,6 +106,21 @@ def check_kept_scope(stores: Stores) -> list[Finding]:
             findings.add(
                 "kept_scope_damaged", f"{path}/{folder}", f"lacks {min(lacks)}", repair=again, count=len(lacks)
             )
+    return findings.list()
+
+
+def check_started(stores: Stores) -> list[Finding]:
+    """The files that say which attempt's folder an iteration has; `start` could not go on with one that cannot be read.
+
+    Where the iteration has its folder, any name of no attempt says that the choice is made.
+    """
+    findings = Findings(ROOM, "")
+    folders = {started_digest(one): one.folder for one in readable_iterations(stores)}
+    for name in broken_choices(stores):
+        folder = folders.get(name.rpartition("-")[0])
+        again = f"run `krake folder repair {folder}`" if folder else "delete it: the iteration was not begun"
+        where = f"{stores.crawl_dir}/{STARTED_FOLDER}/{name}"
+        findings.add("started_damaged", where, "names no attempt of a start", repair=again)
     return findings.list()
 
 

@@ -48,7 +48,8 @@ from crawl_lib.frontier.take import (
 from crawl_lib.keys import open_key_store
 from crawl_lib.repair.forgotten import Keys, key_array
 from crawl_lib.repair.fsck_queue import part_problems, sqlite_problem
-from crawl_lib.segment import Manifest, SegmentReader
+from crawl_lib.repair.fsck_seals import seal_problem
+from crawl_lib.segment import Manifest, SegmentReader, hidden_folder
 from crawl_lib.segment.parts import CLOSED_SUFFIX, SEALED_SUFFIX, Part, list_parts
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
@@ -128,7 +129,7 @@ class _Repair:
         else:
             self._leftover(take)
             if self._segment_of(take) is None:
-                self._spool()
+                self._spool(take)
         self._hosts()
         self._host_counts()
         return self.report
@@ -227,9 +228,14 @@ class _Repair:
             self._set_aside(SPOOL_FOLDER)
             self._say(f"{SPOOL_FOLDER}: set aside as {SPOOL_FOLDER}{BROKEN}; what it holds is fetched again")
 
-    def _spool(self) -> None:
-        spool = self.directory / SPOOL_FOLDER
-        damaged = [part for part in list_parts(spool) if part.is_closed and part_problems(part, full=True)]
+    def _spool(self, take: Take) -> None:
+        spool, storage = self.directory / SPOOL_FOLDER, self.stores.storage
+        hidden = hidden_folder(f"{self.stores.crawl_dir}/{take.header.folder}", self.node, take.take_id)
+        damaged = [
+            part
+            for part in list_parts(spool)
+            if part.is_closed and (part_problems(part, full=True) or seal_problem(storage, hidden, part, full=True))
+        ]
         if not damaged:
             return
         shutil.rmtree(spool / BUILT_FOLDER, ignore_errors=True)

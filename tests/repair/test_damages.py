@@ -26,6 +26,7 @@ FIND_AGAIN = (REPAIR, ("keys", "rebuild", "--drop-queued"), ("settle",))
 FOLDER = (("folder", "repair", "FOLDER"),)
 EACH_FOLDER = (("folder", "repair", "EACH FOLDER"),)
 SEEDS_FOLDER = (("folder", "repair", "SEEDS FOLDER"),)
+SEALED = "dfs/crawl/1*/.node-a-*/*.warc.gz"
 SEEDS_SCOPE = "dfs/crawl/seeds/*/scope"
 EXPORT = (("export", "--label", "e"), ("link", "--export", "e"), ("finalize", "--export", "e"))
 
@@ -192,6 +193,14 @@ DAMAGES = {
     "a leftover that is gone, the segment stands": Damage(
         "leftover_damaged", remove("leftover"), kill_at="segment.publish.renamed"
     ),
+    "a sealed file is gone from the store": Damage("sealed_damaged", delete(SEALED), kill_at="seal.freed"),
+    "a sealed file is cut": Damage("sealed_damaged", lambda d: _cut_file(_first(d, SEALED)), kill_at="seal.freed"),
+    "a sealed file has another byte": Damage("sealed_damaged", flip(SEALED), fast=False, kill_at="seal.freed"),
+    "a seal that is none": Damage(
+        "sealed_damaged",
+        lambda d: _first(d, "queue/node-a/spool/*.sealed.json").write_bytes(b"{"),
+        kill_at="seal.freed",
+    ),
     "a spool with a damaged part": Damage("spool_damaged", closed_part, kill_at="take.leftover"),
     "one key server lost keys": Damage(
         "replica_missing", sql(0, "DELETE FROM kraakekeys WHERE hash < '8'"), (("keys", "repair"),), fast=False
@@ -313,6 +322,25 @@ DAMAGES = {
         lambda d: (_newest(d, "iteration.json").unlink(), _newest(d, "agreed-1.json").unlink()),
         (("folder", "repair", "FOLDER", "--run-id", "one", "--iteration", "4"),),
         kill_at="start.renamed",
+    ),
+    "a choice of a start that is none": Damage(
+        "started_damaged", lambda d: _first(d, "dfs/crawl/started/*").write_bytes(b"\xff//"), FOLDER
+    ),
+    "the decision of a repair that is none": Damage(
+        "repair_damaged", lambda d: _newest(d, ".swap-node-a.json").write_bytes(b"{"), FOLDER
+    ),
+    "the decision of a repair that is none, and no segment stands": Damage(
+        "repair_damaged",
+        lambda d: (
+            _newest(d, ".swap-node-a.json").write_bytes(b"{"),
+            _newest(d, "node-a").rename(_newest(d, ".damaged-node-a-1")),
+        ),
+        FOLDER,
+    ),
+    "the manifest of seeds is none": Damage(
+        "seeds_damaged",
+        lambda d: _first(d, "dfs/crawl/seeds/*/manifest.json").write_bytes(b"{"),
+        (("rm", "dfs/crawl/seeds/*"), ("inject", "SEEDS", "--run-id", "one")),
     ),
     "seeds with another byte": Damage(
         "seeds_damaged",
