@@ -2,7 +2,12 @@
 
 One exchange for each namenode and session: its answer sets the cookie `hadoop.auth` (10 hours by default), which the
 session sends from then on; when it has run out the server asks again, and a new exchange follows. Each exchange reads
-the ticket cache anew, so that a renewed ticket is used without a restart. The library is GSSAPI, which obeys the
+the ticket cache anew, so that a renewed ticket is used without a restart. Datanodes are shown a delegation token
+(`WebHdfs.token`), one for a session. Measured on two busy cores, by HTTPS: a request with the cookie takes the client
+1.0 to 1.5 ms of CPU, one with an exchange 2 ms more, and 10 to 15 ms more until its answer; a datanode closes the
+connection behind each file, and a new one by TLS takes 1.8 ms of CPU.
+
+The library is GSSAPI, which obeys the
 variables KRB5CCNAME (a cache of tickets), KRB5_CLIENT_KTNAME (a keytab, from which it gets and renews tickets by
 itself) and KRB5_CONFIG. It stands in the extra `kerberos`, and is loaded only where `dfs.security` is `kerberos`.
 

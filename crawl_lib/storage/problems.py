@@ -18,6 +18,7 @@ from crawl_lib.errors import StorageError
 from crawl_lib.storage.kerberos import TicketError
 
 SHORT_WAIT_S = 10.0
+_INVALID_TOKEN = "InvalidToken"
 FOREIGN = (HdfsError, requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError, LookupError)
 
 
@@ -60,6 +61,7 @@ PATIENCE = {
 }
 # Words of a message that say more than its exception (IOException, mostly).
 WORDS = (
+    (_INVALID_TOKEN, Patience.SHORT),
     ("out of the range", Patience.NONE),
     ("(is not a directory)", Patience.NONE),
     ("Failed to find datanode", Patience.FULL),
@@ -82,6 +84,11 @@ class Problem:
             if words in self.message:
                 return patience
         return PATIENCE.get(self.exception, Patience.SHORT)
+
+    @property
+    def is_of_token(self) -> bool:
+        """Whether a server takes our delegation token no more."""
+        return _INVALID_TOKEN in self.exception or _INVALID_TOKEN in self.message
 
     @property
     def is_below_a_file(self) -> bool:

@@ -86,6 +86,7 @@ class _Client(Client):  # type: ignore[misc]
 
     _get_status = _Request("GET")
     _get_server_defaults = _Request("GET")
+    _get_delegation_token = _Request("GET")
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
@@ -135,6 +136,7 @@ class WebHdfs:
         self._session = open_session(config)
         self._timeout = (config.connect_timeout_s, config.timeout_s)
         self._client = _Client(";".join(address.namenodes), session=self._session, timeout=self._timeout)
+        self._token: dict[str, str] | None = None if config.security == "kerberos" else {}
 
     def place(self, path: str) -> str:
         """The absolute path in HDFS of a path of the store."""
@@ -153,6 +155,17 @@ class WebHdfs:
         response = getattr(self._client, f"_{operation}")(self.place(path), **params)
         with response:
             return response.json() if response.content else None
+
+    def token(self) -> dict[str, str]:
+        """The parameter that lets a datanode act for us, empty without Kerberos; foreign exceptions.
+
+        One for the session, until a server takes it no more (a day, by default): else a namenode makes one for each
+        file that is opened, writes it into its log and keeps it for that day.
+        """
+        if self._token is None:
+            token = self.ask("get_delegation_token", "")["Token"]  # null where HDFS is not secured
+            self._token = {"delegation": token["urlString"]} if token else {}
+        return self._token
 
     def fetch(self, location: str) -> requests.Response:
         """The streamed answer of a datanode; RefusedError."""
@@ -182,6 +195,8 @@ class WebHdfs:
                 return attempt()
             except (*FOREIGN, RefusedError) as error:
                 problem = problem_of(error)
+                if problem.is_of_token and self._token:
+                    self._token = None
                 if self._clock() - begun >= self._limit_s(problem):
                     raise self.translated(what, path, problem, waited=True) from error
                 failure = error
@@ -274,7 +289,7 @@ class Datanodes:
             raise
 
     def _ask(self, operation: str, path: str, **params: object) -> str:
-        return str(self._hdfs.ask(operation, path, noredirect="true", **params)["Location"])
+        return str(self._hdfs.ask(operation, path, noredirect="true", **self._hdfs.token(), **params)["Location"])
 
 
 def _checked(response: requests.Response) -> requests.Response:

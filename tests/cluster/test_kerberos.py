@@ -127,6 +127,27 @@ def test_what_a_request_costs(ticket, address, config, exchanges):
     assert len(exchanges) >= 50
 
 
+def tokens(secured: SecureHdfs) -> int:
+    """How many the namenode keeps."""
+    query = "Hadoop:service=NameNode,name=FSNamesystemState"
+    [state] = secured.session.get(f"{secured.url('nn1')}/jmx?qry={query}", timeout=60).json()["beans"]
+    return int(state["CurrentTokensCount"])
+
+
+def test_a_session_has_one_token_for_all_its_files(ticket, secured, address, config):
+    """A namenode would make one for each and keep it for a day; a token that is taken no more is replaced."""
+    storage = HdfsStorage.open(address, config)
+    before = tokens(secured)
+    for number in range(5):
+        storage.write_bytes(f"f{number}", b"1")
+        assert storage.read_bytes(f"f{number}") == b"1"
+    assert tokens(secured) == before + 1
+    token = storage._hdfs.token()["delegation"]
+    storage._hdfs._token = {"delegation": token[:20] + ("A" if token[20] != "A" else "B") + token[21:]}
+    assert storage.read_bytes("f0") == b"1"
+    assert storage._hdfs.token()["delegation"] != token
+
+
 def test_many_files_at_once_share_no_exchange(ticket, address, config):
     """Each has a thread of its own; the cookies of all run out meanwhile."""
     storage = HdfsStorage.open(address, config)
