@@ -18,7 +18,9 @@ every step from 5 on may be done twice. The WARC files in the spool are the log:
 rows of the open part again from its records, and fetches only what has no record.
 
 `start` and `commit` work on the DFS alone; `settle` is the intake of step 3 after the last iteration. `places` knows
-the crawl directory, `exports` which segments an export takes in, `status` shows all of it, `progress` what is going on.
+the crawl directory, `naming` which folder is an iteration's when attempts of `start` overlap, `shares` what a node may
+take under `crawl.max_pages`, `exports` which segments an export takes in, `status` shows all of it, `progress`
+what is going on.
 
 **The durable steps of a round, and what is true after a crash behind each.** The names are those of `durable.reached`.
 
@@ -39,7 +41,7 @@ the crawl directory, `exports` which segments an export takes in, `status` shows
 | `queue.move.*`, `node.advanced` | the queue is past the take | does the move's rest, or nothing |
 | `node.marked` | keys are marked crawled or gone | marks them again |
 | `take.deleted`, `take.leftover_deleted` | the take is over; the spool is rubbish | deletes the spool |
-| `commit.scope`, `commit.written` | the folder is committed; its index never changes | returns its counts |
+| `commit.scope`, `commit.written` | the folder is committed; only a repair writes its index anew | returns its counts |
 | `settle.marked` | `start` may know that the node rests, and with which folders taken in | the same |
 
 `retire` lists the steps of taking a node out.
@@ -59,7 +61,9 @@ retired, with its directory or as lost (`krake nodes retire`).
 differs is refused before it begins (`agreement`).
 
 **Other nodes.** An iteration keeps the nodes it began with. `layout` says when the next one may have others: when
-each old node's mark on the DFS (`marks`) says that it has taken in all that stands, and has nothing open.
+each old node's mark on the DFS (`marks`) says that it has taken in all that stands, and has nothing open. `retire`
+hands the queue of a node that goes to the others (`handover`); one whose disk was lost and that comes back is refused
+until it is admitted (`admission`).
 
 **Two attempts at once.** Airflow may start a second attempt of a task while the first still runs, or sleeps. The node's
 lock parts them: `flock` on a file of its directory. It is no lease: it does not run out. The kernel frees it when the

@@ -23,6 +23,7 @@ The files of a node's directory. Fixed format, for everybody: `0`, `1`..., `stat
     undecided        URLs whose key servers did not answer; the next intake begins with them
     adopted, adopted.*   an adoption under way; rehomed, rehomed.*   a rehoming under way
     handed_on        queued URLs that other nodes own; scope_added: adopted hosts. The next segment carries both
+    retire           a decision to hand all of it over (`crawl.handover`)
     hostcounts.sqlite    URLs admitted by host
     lost                 how many URLs a repair found gone; `krake keys rebuild --drop-queued` deletes it
 

@@ -209,7 +209,10 @@ class CrawlOperator(_OnItsNode):
 
 
 class CommitOperator(_SkipsLaterIterations):
-    """`commit`: check that all nodes' segments stand, sum them up, publish the asset."""
+    """`commit`: check that the segments of the nodes stand, or of as many as `crawl.min_nodes` asks for; sum them up.
+
+    Publishes the asset `krake_segments`.
+    """
 
     def __init__(self, *, iteration: int, later: Mapping[int, Sequence[str]], **kwargs: Any) -> None:
         super().__init__(later=later, outlets=[SEGMENTS], **kwargs)
