@@ -27,6 +27,7 @@ from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
 FORMAT_VERSION = 1
+REMEDY = "delete its folder and run the export again, or choose another label"
 INPUTS = "inputs"
 PAGES = "pages.parquet"
 URL_MAPPING = "urlmapping"
@@ -107,7 +108,9 @@ class Inputs:
             value = json.loads(data)
             version, options = value["format_version"], value["options"]
             if version != FORMAT_VERSION:
-                raise DamagedFileError(f"{place}: has format version {version}, and this Krake reads {FORMAT_VERSION}")
+                raise DamagedFileError(
+                    f"{place}: has format version {version}, and this Krake reads {FORMAT_VERSION}; {REMEDY}"
+                )
             mimes = options["mime_types"]
             return cls(
                 segments=tuple(SegmentInput(s["folder"], s["node"], s["path"]) for s in value["segments"]),
@@ -118,7 +121,7 @@ class Inputs:
                 level=options["level"],
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFileError(f"{place}: is not the inputs of an export: {error!r}") from error
+            raise DamagedFileError(f"{place}: is not the inputs of an export: {error!r}; {REMEDY}") from error
 
 
 def folder_order(segment: SegmentInput) -> tuple[int, str, str, str]:
