@@ -87,7 +87,7 @@ def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sourc
 def _part(parts: object, node: str, path: str) -> dict[str, int] | None:
     """Where a node's part of the file `outlinks` lies, None if it has none."""
     if not isinstance(parts, dict):
-        raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks")
+        raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
     part: dict[str, int] | None = parts.get(node)
     return part
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha1
-from itertools import islice
-from pathlib import Path
-from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import QueueError, StoppedError, StorageError
@@ -30,49 +27,15 @@ from crawl_lib.frontier.journal import (
     read_journal,
 )
 from crawl_lib.frontier.move import HOSTS_FILE, Appended, Change, carry_out_move, finish_open_move, plan_move
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK, encode_line, read_outlinks, split_line
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK, split_line
 from crawl_lib.frontier.queue import Queue
+from crawl_lib.frontier.source import Source, SourceLines, file_lines
 from crawl_lib.frontier.take import open_take
 from crawl_lib.keys import KeyStore
-from crawl_lib.records import QueuedUrl
 from crawl_lib.urls import Owners, Rejection
 
 CHUNK_LINES = 50_000
 _UNDECIDED = ("", "")
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where URLs for this node come from: the part of one segment (or of injected seeds).
-
-    `open` streams outlink lines (bytes without newline), always the same ones; see `part_source`, `lines_of`.
-    `nodes`: among which its lines were divided; none: among those by which the queue was filled.
-    """
-
-    folder: str
-    node: str
-    open: Callable[[], Iterator[bytes]]
-    nodes: tuple[str, ...] = ()
-
-
-def part_source(
-    folder: str,
-    node: str,
-    open_part: Callable[[], BinaryIO],
-    count: int | None = None,
-    nodes: tuple[str, ...] = (),
-) -> Source:
-    """A source that reads one part of an `outlinks` file.
-
-    `open_part`: opens a stream of just that part's bytes. `count`: lines in it, as its manifest says. `nodes`: see
-    `Source`.
-    """
-    return Source(folder, node, lambda: read_outlinks(open_part(), f"outlinks of {folder}/{node}", count), nodes)
-
-
-def lines_of(urls: Iterable[QueuedUrl], flags: str = "") -> Iterator[bytes]:
-    """Outlink lines of URLs, for a source that is made in memory."""
-    return (encode_line(queued, flags) for queued in urls)
 
 
 def open_plan(queue: Queue) -> list[tuple[str, str]]:
@@ -88,7 +51,7 @@ def pending_report(queue: Queue) -> IntakeReport:
 
 def read_undecided(queue: Queue) -> Iterator[bytes]:
     """Outlink lines whose key servers did not answer; the next intake begins with them."""
-    return _file_lines(queue.path(UNDECIDED_FILE))
+    return file_lines(queue.path(UNDECIDED_FILE))
 
 
 def intake(
@@ -135,38 +98,6 @@ def intake(
     return pending_report(queue)
 
 
-class _Lines:
-    """The lines of all sources of a plan, in order, from a place on; knows the place."""
-
-    def __init__(self, plan: Sequence[tuple[str, str]], sources: dict[tuple[str, str], Source], at: int, line: int):
-        self._plan, self._sources = plan, sources
-        self.at, self.line = at, line
-        self._open: Iterator[bytes] | None = None
-
-    def take(self, count: int) -> list[bytes]:
-        """The next lines, fewer only at the very end."""
-        lines: list[bytes] = []
-        while len(lines) < count and self.at < len(self._plan):
-            if self._open is None:
-                self._open = self._sources[self._plan[self.at]].open()
-                next(islice(self._open, self.line, self.line), None)
-            wanted = count - len(lines)
-            some = list(islice(self._open, wanted))
-            lines += some
-            self.line += len(some)
-            if len(some) < wanted:
-                self.close()
-                self.at, self.line = self.at + 1, 0
-        return lines
-
-    def close(self) -> None:
-        """Close the source that is open."""
-        closer = getattr(self._open, "close", None)
-        if closer:
-            closer()
-        self._open = None
-
-
 class _Intake:
     """One intake under way: the journal, the files it speaks of, and what is under way in memory."""
 
@@ -181,10 +112,10 @@ class _Intake:
         self._stored: dict[bytes, int] = {}
         self._last_keys: list[bytes] = []
 
-    def opened(self, journal: Journal | None, waiting: Sequence[Source]) -> closing[_Lines]:
+    def opened(self, journal: Journal | None, waiting: Sequence[Source]) -> closing[SourceLines]:
         """Bring the files to what the journal says, or begin anew; plans what is to be taken in."""
         sources = {(source.folder, source.node): source for source in waiting}
-        sources[_UNDECIDED] = Source("", "", lambda: _file_lines(self.queue.path(UNDECIDED_FILE)))
+        sources[_UNDECIDED] = Source("", "", lambda: file_lines(self.queue.path(UNDECIDED_FILE)))
         self._nodes_of = {name: tuple(sorted(source.nodes)) for name, source in sources.items()}
         if journal is None:
             self._begin(waiting)
@@ -193,7 +124,7 @@ class _Intake:
             self._cut()
             self._replan(sources, waiting)
         self.report = IntakeReport.from_mapping(self.journal.report)
-        self.lines = _Lines(self.journal.plan, sources, self.journal.at, self.journal.line)
+        self.lines = SourceLines(self.journal.plan, sources, self.journal.at, self.journal.line)
         return closing(self.lines)
 
     def _begin(self, waiting: Sequence[Source]) -> None:
@@ -215,7 +146,7 @@ class _Intake:
             with path.open("r+b") as file:
                 file.truncate(size)
                 fsync_file(file)
-        for url in _file_lines(self.queue.path(NEW_FILE)):
+        for url in file_lines(self.queue.path(NEW_FILE)):
             self.hosts[host_of_line(url)] += 1
 
     def _replan(self, sources: dict[tuple[str, str], Source], waiting: Sequence[Source]) -> None:
@@ -224,7 +155,9 @@ class _Intake:
         begun = journal.plan[journal.at : journal.at + 1] if journal.line else []
         if begun and begun[0] not in sources:
             folder, node = begun[0]
-            raise StorageError(f"{self.queue.directory}: half of {folder}/{node} was taken in, and it is not there now")
+            raise StorageError(
+                f"{self.queue.directory}: half of {folder}/{node} was taken in, and it is not there now; put it back"
+            )
         done = journal.plan[: journal.at]
         ahead = [pair for pair in journal.plan[journal.at :] if pair in sources]
         planned = {*done, *ahead}
@@ -236,7 +169,7 @@ class _Intake:
     def resume(self) -> None:
         """Do what the journal says was under way."""
         if self.journal.phase == CLAIM:
-            self._claim([*_file_lines(self.queue.path(CLAIM_FILE))], first=False)
+            self._claim([*file_lines(self.queue.path(CLAIM_FILE))], first=False)
         if self.journal.phase == INSERT:
             self._insert_keys(self._keys_of_chunk())
 
@@ -351,7 +284,7 @@ class _Intake:
         reached("intake.chunk.inserted")
 
     def _keys_of_chunk(self) -> list[bytes]:
-        return [sha1(url).digest() for url in _file_lines(self.queue.path(NEW_FILE), self.journal.chunk_bytes)]
+        return [sha1(url).digest() for url in file_lines(self.queue.path(NEW_FILE), self.journal.chunk_bytes)]
 
     def _miss(self, missed: dict[str, int]) -> None:
         for server, count in missed.items():
@@ -417,14 +350,3 @@ def _move_id(journal: Journal, last: str) -> str:
     """An id that no other move of this queue has: it is a digest of what was taken in, and of the move before."""
     text = json.dumps([last, journal.plan, journal.new_bytes, journal.report], sort_keys=True)
     return f"intake-{sha1(text.encode()).hexdigest()}"
-
-
-def _file_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """Stream the lines of a local file, from a byte on."""
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            for line in file:
-                yield line.rstrip(b"\n")
-    except FileNotFoundError:
-        return
