@@ -3,8 +3,9 @@
 It adds nothing that the segments do not say; the index it writes lets the next intake open one file instead of one a
 node, and lets the next start sum up without reading manifests. Run again, it finds the index and returns its counts.
 
-No stage changes the index; a repair that puts a segment in the place of another writes it anew. A node that commit went on without is named in it; the node's segment may appear in the
-folder later, and whoever reads an index looks for such segments beside it (`places.awaited`, `places.came_late`).
+No stage changes the index; a repair that puts a segment in the place of another writes it anew. A node that commit
+went on without is named in it; the node's segment may appear in the folder later, and whoever reads an index looks for
+such segments beside it (`places.awaited`, `places.came_late`).
 """
 
 from __future__ import annotations

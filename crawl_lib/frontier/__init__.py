@@ -5,7 +5,7 @@ The flow of URLs:
 1. `inject` leaves seeds for their nodes in a folder of the crawl directory (`seeds`, `inject`); a segment leaves the
    URLs that it discovered in the same form, the file `outlinks` (`outlinks`).
 2. `intake` reads the parts that are this node's, asks the key store which URLs are new, and appends those to the
-   queue (`intake`, `journal`). A queue that people made by hand is adopted first (`adopt`).
+   queue (`source`, `intake`, `journal`). A queue that people made by hand is adopted first (`adopt`).
 3. `make_take` writes down the next URLs; they are fetched, and their segment is committed (`take`).
 4. `advance` moves the queue past them; what was left over joins its end (`take`, `move`).
 
@@ -68,15 +68,7 @@ the queue is whole, and every segment is taken in anew.
 
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added
 from crawl_lib.frontier.hostcounts import HostCounts
-from crawl_lib.frontier.intake import (
-    Source,
-    intake,
-    lines_of,
-    open_plan,
-    part_source,
-    pending_report,
-    read_undecided,
-)
+from crawl_lib.frontier.intake import intake, open_plan, pending_report, read_undecided
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.frontier.lock import NodeLock, holder
 from crawl_lib.frontier.move import Appended, Change, Move, carry_out_move, finish_open_move, plan_move
@@ -96,6 +88,7 @@ from crawl_lib.frontier.record import TakenIn
 from crawl_lib.frontier.rehome import rehome
 from crawl_lib.frontier.repair import RepairReport, repair_queue
 from crawl_lib.frontier.seeds import SeedReport, Seeds, parse_seeds
+from crawl_lib.frontier.source import Source, lines_of, part_source
 from crawl_lib.frontier.take import (
     Take,
     TakeHeader,

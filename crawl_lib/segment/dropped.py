@@ -2,8 +2,8 @@
 
 The files of a segment are never changed (`krake segment compact` writes others), so what is dropped stands in files
 beside its manifest: `dropped-<digest>`, a key a line in lower-case hex, in ascending order; the digest is of the
-content, so the same drop twice is one file. Readers leave these pages out. `compact` writes the segment anew without them and keeps their keys in a file of that name, which the
-new manifest lists: the pages are gone then, but stay known.
+content, so the same drop twice is one file. Readers leave these pages out. `compact` writes the segment anew without
+them and keeps their keys in a file of that name, which the new manifest lists: the pages are gone then, but stay known.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from crawl_lib.frontier import (
     pending_report,
 )
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.intake import part_source
+from crawl_lib.frontier.source import part_source
 from crawl_lib.keys import Answer, Claim, InsertReport, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urls import host_of
