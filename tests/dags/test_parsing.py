@@ -123,6 +123,14 @@ def test_the_picture_in_readme_is_the_dag(crawl: dict[str, Any]) -> None:
     assert edges_of_the_picture() == edges
 
 
+def test_the_page_for_operators_has_the_numbers_of_the_dag(bags: dict[str, dict[str, Any]]) -> None:
+    text = (PROJECT / "docs" / "operating.md").read_text()
+    tasks = [bags[config]["dags"]["krake_crawl"]["tasks"] for config in ("usual", "goes on")]
+    usual, fewer = (found[f"settle.{NODES[0]}"]["retries"] for found in tasks)
+    others = tasks[0]["export"]["retries"]
+    assert f"have {usual} more tries ({fewer} with `crawl.min_nodes` below 1), others {others}, after 10 s" in text
+
+
 @pytest.mark.parametrize("config", ["usual", "goes on"])
 def test_what_comes_before_settle_waits_for_every_commit(bags: dict[str, dict[str, Any]], config: str) -> None:
     """The commit of a skipped iteration is done at once, so the last commit alone would not hold it back."""
