@@ -24,6 +24,7 @@ from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.keys import MaintenanceReport, ShardedKeyStore, check, open_key_store, repair
 from crawl_lib.keys.dump import dump_keys, load_keys
 from crawl_lib.keys.reshard import reshard
+from crawl_lib.keys.rings import mend_notes
 from crawl_lib.stores import Secrets, node_dir
 from crawl_lib.urls import canonicalize, host_of
 
@@ -56,6 +57,8 @@ def create(arguments: argparse.Namespace) -> int:
     with open_key_store(config, Secrets.from_environment().key_storage_password) as store:
         if arguments.missing:
             made = store.create_missing()
+            for server in mend_notes(store.servers, store.replication):
+                print(f"{server}: the note of its place among the key servers was written again")
         else:
             store.create(drop=arguments.drop)
             made = list(config.servers)

@@ -75,8 +75,9 @@ def read_ring(server: KeyServer) -> RingNote | None:
         return RingNote(_ring(value["ring"]), value["place"], _ring(value["moving_to"]), value["done"])
     except (ValueError, KeyError, TypeError) as error:
         raise KeyTablesError(
-            f"{server.name}: the note of its place among the key servers cannot be read ({error!r}): delete the row of"
-            " its table krakenote if key_storage.servers is as it was when the keys were written"
+            f"{server.name}: the note of its place among the key servers cannot be read ({error!r}): if"
+            " key_storage.servers is as it was when the keys were written, run `krake keys create --missing`, which"
+            " writes it again"
         ) from error
 
 
@@ -118,6 +119,25 @@ def missing_notes(
     ring = next((note.ring for note in notes.values() if note and note.ring), None)
     ring = ring or Ring(0, names_of(servers), replication)
     return {place: RingNote(ring, place) for place, note in notes.items() if note is None}
+
+
+def mend_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
+    """Write notes that cannot be read again: as the other servers' say, or, where none has one, as the config says.
+
+    Returns the names of those servers. The caller believes that the config is as it was when the keys were written.
+    Raises KeyServerDownError if one does not answer.
+    """
+    notes, broken = [], []
+    for place, server in enumerate(servers):
+        try:
+            notes.append(read_ring(server))
+        except KeyTablesError:
+            broken.append(place)
+    ring = next((note.ring for note in notes if note and note.ring), Ring(0, names_of(servers), replication))
+    moving_to = next((note.moving_to for note in notes if note and note.moving_to), None)
+    for place in broken:
+        write_ring(servers[place], RingNote(ring, place, moving_to))
+    return [servers[place].name for place in broken]
 
 
 def _notes(answers: Mapping[int, Answered], left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:

@@ -149,18 +149,21 @@ class _Check:
             rest = self.standing[WEB_GRAPH] - 4 - 8 * pages
             if count != pages or rest < 0 or rest % 8:
                 self._add("graph_damaged", WEB_GRAPH, f"is of {count} pages with {rest} bytes of arcs, not of {pages}")
-        if PAGES in self.standing:
-            self._table(pages)
+        rows = {name: self._rows(name) for name in (PAGES, ARCS_OUT, ARCS_IN) if name in self.standing}
+        if rows.get(PAGES) not in {None, pages}:
+            self._add("export_table_damaged", PAGES, f"has {rows[PAGES]} rows, and the mapping {pages} keys")
+        arcs = {rows[name] for name in (ARCS_OUT, ARCS_IN) if rows.get(name) is not None}
+        if len(arcs) > 1:
+            self._add("export_table_damaged", ARCS_IN, f"has {rows[ARCS_IN]} rows, and {ARCS_OUT} {rows[ARCS_OUT]}")
 
-    def _table(self, pages: int) -> None:
+    def _rows(self, name: str) -> int | None:
+        """Rows of a table; None, and a finding, if it is none."""
         try:
-            with self.stores.storage.open_seekable(self.folder.file(PAGES)) as file:
-                rows = pq.ParquetFile(file).metadata.num_rows
+            with self.stores.storage.open_seekable(self.folder.file(name)) as file:
+                return int(pq.ParquetFile(file).metadata.num_rows)
         except (pa.ArrowException, OSError) as error:
-            self._add("export_table_damaged", PAGES, f"is no Parquet file: {error}")
-            return
-        if rows != pages:
-            self._add("export_table_damaged", PAGES, f"has {rows} rows, and the mapping {pages} keys")
+            self._add("export_table_damaged", name, f"is no Parquet file: {error}")
+            return None
 
     # Full
 
@@ -170,13 +173,16 @@ class _Check:
             self._checked("mapping_damaged", URL_MAPPING, lambda: self._mapping(stack, local))
             if {CONTENT, OFFSETS} <= self.standing.keys():
                 self._checked("content_damaged", CONTENT, lambda: self._content(stack, local, pages))
+            for name in (PAGES, ARCS_OUT, ARCS_IN):
+                if name in self.standing:
+                    self._checked("export_table_damaged", name, lambda name=name: _read_table(str(local(name))))  # type: ignore[misc]
             if {WEB_GRAPH, GRAPH_INDEX} <= self.standing.keys():
                 self._checked("graph_damaged", WEB_GRAPH, lambda: self._graph(stack, local, pages))
 
     def _checked(self, name: str, file: str, check: Callable[[], None]) -> None:
         try:
             check()
-        except (DamagedFileError, pa.ArrowException) as error:
+        except (DamagedFileError, pa.ArrowException, OSError) as error:
             self._add(name, file, error)
 
     def _mapping(self, stack: ExitStack, local: Callable[[str], object]) -> None:
@@ -227,6 +233,13 @@ class _Check:
             self._tell(WEB_GRAPH, node.node_id, "pages")
         if out != into:
             raise DamagedFileError("its in-arcs are not its out-arcs")
+
+
+def _read_table(path: str) -> None:
+    """Read a table to its end. Raises pa.ArrowException or OSError where it cannot be."""
+    with pq.ParquetFile(path) as table:
+        for _ in table.iter_batches():
+            pass
 
 
 def _list_problems(node: Node) -> Iterator[str]:

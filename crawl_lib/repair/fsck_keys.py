@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from crawl_lib.config.load import is_sqlite_server
 from crawl_lib.crawl.places import list_folders, segments_of
-from crawl_lib.errors import DamagedFileError, KeyStoreError, KrakeError
+from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError
 from crawl_lib.frontier import Queue, open_take, read_handed_on
 from crawl_lib.frontier.journal import INSERT, NEW_FILE, read_journal
 from crawl_lib.frontier.move import read_move
 from crawl_lib.frontier.queue import QueueReader
 from crawl_lib.keys import KeyStore, ShardedKeyStore, check, open_key_store
+from crawl_lib.keys.rings import read_ring
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.forgotten import Forgotten
 from crawl_lib.segment import SegmentReader
@@ -48,6 +49,8 @@ def check_keys(
     with open_key_store(config, stores.secrets.key_storage_password) as store:
         if not _servers(store, findings):
             return findings.list()
+        if _notes(store, findings):
+            return findings.list()
         problem = store.ring_problem()
         if problem:
             findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
@@ -56,6 +59,20 @@ def check_keys(
             _replicas(store, findings)
             _Known(stores, store, findings, on_progress).run(nodes)
     return findings.list()
+
+
+def _notes(store: ShardedKeyStore, findings: Findings) -> bool:
+    """Whether a server's note of its place cannot be read: no stage asks such tables."""
+    found = False
+    for server in store.servers:
+        try:
+            read_ring(server)
+        except KeyTablesError as error:
+            findings.add("ring_note_damaged", server.name, str(error), repair="do so")
+            found = True
+        except KeyStoreError:
+            continue  # `server_failed` says so
+    return found
 
 
 _SERVER_FAILED = (

@@ -230,6 +230,12 @@ DAMAGES = {
         ),
         (("rm", "keys/0.sqlite"), ("keys", "create", "--missing"), ("keys", "repair")),
     ),
+    "the note of a key server is none": Damage(
+        "ring_note_damaged", sql(1, "UPDATE krakenote SET note = '{'"), (("keys", "create", "--missing"),)
+    ),
+    "the notes of all key servers are none": Damage(
+        "ring_note_damaged", both("UPDATE krakenote SET note = '{'"), (("keys", "create", "--missing"),)
+    ),
     "other key servers": Damage(
         "ring_differs", both("UPDATE krakenote SET note = replace(note, '\"place\": ', '\"place\": 7')"), ()
     ),
@@ -254,6 +260,17 @@ DAMAGES = {
         "graph_damaged",
         flip("dfs/export/e/webgraph", 0.999),
         (("rm", "dfs/export/e/webgraph"), ("rm", "dfs/export/e/webgraph-index"), *EXPORT),
+        fast=False,
+    ),
+    "the arcs of an export are cut": Damage(
+        "export_table_damaged",
+        lambda d: _cut_file(d / "dfs/export/e/arcs-in.parquet"),
+        (("rm", "dfs/export/e/arcs-in.parquet"), *EXPORT),
+    ),
+    "the pages of an export have other bytes": Damage(
+        "export_table_damaged",
+        lambda d: _overwrite(d / "dfs/export/e/pages.parquet"),
+        (("rm", "dfs/export/e/pages.parquet"), *EXPORT),
         fast=False,
     ),
     "a file of an export is gone": Damage("export_file_missing", delete("dfs/export/e/urlmapping"), EXPORT),
@@ -364,6 +381,11 @@ def _newest(directory: Path, name: str) -> Path:
 
 def _first(directory: Path, pattern: str) -> Path:
     return min(directory.glob(pattern))
+
+
+def _overwrite(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + b"\xff" * (len(data) // 8) + data[4 + len(data) // 8 :])
 
 
 def _cut_file(path: Path) -> None:
