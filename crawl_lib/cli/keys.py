@@ -25,6 +25,7 @@ from crawl_lib.keys import MaintenanceReport, ShardedKeyStore, check, open_key_s
 from crawl_lib.keys.dump import dump_keys, load_keys
 from crawl_lib.keys.reshard import reshard
 from crawl_lib.keys.rings import mend_notes
+from crawl_lib.keys.sharded import LOOK_S
 from crawl_lib.stores import Secrets, node_dir
 from crawl_lib.urls import canonicalize, host_of
 
@@ -115,7 +116,9 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
         old = None
         if arguments.old_config:
             old = stack.enter_context(open_key_store(load_config(arguments.old_config).key_storage, password))
-        report = reshard(store, old, dry_run=arguments.dry_run, on_progress=progress)
+        elsewhere = any(not node_dir(config, node).is_dir() for node in config.servers)
+        patience_s = 2 * LOOK_S if elsewhere else 0.0
+        report = reshard(store, old, dry_run=arguments.dry_run, patience_s=patience_s, on_progress=progress)
     _print("resharded", report.to_mapping(), arguments)
     return 0
 

@@ -4,10 +4,11 @@ Both rings cut the keys into ranges; of each range it is known who held it and w
 holder lacks are written, and only on servers that are not holders any more are they deleted.
 
 1. The notes of all servers say what they are moving to (`repair.reshard.noted`): from now on every stage refuses to use
-   the tables, on every machine, with the old config and the new one. A task that has opened them before does not see
-   that until it opens them again, for its next step; the caller holds what nodes he can.
+   the tables, on every machine, with the old config and the new one. A task that has opened them before sees that
+   within `sharded.LOOK_S`; the caller holds what nodes he can, and gives time (`patience_s`) where others may run.
 2. Range by range: what the old holders have is written to the new holders, the highest state of each key
-   (`repair.reshard.copied`); then it is deleted from those that hold it no more (`repair.reshard.deleted`).
+   (`repair.reshard.copied`); then it is deleted from those that hold it no more (`repair.reshard.deleted`), after what
+   they got since was copied too; and at the end once more.
 3. Servers of the new ring get notes of their new place (`repair.reshard.settled`), those that left an empty one
    (`repair.reshard.left`). As long as a note says that something moves, the next run goes on: it finds by digests which
    ranges are done, and by a note of the new ring that all are.
@@ -17,6 +18,7 @@ Killed anywhere: run it again. A key is never deleted before all its new holders
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -67,16 +69,18 @@ def reshard(
     old: ShardedKeyStore | None = None,
     *,
     dry_run: bool = False,
+    patience_s: float = 0.0,
     on_progress: OnProgress | None = None,
 ) -> ReshardReport:
     """Move keys to the servers of `store`, as the config now says.
 
-    `old`: the store of the config as it was; needed where servers leave, or where tables have no note. Raises
+    `old`: the store of the config as it was; needed where servers leave, or where tables have no note. `patience_s`:
+    how long after its beginning it looks once more for keys that tasks inserted which ran on. Raises
     KeyTablesError if servers are missing whose keys nobody else has, KeyServerDownError: run it again.
     """
     change = _Change(store, old, ReshardReport(dry_run))
     if change.plan():
-        change.carry_out(on_progress)
+        change.carry_out(patience_s, on_progress)
     else:
         change.sweep()
     return change.report
@@ -192,7 +196,8 @@ class _Change:
 
     # Carrying out
 
-    def carry_out(self, on_progress: OnProgress | None) -> None:
+    def carry_out(self, patience_s: float, on_progress: OnProgress | None) -> None:
+        begun_s = time.monotonic()
         if not self.report.dry_run and not self.is_moved:
             self._note_all()
         ranges = [] if self.is_moved else list(_ranges(self.before.count, self.to.count))
@@ -202,6 +207,13 @@ class _Change:
                 moved = sum(self.report.copied.values())
                 on_progress({"range": number + 1, "of": len(ranges), "copied": moved})
         if not self.report.dry_run:
+            if ranges:
+                wait_s = max(0.0, begun_s + patience_s - time.monotonic())
+                if on_progress:
+                    on_progress({"waits_s": round(wait_s), "copied": sum(self.report.copied.values())})
+                time.sleep(wait_s)
+            for low, high in ranges:
+                self._leave(low, high)
             self._settle()
 
     def _note_all(self) -> None:
@@ -244,20 +256,29 @@ class _Change:
                     self._delete(server, targets, low, high)
 
     def _range(self, low: bytes, high: bytes) -> None:
-        old_places = ring(interval(low, self.before.count), self.before.count, self.before.replication)
-        sources = [self.holders[place] for place in old_places if place in self.holders]
-        new_places = ring(interval(low, self.to.count), self.to.count, self.to.replication)
-        targets = [self.store.servers[place] for place in new_places]
+        sources, targets = self._sources(low), self._targets(low)
         standing = [server for server in targets if self.standing[server.name]] if self.report.dry_run else targets
         both = _distinct([*sources, *standing])
         if not _alike([server.prefix_sums(low, high) for server in both]) or len(standing) < len(targets):
             self._copy(both, targets, low, high)
         reached("repair.reshard.copied")
+        self._leave(low, high)
+        reached("repair.reshard.deleted")
+
+    def _leave(self, low: bytes, high: bytes) -> None:
+        """Take a range off the servers that hold it no more."""
+        targets = self._targets(low)
         kept = {id(server) for server in targets}
-        for server in _distinct(sources):
+        for server in _distinct(self._sources(low)):
             if id(server) not in kept:
                 self._delete(server, targets, low, high)
-        reached("repair.reshard.deleted")
+
+    def _sources(self, low: bytes) -> list[KeyServer]:
+        places = ring(interval(low, self.before.count), self.before.count, self.before.replication)
+        return [self.holders[place] for place in places if place in self.holders]
+
+    def _targets(self, low: bytes) -> list[KeyServer]:
+        return [self.store.servers[place] for place in self.store.places(interval(low, self.to.count))]
 
     def _copy(self, servers: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Bring the targets to the highest state that any server has of each key."""

@@ -26,6 +26,8 @@ _P = ParamSpec("_P")
 _Request = Callable[[KeyServer, Sequence[bytes]], _T]
 DOWN_S = 30.0
 CONNECTIONS = 8
+LOOK_S = 20.0
+"""A store that looked at the servers' notes looks again after this time: a reshard may have begun meanwhile."""
 _STATES = frozenset(KeyState)
 _LEFT_OUT = (KeyServerDownError, KeyTablesError)
 """What makes a replica be left out, as long as another one answers: it is away, or it came back empty."""
@@ -73,6 +75,7 @@ class ShardedKeyStore(KeyStore):
         self._down: dict[int, tuple[float, str]] = {}
         self._down_s = down_s
         self._clock = clock
+        self._next_look_s: float | None = None
         self._lanes = Lanes(len(servers), connections, first=first, release=lambda place: self.servers[place].close())
 
     def places(self, first: int) -> list[int]:
@@ -80,6 +83,7 @@ class ShardedKeyStore(KeyStore):
         return self._rings[first]
 
     def unknown(self, keys: Collection[bytes]) -> Answer:
+        self._look_again()
         answer = Answer()
         chunks = list(self._chunks(keys))
         for step in range(self.replication):
@@ -98,6 +102,7 @@ class ShardedKeyStore(KeyStore):
         return self._write(keys, lambda server, chunk: server.mark(chunk, state))
 
     def _write(self, keys: Collection[bytes], write: _Request[None]) -> InsertReport:
+        self._look_again()
         missed: Counter[str] = Counter()
         chunks = list(self._chunks(keys))
         for step in range(self.replication):
@@ -124,6 +129,7 @@ class ShardedKeyStore(KeyStore):
         Reading before, never after, the decision keeps URLs: two writers that were decided by different replicas
         would drop each other's if they looked at the other replica afterwards.
         """
+        self._look_again()
         claim = Claim()
         left = keys
         if self.replication > 1:
@@ -231,11 +237,17 @@ class ShardedKeyStore(KeyStore):
     def require_ring(self) -> None:
         """See that the tables were filled for these servers in this order; write the notes that are missing (`rings`).
 
-        The servers are asked at the same time, within the limit on connections. Raises KeyTablesError if the tables
-        were filled for other servers, or while `krake keys reshard` is under way, and KeyStoreError.
+        The servers are asked at the same time, within the limit on connections. From then on a request looks again, if
+        the last look is older than `LOOK_S`. Raises KeyTablesError if the tables were filled for other servers, or
+        while `krake keys reshard` is under way, and KeyStoreError.
         """
         notes = missing_notes(self.servers, self.replication, self._looked_at())
         self._lanes.run(sorted(notes), lambda place: write_ring(self.servers[place], notes[place]))
+        self._next_look_s = self._clock() + LOOK_S
+
+    def _look_again(self) -> None:
+        if self._next_look_s is not None and self._clock() >= self._next_look_s:
+            self.require_ring()
 
     def ring_problem(self) -> str | None:
         """`rings.ring_problem`, with the servers asked in the same way. Writes nothing."""

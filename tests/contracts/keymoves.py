@@ -15,6 +15,7 @@ from crawl_lib.keys import KeyServer, ShardedKeyStore, check, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
 from crawl_lib.keys.reshard import _ranges, reshard
 from crawl_lib.keys.rings import read_ring
+from crawl_lib.keys.sharded import LOOK_S
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import HIGHEST, LOWEST, Switch, make_keys
 
@@ -195,15 +196,16 @@ class KeyMovesContract:
         reshard(store, old)
         self.holds(store)
 
-    def test_what_a_task_that_runs_on_inserts_is_not_deleted_with_what_was_copied(self, filled, servers, monkeypatch):
-        """Each range gets two keys after it was copied, before it is deleted where it was."""
+    @pytest.mark.parametrize("step_before", ["repair.reshard.copied", "repair.reshard.deleted"])
+    def test_what_a_task_that_runs_on_inserts_is_not_lost(self, filled, servers, monkeypatch, step_before):
+        """Each range gets two keys after it was copied, before or after it is deleted where it was."""
         old = filled(2, 1)
         store = ShardedKeyStore([*old.servers, *servers(1)], 1)
         ranges = list(_ranges(2, 3))
         inserted: dict[bytes, KeyState] = {}
 
         def reached(step: str) -> None:
-            if step == "repair.reshard.copied":
+            if step == step_before:
                 low = ranges[len(inserted) // 2][0]
                 for state in (QUEUED, CRAWLED):
                     key = (int.from_bytes(low, "big") + state).to_bytes(20, "big")
@@ -216,6 +218,21 @@ class KeyMovesContract:
         assert store.states(list(inserted)) == inserted
         assert check(store).ok
         assert report.copied.total() == report.deleted.total()
+
+    def test_a_task_that_has_opened_the_tables_before_is_refused_soon(self, filled, servers, monkeypatch):
+        now = [0.0]
+        old = filled(2, 1)
+        running = ShardedKeyStore(old.servers, 1, clock=lambda: now[0])
+        running.require_ring()
+        monkeypatch.setattr("crawl_lib.keys.reshard.reached", _die)
+        with pytest.raises(Died):
+            reshard(ShardedKeyStore([*old.servers, *servers(1)], 1))
+        running.unknown(KEYS[:1])
+        now[0] += LOOK_S
+        requests = (running.unknown, running.insert, running.claim, lambda keys: running.mark(keys, CRAWLED))
+        for request in requests:
+            with pytest.raises(KeyTablesError, match="under way"):
+                request(KEYS[:1])
 
     def test_while_one_change_is_under_way_another_is_refused(self, filled, servers, monkeypatch):
         old = filled(2, 1)
