@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crawl_lib.crawl.places import SEEDS_FOLDER, awaited, list_folders, list_seeds, read_json, write_json_bytes
+from crawl_lib.crawl.places import (
+    SEEDS_FOLDER,
+    awaited,
+    list_folders,
+    list_seeds,
+    read_json,
+    segments_of,
+    write_json_bytes,
+)
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import TakenIn
@@ -105,6 +113,21 @@ def still_awaited(stores: Stores, index: dict[str, Any], standing: Sequence[str]
         if mark is None or not mark.lost:
             found.append(node)
     return found
+
+
+def urls_of_lost_queue(stores: Stores, node: str) -> int | None:
+    """How many URLs waited in the queue of a node that is on no disk any more, as far as its mark says; else 0.
+
+    None: the crawl has nothing of that node, or it was retired, so there is no queue to be missed.
+    """
+    try:
+        mark = read_mark(stores, node)
+    except DamagedFileError:
+        return 0
+    if mark is not None:
+        return None if mark.retired else mark.queue + mark.undecided
+    folders = reversed(list_folders(stores.storage, stores.crawl_dir))
+    return 0 if any(node in segments_of(stores.storage, stores.crawl_dir, folder) for folder in folders) else None
 
 
 def _numbers(stores: Stores, folder: str) -> list[int]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
+from crawl_lib.crawl.marks import urls_of_lost_queue
 from crawl_lib.crawl.progress import NodeProgress, OnProgress
-from crawl_lib.errors import ConfigError, KrakeError, StoppedError, StorageError
+from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, Queue, open_node_dir
 from crawl_lib.stores import Stores
 
@@ -51,12 +52,18 @@ def locked_node(
 ) -> Iterator[NodeTask]:
     """Hold a node's directory, which is made if it is missing; see `locked_directory`.
 
-    Raises ConfigError for an unknown node.
+    Raises ConfigError for an unknown node, QueueError if the node had a queue, and there is none: with an empty one
+    what waited in it would be lost without a word, since its keys are known.
     """
     if node not in stores.config.servers:
         raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what, stop=stop, on_progress=on_progress) as task:
+        if not task.queue.stands() and urls_of_lost_queue(stores, node) is not None:
+            raise QueueError(
+                f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"
+                f" queue.local_dir, back as it was; if it is lost, run `krake queue repair --node {node} --lost`"
+            )
         yield task
 
 

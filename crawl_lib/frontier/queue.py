@@ -122,6 +122,12 @@ class Queue:
         write_durable(self.path("0"), b"")
         write_durable(self.path(STATE_FILE), State().to_bytes())
 
+    def stands(self) -> bool:
+        """Whether there is a queue, be it a damaged one, or one within a move."""
+        if self.path(STATE_FILE).exists() or self.path("move").exists():
+            return True
+        return any(self.path(str(number)).stat().st_size for number in self.data_files())
+
     def path(self, name: str) -> Path:
         """A file of the node's directory."""
         return self.directory / name

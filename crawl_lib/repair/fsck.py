@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from crawl_lib.config.load import is_sqlite_server
 from crawl_lib.crawl.exports import list_exports
-from crawl_lib.crawl.marks import marked_nodes, read_mark
+from crawl_lib.crawl.marks import marked_nodes, read_mark, urls_of_lost_queue
 from crawl_lib.crawl.places import (
     MANIFEST_FILE,
     list_folders,
@@ -18,6 +20,7 @@ from crawl_lib.crawl.places import (
     segments_of,
 )
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
+from crawl_lib.frontier import Queue
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.fsck_export import check_export
@@ -118,8 +121,8 @@ class _Fsck:
     def _hold(self, node: str, locks: ExitStack) -> bool:
         """Take a node's lock, without waiting; False if its queue is not here, or somebody works on it."""
         directory = self.stores.node_dir(node)
-        if not directory.is_dir():
-            self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet")
+        if not (directory.is_dir() and Queue(directory, node).stands()):
+            self._missing_queue(node, directory)
             return False
         try:
             locks.enter_context(held_quietly(directory, node, "krake fsck"))
@@ -127,6 +130,20 @@ class _Fsck:
             self.report.skipped.append(f"node {node}: {error}")
             return False
         return True
+
+    def _missing_queue(self, node: str, directory: Path) -> None:
+        """A queue that was there is lost, or on another machine: not if keys lie in files, which no other one reads."""
+        embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
+        if (embedded or directory.is_dir()) and urls_of_lost_queue(self.stores, node) is not None:
+            repair = (
+                "put the directory, or queue.local_dir, back as it was; if it is lost, run"
+                f" `krake queue repair --node {node} --lost`"
+            )
+            findings = Findings("queue", repair)
+            findings.add("queue_missing", str(directory), f"holds no queue, and node {node} had one in this crawl")
+            self._add("queues", findings.list(), 0)
+        else:
+            self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet")
 
     def _is_committed(self, node: str) -> bool:
         """Whether the segment of the open take stands, so that nobody reads its spool any more."""

@@ -8,6 +8,10 @@
 5. What is known of hosts, if it cannot be read: set aside. The counts of `urls.max_pages_per_host`: counted again
    from segments and queue.
 
+A queue that is lost with its disk begins anew, empty and with nothing taken in: every URL that was ever sent to the
+node still stands in the folders it was sent in, and the keys of those that are only queued are dropped by `krake keys
+rebuild --drop-queued`. What only the disk held is gone: URLs that people put into the queue by hand.
+
 Before all that, the node's mark on the store, which says that it is settled, is taken away.
 Each step may be done again. `--dry-run` does all of it to a copy, made of hard links: nothing is written in place.
 """
@@ -24,17 +28,17 @@ from pathlib import Path
 
 import numpy as np
 
-from crawl_lib.crawl.marks import read_mark, take_mark_away
+from crawl_lib.crawl.marks import read_mark, take_mark_away, urls_of_lost_queue
 from crawl_lib.crawl.places import list_folders
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.durable import delete_durable, reached, rename_durable
-from crawl_lib.errors import DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
+from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
 from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
-from crawl_lib.frontier import NodeLock, Queue, RepairReport, repair_queue
+from crawl_lib.frontier import NodeLock, Queue, RepairReport, open_node_dir, repair_queue
 from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
 from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.queue import QueueReader
-from crawl_lib.frontier.rescue import BROKEN
+from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, note_lost, read_lost
 from crawl_lib.frontier.take import (
     LEFTOVER_FILE,
     TAKE_FILE,
@@ -58,15 +62,27 @@ BUILT_FOLDER = "segment"
 
 
 def repair_node(
-    stores: Stores, node: str, *, dry_run: bool = False, on_wait: Callable[[str], None] | None = None
+    stores: Stores,
+    node: str,
+    *,
+    lost: bool = False,
+    dry_run: bool = False,
+    on_wait: Callable[[str], None] | None = None,
 ) -> RepairReport:
-    """Repair a node's directory. `dry_run`: say what would be done.
+    """Repair a node's directory. `lost`: its queue is gone, and begins anew. `dry_run`: say what would be done.
 
-    Raises PathNotFoundError if the directory is not on this machine, LockedError naming the holder, StorageError.
+    Raises PathNotFoundError if the directory is not on this machine, ConfigError if a queue stands that is called lost,
+    LockedError naming the holder, StorageError.
     """
     directory = stores.node_dir(node)
-    if not directory.is_dir():
-        raise PathNotFoundError(f"{directory}: node {node} has no queue on this machine; run this where it has one")
+    if lost:
+        if (begun := _begin_anew(stores, node, directory, dry_run=dry_run)) is not None:
+            return begun
+    elif not directory.is_dir():
+        raise PathNotFoundError(
+            f"{directory}: node {node} has no queue on this machine; run this where it has one, or with --lost if that"
+            " is gone"
+        )
     timeout_s = stores.config.queue.lock_timeout_s
     with (
         held_without_trace(directory, node)
@@ -76,7 +92,9 @@ def repair_node(
         try:
             if not dry_run:
                 _take_mark_away(stores, node)
-                return _Repair(stores, node, directory).run()
+                report = _Repair(stores, node, directory).run()
+                report.lost = report.lost or (read_lost(directory) if lost else 0)
+                return report
             shadow = directory.with_name(f".{node}.dry-run")
             shutil.rmtree(shadow, ignore_errors=True)
             try:
@@ -88,6 +106,24 @@ def repair_node(
                 shutil.rmtree(shadow, ignore_errors=True)
         except OSError as error:
             raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error
+
+
+def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) -> RepairReport | None:
+    """Make room for the queue of a node whose own is gone, and note what is. In a dry run: the report, and that is all.
+
+    A queue that a repair began, with its note, may be repaired again.
+    """
+    waited = urls_of_lost_queue(stores, node) or 0
+    if directory.is_dir() and Queue(directory, node).stands():
+        if (directory / LOST_FILE).exists():
+            return None
+        raise ConfigError(f"{directory}: holds a queue, and --lost begins one anew: move the directory away first")
+    if dry_run:
+        return RepairReport([f"queue: begins anew; {waited} URLs waited when it settled last"], lost=max(waited, 1))
+    open_node_dir(directory.parent, node)
+    if not (directory / LOST_FILE).exists():
+        note_lost(Queue(directory, node), max(waited, 1))
+    return None
 
 
 def _take_mark_away(stores: Stores, node: str) -> None:

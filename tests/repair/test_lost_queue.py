@@ -1,0 +1,71 @@
+"""A node's queue is gone with its disk, or `queue.local_dir` is wrong: nobody begins an empty one in its place."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Krake
+from tests.repair.test_damages import found, queue, snapshot, visited, waiting
+
+DROP = ("keys", "rebuild", "--drop-queued")
+LOST = ("queue", "repair", "--node", "node-a", "--lost")
+TASKS = [("crawl", "--iterations", "1"), ("settle",)]
+
+
+def all_of_it(directory: Path) -> None:
+    shutil.rmtree(queue(directory))
+
+
+def what_is_in_it(directory: Path) -> None:
+    shutil.rmtree(queue(directory))
+    queue(directory).mkdir()
+
+
+@pytest.mark.parametrize("lose", [all_of_it, what_is_in_it])
+def test_a_lost_queue_is_refused_named_and_found_again(
+    lose: Callable[[Path], None], copy: Callable[..., Krake]
+) -> None:
+    krake = copy()
+    queued, crawled = waiting(krake), visited(krake)
+    assert queued
+    lose(krake.directory)
+    for words in TASKS:
+        assert "run `krake queue repair --node node-a --lost`" in krake(*words).error()
+    assert found(krake, "--fast") == found(krake) == {"queue_missing": 1}
+    before = snapshot(krake.directory)
+    assert f"{queued.total()} URLs waited" in krake.ok(*LOST, "--dry-run").out
+    assert snapshot(krake.directory) == before
+    for _ in range(2):
+        assert f"{queued.total()} URLs are in no file" in krake.ok(*LOST).out
+    assert set(found(krake)) == {"urls_lost"}
+    krake.ok(*DROP)
+    krake.ok("settle")
+    assert found(krake) == {}
+    assert waiting(krake) == queued
+    krake.ok("crawl", "--iterations", "1")
+    assert max(visited(krake).values()) == 1
+    assert set(visited(krake)) > set(crawled)
+
+
+def test_the_queue_that_comes_back_is_gone_on_with(copy: Callable[..., Krake]) -> None:
+    """As after a wrong `queue.local_dir`: what the refused tasks left is in nobody's way."""
+    krake = copy()
+    queued = waiting(krake)
+    away = krake.directory / "away"
+    queue(krake.directory).rename(away)
+    assert "holds no queue" in krake("settle").error()
+    shutil.copytree(away, queue(krake.directory), dirs_exist_ok=True)
+    krake.ok("settle")
+    assert found(krake) == {}
+    assert waiting(krake) == queued
+
+
+def test_a_queue_that_stands_is_not_lost(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    queued = waiting(krake)
+    assert "holds a queue" in krake(*LOST).error()
+    assert waiting(krake) == queued
