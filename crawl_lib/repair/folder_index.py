@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from crawl_lib.crawl.commit import commit_iteration, sum_counts
 from crawl_lib.crawl.places import (
+    DROPPED_MARK,
     INDEX_FILE,
     MANIFEST_FILE,
     read_iteration,
@@ -17,6 +18,7 @@ from crawl_lib.crawl.places import (
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
+from crawl_lib.segment.dropped import dropped_files
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
@@ -71,6 +73,15 @@ def _differs(index: dict[str, Any], manifests: dict[str, dict[str, Any]], counts
 
 def _added(manifests: dict[str, dict[str, Any]]) -> set[str]:
     return {host for manifest in manifests.values() for host in manifest["scope_added"]}
+
+
+def dropped_and_not_marked(stores: Stores, folder: str) -> list[str]:
+    """Nodes of whose segments pages were dropped, where the mark that says so is not there."""
+    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    if storage.exists(f"{path}/{DROPPED_MARK}"):
+        return []
+    nodes = segments_of(storage, stores.crawl_dir, folder)
+    return [node for node in nodes if dropped_files(storage, f"{path}/{node}")]
 
 
 def _kept(path: str) -> str:

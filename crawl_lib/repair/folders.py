@@ -9,7 +9,7 @@ Of an iteration, in this order, since each needs what is before it:
 4. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
    old one stands; a damaged segment that lies aside while none stands is put back;
 5. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
-6. `index.json`, from the manifests of the segments.
+6. the mark of dropped pages, and `index.json`, from the manifests of the segments.
 
 Of seeds: `scope`, and its digest in `manifest.json`.
 
@@ -29,6 +29,7 @@ from typing import Any
 
 from crawl_lib.crawl.naming import STARTED_FOLDER
 from crawl_lib.crawl.places import (
+    DROPPED_MARK,
     INDEX_FILE,
     ITERATION_FILE,
     MANIFEST_FILE,
@@ -48,7 +49,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, is_list_of_hosts, scope_bytes, scope_digest
 from crawl_lib.repair.folder_identity import Identity, Told, broken_choices, chosen_again, started_digest
-from crawl_lib.repair.folder_index import index_problem, refresh_index
+from crawl_lib.repair.folder_index import dropped_and_not_marked, index_problem, refresh_index
 from crawl_lib.repair.folder_scope import (
     OldScope,
     kept_files,
@@ -119,6 +120,9 @@ class _Repair:
         self._agreed(path)
         self._swaps(path, folder)
         self._kept_scope(folder)
+        if dropped_and_not_marked(self.stores, folder):
+            act = partial(self.stores.storage.write_bytes, f"{path}/{DROPPED_MARK}", b"")
+            self._do(f"{path}/{DROPPED_MARK}: made: pages were dropped", act)
         problem = index_problem(self.stores, folder)
         if problem and not problem.missing:
             self._do(f"{path}/{INDEX_FILE}: made again: {problem}", lambda: refresh_index(self.stores, folder))

@@ -6,6 +6,7 @@ from typing import Any
 
 from crawl_lib.crawl.naming import STARTED_FOLDER
 from crawl_lib.crawl.places import (
+    DROPPED_MARK,
     INDEX_FILE,
     ITERATION_FILE,
     MANIFEST_FILE,
@@ -24,7 +25,7 @@ from crawl_lib.frontier import part_mapping, read_outlinks, split_line
 from crawl_lib.frontier.scope import is_list_of_hosts
 from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.folder_identity import Identity, Told, broken_choices, readable_iterations, started_digest
-from crawl_lib.repair.folder_index import index_problem
+from crawl_lib.repair.folder_index import dropped_and_not_marked, index_problem
 from crawl_lib.repair.folder_scope import kept_files, lacks_of_kept_scope
 from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
 from crawl_lib.stores import Stores
@@ -135,6 +136,10 @@ def check_iteration(stores: Stores, folder: str) -> list[Finding]:
                 read_json(stores.storage, f"{path}/{entry.name}")
             except DamagedFileError as error:
                 findings.add("agreed_damaged", f"{path}/{entry.name}", str(error))
+    unmarked = dropped_and_not_marked(stores, folder)
+    if unmarked:
+        problem = f"is not there, and pages of {', '.join(unmarked)} were dropped: `krake status` counts them"
+        findings.add("dropped_unmarked", f"{path}/{DROPPED_MARK}", problem, severity=Severity.WARNING)
     if not _check_repairs(stores, path, folder, findings):  # else index and segment may be anything meanwhile
         _check_index(stores, path, folder, findings)
     return findings.list()

@@ -16,6 +16,8 @@ import pytest
 
 from crawl_lib.config import load_config
 from crawl_lib.frontier import Queue
+from crawl_lib.segment.dropped import write_dropped
+from crawl_lib.storage import LocalStorage
 from crawl_lib.synthweb import Serving
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
@@ -122,6 +124,13 @@ def record_is_off(name: str) -> Callable[[Path], object]:
         _edit(queue(directory) / "state.krake", lambda value: value.update({name: value[name] + 3}))
 
     return damage
+
+
+def dropped_without_mark(directory: Path) -> None:
+    """A page was dropped, and nothing tells `krake status` to look closer."""
+    [segment] = max(directory.glob("dfs/crawl/1*")).glob("node-a")
+    key = pq.read_table(segment / "pages.parquet", columns=["key"]).column("key").to_pylist()[0]
+    write_dropped(LocalStorage(directory / "dfs"), str(segment.relative_to(directory / "dfs")), [key])
 
 
 def next_line_is_lost(directory: Path) -> None:
@@ -340,6 +349,7 @@ DAMAGES = {
         (("folder", "repair", "FOLDER", "--run-id", "one", "--iteration", "4"),),
         kill_at="start.renamed",
     ),
+    "the mark of dropped pages is gone": Damage("dropped_unmarked", dropped_without_mark, FOLDER),
     "a choice of a start that is none": Damage(
         "started_damaged", lambda d: _first(d, "dfs/crawl/started/*").write_bytes(b"\xff//"), FOLDER
     ),
@@ -407,7 +417,7 @@ def found(krake: Krake, *words: str) -> Counter[str]:
         assert one["where"]
         assert one["problem"]
         assert one["repair"]
-    return Counter(one["name"] for one in report["findings"])
+    return Counter(one["name"] for one in report["findings"] if one["severity"] != "note")
 
 
 def waiting(krake: Krake) -> Counter[str]:

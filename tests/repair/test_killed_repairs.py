@@ -11,6 +11,7 @@ import pytest
 
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.records import QueuedUrl
+from crawl_lib.synthweb import Serving
 from tests.cli.conftest import Krake
 from tests.repair.killed import ROOT, run_killed
 from tests.repair.test_damages import (
@@ -18,6 +19,7 @@ from tests.repair.test_damages import (
     REPAIR,
     Damage,
     found,
+    meant,
     queue,
     visited,
     waiting,
@@ -116,3 +118,33 @@ def test_a_page_that_the_key_tables_call_crawled_is_not_fetched_again(copy: Call
     assert "are known as crawled" in krake.ok(*REPAIR).out
     krake.ok("settle")
     assert waiting(krake) == before
+
+
+FOLDER_STEPS = {
+    "repair.folder.aside": "an iteration that is none",
+    "repair.folder.written": "an iteration and its scope are gone",
+    "repair.folder.placed": "the decision of a repair that is none",
+    "repair.index.aside": "an index that says something else",
+    "repair.index.written": "an index that is none",
+}
+
+
+def test_every_step_of_a_folder_repair_is_killed() -> None:
+    texts = [(ROOT / "crawl_lib" / "repair" / name).read_text() for name in ("folders.py", "folder_index.py")]
+    assert set(re.findall(r'reached\("([a-z._]+)"\)', "".join(texts))) == set(FOLDER_STEPS)
+
+
+@pytest.mark.parametrize("step", FOLDER_STEPS)
+def test_a_folder_repair_killed_after_a_step_and_run_again(
+    step: str, copy: Callable[..., Krake], web: Serving, whole: tuple[Counter[str], Counter[str]]
+) -> None:
+    damage = DAMAGES[FOLDER_STEPS[step]]
+    krake = copy()
+    damage.do(krake.directory)
+    [words] = meant(krake, web, damage.repair[0])
+    assert run_killed(["--config", str(krake.file), *words], step).code == -9, f"{step} was not reached"
+    krake.ok(*words)
+    assert found(krake) == Counter()
+    krake.ok("settle")
+    assert waiting(krake) == whole[1]
+    assert visited(krake) == whole[0]
