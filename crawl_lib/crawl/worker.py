@@ -26,6 +26,7 @@ from typing import Any
 import uvloop
 
 from crawl_lib.config import Config, from_mapping
+from crawl_lib.crawl.backlog import Backlog
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.workers import PAUSE_SIGNAL
 from crawl_lib.errors import KrakeError, StorageError
@@ -95,6 +96,8 @@ class _Worker:
             self.handler = PageHandler(
                 self.config, task.nodes, task.nodes.index(task.node), self._filter(), self.writer
             )
+            self.backlog = Backlog(self.handler)
+            self.writer.before_close = self.backlog.drain
             finished = finished_positions(spool, task.prefix) | self._take_back()
             items = [taken for taken in self._share() if taken.position not in finished]
             if items:
@@ -149,7 +152,7 @@ class _Worker:
         self.writer.append_robots(fetched)
 
     def _on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
-        self.handler.handle(taken, fetched, self.writer.append(taken, fetched))
+        self.backlog.add(taken, fetched, self.writer.append(taken, fetched))
         self.outcomes[fetched.outcome] += 1
         now_s = time.monotonic()
         if now_s - self.last_report_s >= PROGRESS_INTERVAL_S:

@@ -159,7 +159,8 @@ class PartWriter:
       may lose the last `config.sync_interval_s` seconds.
     * After a kill: a new writer of the same `directory` and `prefix` continues. First run through `recovered()` and add
       the rows of each group again; `finished_positions` names what closed parts hold.
-    * Each page's rows are added after its `append` and before the next one.
+    * A page's rows are added after its `append`, before its part is closed: what keeps rows back has `before_close`
+      called, which may be set once, before each part is closed.
 
     `prefix`: see `part_prefix`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
     Raises StorageError naming the file: the operator looks at the disk.
@@ -186,6 +187,7 @@ class PartWriter:
         self._unfinished = unfinished[0] if unfinished else None
         self._next_number = max((part.number for part in parts), default=-1) + 1
         self._open: _OpenPart | None = None
+        self.before_close: Callable[[], None] = lambda: None
 
     def __enter__(self) -> PartWriter:
         return self
@@ -228,11 +230,11 @@ class PartWriter:
         return self._append(None, fetched)
 
     def add_page(self, row: PageRow) -> None:
-        """The row of the page that was appended last."""
+        """The row of a page that was appended."""
         self._part().pages.add(row)
 
     def add_links(self, links: LinkColumns) -> None:
-        """The links of the page that was appended last."""
+        """The links of such a page."""
         self._part().links.add(links)
 
     def add_outlink(  # noqa: PLR0917 - a hot call, by position
@@ -251,7 +253,7 @@ class PartWriter:
         self._part().outlinks.add(owner, position + 1, index, (url, via, depth, redirects, metadata))
 
     def count_rejection(self, name: str, count: int = 1) -> None:
-        """Count links of the page that was appended last which are not handed on."""
+        """Count links of such a page which are not handed on."""
         self._part().counts.rejections[name] += count
 
     def count_rejections(self, names: Iterable[str]) -> None:
@@ -275,8 +277,9 @@ class PartWriter:
         if self._unfinished is not None:
             raise RuntimeError("PartWriter.recovered() comes before close()")
         if self._open is not None:
-            self._open.close()
-            self._open = None
+            self.before_close()
+            part, self._open = self._open, None
+            part.close()
 
     def _append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:
         part = self._open
