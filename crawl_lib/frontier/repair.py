@@ -11,14 +11,16 @@ from hashlib import sha1
 from itertools import islice, takewhile
 
 from crawl_lib.durable import reached, rename_durable, write_durable
-from crawl_lib.errors import DamagedFileError, QueueError
+from crawl_lib.errors import DamagedFileError, QueueError, UrlError
 from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
 from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
 from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, TakenIn, record_bytes
 from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, Rescue, note_lost
 from crawl_lib.frontier.take import TAKE_FILE, Take, open_take, write_take
+from crawl_lib.urls import canonicalize
 
 ASKED = 10_000
+_ANY_LENGTH = 1 << 30
 Crawled = Callable[[Sequence[bytes]], Collection[bytes]]
 
 
@@ -251,12 +253,11 @@ def _reposition_take(queue: Queue, report: RepairReport) -> None:
 
 
 def _is_readable(take: Take) -> bool:
+    """Whether a take can be read to its end, and has only URLs that a queue could have."""
     try:
-        for _ in take.urls():
-            pass
-    except (DamagedFileError, ValueError):
+        return all(canonicalize(one.queued.url, max_length_chars=_ANY_LENGTH) == one.queued.url for one in take.urls())
+    except (DamagedFileError, UrlError, ValueError):
         return False
-    return True
 
 
 def _begins_here(take: Take, state: State) -> bool:

@@ -92,7 +92,7 @@ class _Check:
                 self._offsets(state, record)
             self._intake(journal)
         if take is not None:
-            self._take(take, full)
+            self._take(take, max_length_chars if full else None)
         lost = self._read("lost_damaged", LOST_FILE, lambda: read_lost(self.queue.directory))
         if lost:
             self.findings.add("urls_lost", str(self.queue.path(LOST_FILE)), "see there", repair=lost_advice(lost))
@@ -203,9 +203,14 @@ class _Check:
         if record.last_move != f"take-{take.take_id}" and state != take.header.position_before:
             self._add("take_position", TAKE_FILE, "begins where the queue does not stand")
 
-    def _take(self, take: Take, full: bool) -> None:
+    def _take(self, take: Take, max_length_chars: int | None) -> None:
+        """Whether an open take can be fetched. `max_length_chars`: None for a fast check."""
+        count = 0
         try:
-            count = sum(1 for _ in take.urls())
+            for count, taken in enumerate(take.urls(), 1):
+                url = taken.queued.url.encode()
+                if max_length_chars is not None and not _is_canonical(url, max_length_chars):
+                    self._add("take_damaged", TAKE_FILE, f"line {count + 1} has no canonical URL: {url[:100]!r}")
         except KrakeError as error:
             self._add("take_damaged", TAKE_FILE, error)
             return
@@ -213,7 +218,7 @@ class _Check:
         if leftover and (leftover[-1] >= count or leftover[0] < 0):
             self._add("leftover_damaged", LEFTOVER_FILE, f"names position {leftover[-1]} of {count}")
         if self.spool:
-            self._spool(count, full)
+            self._spool(count, max_length_chars is not None)
 
     def _spool(self, count: int, full: bool) -> None:
         """Closed parts are trusted when a segment is built, so they are whole; the open one is made again."""

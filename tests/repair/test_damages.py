@@ -194,6 +194,12 @@ DAMAGES = {
     "a move half done that is none": Damage("move_damaged", write("move", b"{"), kill_at="queue.move.step"),
     "a move of other files": Damage("move_impossible", other_inode, kill_at="queue.move.written"),
     "a take that is none": Damage("take_damaged", write("take", b"nothing\n"), kill_at="take.written"),
+    "a take has another byte": Damage(
+        "take_damaged",
+        lambda d: _replace(queue(d) / "take", b"\nhttp://", b"\nhttq://"),
+        fast=False,
+        kill_at="take.written",
+    ),
     "a take that is cut": Damage("take_damaged", cut("take", 40), kill_at="take.written"),
     "a take that is none, its segment stands": Damage(
         "take_damaged", write("take", b"nothing\n"), kill_at="segment.publish.renamed"
@@ -396,6 +402,12 @@ def _first(directory: Path, pattern: str) -> Path:
 def _overwrite(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:4] + b"\xff" * (len(data) // 8) + data[4 + len(data) // 8 :])
+
+
+def _replace(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(data.replace(old, new, 1))
 
 
 def _cut_file(path: Path) -> None:
