@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pycurl as _curl  # type: ignore[import-untyped]
 
-from crawl_lib.fetch.retry import Trouble
-from crawl_lib.fetch.transport import (
+from crawl_lib.fetch.messages import (
     MARK_ADDRESS,
     MARK_HEADER,
     MARK_LENGTH,
@@ -15,6 +14,7 @@ from crawl_lib.fetch.transport import (
     Reply,
     head_is_whole,
 )
+from crawl_lib.fetch.retry import Trouble
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 

@@ -11,20 +11,18 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import count
 
 from crawl_lib.config.model import FetchConfig
-from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.book import HostBook
 from crawl_lib.fetch.classify import failure_of, fetched_of, one_line, retry_after_s
 from crawl_lib.fetch.desk import RobotsDesk
-from crawl_lib.fetch.dns import Answer, DnsCache, literal_address
+from crawl_lib.fetch.dispatch import Dispatch
 from crawl_lib.fetch.hosts import HostStore
-from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope, Trouble
-from crawl_lib.fetch.seams import Carrier, FetchSummary, Seams
+from crawl_lib.fetch.messages import Reply
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope
+from crawl_lib.fetch.seams import FetchSummary, Seams
 from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot, authority_end
-from crawl_lib.fetch.transport import Ask, Reply
 from crawl_lib.fetch.turns import IpTurns
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome
@@ -89,30 +87,23 @@ class _Work:
         self.retries = seams.retries
         self.seams = seams
         self.loop = asyncio.get_running_loop()
-        self.filter = AddressFilter(config.allow_networks)
-        self.mime_types = frozenset(kind.lower() for kind in config.mime_types) if config.mime_types else None
         self.summary = FetchSummary()
         self.book = HostBook(config, hosts, self.clock, self.wall)
-        self.gates: dict[str, Gate] = {}
         self.heap = ReadyHeap()
         self.numbers = count()
-        self.in_flight = 0
         self.closing = False
         self.over = self.loop.create_future()
         self.wake: asyncio.TimerHandle | None = None
         self.wake_at = 0.0
-        self.transport: Carrier
+        self.dispatch: Dispatch
         self.desk = RobotsDesk(
             config,
             hosts,
             wall=self.wall,
             site_of=self.book.site,
             slot_of=self.book.slot,
-            schedule=self._schedule,
+            schedule=self.schedule,
             on_robots=on_robots,
-        )
-        self.dns = DnsCache(
-            config.dns_ttl_s, self.clock, self.loop.call_soon_threadsafe, seams.resolver, seams.resolver_threads
         )
 
     async def run(
@@ -123,13 +114,16 @@ class _Work:
         close: Callable[[], bool],
         on_progress: Callable[[FetchSummary], None] | None,
     ) -> FetchSummary:
-        self.transport = self.seams.carrier(self.config, version, self.fail)
+        carrier = self.seams.carrier(self.config, version, self.fail)
+        self.dispatch = Dispatch(
+            self.config, turns=self.turns, seams=self.seams, heap=self.heap, transport=carrier, crew=self
+        )
         ticker: asyncio.Task[None] | None = None
         try:
             self._fill(items)
             self.summary.left = len(items)
             ticker = self.loop.create_task(self._tick(stop, close, on_progress))
-            self._guarded(self._pump)
+            self.guarded(self.pump)
             await self.over
         finally:
             if ticker is not None:
@@ -137,8 +131,7 @@ class _Work:
             if self.wake is not None:
                 self.wake.cancel()
             self.over.cancel()
-            self.transport.close()
-            self.dns.close()
+            self.dispatch.close()
             for slot in self.book.slots.values():
                 if slot.in_flight:
                     self._rest(slot)  # abandoned: the server may be busy with it still
@@ -153,7 +146,8 @@ class _Work:
         if not self.over.done():
             self.over.set_exception(error)
 
-    def _guarded(self, call: Callable[[], None]) -> None:
+    def guarded(self, call: Callable[[], None]) -> None:
+        """Make a call whose error ends the loop."""
         try:
             call()
         except BaseException as error:
@@ -178,18 +172,22 @@ class _Work:
                     self.book.save()
                 if on_progress is not None and now - told >= PROGRESS_INTERVAL_S:
                     told = now
-                    self.summary.in_flight = self.in_flight
+                    self.summary.in_flight = self.dispatch.in_flight
                     on_progress(self.summary)
                 await asyncio.sleep(TICK_S)
         except Exception as error:
             self.fail(error)
+
+    def is_over(self) -> bool:
+        """Whether the loop has ended."""
+        return self.over.done()
 
     def _finish(self) -> None:
         if not self.over.done():
             self.over.set_result(None)
 
     def _look_whether_over(self) -> None:
-        if not self.summary.left or (self.closing and not self.in_flight):
+        if not self.summary.left or (self.closing and not self.dispatch.in_flight):
             self._finish()
 
     # -- hosts ----------------------------------------------------------------------------------------------------
@@ -200,9 +198,9 @@ class _Work:
             site = self.book.site(url[: authority_end(url)])
             self.book.slot(site.host).pages.append(Job(url, site, taken))
         for slot in self.book.slots.values():
-            self._schedule(slot)
+            self.schedule(slot)
 
-    def _schedule(self, slot: Slot) -> None:
+    def schedule(self, slot: Slot) -> None:
         """Put a slot into the heap if it has something to do and may do it beside what it does already."""
         limit = self.config.connections_per_host if slot.delay_s == 0 else 1
         if slot.in_heap or slot.in_flight >= limit:
@@ -213,10 +211,10 @@ class _Work:
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
-    def _pump(self) -> None:
+    def pump(self) -> None:
         """Start what is ready, as far as connections are free; then sleep until more is."""
         began = now = self.clock()
-        while not self.closing and not self.over.done() and self.in_flight < self.config.connections:
+        while not self.closing and not self.over.done() and self.dispatch.in_flight < self.config.connections:
             item = self.heap.pop(now)
             if item is None:
                 now = self.clock()
@@ -224,18 +222,18 @@ class _Work:
             if item is None:
                 break
             if isinstance(item, Gate):
-                self._open(item)
+                self.dispatch.open(item)
             else:
                 self._serve(item, now)
             if self.clock() - began > _PUMP_S:
-                self.loop.call_soon(self._guarded, self._pump)
+                self.loop.call_soon(self.guarded, self.pump)
                 return
         self._sleep()
         self._look_whether_over()
 
     def _sleep(self) -> None:
         when = self.heap.next_at()
-        if when is None or self.closing or self.in_flight >= self.config.connections:
+        if when is None or self.closing or self.dispatch.in_flight >= self.config.connections:
             return
         if self.wake is not None:
             if self.wake_at <= when:
@@ -246,13 +244,13 @@ class _Work:
 
     def _woken(self) -> None:
         self.wake = None
-        self._guarded(self._pump)
+        self.guarded(self.pump)
 
     def _serve(self, slot: Slot, now: float) -> None:
         job = self._choose(slot, now)
         if job is not None:
-            self._send(slot, job, now)
-        self._schedule(slot)
+            self.dispatch.send(slot, job, now)
+        self.schedule(slot)
 
     def _choose(self, slot: Slot, now: float) -> Job | None:
         """The slot's next request. Reports the URLs before it that need none."""
@@ -295,117 +293,7 @@ class _Work:
         self.summary.outcomes[fetched.outcome] += 1
         self.on_fetched(job.taken, fetched)
 
-    # -- sending --------------------------------------------------------------------------------------------------
-
-    def _send(self, slot: Slot, job: Job, now: float) -> None:
-        """Find the address, take the turns, and hand over to the transport."""
-        if self.config.proxy:
-            literal = literal_address(slot.host)
-            if literal is not None and not self.filter.allows(literal):
-                self._unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {literal} is refused")
-            else:
-                self._start(slot, job, None)
-            return
-        if slot.addresses_until <= now and not self._find_addresses(slot, job):
-            return
-        address = slot.address
-        assert address is not None
-        if self.config.ip_delay_s > 0:
-            gate = self.gates.get(address)
-            if gate is None:
-                gate = self.gates[address] = Gate(f"ip {address}")
-            slot.in_flight += 1  # it waits for the gate, and does nothing else
-            gate.waiting.append((slot, job))
-            if not gate.in_heap:
-                self._open(gate)
-            return
-        self._take_turn(slot, job)
-
-    def _open(self, gate: Gate) -> None:
-        """Let the first slot of a gate go if the IP's turn is ours."""
-        if not gate.waiting:
-            return
-        wait_s = self.turns.reserve(gate.name, self.config.ip_delay_s)
-        if wait_s <= 0:
-            slot, job = gate.waiting.popleft()
-            slot.in_flight -= 1
-            wait_s = self.config.ip_delay_s
-            self._take_turn(slot, job)
-            self._schedule(slot)
-        if gate.waiting:
-            self.heap.push(gate, self.clock() + wait_s)
-
-    def _take_turn(self, slot: Slot, job: Job) -> None:
-        """Take the host's turn among the node's processes (redirects of robots.txt cross the hosts' division)."""
-        if slot.delay_s > 0:
-            wait_s = self.turns.reserve(f"host {slot.host}", self.config.time_limit_s + slot.delay_s)
-            if wait_s > 0:
-                slot.parked.appendleft(job)
-                slot.not_before = self.clock() + wait_s
-                return
-        self._start(slot, job, slot.address)
-
-    def _start(self, slot: Slot, job: Job, address: str | None) -> None:
-        self.in_flight += 1
-        slot.in_flight += 1
-        is_robots = job.robots_for is not None
-        ask = Ask(
-            job.url,
-            job.site.scheme_end,
-            job.site.path_start,
-            address,
-            self.config.max_robots_bytes if is_robots else self.config.max_body_bytes,
-            None if is_robots else self.mime_types,
-            False,
-            self._before_send if self.config.ip_delay_s > 0 and address is not None else None,
-        )
-        self.transport.start(ask, partial(self._replied, slot, job))
-
-    def _before_send(self, ip: str) -> None:
-        # A connection took its time to stand: the IP's delay runs from the request.
-        self.turns.put(f"ip {ip}", self.config.ip_delay_s)
-
-    def _find_addresses(self, slot: Slot, job: Job) -> bool:
-        answer = self.dns.get(slot.host)
-        if answer is not None:
-            return self._use_answer(slot, job, answer)
-        slot.in_flight += 1  # no other request of the host meanwhile
-        self.dns.look_up(slot.host, partial(self._looked_up, slot, job))
-        return False
-
-    def _looked_up(self, slot: Slot, job: Job, answer: Answer) -> None:
-        def go_on() -> None:
-            slot.in_flight -= 1
-            if self._use_answer(slot, job, answer):
-                slot.parked.appendleft(job)
-            self._schedule(slot)
-            self._pump()
-
-        if not self.over.done():
-            self._guarded(go_on)
-
-    def _use_answer(self, slot: Slot, job: Job, answer: Answer) -> bool:
-        """Choose an address for the slot; False if there is none, and the job has been dealt with."""
-        if not answer.addresses:
-            job.tries += 1
-            row = self.retries[Trouble.DNS_TEMPORARY if answer.temporary else Outcome.DNS_FAILED]
-            if job.tries < row.max_tries:
-                self._put_back(slot, job, row, row.wait_s)
-            else:
-                self._unsendable(slot, job, Outcome.DNS_FAILED, one_line(f"{slot.host}: {answer.error}"))
-            return False
-        allowed = tuple(address for address in answer.addresses if self.filter.allows(address))
-        if not allowed:
-            refused = ", ".join(answer.addresses[:4])
-            self._unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {refused} is refused")
-            return False
-        slot.addresses = allowed
-        slot.addresses_until = max(answer.expires, self.clock() + 1.0)
-        if slot.address not in allowed:
-            slot.address = allowed[slot.address_turn % len(allowed)]
-        return True
-
-    def _unsendable(self, slot: Slot, job: Job, outcome: Outcome, error: str) -> None:
+    def unsendable(self, slot: Slot, job: Job, outcome: Outcome, error: str) -> None:
         """Nothing can be sent to this host: all its URLs end like this one."""
         fetched = Fetched(job.url, self.wall(), outcome, attempts=0, error=error)
         slot.ending = (outcome, error)
@@ -416,16 +304,17 @@ class _Work:
 
     # -- answers --------------------------------------------------------------------------------------------------
 
-    def _replied(self, slot: Slot, job: Job, reply: Reply) -> None:
+    def replied(self, slot: Slot, job: Job, reply: Reply) -> None:
+        """An answer, or a failure, of a request that was sent."""
         try:
             self._take_reply(slot, job, reply)
-            self._schedule(slot)
-            self._pump()
+            self.schedule(slot)
+            self.pump()
         except BaseException as error:
             self.fail(error)
 
     def _take_reply(self, slot: Slot, job: Job, reply: Reply) -> None:
-        self.in_flight -= 1
+        self.dispatch.in_flight -= 1
         slot.in_flight -= 1
         job.tries += 1
         self.summary.requests += reply.sent
@@ -434,7 +323,7 @@ class _Work:
         row = self.retries[failure_of(fetched, reply)]
         self._note_host(slot, fetched, row)
         if job.tries < row.max_tries and slot.ending is None:
-            self._put_back(slot, job, row, self._wait_s(row, fetched))
+            self.put_back(slot, job, row, self._wait_s(row, fetched))
         elif job.robots_for is not None:
             self.summary.robots += 1
             self.desk.answered(job, fetched)
@@ -468,7 +357,7 @@ class _Work:
             return max(row.wait_s, min(retry_after_s(fetched.head), self.config.max_crawl_delay_s))
         return row.wait_s
 
-    def _put_back(self, slot: Slot, job: Job, row: Retry, wait_s: float) -> None:
+    def put_back(self, slot: Slot, job: Job, row: Retry, wait_s: float) -> None:
         """Try again later: the host's next request, or, if it is the URL's trouble alone, beside the others."""
         self.summary.retries += 1
         when = self.clock() + wait_s

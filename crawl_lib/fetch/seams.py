@@ -10,8 +10,9 @@ from typing import Protocol
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.dns import THREADS, Resolver, system_resolver
+from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import RETRIES, Retry, Trouble
-from crawl_lib.fetch.transport import Ask, Reply, Transport
+from crawl_lib.fetch.transport import Transport
 from crawl_lib.states import Outcome
 
 

@@ -12,7 +12,7 @@ import uvloop
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch import RETRIES, FetchSummary, HostStore, IpTurns, Seams, fetch_all
-from crawl_lib.fetch.transport import Ask, Reply
+from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 
 CONFIG = FetchConfig(

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from crawl_lib.fetch.transport import Ask, Transport, declared_type, last_block, mime_allowed
+from crawl_lib.fetch.messages import Ask, declared_type, last_block, mime_allowed
+from crawl_lib.fetch.transport import Transport
 from crawl_lib.states import Outcome
 from tests.fetch.driver import CONFIG, run
 from tests.web.hostile import OK_BODY, HostileWeb

@@ -1,0 +1,215 @@
+"""One transfer: an easy handle of curl, its callbacks, and the state that is new for each request.
+
+The handle's options are set once, and handles are used again: a request sets its URL, and its address where that is
+another one than the last time.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pycurl  # type: ignore[import-untyped]
+
+from crawl_lib.config.model import FetchConfig
+from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.messages import (
+    MARK_ADDRESS,
+    MARK_HEADER,
+    MARK_LENGTH,
+    MARK_MIME,
+    MARK_STALE,
+    Ask,
+    Reply,
+    declared_type,
+    last_block,
+    mime_allowed,
+)
+
+# https://github.com/curl/curl/blob/master/include/curl/curl.h (pycurl has no name for it)
+_SUPPRESS_CONNECT_HEADERS = 265
+
+
+class Exchange:
+    """An easy handle with the state of the transfer it runs. The handle's options are set once."""
+
+    __slots__ = (
+        "address_refused",
+        "ask",
+        "connect_to",
+        "done",
+        "filter",
+        "handle",
+        "header_limit",
+        "is_fresh",
+        "lines",
+        "mark",
+        "opened",
+        "parts",
+        "room",
+        "sent",
+        "started",
+        "started_wall",
+    )
+
+    def __init__(self, config: FetchConfig, headers: list[str], address_filter: AddressFilter | None) -> None:
+        self.filter = address_filter
+        self.header_limit = config.max_header_bytes
+        self.lines: list[bytes] = []
+        self.parts: list[bytes] = []
+        self.room = 0
+        self.sent = 0
+        self.mark = ""
+        self.address_refused = ""
+        self.connect_to: str | None = None
+        self.is_fresh = False
+        self.opened: socket.socket | None = None
+        self.started = self.started_wall = 0.0
+        self.ask: Ask
+        self.done: Callable[[Reply], None]
+        self.handle: Any = pycurl.Curl()
+        self._configure(config, headers)
+
+    def _configure(self, config: FetchConfig, headers: list[str]) -> None:
+        setopt = self.handle.setopt
+        setopt(pycurl.NOSIGNAL, 1)
+        setopt(pycurl.PROTOCOLS_STR if hasattr(pycurl, "PROTOCOLS_STR") else pycurl.PROTOCOLS, _protocols())
+        setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        setopt(pycurl.HTTP_TRANSFER_DECODING, 0)
+        setopt(pycurl.HTTP09_ALLOWED, 0)
+        setopt(pycurl.FOLLOWLOCATION, 0)
+        setopt(pycurl.PATH_AS_IS, 1)
+        setopt(pycurl.HTTPHEADER, headers)
+        setopt(pycurl.PROXY, config.proxy or "")
+        setopt(_SUPPRESS_CONNECT_HEADERS, 1)
+        setopt(pycurl.SSL_VERIFYPEER, 1 if config.verify_tls else 0)
+        setopt(pycurl.SSL_VERIFYHOST, 2 if config.verify_tls else 0)
+        _trust(self.handle)
+        setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(config.connect_timeout_s * 1000)))
+        setopt(pycurl.TIMEOUT_MS, max(1, int(config.time_limit_s * 1000)))
+        setopt(pycurl.BUFFERSIZE, 65536)
+        setopt(pycurl.HEADERFUNCTION, self.lines.append)
+        setopt(pycurl.WRITEFUNCTION, self.on_body)
+        setopt(pycurl.OPENSOCKETFUNCTION, self.on_open)
+        setopt(pycurl.PREREQFUNCTION, self.on_connected)
+
+    def prepare(self, ask: Ask, done: Callable[[Reply], None]) -> None:
+        """Make ready for a request; `done` is for whoever collects the transfer."""
+        self.ask = ask
+        self.done = done
+        self.lines.clear()
+        self.parts = []
+        self.room = ask.max_body_bytes
+        self.sent = 0
+        self.mark = self.address_refused = ""
+        self.started_wall = time.time()
+        self.started = time.monotonic()
+        handle = self.handle
+        handle.setopt(pycurl.URL, ask.url)
+        if ask.address != self.connect_to:
+            # An address instead of a name to look up; kept connections are told apart by it too.
+            self.connect_to = ask.address
+            text = f"[{ask.address}]" if ask.address and ":" in ask.address else ask.address
+            handle.setopt(pycurl.CONNECT_TO, [f"::{text}:"] if text else [])
+        if ask.fresh != self.is_fresh:
+            self.is_fresh = ask.fresh
+            handle.setopt(pycurl.FRESH_CONNECT, 1 if ask.fresh else 0)
+
+    def on_open(self, _purpose: int, address: Any) -> Any:
+        """Open the socket for a resolved address, if the filter allows it."""
+        family, kind, protocol, where = address
+        if self.filter is not None and not self.filter.allows(str(where[0])):
+            self.mark = MARK_ADDRESS
+            self.address_refused = str(where[0])
+            return pycurl.SOCKET_BAD
+        self.close_opened()
+        self.opened = socket.socket(family, kind, protocol)
+        return self.opened
+
+    def close_opened(self) -> None:
+        """Close our copy of the socket."""
+        # curl works on a duplicate of the descriptor; ours is closed by us.
+        if self.opened is not None:
+            self.opened.close()
+            self.opened = None
+
+    def on_connected(self, primary_ip: str, _local_ip: str, _port: int, _local_port: int) -> int:
+        """The connection stands, and the request is about to be written."""
+        # curl itself would send the request again where a kept connection broke; that would be a second request
+        # without the host's delay. A retry is ours to plan.
+        if self.sent:
+            self.mark = MARK_STALE
+            return int(pycurl.PREREQFUNC_ABORT)
+        self.sent = 1
+        if self.ask.before_send is not None:
+            self.ask.before_send(primary_ip)
+        return int(pycurl.PREREQFUNC_OK)
+
+    def on_body(self, data: bytes) -> int:
+        """Take a piece of the body; anything but its length ends the transfer."""
+        if not self.parts and not self._takes_body():
+            return -1
+        room = self.room
+        if len(data) > room:
+            self.parts.append(data[:room])
+            self.room = 0
+            self.mark = MARK_LENGTH
+            return -1
+        self.parts.append(data)
+        self.room = room - len(data)
+        return len(data)
+
+    def _takes_body(self) -> bool:
+        allowed = self.ask.mime_types
+        if sum(map(len, self.lines)) > self.header_limit:
+            self.mark = MARK_HEADER
+            return False
+        if allowed is None:
+            return True
+        head = last_block(self.lines)
+        if head[9:10] == b"2" and not mime_allowed(declared_type(head), allowed):
+            self.mark = MARK_MIME
+            return False
+        return True
+
+    def reply(self, code: int, message: str, request: bytes) -> Reply:
+        """What came, after the transfer's end. `code`, `message`: of curl; `request`: the head as sent."""
+        duration_s = time.monotonic() - self.started
+        self.close_opened()
+        head = last_block(self.lines) if self.lines else b""
+        mark = self.mark
+        if not mark and len(head) > self.header_limit:
+            mark = MARK_HEADER
+        handle = self.handle
+        return Reply(
+            code,
+            f"address {self.address_refused} is refused" if mark == MARK_ADDRESS else message,
+            mark,
+            self.started_wall,
+            duration_s,
+            bool(self.sent),
+            request if self.sent else b"",
+            head,
+            self.parts[0] if len(self.parts) == 1 else b"".join(self.parts),
+            handle.getinfo(pycurl.RESPONSE_CODE) if head else 0,
+            handle.getinfo(pycurl.PRIMARY_IP) or None if self.sent else None,
+        )
+
+
+def _protocols() -> Any:
+    return "http,https" if hasattr(pycurl, "PROTOCOLS_STR") else pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
+
+
+def _trust(handle: Any) -> None:
+    """Use the system's certificates (or `SSL_CERT_FILE`, `SSL_CERT_DIR`): the wheel knows its builder's path only."""
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile:
+        handle.setopt(pycurl.CAINFO, paths.cafile)
+    elif Path("/etc/ssl/certs/ca-certificates.crt").is_file():
+        handle.setopt(pycurl.CAINFO, "/etc/ssl/certs/ca-certificates.crt")
+    if paths.capath:
+        handle.setopt(pycurl.CAPATH, paths.capath)
