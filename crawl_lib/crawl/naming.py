@@ -43,6 +43,15 @@ def give_name(stores: Stores, run_id: str, iteration: int, hidden: str, clock: C
             return named
 
 
+def give_up_name(stores: Stores, own: Iteration) -> None:
+    """Delete the folder of an iteration in which nothing was done, and what says that it has one."""
+    stores.storage.delete(f"{stores.crawl_dir}/{own.folder}")
+    base = f"{stores.crawl_dir}/{STARTED_FOLDER}"
+    for entry in stores.storage.list(base):
+        if entry.name.startswith(f"{_digest(own.run_id, own.iteration)}-"):
+            stores.storage.delete(f"{base}/{entry.name}")
+
+
 def _choose(stores: Stores, run_id: str, iteration: int, hidden: str) -> str | Iteration:
     """The name of the chosen hidden folder, or the iteration whose folder has its name already."""
     storage, crawl_dir = stores.storage, stores.crawl_dir

@@ -18,6 +18,7 @@ from crawl_lib.crawl.agreement import require_agreement
 from crawl_lib.crawl.commit import keep_late_scope, require_iteration
 from crawl_lib.crawl.handover import drop_decision
 from crawl_lib.crawl.layout import nodes_changed
+from crawl_lib.crawl.marking import mark_pages
 from crawl_lib.crawl.marks import take_mark_away
 from crawl_lib.crawl.places import (
     SCOPE_FILE,
@@ -39,7 +40,7 @@ from crawl_lib.crawl.workers import run_workers
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, IpTurns
-from crawl_lib.fetch.transport import user_agent_header
+from crawl_lib.fetch.messages import user_agent_header
 from crawl_lib.frontier import (
     Take,
     advance,
@@ -58,7 +59,6 @@ from crawl_lib.frontier.take import LEFTOVER_FILE
 from crawl_lib.segment import (
     Sealer,
     SegmentFacts,
-    SegmentReader,
     build_segment,
     finished_positions,
     hidden_folder,
@@ -66,7 +66,6 @@ from crawl_lib.segment import (
     publish,
     seal_all,
 )
-from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import Owners, host_of
@@ -214,7 +213,7 @@ def complete(task: NodeTask, take: Take) -> None:
         raise task.queue.error(f"the segment of take {take.take_id} stands, and `leftover` is not there")
     advance(task.queue, take, take.select(leftover))
     reached("node.advanced")
-    _mark(task, segment)
+    mark_pages(task.stores, segment, task.node)
     reached("node.marked")
     close_take(task.directory)
     _delete_spool(task)
@@ -353,15 +352,3 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         facts,
         handed_on=((owners.owner(host_of(queued.url)), queued) for queued in handed_on),
     )
-
-
-def _mark(task: NodeTask, segment: str) -> None:
-    """Mark the keys of a committed segment as crawled or gone; may be repeated."""
-    with task.stores.keys(task.node) as keys:
-        for batch in SegmentReader(task.stores.storage, segment).pages(["key", "outcome"]):
-            by_state: dict[KeyState, list[bytes]] = {}
-            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
-            for key, outcome in zip(*rows, strict=True):
-                by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
-            for state, marked in by_state.items():
-                keys.mark(marked, state)

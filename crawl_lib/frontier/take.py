@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from pathlib import Path
@@ -14,6 +15,7 @@ from crawl_lib.errors import DamagedFileError, QueueError, StorageError
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, QueueReader, State, offsets_at
+from crawl_lib.frontier.reading import own_file
 from crawl_lib.records import QueuedUrl, TakenUrl
 
 TAKE_FILE = "take"
@@ -159,21 +161,14 @@ def open_take(directory: Path) -> Take | None:
     Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
     """
     path = directory / TAKE_FILE
-    try:
+    with suppress(FileNotFoundError), own_file(path, "is not a take"):
         with path.open("rb") as file:
             value = json.loads(file.readline())
         for name in ("position_before", "position_after"):
             processed, *totals = value[name]
             value[name] = State(processed, tuple(totals))
         return Take(path, TakeHeader(**value))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(
-            f"{path}: is not a take: {error}; run `krake queue repair --node {directory.name}`"
-        ) from error
+    return None
 
 
 def write_leftover(take: Take, positions: Collection[int]) -> None:
@@ -195,17 +190,11 @@ def read_leftover(take: Take) -> list[int] | None:
     Raises DamagedFileError naming the file and the command that repairs it.
     """
     path = take.path.with_name(LEFTOVER_FILE)
-    try:
+    with suppress(FileNotFoundError), own_file(path, "cannot be read"):
         value = json.loads(path.read_bytes())
-        if value["take_id"] != take.take_id:
-            return None
-        return [position for start, stop in value["runs"] for position in range(start, stop)]
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(
-            f"{path}: cannot be read: {error}; run `krake queue repair --node {path.parent.name}`"
-        ) from error
+        if value["take_id"] == take.take_id:
+            return [position for start, stop in value["runs"] for position in range(start, stop)]
+    return None
 
 
 def close_take(directory: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from crawl_lib.crawl.commit import commit_iteration
+from crawl_lib.crawl.marking import mark_pages
 from crawl_lib.crawl.places import (
     IMPORT_NODE,
     INDEX_FILE,
@@ -16,8 +16,6 @@ from crawl_lib.crawl.places import (
     segments_of,
 )
 from crawl_lib.durable import reached
-from crawl_lib.segment import SegmentReader
-from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
 
 
@@ -53,15 +51,3 @@ def finish_import(stores: Stores, folder: str) -> None:
     reached("repair.import.marked")
     iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
     commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)
-
-
-def mark_pages(stores: Stores, segment: str) -> None:
-    """Mark the keys of a segment's pages as crawled or gone; may be repeated. Raises KeyStoreError."""
-    with stores.keys() as keys:
-        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome"], with_dropped=True):
-            by_state: dict[KeyState, list[bytes]] = {}
-            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
-            for key, outcome in zip(*rows, strict=True):
-                by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
-            for state, marked in by_state.items():
-                keys.mark(marked, state)

@@ -31,6 +31,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from crawl_lib.crawl.naming import give_up_name
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.places import (
     IMPORT_NODE,
@@ -270,7 +271,7 @@ class _Import:
     def _publish(self) -> None:
         folder, built = self.iteration.folder, self.room / "segment"
         if not any(file.pages or file.robots for file in self.files.values()):
-            self.stores.storage.delete(f"{self.stores.crawl_dir}/{folder}")  # nothing but its name is in it
+            give_up_name(self.stores, self.iteration)  # nothing but that is in it
             return
         build_segment(self.spool, built, self._facts(self.iteration), clock=self.clock)
         publish(self.stores.storage, f"{self.stores.crawl_dir}/{folder}", IMPORT_NODE, self.run_id, built)
