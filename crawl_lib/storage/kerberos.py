@@ -7,9 +7,9 @@ the ticket cache anew, so that a renewed ticket is used without a restart. Datan
 1.0 to 1.5 ms of CPU, one with an exchange 2 ms more, and 10 to 15 ms more until its answer; a datanode closes the
 connection behind each file, and a new one by TLS takes 1.8 ms of CPU.
 
-The library is GSSAPI, which obeys the
-variables KRB5CCNAME (a cache of tickets), KRB5_CLIENT_KTNAME (a keytab, from which it gets and renews tickets by
-itself) and KRB5_CONFIG. It stands in the extra `kerberos`, and is loaded only where `dfs.security` is `kerberos`.
+The library is GSSAPI, which obeys the variables KRB5CCNAME (a cache of tickets), KRB5_CLIENT_KTNAME (a keytab, from
+which it gets and renews tickets by itself) and KRB5_CONFIG. It stands in the extra `kerberos`, and is loaded only where
+`dfs.security` is `kerberos`.
 
 Not by requests-kerberos, which HdfsCLI has for it: that one keeps the state of an exchange in the session, where the
 threads of several open files mix it up, and tells only the log why there is no ticket.

@@ -170,7 +170,7 @@ class Authority:
         subprocess.run(["openssl", *arguments], cwd=self.directory, check=True, capture_output=True)
 
 
-_NEW_KEY = ("-newkey", "rsa:2048", "-nodes", "-days", "7")
+_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "7")
 _PASSWORD = "changeit"  # of the servers' keystore, which is made for one run
 SSL_SERVER = """<configuration>
 <property><name>ssl.server.keystore.location</name><value>{keystore}</value></property>

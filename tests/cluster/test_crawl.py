@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from crawl_lib import stages
 from crawl_lib.config.model import DfsConfig
@@ -27,14 +28,18 @@ def copy_of(storage: Storage, path: str, local: Storage) -> None:
 
 
 def test_crawl_export_linker_and_finalizer_on_hdfs(hdfs, tmp_path):
-    """Two nodes. What lies in HDFS at the end is copied to the disk, and compared with the truth there."""
+    check_crawl(f"{hdfs.address}/krake/crawl-1", DfsConfig(wait_s=30.0), tmp_path)
+
+
+def check_crawl(address: str, dfs: DfsConfig, tmp_path: Path, nodes: int = 2, rounds: int | None = None) -> None:
+    """All rounds, or some. What lies in HDFS at the end is copied to the disk, and compared with the truth."""
     (tmp_path / "remote").mkdir()
     with Serving(WEB) as serving:
         fetch = {"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS}
-        local = make_config(tmp_path / "remote", nodes=2, fetch=fetch)
-        config = dataclasses.replace(local, dfs_primary=f"{hdfs.address}/krake/crawl-1", dfs=DfsConfig(wait_s=30.0))
-        done = run_crawl(config, serving.seeds)
-        truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
+        local = make_config(tmp_path / "remote", nodes=nodes, fetch=fetch)
+        config = dataclasses.replace(local, dfs_primary=address, dfs=dfs)
+        done = run_crawl(config, serving.seeds, rounds)
+        truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS, rounds=rounds))
     storage = open_storage(config)
     again = stages.export_pages(config, run_id="run-1")
     assert again["export"] == done.export
@@ -53,4 +58,4 @@ def test_crawl_export_linker_and_finalizer_on_hdfs(hdfs, tmp_path):
     assert check_cdxj(result) > 0
     hidden = list((tmp_path / "copied").rglob(".*"))
     assert hidden == []
-    assert stages.status(config)["crawl"].startswith("http://")
+    assert stages.status(config)["crawl"].startswith(address)

@@ -22,6 +22,7 @@ from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.kerberos import Negotiate
 from crawl_lib.storage.webhdfs import WebHdfs, parse_address
 from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, why_not
+from tests.cluster.test_crawl import check_crawl
 from tests.contracts.storage import StorageContract
 
 COOKIE_S = 2
@@ -125,6 +126,11 @@ def test_what_a_request_costs(ticket, address, config, exchanges):
         seconds, cpu = time.monotonic() - begun, time.process_time() - used
         print(f"stat, {what}: {seconds * 20:.1f} ms, {cpu * 20:.2f} ms CPU")
     assert len(exchanges) >= 50
+
+
+def test_a_crawl_of_two_rounds(ticket, address, config, tmp_path):
+    """And its export and graph, while cookies run out."""
+    check_crawl(address, config, tmp_path, nodes=1, rounds=2)
 
 
 def tokens(secured: SecureHdfs) -> int:
