@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
 
 from crawl_lib.crawl.layout import is_retired
 from crawl_lib.crawl.marks import marked_nodes
 from crawl_lib.crawl.places import SEEDS_FOLDER, list_folders
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
-from crawl_lib.frontier.queue import STATE_FILE
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.folder_identity import readable_iterations
@@ -25,15 +23,13 @@ from crawl_lib.urls import key_of
 def check_nodes(stores: Stores) -> list[Finding]:
     """Nodes that had a part in the crawl and are in `servers` no more, and that nobody has retired."""
     findings = Findings("queue", "")
-    base = Path(stores.config.queue.local_dir)
-    here = {path.parent.name for path in base.glob(f"*/{STATE_FILE}") if not path.parent.name.startswith(".")}
     parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
-    for node in sorted({*here, *parts, *marked_nodes(stores)} - set(stores.config.servers)):
+    for node in sorted({*parts, *marked_nodes(stores)} - set(stores.config.servers)):
         with suppress(DamagedFileError, PathNotFoundError):  # findings of the mark, or the iteration
             if not is_retired(stores, node):
                 findings.add(
                     "node_not_retired",
-                    str(base / node) if node in here else node,
+                    str(stores.node_dir(node)) if stores.node_dir(node).is_dir() else node,
                     f"node {node} is not in `servers`, and was not retired: what waits in its queue is not crawled",
                     repair=f"put it back, or run `krake nodes retire {node}` there (with --lost if its disk is gone)",
                     severity=Severity.WARNING,
