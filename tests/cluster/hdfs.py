@@ -8,13 +8,15 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import getpass
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from xml.sax.saxutils import escape
 
 import requests
@@ -76,11 +78,13 @@ class Hdfs:
     """One cluster. `namenodes`: 1, or 2 with fail-over by hand (`fail_over`). Use as a context manager.
 
     `port`: gives its ports, one a call. A directory with the data of an earlier cluster is gone on with.
-    A subclass makes it a secured one: `scheme`, `session`, `security`, `java_options`, `administrator`.
+    A subclass makes it a secured one: `scheme`, `session`, `security`, `java_options`, `environment`,
+    `administrator`.
     """
 
     scheme = "http"
     java_options: tuple[str, ...] = ()
+    environment: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, directory: Path, namenodes: int = 1, port: Callable[[], int] = free_port) -> None:
         self.directory = directory
@@ -110,12 +114,16 @@ class Hdfs:
             self.java("nn1", NAMENODE, "-format", "-nonInteractive", "-force")
         self.start("nn1")
         if len(self.names) > 1:
-            self.java("nn2", NAMENODE, "-bootstrapStandby", "-nonInteractive", "-force")
+            self.bootstrap()
             self.start("nn2")
             self.java("nn1", ADMIN, "-transitionToActive", "nn1")
         self.start("dn")
         self.wait_ready()
         self._make_home()
+
+    def bootstrap(self) -> None:
+        """Give nn2 what nn1 has."""
+        self.java("nn2", NAMENODE, "-bootstrapStandby", "-nonInteractive", "-force")
 
     def _make_home(self) -> None:
         """What an administrator does first: a root folder that the user `krake` owns."""
@@ -205,7 +213,11 @@ class Hdfs:
     def java(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> None:
         """Run one of Hadoop's tools to its end, with the configuration of a server."""
         done = subprocess.run(
-            [*self._command(name, main), *arguments], input=answer, capture_output=True, timeout=START_LIMIT_S
+            [*self._command(name, main), *arguments],
+            input=answer,
+            env=os.environ | self.environment,
+            capture_output=True,
+            timeout=START_LIMIT_S,
         )
         assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")[-3000:]
 

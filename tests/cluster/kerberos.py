@@ -211,13 +211,25 @@ class SecureHdfs(Hdfs):
         self._keystore = authority.keystore(_PASSWORD)
         self._keytab = kdc.keytab("hdfs/localhost", "HTTP/127.0.0.1")
         kdc.keytab("krake")
+        self._administrator = _Administrator(kdc, directory / "administrator")
+        self.environment = {"KRB5CCNAME": str(directory / "administrator")}  # for Java, which knows no FILE:
         self.session.trust_env = False  # else REQUESTS_CA_BUNDLE comes before what is said here
         self.session.verify = str(authority.ca_file)
-        self.session.auth = _Administrator(kdc, directory / "administrator")
+        self.session.auth = self._administrator
 
     def administrator(self) -> str:
         """See Hdfs."""
         return ""  # the ticket says it
+
+    def java(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> None:
+        """See Hdfs. By the administrator's ticket."""
+        self._administrator.credentials()
+        super().java(name, main, *arguments, answer=answer)
+
+    def bootstrap(self) -> None:
+        """By hand: Hadoop's own way goes by HTTPS, and needs the authority in a store of Java's."""
+        source, target = (self.directory / f"name-{name}" for name in ("nn1", "nn2"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("in_use.lock"), dirs_exist_ok=True)
 
     def security(self, folder: Path) -> set[tuple[str, str]]:
         """As https://hadoop.apache.org/docs/r3.4.2/hadoop-project-dist/hadoop-common/SecureMode.html says."""

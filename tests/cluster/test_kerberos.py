@@ -310,6 +310,21 @@ def test_the_token_for_a_datanode_stays_out_of_errors(ticket, secured, address, 
         secured.wait_ready()
 
 
+def test_a_fail_over_between_two_requests(jars, kdc, cache, tmp_path):
+    """The other namenode takes no cookie of the first, so it is shown the ticket; the token is good for both."""
+    folder = tmp_path / "pair"
+    with SecureHdfs(folder / "hdfs", kdc, Authority(folder / "ca"), namenodes=2) as pair:
+        kdc.ticket("krake", cache)
+        config = DfsConfig(security="kerberos", ca_file=str(pair.authority.ca_file), wait_s=LIMIT_S)
+        storage = HdfsStorage.open(f"{pair.address}/krake", config)
+        storage.write_bytes("before", b"1")
+        token = storage._hdfs.token()
+        pair.fail_over()
+        storage.write_bytes("after", b"2")
+        assert [storage.read_bytes(path) for path in ("before", "after")] == [b"1", b"2"]
+        assert storage._hdfs.token() is token
+
+
 class _Impostor(BaseHTTPRequestHandler):
     """A server that asks for a ticket and cannot read it."""
 
