@@ -32,7 +32,9 @@ def write_table(
     first = next(waiting, None)
     with (
         folder.writing(name) as file,
-        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=dictionary) as writer,
+        pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=dictionary, write_page_checksum=True
+        ) as writer,
     ):
         for table in chain([] if first is None else [first], waiting):
             writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))
@@ -42,10 +44,13 @@ def write_table(
 
 @contextmanager
 def open_table(storage: Storage, path: str) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of the store, read in place, group by group. Raises PathNotFoundError, DamagedFileError."""
+    """A Parquet file of the store, read in place, group by group; each page's CRC is looked at.
+
+    Raises PathNotFoundError, DamagedFileError.
+    """
     with storage.open_seekable(path) as file:
         try:
-            with pq.ParquetFile(file) as table:
+            with pq.ParquetFile(file, page_checksum_verification=True) as table:
                 yield table
         except (pa.ArrowException, OSError) as error:
             raise DamagedFileError(f"{path}: cannot be read as a table: {error}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,9 @@ from crawl_lib.export.places import (
     Inputs,
 )
 from crawl_lib.export.readers import ContentReader, UrlMapping
+from crawl_lib.export.run import EXPORT_SCHEMA
 from crawl_lib.export.scratch import local_files
+from crawl_lib.graph.linker import ARC_SCHEMAS
 from crawl_lib.graph.webgraph import Node, WebGraph
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.segment.dropped import segment_digest
@@ -47,6 +50,7 @@ BEFORE = {
     WEB_GRAPH: (URL_MAPPING, ARCS_OUT, ARCS_IN),
 }
 """Which files must stand before a file is written."""
+SCHEMAS = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS}
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
@@ -161,7 +165,7 @@ class _Check:
         try:
             with self.stores.storage.open_seekable(self.folder.file(name)) as file:
                 return int(pq.ParquetFile(file).metadata.num_rows)
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, ValueError, OSError) as error:
             self._add("export_table_damaged", name, f"is no Parquet file: {error}")
             return None
 
@@ -175,14 +179,14 @@ class _Check:
                 self._checked("content_damaged", CONTENT, lambda: self._content(stack, local, pages))
             for name in (PAGES, ARCS_OUT, ARCS_IN):
                 if name in self.standing:
-                    self._checked("export_table_damaged", name, lambda name=name: _read_table(str(local(name))))  # type: ignore[misc]
+                    self._checked("export_table_damaged", name, partial(read_table, str(local(name)), SCHEMAS[name]))
             if {WEB_GRAPH, GRAPH_INDEX} <= self.standing.keys():
                 self._checked("graph_damaged", WEB_GRAPH, lambda: self._graph(stack, local, pages))
 
     def _checked(self, name: str, file: str, check: Callable[[], None]) -> None:
         try:
             check()
-        except (DamagedFileError, pa.ArrowException, OSError) as error:
+        except (DamagedFileError, pa.ArrowException, ValueError, OSError) as error:
             self._add(name, file, error)
 
     def _mapping(self, stack: ExitStack, local: Callable[[str], object]) -> None:
@@ -235,11 +239,17 @@ class _Check:
             raise DamagedFileError("its in-arcs are not its out-arcs")
 
 
-def _read_table(path: str) -> None:
-    """Read a table to its end. Raises pa.ArrowException or OSError where it cannot be."""
-    with pq.ParquetFile(path) as table:
-        for _ in table.iter_batches():
-            pass
+def read_table(path: str, schema: pa.Schema) -> None:
+    """Read a table of an export to its end.
+
+    Raises DamagedFileError where its columns are others; pa.ArrowException, ValueError (a name that is no UTF-8) or
+    OSError where it cannot be read, or a page has not the CRC that was written with it.
+    """
+    with pq.ParquetFile(path, page_checksum_verification=True) as table:
+        if not table.schema_arrow.equals(schema):
+            raise DamagedFileError(f"has the columns {table.schema_arrow.names}, not {schema.names}, or other types")
+        for group in range(table.num_row_groups):
+            table.read_row_group(group)  # by batches, a column that is too short would not be noticed
 
 
 def _list_problems(node: Node) -> Iterator[str]:
