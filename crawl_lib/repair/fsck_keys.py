@@ -93,6 +93,7 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> bool:
                 "keyinfo_unknown",
                 counts.server,
                 "keys with a keyinfo that is none of Krake's count as queued",
+                repair="run `krake keys rebuild --drop-queued`, then `krake keys rebuild` on the other nodes' machines",
                 count=counts.by_state["other"],
                 severity=Severity.WARNING,
             )

@@ -1,0 +1,75 @@
+"""Damages whose repair is not one command for all: `krake fsck` names them, and doing what it says leaves it clean."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.conftest import Krake
+from tests.repair.test_damages import EXPORT, REBUILD, REPAIR, both, carry_out, found, queue, visited, waiting
+
+
+def newest_folder(directory: Path) -> Path:
+    return max(directory.glob("dfs/crawl/1*"))
+
+
+def test_a_take_whose_folder_is_gone(copy: Callable[..., Krake]) -> None:
+    """Its URLs are still in the queue: nothing is lost where the file is deleted, as the finding says."""
+    krake = copy("take.written")
+    queued = waiting(krake)
+    shutil.rmtree(newest_folder(krake.directory))
+    assert found(krake) == found(krake, "--fast") == {"take_folder_gone": 1}
+    assert "was deleted" in krake("settle").error() or "is gone" in krake("settle").error()
+    (queue(krake.directory) / "take").unlink()
+    krake.ok("settle")
+    assert found(krake) == {}
+    assert waiting(krake) == queued
+    krake.ok("crawl", "--iterations", "1")
+    assert max(visited(krake).values()) == 1
+
+
+def test_a_take_that_begins_elsewhere(copy: Callable[..., Krake]) -> None:
+    """Somebody moved the queue on by hand while a take was open."""
+    krake = copy("take.written")
+    state = queue(krake.directory) / "state"
+    processed, rest = state.read_bytes().split(b"\n", 1)
+    state.write_bytes(b"%d\n" % (int(processed) + 1) + rest)
+    assert found(krake, "--fast") == {"take_position": 1}
+    krake.ok(*REPAIR)
+    krake.ok("crawl", "--run-id", "one", "--iterations", "4")
+    assert found(krake) == {}
+    assert max(visited(krake).values()) == 1
+
+
+def test_states_that_nobody_knows(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    both("UPDATE kraakekeys SET keyinfo = 9 WHERE hash < '8'")(krake.directory)
+    names = found(krake)
+    assert names["keyinfo_unknown"] == 2
+    assert found(krake, "--fast") == {"keyinfo_unknown": 2}
+    assert krake("fsck").out.count("run `krake keys rebuild --drop-queued`") == 2
+    krake.ok(*REBUILD, "--drop-queued")
+    assert found(krake) == {}
+
+
+def test_a_segment_that_somebody_deleted(copy: Callable[..., Krake]) -> None:
+    """It is named, and may be meant: with its folder gone, too, all that is left agrees."""
+    krake = copy()
+    folder = min(krake.directory.glob("dfs/crawl/1*"))
+    away = krake.directory / "away"
+    (folder / "node-a").rename(away)
+    assert found(krake)["segment_missing"] == found(krake, "--fast")["segment_missing"] == 1
+    away.rename(folder / "node-a")
+    assert found(krake) == {}
+
+
+def test_an_unfinished_export_whose_input_is_gone(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    (krake.directory / "dfs/export/e/webgraph").unlink()
+    shutil.rmtree(min(krake.directory.glob("dfs/crawl/1*")))
+    assert found(krake)["input_gone"] == found(krake, "--fast")["input_gone"] == 1
+    carry_out(krake, ("rm", "dfs/export/e"))
+    for words in EXPORT:
+        krake.ok(*words)
+    assert "input_gone" not in found(krake)
