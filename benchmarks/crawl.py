@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers import wget_urls_per_cpu_s
 from benchmarks.report import Row, measure
 from crawl_lib import Config, from_mapping, stages
 from crawl_lib.synthweb import Serving, SynthWeb
@@ -81,11 +82,13 @@ def run(directory: Path) -> list[Row]:
             seeds = stack.enter_context(Serving(SynthWeb(sites=8, pages_per_site=500))).seeds
             names = ["synthetic web"]
         crawled = measure(crawl_to_the_end, config, seeds)
+        by_wget = wget_urls_per_cpu_s(seeds, directory)
         often_s = config.segment.sync_interval_s / OFTEN
         (directory / "often").mkdir()
         often = measure(crawl_to_the_end, make_config(directory / "often", segment={"sync_interval_s": often_s}), seeds)
         shutil.rmtree(directory / "often")
     urls = crawled.result
+    beside = "wget is not installed" if by_wget is None else f"{urls / crawled.cpu_s / by_wget:.2f} x wget with WARC"
     checkpoints = [often.wall_s / crawled.wall_s - 1, often.cpu_s / crawled.cpu_s - 1]
     return [
         Row("crawl: web", ", ".join(names)),
@@ -93,6 +96,7 @@ def run(directory: Path) -> list[Row]:
         Row("crawl: wall", f"{urls / crawled.wall_s:,.0f} URLs/s"),
         Row("crawl: CPU", f"{1000 * crawled.cpu_s / urls:.2f} ms a URL, start-up included", "0.70 (all five trees)"),
         Row("crawl: per core", f"{urls / crawled.cpu_s:,.0f} URLs/s of CPU", "1,400 (all five trees)"),
+        Row("crawl: beside a peer, per CPU second", beside, "1.8 x wget (all five trees)"),
         Row("crawl: peak memory of a process", f"{crawled.peak_mb:,.0f} MB", "400"),
         Row(
             f"crawl: checkpoints every {config.segment.sync_interval_s:g} s",
