@@ -1,7 +1,7 @@
 """From the links of a page to its rows of `links`, and to the URLs that are handed on.
 
 Written for whole columns: what is the same for a page is asked once a page, what is the same for a href once a href.
-A page of 62 links, 35 of them different, costs 95 us; link by link it was 230.
+A page of 62 links, 35 of them different, costs 210 us; link by link it was 230.
 """
 
 from __future__ import annotations
