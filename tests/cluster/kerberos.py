@@ -18,7 +18,7 @@ from crawl_lib.storage.kerberos import Negotiate
 from tests.cluster.hdfs import Hdfs, die_with_parent, free_port
 
 REALM = "KRAKE.TEST"
-PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "kdestroy", "openssl")
+PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "openssl")
 START_S = 60
 KRB5_CONF = """[libdefaults]
  default_realm = {realm}
@@ -60,7 +60,7 @@ def why_not() -> str:
     except ImportError:
         return "the extra `kerberos` is not installed (make setup-kerberos)"
     missing = [program for program in PROGRAMS if _found(program) is None]
-    return f"{', '.join(missing)} not installed (Debian: krb5-kdc krb5-admin-server krb5-user)" if missing else ""
+    return f"{', '.join(missing)} not installed (Debian: krb5-kdc krb5-admin-server krb5-user openssl)" if missing else ""
 
 
 class Kdc:
@@ -130,8 +130,10 @@ class Kdc:
         return done.stdout
 
     def keytab(self, *principals: str) -> Path:
-        """A file with new keys of principals (`name` or `service/host`), which are made."""
+        """A file with the keys of principals (`name` or `service/host`), which are made the first time."""
         path = self.directory / f"{principals[0].replace('/', '-')}.keytab"
+        if path.exists():
+            return path
         for principal in principals:
             self.run("kadmin.local", "-r", self.realm, "addprinc", "-randkey", principal)
             self.run("kadmin.local", "-r", self.realm, "ktadd", "-k", str(path), principal)
