@@ -60,7 +60,8 @@ def why_not() -> str:
     except ImportError:
         return "the extra `kerberos` is not installed (make setup-kerberos)"
     missing = [program for program in PROGRAMS if _found(program) is None]
-    return f"{', '.join(missing)} not installed (Debian: krb5-kdc krb5-admin-server krb5-user openssl)" if missing else ""
+    packages = "krb5-kdc krb5-admin-server krb5-user openssl"
+    return f"{', '.join(missing)} not installed (Debian: {packages})" if missing else ""
 
 
 class Kdc:
