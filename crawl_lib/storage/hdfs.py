@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -17,6 +18,8 @@ from crawl_lib.storage.base import Entry, Storage, check_path
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
 from crawl_lib.storage.problems import HdfsProblemError
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs, parse_address
+
+DISCARD_S = 1.0  # less than the 5 s in which a task that is told to stop must end
 
 
 class _Identity(NamedTuple):
@@ -213,7 +216,13 @@ class HdfsStorage(Storage):
         finally:
             for rubbish in tried:
                 with suppress(StorageError, StoppedError):
-                    self.delete(rubbish)
+                    self._discard(rubbish)
+
+    def _discard(self, path: str) -> None:
+        """Delete what a broken request left; a datanode may be about to make the file yet, so look for a second."""
+        until_s = time.monotonic() + DISCARD_S
+        while not self.delete(path) and time.monotonic() < until_s:
+            time.sleep(0.1)
 
     def _require_size(self, path: str, size_bytes: int) -> None:
         status = self._status(path)

@@ -22,12 +22,14 @@ from krake_airflow.settings import PROJECT
 
 from crawl_lib.config import Config
 from crawl_lib.synthweb import RequestLog, Serving
+from tests.dags import crawls
 from tests.dags.api import Ui
 from tests.dags.crawls import ITERATIONS, exported_bytes, exports, rows, small_config, taken_in_order
 from tests.e2e.crawl import run_crawl
 from tests.torture.checks import refetched
 
 pytestmark = pytest.mark.timeout(3000)
+WEB = crawls.WEB
 KILLS_OF_MAKE_CRAWL = 14
 KILLS_OF_TASKS = 3
 KILLS_OF_AIRFLOW = 3
