@@ -1,1 +1,1 @@
-"""Tests on real servers: HDFS from the Maven artefacts of Apache Hadoop. `make test-cluster` runs them."""
+"""Tests on real servers: HDFS from the Maven artefacts of Apache Hadoop, and more. `make test-cluster` runs them."""
