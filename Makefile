@@ -53,8 +53,9 @@ cluster-crawl: setup
 torture: setup
 	$(BIN)/python -m tests.torture $(or $(N),200) $(if $(SEED),--seed $(SEED)) $(if $(POWER),--power) --report docs/reliability.md
 
+# Three processes on two cores, since tests of Airflow mostly wait: 12 minutes for 15.
 test: setup
-	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 3 --dist loadfile)
 
 # On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs.
 test-cluster: setup-spark setup-kerberos
