@@ -19,7 +19,8 @@ from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader
 from crawl_lib.storage.problems import HdfsProblemError
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs, parse_address
 
-DISCARD_S = 1.0  # less than the 5 s in which a task that is told to stop must end
+DISCARD_S = 3.0
+STOPPED_DISCARD_S = 1.0  # a task that is told to stop has 5 s in all
 
 
 class _Identity(NamedTuple):
@@ -80,7 +81,7 @@ class HdfsStorage(Storage):
     def open_write(self, path: str) -> BinaryIO:
         """See Storage."""
         self._refuse_existing(path)
-        return cast(BinaryIO, HdfsWriter(self._hdfs, path, self.delete))
+        return cast(BinaryIO, HdfsWriter(self._hdfs, path, self._discard))
 
     def write_bytes(self, path: str, data: bytes) -> None:
         """See Storage."""
@@ -95,7 +96,12 @@ class HdfsStorage(Storage):
         except OSError as error:
             raise StorageError(f"{local}: cannot be read: {error.strerror}") from error
         self._refuse_existing(path)
-        self._put(path, lambda: FileBody(local, size, self._hdfs.go_on), size)
+
+        def body() -> FileBody:
+            self._hdfs.go_on()  # before anything is sent, so that nothing is left
+            return FileBody(local, size, self._hdfs.go_on)
+
+        self._put(path, body, size)
 
     def rename(self, source: str, target: str) -> None:
         """See Storage."""
@@ -214,14 +220,13 @@ class HdfsStorage(Storage):
             self.rename(tried[-1], path)
             tried.pop()
         finally:
-            for rubbish in tried:
-                with suppress(StorageError, StoppedError):
-                    self._discard(rubbish)
+            with suppress(StorageError, StoppedError):
+                self._discard(*tried)
 
-    def _discard(self, path: str) -> None:
-        """Delete what a broken request left; a datanode may be about to make the file yet, so look for a second."""
-        until_s = time.monotonic() + DISCARD_S
-        while not self.delete(path) and time.monotonic() < until_s:
+    def _discard(self, *paths: str) -> None:
+        """Delete what broken requests left; a datanode may be about to make a file yet, so look again for a while."""
+        until_s = time.monotonic() + (STOPPED_DISCARD_S if self._hdfs.stopped else DISCARD_S)
+        while (paths := tuple(path for path in paths if not self.delete(path))) and time.monotonic() < until_s:
             time.sleep(0.1)
 
     def _require_size(self, path: str, size_bytes: int) -> None:

@@ -122,9 +122,11 @@ class HdfsWriter(io.RawIOBase):
       or `close` raises StorageError and the file is deleted: a stream cannot be sent again, so run the task again.
       What lies in a local file is better sent by `upload`, which sends it again by itself.
     * A task that is to stop: StoppedError from `write` or `close`, and the file is deleted.
+    * A request is ended in order wherever that is possible, also by a stop: a datanode makes the file when it gets to
+      it, so the file of a connection that was cut can come to life after it was deleted.
     """
 
-    def __init__(self, hdfs: WebHdfs, path: str, delete: Callable[[str], bool]) -> None:
+    def __init__(self, hdfs: WebHdfs, path: str, delete: Callable[[str], object]) -> None:
         self._hdfs, self._path, self._delete = hdfs, path, delete
         self._datanodes = Datanodes(hdfs)
         self._pieces: Queue[bytes | None] = Queue(QUEUED_PIECES)
@@ -172,7 +174,6 @@ class HdfsWriter(io.RawIOBase):
             self._discard()
 
     def _discard(self) -> None:
-        """End the upload in order, so that the file cannot come to life after it was deleted."""
         with suppress(StorageError, StoppedError):
             self._end()
         super().close()
@@ -185,6 +186,7 @@ class HdfsWriter(io.RawIOBase):
 
     def _delete_ours(self) -> None:
         """Never hides the error that led here, and never takes what another writer put there."""
+        self._thread.join()  # it ends: it was told to, or what it met is the error that led here
         if self._begun and not isinstance(self._error, TargetExistsError):
             with suppress(StorageError, StoppedError):
                 self._delete(self._path)
@@ -208,7 +210,7 @@ class HdfsWriter(io.RawIOBase):
         try:
             self._hdfs.persist("cannot be written", self._path, self._send)
         except (StorageError, StoppedError) as error:
-            self._error = error
+            self._error = self._error or error
 
     def _send(self) -> None:
         try:
@@ -229,6 +231,10 @@ class HdfsWriter(io.RawIOBase):
     def _body(self) -> Iterator[bytes]:
         while (piece := self._pieces.get()) is not None:
             self._begun = True
-            self._hdfs.go_on()
+            try:
+                self._hdfs.go_on()
+            except StoppedError as error:
+                self._error = error
+                return
             yield piece
         self._begun = True

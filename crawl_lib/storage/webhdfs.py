@@ -162,10 +162,11 @@ class WebHdfs:
         One for the session, until a server takes it no more (a day, by default): else a namenode makes one for each
         file that is opened, writes it into its log and keeps it for that day.
         """
-        if self._token is None:
-            token = self.ask("get_delegation_token", "")["Token"]  # null where HDFS is not secured
-            self._token = {"delegation": token["urlString"]} if token else {}
-        return self._token
+        token = self._token  # another thread may find out in between that it is taken no more
+        if token is None:
+            made = self.ask("get_delegation_token", "")["Token"]  # null where HDFS is not secured
+            self._token = token = {"delegation": made["urlString"]} if made else {}
+        return token
 
     def fetch(self, location: str) -> requests.Response:
         """The streamed answer of a datanode; RefusedError."""
@@ -211,6 +212,11 @@ class WebHdfs:
             return self.config.wait_s
         limit = {Patience.NONE: 0.0, Patience.SHORT: SHORT_WAIT_S, Patience.FULL: self.config.wait_s}
         return min(limit[problem.patience], self.config.wait_s)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the task is to stop."""
+        return self._stop.is_set()
 
     def go_on(self, failure: BaseException | None = None) -> None:
         """Raise StoppedError if the task is to stop. `failure`: what it would wait for."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from urllib.parse import parse_qs, urlsplit
 
 
@@ -80,12 +80,14 @@ class CuttingRelay:
     """Relays TCP connections to a port of this machine, and cuts those of senders.
 
     `cuts`: after how many bytes from the client the next connections that send so much are cut, once each; what was
-    cut is in `done`.
+    cut is in `done`. `slow`: if it is an event, requests are relayed only when all of a chunked body is there; one that
+    its sender breaks off is relayed when the event is set.
     """
 
     def __init__(self, port: int) -> None:
         self.cuts: list[int] = []
         self.done: list[int] = []
+        self.slow: Event | None = None
         self._port = port
         self._server = socket.create_server(("127.0.0.1", 0))
         self._threads = [Thread(target=self._accept, daemon=True)]
@@ -99,10 +101,15 @@ class CuttingRelay:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
+        self.end()
+        self._server.close()
+
+    def end(self) -> None:
+        """Take no more connections, and wait until those that there are have ended."""
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
-        self._server.close()
 
     def _accept(self) -> None:
         while True:
@@ -123,6 +130,8 @@ class CuttingRelay:
     def _pump(self, source: socket.socket, target: socket.socket, sends: bool) -> None:
         total = 0
         with suppress(OSError):
+            if sends and self.slow is not None:
+                target.sendall(_whole(source, self.slow))
             while data := source.recv(1 << 16):
                 total += len(data)
                 if sends and self.cuts and total >= self.cuts[0]:
@@ -132,6 +141,18 @@ class CuttingRelay:
         for end in (source, target):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+
+def _whole(source: socket.socket, slow: Event) -> bytes:
+    """All of a request with a chunked body; what there is of it after the event, if it is broken off."""
+    request = b""
+    while not request.endswith(b"\r\n0\r\n\r\n"):
+        data = source.recv(1 << 16)
+        if not data:
+            slow.wait()
+            break
+        request += data
+    return request
 
 
 __all__ = ["CuttingRelay", "LossyProxy"]

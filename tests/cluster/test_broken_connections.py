@@ -104,6 +104,18 @@ def test_a_stop_ends_a_stream_and_leaves_nothing(reach):
     assert names(storage) == []
 
 
+def test_a_datanode_that_is_late_makes_no_file_after_a_stop(reach, cutting):
+    """A connection that is cut before the datanode looks at it makes the file all the same, after it was deleted."""
+    stop = Event()
+    storage = reach(stop)
+    cutting.slow = Event()
+    with pytest.raises(StoppedError):
+        stream(storage, "big", stop.set)
+    cutting.slow.set()
+    cutting.end()
+    assert names(storage) == []
+
+
 def test_a_stop_ends_a_read(reach):
     stop = Event()
     storage = reach(stop)
