@@ -118,7 +118,14 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
             old = stack.enter_context(open_key_store(load_config(arguments.old_config).key_storage, password))
         elsewhere = any(not node_dir(config, node).is_dir() for node in config.servers)
         patience_s = 2 * LOOK_S if elsewhere else 0.0
-        report = reshard(store, old, dry_run=arguments.dry_run, patience_s=patience_s, on_progress=progress)
+        report = reshard(
+            store,
+            old,
+            dry_run=arguments.dry_run,
+            patience_s=patience_s,
+            stop=arguments.stop,
+            on_progress=progress,
+        )
     _print("resharded", report.to_mapping(), arguments)
     return 0
 

@@ -13,7 +13,7 @@ holder lacks are written, and only on servers that are not holders any more are 
    (`repair.reshard.left`). As long as a note says that something moves, the next run goes on: it finds by digests which
    ranges are done, and by a note of the new ring that all are.
 
-Killed anywhere: run it again. A key is never deleted before all its new holders have it.
+Killed or stopped anywhere: run it again. A key is never deleted before all its new holders have it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
+from threading import Event
 from typing import Any
 
 from crawl_lib.durable import reached
@@ -33,10 +34,12 @@ from crawl_lib.keys.rings import Ring, RingNote, names_of, read_ring, write_ring
 from crawl_lib.keys.scans import side_by_side
 from crawl_lib.keys.sharded import ShardedKeyStore, state_of
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import go_on, until_stopped
 
 OnProgress = Callable[[Mapping[str, Any]], None]
 RANGES_PER_INTERVAL = 16
 """An interval moves in so many pieces, so that progress is seen, and little is looked at again after a kill."""
+_TELL_S = 1.0
 
 
 @dataclass
@@ -70,15 +73,17 @@ def reshard(
     *,
     dry_run: bool = False,
     patience_s: float = 0.0,
+    stop: Event | None = None,
     on_progress: OnProgress | None = None,
 ) -> ReshardReport:
     """Move keys to the servers of `store`, as the config now says.
 
     `old`: the store of the config as it was; needed where servers leave, or where tables have no note. `patience_s`:
     how long after its beginning it looks once more for keys that tasks inserted which ran on. Raises
-    KeyTablesError if servers are missing whose keys nobody else has, KeyServerDownError: run it again.
+    KeyTablesError if servers are missing whose keys nobody else has, KeyServerDownError: run it again. StoppedError
+    once `stop` is set, after the statement that runs.
     """
-    change = _Change(store, old, ReshardReport(dry_run))
+    change = _Change(store, old, ReshardReport(dry_run), stop or Event())
     if change.plan():
         change.carry_out(patience_s, on_progress)
     else:
@@ -87,8 +92,10 @@ def reshard(
 
 
 class _Change:
-    def __init__(self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport) -> None:
-        self.store, self.old, self.report = store, old, report
+    def __init__(
+        self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport, stop: Event
+    ) -> None:
+        self.store, self.old, self.report, self.stop = store, old, report, stop
         self.to = Ring(0, names_of(store.servers), store.replication)
         self.notes: dict[str, RingNote | None] = {}
         self.before = self.to
@@ -198,23 +205,30 @@ class _Change:
 
     def carry_out(self, patience_s: float, on_progress: OnProgress | None) -> None:
         begun_s = time.monotonic()
+        go_on(self.stop)
         if not self.report.dry_run and not self.is_moved:
             self._note_all()
         ranges = [] if self.is_moved else list(_ranges(self.before.count, self.to.count))
-        for number, (low, high) in enumerate(ranges):
+        for number, (low, high) in enumerate(until_stopped(ranges, self.stop)):
             self._range(low, high)
             if on_progress:
                 moved = sum(self.report.copied.values())
                 on_progress({"range": number + 1, "of": len(ranges), "copied": moved})
         if not self.report.dry_run:
             if ranges:
-                wait_s = max(0.0, begun_s + patience_s - time.monotonic())
-                if on_progress:
-                    on_progress({"waits_s": round(wait_s), "copied": sum(self.report.copied.values())})
-                time.sleep(wait_s)
-            for low, high in ranges:
+                self._wait(begun_s + patience_s, on_progress)
+            for low, high in until_stopped(ranges, self.stop):
                 self._leave(low, high)
+            go_on(self.stop)
             self._settle()
+
+    def _wait(self, until_s: float, on_progress: OnProgress | None) -> None:
+        """For tasks that run elsewhere to see that keys are being moved."""
+        while (left_s := until_s - time.monotonic()) > 0:
+            if on_progress:
+                on_progress({"waits_s": round(left_s), "copied": sum(self.report.copied.values())})
+            self.stop.wait(min(left_s, _TELL_S))
+            go_on(self.stop)
 
     def _note_all(self) -> None:
         holding = {server.name for server in self.holders.values()}
@@ -249,7 +263,7 @@ class _Change:
         for first in range(len(self.store.servers)):
             low, high = bounds(first, len(self.store.servers))
             targets = [self.store.servers[place] for place in self.store.places(first)]
-            for server in self.store.servers:
+            for server in until_stopped(self.store.servers, self.stop):
                 if server not in targets and server.prefix_sums(low, high):
                     self._copy([server, *targets], targets, low, high)
                     reached("repair.reshard.copied")
@@ -259,7 +273,7 @@ class _Change:
         sources, targets = self._sources(low), self._targets(low)
         standing = [server for server in targets if self.standing[server.name]] if self.report.dry_run else targets
         both = _distinct([*sources, *standing])
-        if not _alike([server.prefix_sums(low, high) for server in both]) or len(standing) < len(targets):
+        if not _alike([server.prefix_sums(low, high) for server in until_stopped(both, self.stop)]) or len(standing) < len(targets):
             self._copy(both, targets, low, high)
         reached("repair.reshard.copied")
         self._leave(low, high)
@@ -285,7 +299,7 @@ class _Change:
         batches: dict[tuple[str, KeyState], list[bytes]] = {}
         by_name = {server.name: server for server in targets}
         places = {server.name: place for place, server in enumerate(servers)}
-        for key, states in side_by_side([server.scan(low, high) for server in servers]):
+        for key, states in until_stopped(side_by_side([server.scan(low, high) for server in servers]), self.stop):
             highest = max(states.values())
             for name, server in by_name.items():
                 state = states.get(places.get(name, -1))
@@ -297,7 +311,7 @@ class _Change:
                 if len(batch) == STATEMENT_KEYS:
                     self._insert(server, batch, highest)
                     batch.clear()
-        for (name, state), batch in batches.items():
+        for (name, state), batch in until_stopped(batches.items(), self.stop):
             if batch:
                 self._insert(by_name[name], batch, state)
 
@@ -309,6 +323,7 @@ class _Change:
         """Take a range off a server. What it got since it was copied, of a task that ran on, its holders get first."""
         rows = server.scan(low, high)
         while found := dict(islice(rows, STATEMENT_KEYS)):
+            go_on(self.stop)
             self.report.deleted[server.name] += len(found)
             if self.report.dry_run:
                 continue

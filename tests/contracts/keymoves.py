@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from crawl_lib.errors import ConfigError, DamagedFileError, InputError, KeyServerDownError, KeyTablesError
+from crawl_lib.errors import (
+    ConfigError,
+    DamagedFileError,
+    InputError,
+    KeyServerDownError,
+    KeyTablesError,
+    StoppedError,
+)
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
 from crawl_lib.keys.reshard import _ranges, reshard
@@ -196,6 +204,44 @@ class KeyMovesContract:
         reshard(store, old)
         self.holds(store)
 
+    @pytest.mark.parametrize(
+        ("method", "times"), [("prefix_sums", 5), ("insert", 1), ("insert", 12), ("delete", 1), ("delete", 12)]
+    )
+    def test_it_stops_behind_the_statement_that_runs_and_goes_on_when_it_is_run_again(
+        self, filled, servers, monkeypatch, method, times
+    ):
+        """Ranges hold millions of keys: to stop only between two of them would take minutes."""
+        monkeypatch.setattr("crawl_lib.keys.reshard.STATEMENT_KEYS", 3)
+        old = filled(3, 2)
+        store = ShardedKeyStore([old.servers[0], old.servers[2], *servers(1)], 2)
+        stop, left, later = Event(), [times], []
+        for server in [*old.servers, store.servers[2]]:
+            _note_calls(monkeypatch, server, stop, method, left, later)
+        with pytest.raises(StoppedError):
+            reshard(store, old, stop=stop)
+        assert later == []
+        monkeypatch.undo()
+        with pytest.raises(KeyTablesError, match="krake keys reshard"):
+            store.require_ring()
+        reshard(store, old)
+        self.holds(store)
+
+    def test_it_may_be_stopped_while_it_waits_for_tasks_elsewhere(self, filled, servers):
+        old = filled(2, 1)
+        store = ShardedKeyStore([*old.servers, *servers(1)], 1)
+        stop, told = Event(), []
+
+        def tell(progress):
+            told.append(progress)
+            if "waits_s" in progress:
+                stop.set()
+
+        with pytest.raises(StoppedError):
+            reshard(store, patience_s=3600.0, stop=stop, on_progress=tell)
+        assert 3500 < told[-1]["waits_s"] <= 3600
+        reshard(store)
+        self.holds(store)
+
     @pytest.mark.parametrize("step_before", ["repair.reshard.copied", "repair.reshard.deleted"])
     def test_what_a_task_that_runs_on_inserts_is_not_lost(self, filled, servers, monkeypatch, step_before):
         """Each range gets two keys after it was copied, before or after it is deleted where it was."""
@@ -352,6 +398,20 @@ class KeyMovesContract:
 def rows_of(server: KeyServer) -> dict[bytes, int]:
     """All rows of a server."""
     return dict(server.scan(LOWEST, HIGHEST))
+
+
+def _note_calls(monkeypatch, server, stop: Event, method: str, left: list[int], later: list[str]) -> None:
+    """Set `stop` with the call of a method that counts `left` down, on whatever server; list the calls after it."""
+
+    def noting(name, *arguments, **named):
+        if stop.is_set():
+            later.append(name)
+        left[0] -= name == method
+        if left[0] == 0:
+            stop.set()
+        return Switch._pass(server, name, *arguments, **named)
+
+    monkeypatch.setattr(server, "_pass", noting)
 
 
 def _die(step: str) -> None:
