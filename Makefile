@@ -6,9 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 SPARK_STAMP := $(VENV)/.synced-spark
 KERBEROS_STAMP := $(VENV)/.synced-kerberos
+BENCH_VENV := .venv-bench
+BENCH_STAMP := $(BENCH_VENV)/.synced
 export PYTHONPATH := plugins
 
-.PHONY: setup setup-spark setup-kerberos crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
+.PHONY: setup setup-spark setup-kerberos setup-bench crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
 
 setup: $(STAMP)
 
@@ -70,16 +72,27 @@ check: setup
 compose-env:
 	@$(PYTHON) plugins/krake_airflow/compose_env.py .env
 
-bench: setup
-	$(BIN)/python -m benchmarks
+# PARTS: some of them only. REPORT: a text whose table of figures is replaced by this run's.
+bench: setup setup-bench
+	$(BIN)/python -m benchmarks $(PARTS) $(if $(REPORT),--report $(REPORT))
+
+# Scrapy, beside which `make bench` puts Krake: in an environment of its own, since its needs must not move ours.
+setup-bench: $(BENCH_STAMP)
+
+$(BENCH_STAMP): requirements.bench.lock | $(STAMP)
+	@echo 'Setting up Scrapy in $(BENCH_VENV) (once, some seconds) ...'
+	test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(BENCH_VENV)
+	$(BIN)/uv pip sync --quiet --python $(BENCH_VENV)/bin/python --require-hashes --only-binary :all: requirements.bench.lock
+	touch $@
 
 lock: setup
 	$(BIN)/uv pip compile requirements.build.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.build.lock
+	$(BIN)/uv pip compile requirements.bench.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.bench.lock
 	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['spark'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.spark.lock
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['kerberos'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.kerberos.lock
 
 # Never touches data/: a crawl's results are deleted by hand.
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .airflow
+	rm -rf $(VENV) $(BENCH_VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .airflow
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

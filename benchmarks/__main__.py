@@ -1,40 +1,65 @@
 """`make bench`: figures of one run on this machine. Prints, never fails on a figure.
 
-Each part runs in processes of its own, and CPU means theirs, start-up included; servers are not counted.
+Each part runs in processes of its own, and CPU means theirs, start-up included; servers are not counted. Figures by
+the clock are taken ahead of all other programs where the kernel allows it (root).
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import airflow, batch, crawl, hdfs, keys, parsing
-from benchmarks.report import Row, print_rows
+from benchmarks.report import Row, ahead, load, machine, markdown, print_rows
+from crawl_lib.version import VERSION
+
+PARTS = ("crawl", "memory", "keys", "batch", "hdfs", "airflow", "parsing")
+MARKS = ("<!-- bench:begin -->", "<!-- bench:end -->")
+"""What stands between them in a report is replaced."""
 
 
 def main() -> int:
     """Run all parts, or those named on the command line."""
-    parts = {
-        "crawl": crawl.run,
-        "keys": keys.run,
-        "batch": batch.run,
-        "hdfs": hdfs.run,
-        "airflow": airflow.run,
-        "parsing": parsing.run,
-    }
-    wanted = sys.argv[1:] or list(parts)
-    unknown = [name for name in wanted if name not in parts]
-    if unknown:
-        print(f"no such part: {', '.join(unknown)}; there are {', '.join(parts)}", file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--report", type=Path, help="a text whose table of figures is replaced by this run's")
+    given = parser.parse_args()
+    if unknown := [name for name in given.parts if name not in PARTS]:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    begun = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load()}"
     rows: list[Row] = []
-    for name in wanted:
+    for name in given.parts or PARTS:
         print(f"{name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="krake-bench-") as directory:
-            rows += parts[name](Path(directory))
+            # Here, not above: each measured process imports this module again, and what it imports would be counted.
+            rows += importlib.import_module(f"benchmarks.{name}").run(Path(directory))
     print_rows(rows)
+    print(*(facts := _facts(begun, given.parts)), sep="\n")
+    if given.report:
+        replace_figures(given.report, "\n".join([*(f"* {fact}" for fact in facts), "", markdown(rows)]))
     return 0
+
+
+def _facts(begun: str, parts: list[str]) -> list[str]:
+    command = "make bench" + (' PARTS="' + " ".join(parts) + '"' if parts else "")
+    with ahead() as granted:
+        by_clock = "ahead of all other programs" if granted else "among other programs, which slow them down"
+    return [
+        f"`{command}`, Krake {VERSION}",
+        machine(),
+        f"begun {begun}, ended {datetime.now(UTC):%H:%M}, load {load()}",
+        f"figures by the clock with a budget: {by_clock}",
+    ]
+
+
+def replace_figures(report: Path, text: str) -> None:
+    """Put `text` between the marks of a report."""
+    before, _, rest = report.read_text(encoding="utf-8").partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    report.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.report import Row, measure
+from benchmarks.report import Row, ahead, measure
 from crawl_lib.config import KeyStorageConfig
 from crawl_lib.keys import ShardedKeyStore, open_key_store
 from crawl_lib.states import KeyState
@@ -26,7 +26,8 @@ SETTINGS = ("--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=1G")
 """As a key server should have them: every commit on the disk, and a log that need not be emptied all the time."""
 TICKS_PER_S = 100
 """Linux reports the CPU time of other processes in these."""
-BUDGET = "100,000"
+BUDGET = 100_000
+"""Keys a second, of each server."""
 
 
 @dataclass(frozen=True)
@@ -95,28 +96,36 @@ def cpu_s(pid: int) -> float:
 
 def run(directory: Path) -> list[Row]:
     """Half a million keys on one SQLite file, on one MariaDB, and on three, asked in turn and at the same time."""
-    rows = _rows("SQLite", measure(on_sqlite, str(directory / "0.sqlite")).result, BUDGET)
+    with ahead():
+        rows = _rows("SQLite", measure(on_sqlite, str(directory / "0.sqlite")).result, BUDGET)
     if missing := why_not():
-        return [*rows, Row("keys: MariaDB", missing)]
+        return [*rows, Row("keys: MariaDB", f"not measured: {missing}", f"{BUDGET:,}")]
     with ExitStack() as stack:
         servers = [stack.enter_context(start_mariadb(*SETTINGS)) for _ in range(3)]
+        stack.enter_context(ahead(*_pids(servers)))
         rows += _rows("1 MariaDB", _measured(servers[:1], 1), BUDGET)
+        # Three servers and the client share this machine's cores: what each would do alone, only their CPU says.
         rows += _rows("3 MariaDB, 2 replicas, in turn", _measured(servers, 1))
         rows += _rows("3 MariaDB, 2 replicas, at the same time", _measured(servers, 8))
     return rows
 
 
+def _pids(servers: Sequence[MariaDb]) -> list[int]:
+    return [server.process.pid for server in servers if server.process]
+
+
 def _measured(servers: Sequence[MariaDb], connections: int) -> dict[str, Rate]:
-    pids = [server.process.pid for server in servers if server.process]
     names = [server.server for server in servers]
-    found: dict[str, Rate] = measure(on_mariadb, names, pids, servers[0].new_database(), connections).result
+    arguments = names, _pids(servers), servers[0].new_database(), connections
+    found: dict[str, Rate] = measure(on_mariadb, *arguments).result
     return found
 
 
-def _rows(where: str, found: dict[str, Rate], budget: str = "") -> list[Row]:
-    return [Row(f"keys: {name}, {where}", _text(rate), budget) for name, rate in found.items()]
+def _rows(where: str, found: dict[str, Rate], budget: int = 0) -> list[Row]:
+    return [_row(f"keys: {name}, {where}", rate, budget) for name, rate in found.items()]
 
 
-def _text(rate: Rate) -> str:
+def _row(what: str, rate: Rate, budget: int) -> Row:
     server = f", server {rate.server_us:.1f} us" if rate.server_us else ""
-    return f"{rate.keys_per_s:,.0f} keys/s (CPU a key: client {rate.client_us:.1f} us{server})"
+    value = f"{rate.keys_per_s:,.0f} keys/s (CPU a key: client {rate.client_us:.1f} us{server})"
+    return Row(what, value, f"{budget:,}", rate.keys_per_s >= budget) if budget else Row(what, value)

@@ -30,4 +30,11 @@ def run(directory: Path) -> list[Row]:
     found = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("RESULT")]
     tasks = len(found[0]["dags"]["krake_crawl"]["tasks"])
     least_s = min(one["parse_s"] for one in found)
-    return [Row(f"parsing {NODES} nodes x {ITERATIONS} iterations ({tasks:,} tasks)", f"{least_s:.2f} s CPU", "3 s")]
+    return [
+        Row(
+            f"parsing {NODES} nodes x {ITERATIONS} iterations ({tasks:,} tasks)",
+            f"{least_s:.2f} s CPU",
+            "under 3 s",
+            least_s < 3,
+        )
+    ]

@@ -1,0 +1,40 @@
+"""The table of `make bench` says of each budget whether it is met, and goes into a text between its marks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as bench
+from benchmarks.report import Row, ahead, markdown
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"),
+    [
+        (Row("a", "3", "2", met=True), "met"),
+        (Row("a", "1", "2", met=False), "MISSED"),
+        (Row("a", "1", "2"), "not judged"),
+        (Row("a", "1"), ""),
+    ],
+)
+def test_a_budget_that_this_run_says_nothing_about_is_neither_met_nor_missed(row: Row, verdict: str) -> None:
+    assert row.verdict == verdict
+
+
+def test_a_report_replaces_the_figures_and_nothing_else(tmp_path: Path) -> None:
+    text = tmp_path / "text.md"
+    text.write_text(f"before\n{bench.MARKS[0]}\nold\n{bench.MARKS[1]}\nafter\n")
+    bench.replace_figures(text, markdown([Row("what", "1 s", "2 s", met=True)]))
+    table = "| what | figure | budget | |\n|---|---|---|---|\n| what | 1 s | 2 s | met |"
+    assert text.read_text() == f"before\n{bench.MARKS[0]}\n{table}\n{bench.MARKS[1]}\nafter\n"
+
+
+def test_after_a_figure_by_the_clock_all_priorities_are_as_before() -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with ahead() as granted:
+        if granted:
+            assert os.getpriority(os.PRIO_PROCESS, 0) < before
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
