@@ -24,7 +24,9 @@ def sweep(arguments: argparse.Namespace) -> int:
     """Delete what killed attempts left on the store, where it is certain that no attempt owns it."""
     from crawl_lib.repair.sweep import sweep as delete_leftovers  # noqa: PLC0415 - as above
 
-    report = delete_leftovers(stores_of(arguments), dry_run=arguments.dry_run)
+    with tool_progress(arguments) as progress:
+        stores = stores_of(arguments, stop=arguments.stop)
+        report = delete_leftovers(stores, dry_run=arguments.dry_run, on_progress=progress)
     if arguments.json:
         print_json(report.to_mapping())
         return 0

@@ -29,9 +29,9 @@ def config_of(arguments: argparse.Namespace) -> Config:
     return load_config(arguments.config)
 
 
-def stores_of(arguments: argparse.Namespace, *, make: bool = False) -> Stores:
-    """The opened stores of that config. `make`: as in `open_stores`; commands that only look make nothing."""
-    return open_stores(config_of(arguments), Secrets.from_environment(), make=make)
+def stores_of(arguments: argparse.Namespace, *, make: bool = False, stop: Event | None = None) -> Stores:
+    """The opened stores of that config. `make`, `stop`: as in `open_stores`; commands that only look make nothing."""
+    return open_stores(config_of(arguments), Secrets.from_environment(), stop=stop, make=make)
 
 
 def one_node(name: str, config: Config) -> str:

@@ -12,7 +12,7 @@ def repair(arguments: argparse.Namespace) -> int:
     from crawl_lib.repair.folder_identity import Told  # noqa: PLC0415 - numpy and Arrow, for this command only
     from crawl_lib.repair.folders import repair_folder  # noqa: PLC0415
 
-    stores = stores_of(arguments)
+    stores = stores_of(arguments, stop=arguments.stop)
     name = arguments.folder.rstrip("/").removeprefix(f"{stores.crawl_dir}/")
     told = Told(arguments.run_id, arguments.iteration)
     report = repair_folder(stores, name, told=told, dry_run=arguments.dry_run)

@@ -12,9 +12,8 @@ def repair(arguments: argparse.Namespace) -> int:
     from crawl_lib.repair.node import repair_node  # noqa: PLC0415 - numpy and Arrow, for this command only
 
     node = one_node(arguments.node, config_of(arguments))
-    report = repair_node(
-        stores_of(arguments), node, lost=arguments.lost, dry_run=arguments.dry_run, on_wait=Waiting(arguments)
-    )
+    stores = stores_of(arguments, stop=arguments.stop)
+    report = repair_node(stores, node, lost=arguments.lost, dry_run=arguments.dry_run, on_wait=Waiting(arguments))
     for line in report.done:
         print(line)
     for line in report.advice():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from itertools import islice, takewhile
+from threading import Event
 
 from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, UrlError
@@ -17,6 +18,7 @@ from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, coun
 from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, TakenIn, record_bytes
 from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, Rescue, note_lost
 from crawl_lib.frontier.take import TAKE_FILE, Take, open_take, write_take
+from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urls import canonicalize
 
 ASKED = 10_000
@@ -48,44 +50,47 @@ def lost_advice(count: int) -> str:
     )
 
 
-def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set()) -> RepairReport:
+def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set(), *, stop: Event | None = None) -> RepairReport:
     """Repair a node's queue; the caller holds its lock. `crawled`: which of these keys are known as crawled or gone.
 
     What is there is counted, and `state` says so. What cannot be used is set aside as `<name>.broken`. Where `state`
     does not fit file 0, the record or the key tables say how many of its URLs have been processed. The next intake
-    adopts the queue: its URLs are checked and their keys inserted.
+    adopts the queue: its URLs are checked and their keys inserted. Raises StoppedError once `stop` is set; a repair
+    that was stopped is run again, as one that was killed.
     """
+    go_on(stop)
     report = RepairReport()
-    rescue = Rescue(queue)
+    rescue = Rescue(queue, stop)
     whole_move = _finish_move(queue, report)
     before = _waited(queue) if whole_move else None
     _close_gaps(queue, report)
+    go_on(stop)
     standing = _standing(queue)
     if not whole_move:
         rescue.after_unreadable_move()
     rescue.note()
     rescue.half_lines()
-    noted = rescue.lost
     rescue.intake()
     rescue.lines()
     rescue.scope()
     report.done += rescue.done
     report.lost = rescue.lost
-    totals = _count(queue, report)
+    totals = _count(queue, report, stop)
     first_cut = 0 in rescue.cut
-    processed = _processed(queue, totals, report, crawled, moved=not whole_move, first_cut=first_cut)
+    processed = _processed(queue, totals, report, crawled, moved=not whole_move, first_cut=first_cut, stop=stop)
     report.state = State(processed, totals)
     if before is not None and standing < before:
         report.lost += before - standing
         report.done.append(f"data files: {before - standing} of {before} URLs are gone")
-    if report.lost > noted:
-        note_lost(queue, report.lost - noted)
+        note_lost(queue, before - standing)
+    go_on(stop)
     _believe_nothing(queue, report, rescue.made)
     reached("repair.queue.record")
+    go_on(stop)
     write_durable(queue.path(STATE_FILE), report.state.to_bytes())
     reached("repair.queue.state")
     report.done.append(f"state: {report.state.length} URLs wait in {len(totals)} data files")
-    _reposition_take(queue, report)
+    _reposition_take(queue, report, stop)
     return report
 
 
@@ -153,9 +158,9 @@ def _renumber(queue: Queue, number: int, wanted: int, report: RepairReport) -> N
     report.done.append(f"{number}: renamed to {wanted}")
 
 
-def _count(queue: Queue, report: RepairReport) -> tuple[int, ...]:
+def _count(queue: Queue, report: RepairReport, stop: Event | None) -> tuple[int, ...]:
     totals = []
-    for number in queue.data_files():
+    for number in until_stopped(queue.data_files(), stop):
         totals.append(count_lines(queue.path(str(number))))
         meta = queue.path(f"{number}.meta")
         if meta.exists() and count_lines(meta) != totals[-1]:
@@ -171,6 +176,7 @@ def _processed(
     *,
     moved: bool,
     first_cut: bool,
+    stop: Event | None,
 ) -> int:
     """How many URLs of file 0 have been fetched: as `state` says, as the record says, else those known as crawled.
 
@@ -194,7 +200,7 @@ def _processed(
     if same_file and record.offset is not None and record.sizes[:1] == (first,):
         with queue.path("0").open("rb") as file:
             return file.read(record.offset).count(b"\n")
-    count = _crawled_first(queue, crawled)
+    count = _crawled_first(queue, crawled, stop)
     report.done.append(f"file 0: its first {count} URLs are known as crawled, and count as processed")
     return count
 
@@ -203,11 +209,12 @@ def _sizes(queue: Queue) -> tuple[int, ...]:
     return tuple(queue.path(str(number)).stat().st_size for number in queue.data_files())
 
 
-def _crawled_first(queue: Queue, crawled: Crawled) -> int:
+def _crawled_first(queue: Queue, crawled: Crawled, stop: Event | None) -> int:
     """How many URLs at the head of file 0 are crawled."""
     count = 0
     with queue.path("0").open("rb") as file:
         while lines := list(islice(file, ASKED)):
+            go_on(stop)
             keys = [sha1(line.rstrip(b"\r\n")).digest() for line in lines]
             known = crawled(keys)
             here = next((place for place, key in enumerate(keys) if key not in known), len(keys))
@@ -230,21 +237,23 @@ def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int]) 
     write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))
 
 
-def _reposition_take(queue: Queue, report: RepairReport) -> None:
+def _reposition_take(queue: Queue, report: RepairReport, stop: Event | None) -> None:
     """An open take: once it is committed, those of its URLs that are next in the queue leave it."""
+    go_on(stop)
     try:
         take = open_take(queue.directory)
         if take is None or queue.record().last_move == f"take-{take.take_id}":
             return
-        if not _is_readable(take):
+        if not _is_readable(take, stop):
             if not _begins_here(take, report.state):
                 raise DamagedFileError(f"{take.path}: cannot be read, and the queue has moved on")
-            take = write_take(queue.directory, take.header, QueueReader(queue, report.state).lines(take.header.count))
+            lines = QueueReader(queue, report.state).lines(take.header.count)
+            take = write_take(queue.directory, take.header, until_stopped(lines, stop))
             report.done.append(f"take {take.take_id}: its URLs were read from the queue again")
         header = take.header
-        after = report.state.after(_leading(queue, take, report.state))[0]
+        after = report.state.after(_leading(queue, take, report.state, stop))[0]
         header = replace(header, position_before=report.state, position_after=after)
-        write_take(queue.directory, header, take.lines())
+        write_take(queue.directory, header, until_stopped(take.lines(), stop))
         report.done.append(f"take {take.take_id}: now begins at the queue's position")
     except DamagedFileError as error:
         # Its URLs are still in the queue: nothing moves before a take is committed.
@@ -252,10 +261,11 @@ def _reposition_take(queue: Queue, report: RepairReport) -> None:
         _set_aside(queue, TAKE_FILE, report)
 
 
-def _is_readable(take: Take) -> bool:
+def _is_readable(take: Take, stop: Event | None) -> bool:
     """Whether a take can be read to its end, and has only URLs that a queue could have."""
+    urls = (one.queued.url for one in until_stopped(take.urls(), stop))
     try:
-        return all(canonicalize(one.queued.url, max_length_chars=_ANY_LENGTH) == one.queued.url for one in take.urls())
+        return all(canonicalize(url, max_length_chars=_ANY_LENGTH) == url for url in urls)
     except (DamagedFileError, UrlError, ValueError):
         return False
 
@@ -267,8 +277,8 @@ def _begins_here(take: Take, state: State) -> bool:
     return same and state.length >= take.header.count
 
 
-def _leading(queue: Queue, take: Take, state: State) -> int:
+def _leading(queue: Queue, take: Take, state: State, stop: Event | None) -> int:
     """How many URLs at the queue's head are in the take: all of it, unless lines of the queue were lost or changed."""
-    ours = {url for url, _ in take.lines()}
-    waiting = QueueReader(queue, state).lines(min(take.count, state.length))
+    ours = {url for url, _ in until_stopped(take.lines(), stop)}
+    waiting = until_stopped(QueueReader(queue, state).lines(min(take.count, state.length)), stop)
     return sum(1 for _ in takewhile(lambda line: line[0] in ours, waiting))

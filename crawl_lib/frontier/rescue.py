@@ -2,7 +2,8 @@
 
 Whatever may hold the only copy of a URL becomes a data file at the end of the queue. Some of these URLs may be in the
 queue already, or may be of other nodes: the next intake adopts the queue, and that sorts them out. Nothing is deleted
-before the data file is durable, so a repair that was killed may be run again.
+before the data file is durable, and what is lost is noted first, so a repair that was killed or stopped may be run
+again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from pathlib import Path
+from threading import Event
 
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError
@@ -29,6 +31,7 @@ from crawl_lib.frontier.outlinks import BARE_META, decode_line, decode_meta, spl
 from crawl_lib.frontier.queue import Queue, count_lines
 from crawl_lib.frontier.scope import is_list_of_hosts, scope_bytes, whole_hosts
 from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE, SCOPE_FILE
+from crawl_lib.stopping import go_on, until_stopped
 
 BROKEN = ".broken"
 LOST_FILE = "lost"
@@ -36,14 +39,15 @@ _RESCUED = "rescued"
 
 
 class Rescue:
-    """The rescues of one repair. `done`: what was done, in words. `lost`: URLs that are known to be gone, in all.
+    """The rescues of one repair. `done`: what was done, in words. `lost`: URLs found gone, which are noted too.
 
     `made`: numbers of the data files that were made; the meta beside them is theirs. `cut`: of those that ended within
-    a line, which was taken away.
+    a line, which was taken away. Each rescue raises StoppedError once `stop` is set.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, stop: Event | None = None) -> None:
         self.queue = queue
+        self.stop = stop
         self.done: list[str] = []
         self.lost = 0
         self.made: set[int] = set()
@@ -76,6 +80,7 @@ class Rescue:
             self._append(_outlinks(queue.path(CLAIM_FILE)), CLAIM_FILE)
         if journal is not None and journal.new_count > rescued:
             self._missing(journal.new_count - rescued, NEW_FILE)
+        go_on(self.stop)
         self._keep_undecided()
         self.set_aside(JOURNAL_FILE)
         for name in (NEW_FILE, NEW_META_FILE, CLAIM_FILE):
@@ -88,8 +93,12 @@ class Rescue:
         data = [self.queue.path(str(number)) for number in self.queue.data_files()]
         if name == NEW_FILE and any(_size(path) not in record_sizes and _lines(path) == count for path in data):
             return
-        self.lost += count
+        self._lose(count)
         self.done.append(f"{name}: {count} URLs of it cannot be read")
+
+    def _lose(self, count: int) -> None:
+        note_lost(self.queue, count)
+        self.lost += count
 
     def _recorded_sizes(self) -> set[int]:
         try:
@@ -114,6 +123,7 @@ class Rescue:
                 self._append(_pairs(queue.path(name), queue.path(f"{name}.meta")), name)
             delete_durable(queue.path(name))
             delete_durable(queue.path(f"{name}.meta"))
+        go_on(self.stop)
         handed, more = queue.path(HANDED_ON_FILE), queue.path(ADOPTED_HANDED_FILE)
         if _size(more):
             write_durable(handed, (handed.read_bytes() if handed.exists() else b"") + more.read_bytes())
@@ -125,15 +135,14 @@ class Rescue:
 
         That is noted first: killed after it, the next repair knows as well that the segments have to be read again.
         """
-        for number in self.queue.data_files():
+        for number in until_stopped(self.queue.data_files(), self.stop):
             try:
                 half = self.queue.half_line(number, self.queue.record())
             except DamagedFileError:
                 return
             if half is None:
                 continue
-            note_lost(self.queue, 1)
-            self.lost += 1
+            self._lose(1)
             self.cut.add(number)
             place = count_lines(self.queue.path(str(number)))
             shown = half[:200].decode("utf-8", "backslashreplace")
@@ -157,11 +166,11 @@ class Rescue:
     def lines(self) -> None:
         """Lines of `undecided` and `handed_on` that cannot be read are set aside; the others stay."""
         for name in (UNDECIDED_FILE, HANDED_ON_FILE):
-            good, bad = _sorted_out(self.queue.path(name), decode_line)
+            good, bad = _sorted_out(self.queue.path(name), decode_line, self.stop)
             if bad:
+                self._lose(len(bad))
                 write_durable(self.queue.path(name + BROKEN), b"".join(bad))
                 write_durable(self.queue.path(name), b"".join(good))
-                self.lost += len(bad)
                 self.done.append(f"{name}: {len(bad)} lines cannot be read, and were put into {name}{BROKEN}")
 
     def scope(self) -> None:
@@ -175,7 +184,8 @@ class Rescue:
             return
         hosts = whole_hosts(data)
         for number in self.queue.data_files():
-            for url, meta in _pairs(self.queue.path(str(number)), self.queue.path(f"{number}.meta")):
+            pairs = _pairs(self.queue.path(str(number)), self.queue.path(f"{number}.meta"))
+            for url, meta in until_stopped(pairs, self.stop):
                 if meta == BARE_META and url.startswith(b"http"):
                     hosts.add(host_of_line(url).decode("ascii", "replace"))
         write_durable(self.queue.path(SCOPE_FILE + BROKEN), data)
@@ -188,9 +198,8 @@ class Rescue:
         try:
             read_lost(self.queue.directory)
         except DamagedFileError as error:
-            self.lost += 1
             self.done.append(str(error))
-            note_lost(self.queue, 1)
+            self._lose(1)
 
     def _append(self, pairs: Iterator[tuple[bytes, bytes]], source: str) -> int:
         """Make a data file of URLs, the last one; returns how many there were."""
@@ -199,7 +208,7 @@ class Rescue:
         count = 0
         beside, meta_beside = queue.path(_RESCUED), queue.path(f"{_RESCUED}.meta")
         with beside.open("wb") as data, meta_beside.open("wb") as meta:
-            for url, line in pairs:
+            for url, line in until_stopped(pairs, self.stop):
                 data.write(url + b"\n")
                 meta.write(line + b"\n")
                 count += 1
@@ -287,13 +296,13 @@ def whole_line(line: bytes) -> bytes:
     return line[:-1]
 
 
-def _sorted_out(path: Path, read: Callable[[bytes], object]) -> tuple[list[bytes], list[bytes]]:
+def _sorted_out(path: Path, read: Callable[[bytes], object], stop: Event | None) -> tuple[list[bytes], list[bytes]]:
     """Lines that can be read, and lines that cannot."""
     good: list[bytes] = []
     bad: list[bytes] = []
     if path.exists():
         with path.open("rb") as file:
-            for line in file:
+            for line in until_stopped(file, stop):
                 try:
                     read(whole_line(line))
                 except (DamagedFileError, ValueError):

@@ -273,7 +273,8 @@ class _Change:
         sources, targets = self._sources(low), self._targets(low)
         standing = [server for server in targets if self.standing[server.name]] if self.report.dry_run else targets
         both = _distinct([*sources, *standing])
-        if not _alike([server.prefix_sums(low, high) for server in until_stopped(both, self.stop)]) or len(standing) < len(targets):
+        sums = [server.prefix_sums(low, high) for server in until_stopped(both, self.stop)]
+        if not _alike(sums) or len(standing) < len(targets):
             self._copy(both, targets, low, high)
         reached("repair.reshard.copied")
         self._leave(low, high)

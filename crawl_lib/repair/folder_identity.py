@@ -34,6 +34,7 @@ from crawl_lib.crawl.places import (
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.segment import FORMAT_VERSION, Manifest
+from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
 
@@ -47,9 +48,9 @@ class Told:
 
 
 def readable_iterations(stores: Stores) -> list[Iteration]:
-    """The iterations whose `iteration.json` can be read, oldest first."""
+    """The iterations whose `iteration.json` can be read, oldest first. Raises StoppedError."""
     found = []
-    for folder in list_folders(stores.storage, stores.crawl_dir):
+    for folder in until_stopped(list_folders(stores.storage, stores.crawl_dir), stores.stop):
         with suppress(DamagedFileError, PathNotFoundError):
             found.append(read_iteration(stores.storage, stores.crawl_dir, folder))
     return found
@@ -151,7 +152,8 @@ class Identity:
     @cached_property
     def _manifests(self) -> dict[str, Manifest]:
         found = {}
-        for node in segments_of(self.stores.storage, self.stores.crawl_dir, self.folder):
+        nodes = segments_of(self.stores.storage, self.stores.crawl_dir, self.folder)
+        for node in until_stopped(nodes, self.stores.stop):
             where = f"{self.path}/{node}/{MANIFEST_FILE}"
             with suppress(DamagedFileError, PathNotFoundError):
                 found[node] = Manifest.from_bytes(self.stores.storage.read_bytes(where), where)
@@ -218,7 +220,7 @@ class Identity:
         """Injected folders whose hosts the scope has: those of the iteration before, and whose hosts are all in it."""
         found = set(self._before.seeds) if self._before else set()
         younger = [one for one in readable_iterations(self.stores) if int(one.folder) > int(self.folder)]
-        for digest in list_seeds(self.stores.storage, self.stores.crawl_dir):
+        for digest in until_stopped(list_seeds(self.stores.storage, self.stores.crawl_dir), self.stores.stop):
             if younger and digest not in younger[0].seeds:
                 continue  # came later
             with suppress(DamagedFileError, PathNotFoundError):

@@ -35,6 +35,7 @@ from crawl_lib.frontier.scope import (
     whole_hosts,
 )
 from crawl_lib.repair.folder_identity import readable_iterations
+from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
 
@@ -97,7 +98,7 @@ def _is_after(one: Iteration, other: Iteration) -> bool:
 def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
     """All hosts of the scopes of these, of those that are whole."""
     found: set[str] = set()
-    for iteration in iterations:
+    for iteration in until_stopped(iterations, stores.stop):
         with suppress(DamagedFileError):
             found |= scope_of(stores.storage, stores.crawl_dir, iteration)
     return found
@@ -107,10 +108,10 @@ def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
     """What `start` takes its scope from: the iteration before, its seeds, and what older folders added."""
     storage, crawl_dir = stores.storage, stores.crawl_dir
     hosts = _scopes(stores, [one for one in readable_iterations(stores) if _is_after(iteration, one)][-1:])
-    for digest in iteration.seeds:
+    for digest in until_stopped(iteration.seeds, stores.stop):
         with suppress(DamagedFileError, PathNotFoundError):
             hosts |= scope_of_seeds(storage, crawl_dir, digest)
-    for folder in list_folders(storage, crawl_dir):
+    for folder in until_stopped(list_folders(storage, crawl_dir), stores.stop):
         if int(folder) < int(iteration.folder):
             hosts |= _added_by(stores, folder)
     return hosts | _kept(stores, iteration.folder)
@@ -140,7 +141,8 @@ def _hosts_of_urls(stores: Stores, path: str, parts: object) -> set[str]:
     hosts: set[bytes] = set()
     for value in parts.values():
         part = part_mapping(value, path)
-        for line in read_outlinks(stores.storage.open_read(where, part.offset, part.length), where, part.count):
+        lines = read_outlinks(stores.storage.open_read(where, part.offset, part.length), where, part.count)
+        for line in until_stopped(lines, stores.stop):
             hosts.add(host_of_line(line[: line.find(b"\t")]))
     return {host.decode() for host in hosts}
 
@@ -149,7 +151,8 @@ def kept_files(stores: Stores) -> list[tuple[str, bytes]]:
     """Names and contents of the files that keep hosts beyond their folders."""
     path = f"{stores.crawl_dir}/{SCOPE_FOLDER}"
     names = [entry.name for entry in stores.storage.list(path)] if stores.storage.exists(path) else []
-    return [(name, stores.storage.read_bytes(f"{path}/{name}")) for name in names if not name.startswith(".")]
+    shown = (name for name in until_stopped(names, stores.stop) if not name.startswith("."))
+    return [(name, stores.storage.read_bytes(f"{path}/{name}")) for name in shown]
 
 
 def lacks_of_kept_scope(stores: Stores, folder: str) -> set[str]:

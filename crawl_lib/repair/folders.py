@@ -13,8 +13,9 @@ Of an iteration, in this order, since each needs what is before it:
 
 Of seeds: `scope`, and its digest in `manifest.json`.
 
-What cannot be used is renamed to `.broken-<name>`. Each file is replaced by itself: killed anywhere, the command is run
-again. Nobody may crawl meanwhile; while a file is away, stages fail and say so.
+What cannot be used is renamed to `.broken-<name>`. Each file is replaced by itself: killed or stopped anywhere, the
+command is run again. Nobody may crawl meanwhile; while a file is away, stages fail and say so. Once it is to stop
+(`Stores.stop`) nothing more is changed, since what could not be read any more would look like damage.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ from crawl_lib.repair.folder_scope import (
     scope_of_seeds_again,
 )
 from crawl_lib.repair.swap import DAMAGED_PREFIX, finish_swaps, read_swap, swap_files
+from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.stores import Stores
 
 BROKEN_PREFIX = ".broken-"
@@ -80,7 +82,7 @@ def repair_folder(stores: Stores, name: str, *, told: Told = _HERE, dry_run: boo
     """Repair a folder of the crawl. `name`: `<iteration>` or `seeds/<digest>`. `told`: what nothing else says.
 
     Raises InputError (no such folder; or nothing says whose it is), DamagedFileError naming a file that has to be
-    repaired by something else first, StorageError.
+    repaired by something else first, StorageError, StoppedError.
     """
     repair = _Repair(stores, FolderReport(name), told, dry_run)
     parent, _, digest = name.rpartition("/")
@@ -169,7 +171,7 @@ class _Repair:
                 self._replace(f"{path}/{ITERATION_FILE}", whole, whose)
 
     def _agreed(self, path: str) -> None:
-        for entry in self.stores.storage.list(path):
+        for entry in until_stopped(self.stores.storage.list(path), self.stores.stop):
             if entry.name.startswith("agreed-"):
                 try:
                     read_json(self.stores.storage, f"{path}/{entry.name}")
@@ -190,6 +192,7 @@ class _Repair:
                 read_swap(storage, f"{path}/{name}")
             except DamagedFileError as error:
                 self._do(str(error), partial(self._undecided, path, node, name))
+        go_on(self.stores.stop)
         if not self.dry_run and finish_swaps(self.stores, folder):
             self._say(f"{path}: a repair that was stopped half-way was carried out")
         for entry in storage.list(path):
@@ -218,6 +221,7 @@ class _Repair:
         self.report.done.append(text)
 
     def _do(self, text: str, act: Callable[[], object]) -> None:
+        go_on(self.stores.stop)
         self._say(text)
         if not self.dry_run:
             act()

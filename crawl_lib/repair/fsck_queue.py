@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import TypeVar
 
 from crawl_lib.crawl.task import SPOOL_FOLDER
@@ -39,6 +40,7 @@ from crawl_lib.repair.findings import Finding, Findings, OnProgress
 from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
 from crawl_lib.segment.recover import read_positions
 from crawl_lib.segment.warcread import Torn, members, parse_record
+from crawl_lib.stopping import until_stopped
 from crawl_lib.urls import canonicalize
 
 ROOM = "queue"
@@ -262,8 +264,8 @@ class _Check:
                 self._add(name, file, problem)
 
 
-def part_problems(part: Part, *, full: bool) -> list[str]:
-    """What is wrong with a closed part of a spool, in words; `full` reads all its records."""
+def part_problems(part: Part, *, full: bool, stop: Event | None = None) -> list[str]:
+    """What is wrong with a closed part of a spool, in words; `full` reads all its records, unless `stop` is set."""
     problems = []
     try:
         pages = part.counts().pages
@@ -279,7 +281,7 @@ def part_problems(part: Part, *, full: bool) -> list[str]:
         damage: Counter[str] = Counter()
         with part.warc.open("rb") as file:
             try:
-                for offset, length, data in members(file, damage):
+                for offset, length, data in until_stopped(members(file, damage), stop):
                     parse_record(data, offset, length)
             except Torn as torn:
                 damage[torn.reason] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from threading import Event
 
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.errors import DamagedFileError
@@ -10,6 +11,7 @@ from crawl_lib.frontier import open_take
 from crawl_lib.repair.findings import Finding, Findings
 from crawl_lib.segment import hidden_folder, list_parts
 from crawl_lib.segment.parts import SEALED_SUFFIX, Part
+from crawl_lib.stopping import go_on
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
@@ -37,10 +39,10 @@ def check_seals(stores: Stores, node: str, *, full: bool = True) -> list[Finding
     return findings.list()
 
 
-def seal_problem(storage: Storage, hidden: str, part: Part, *, full: bool) -> str | None:
+def seal_problem(storage: Storage, hidden: str, part: Part, *, full: bool, stop: Event | None = None) -> str | None:
     """Why a part's file on the store cannot be trusted; None if it can, or is still on the disk, or was never sealed.
 
-    `hidden`: the take's folder.
+    `hidden`: the take's folder. `full` reads the file. Raises StoppedError once `stop` is set.
     """
     try:
         entry = part.sealed()
@@ -54,14 +56,15 @@ def seal_problem(storage: Storage, hidden: str, part: Part, *, full: bool) -> st
         return f"{where}: is not there any more"
     if found.size_bytes != entry["size_bytes"]:
         return f"{where}: has {found.size_bytes} bytes, and was sealed with {entry['size_bytes']}"
-    if full and _digest(storage, where) != entry["sha256"]:
+    if full and _digest(storage, where, stop) != entry["sha256"]:
         return f"{where}: is not what was sealed (SHA-256)"
     return None
 
 
-def _digest(storage: Storage, path: str) -> str:
+def _digest(storage: Storage, path: str, stop: Event | None) -> str:
     digest = sha256()
     with storage.open_read(path) as file:
         while block := file.read(_BLOCK_BYTES):
+            go_on(stop)
             digest.update(block)
     return digest.hexdigest()

@@ -13,7 +13,8 @@ node still stands in the folders it was sent in, and the keys of those that are 
 rebuild --drop-queued`. What only the disk held is gone: URLs that people put into the queue by hand.
 
 Before all that, the node's mark on the store, which says that it is settled, is taken away.
-Each step may be done again. `--dry-run` does all of it to a copy, made of hard links: nothing is written in place.
+Each step may be done again, and the command may be stopped anywhere (`Stores.stop`). `--dry-run` does all of it to a
+copy, made of hard links: nothing is written in place.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 
@@ -56,6 +58,7 @@ from crawl_lib.repair.fsck_seals import seal_problem
 from crawl_lib.segment import Manifest, SegmentReader, hidden_folder
 from crawl_lib.segment.parts import CLOSED_SUFFIX, SEALED_SUFFIX, Part, list_parts
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.stores import Stores
 
 BUILT_FOLDER = "segment"
@@ -72,8 +75,9 @@ def repair_node(
     """Repair a node's directory. `lost`: its queue is gone, and begins anew. `dry_run`: say what would be done.
 
     Raises PathNotFoundError if the directory is not on this machine, ConfigError if a queue stands that is called lost,
-    LockedError naming the holder, StorageError.
+    LockedError naming the holder, StorageError, StoppedError once `stores.stop` is set.
     """
+    go_on(stores.stop)
     directory = stores.node_dir(node)
     if lost:
         if (begun := _begin_anew(stores, node, directory, dry_run=dry_run)) is not None:
@@ -98,7 +102,7 @@ def repair_node(
             shadow = directory.with_name(f".{node}.dry-run")
             shutil.rmtree(shadow, ignore_errors=True)
             try:
-                _link_tree(directory, shadow)
+                _link_tree(directory, shadow, stores.stop)
                 report = _Repair(stores, node, shadow).run()
                 report.done = [line.replace(str(shadow), str(directory)) for line in report.done]
                 return report
@@ -136,12 +140,12 @@ def _take_mark_away(stores: Stores, node: str) -> None:
         take_mark_away(stores, node)
 
 
-def _link_tree(source: Path, target: Path) -> None:
+def _link_tree(source: Path, target: Path, stop: Event) -> None:
     """A copy of a directory whose files are the same files, but for data bases, which are written in place."""
     target.mkdir()
-    for path in source.iterdir():
+    for path in until_stopped(source.iterdir(), stop):
         if path.is_dir():
-            _link_tree(path, target / path.name)
+            _link_tree(path, target / path.name, stop)
         elif ".sqlite" in path.name:
             shutil.copyfile(path, target / path.name)
         else:
@@ -156,7 +160,7 @@ class _Repair:
 
     def run(self) -> RepairReport:
         had_take = (self.directory / TAKE_FILE).exists()
-        self.report = repair_queue(self.queue, self._crawled)
+        self.report = repair_queue(self.queue, self._crawled, stop=self.stores.stop)
         take = open_take(self.directory)
         if take is None and (had_take or (self.directory / f"{TAKE_FILE}{BROKEN}").exists()):
             take = self._take_of_segment()
@@ -166,6 +170,7 @@ class _Repair:
             self._leftover(take)
             if self._segment_of(take) is None:
                 self._spool(take)
+        go_on(self.stores.stop)
         self._hosts()
         self._host_counts()
         return self.report
@@ -201,7 +206,8 @@ class _Repair:
 
     def _take_of_segment(self) -> Take | None:
         """The take of this node's newest segment, if the queue has not moved on past it: its URLs are the next ones."""
-        for folder in reversed(list_folders(self.stores.storage, self.stores.crawl_dir)):
+        folders = list_folders(self.stores.storage, self.stores.crawl_dir)
+        for folder in until_stopped(reversed(folders), self.stores.stop):
             manifest = self._manifest(folder)
             if manifest is not None:
                 return self._take_of(manifest)
@@ -212,7 +218,7 @@ class _Repair:
         if self.queue.record().last_move == f"take-{manifest.take_id}" or state.length < count:
             return None
         path = f"{self.stores.crawl_dir}/{manifest.folder}/{self.node}"
-        rows = _page_keys(SegmentReader(self.stores.storage, path))
+        rows = self._page_keys(SegmentReader(self.stores.storage, path))
         header = TakeHeader(
             manifest.take_id,
             manifest.run_id,
@@ -224,7 +230,8 @@ class _Repair:
             state.after(count)[0],
             count,
         )
-        take = write_take(self.directory, header, QueueReader(self.queue, state).lines(count))
+        lines = QueueReader(self.queue, state).lines(count)
+        take = write_take(self.directory, header, until_stopped(lines, self.stores.stop))
         keys = key_array(b"".join(url.key for url in take.urls()))
         if not len(rows) or not bool(np.isin(rows, keys).all()):
             delete_durable(take.path)
@@ -242,13 +249,20 @@ class _Repair:
             problem = str(error)
         segment = self._segment_of(take)
         if segment is not None and problem:
-            rows = _page_keys(segment)
-            missing = [url.position for url in take.urls() if not len(rows) or not _holds(rows, url.key)]
+            rows = self._page_keys(segment)
+            urls = until_stopped(take.urls(), self.stores.stop)
+            missing = [url.position for url in urls if not len(rows) or not _holds(rows, url.key)]
             write_leftover(take, missing)
             self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
         elif problem and (self.directory / LEFTOVER_FILE).exists():
             self._set_aside(LEFTOVER_FILE)
             self._say(f"leftover: {problem}; fetching goes on, and decides anew")
+
+    def _page_keys(self, segment: SegmentReader) -> Keys:
+        keys = bytearray()
+        for batch in until_stopped(segment.pages(["key"], with_dropped=True), self.stores.stop):
+            keys += b"".join(batch.column(0).to_pylist())  # type: ignore[arg-type]
+        return key_array(keys)
 
     def _set_aside(self, name: str) -> None:
         rename_durable(self.directory / name, self.directory / (name + BROKEN))
@@ -267,10 +281,12 @@ class _Repair:
     def _spool(self, take: Take) -> None:
         spool, storage = self.directory / SPOOL_FOLDER, self.stores.storage
         hidden = hidden_folder(f"{self.stores.crawl_dir}/{take.header.folder}", self.node, take.take_id)
+        stop = self.stores.stop
         damaged = [
             part
-            for part in list_parts(spool)
-            if part.is_closed and (part_problems(part, full=True) or seal_problem(storage, hidden, part, full=True))
+            for part in until_stopped(list_parts(spool), stop)
+            if part.is_closed
+            and (part_problems(part, full=True, stop=stop) or seal_problem(storage, hidden, part, full=True, stop=stop))
         ]
         if not damaged:
             return
@@ -278,7 +294,7 @@ class _Repair:
         # Fetching is not over any more: what these parts held is looked for again.
         delete_durable(self.directory / LEFTOVER_FILE)
         reached("repair.queue.leftover")
-        for part in damaged:
+        for part in until_stopped(damaged, stop):
             self._part(part, spool)
 
     def _part(self, part: Part, spool: Path) -> None:
@@ -325,21 +341,16 @@ class _Repair:
 
     def _counted_hosts(self) -> Counter[bytes]:
         counts: Counter[bytes] = Counter()
-        for folder in list_folders(self.stores.storage, self.stores.crawl_dir):
+        stop = self.stores.stop
+        for folder in until_stopped(list_folders(self.stores.storage, self.stores.crawl_dir), stop):
             if self._manifest(folder) is not None:
                 reader = SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{folder}/{self.node}")
-                for batch in reader.pages(["url"], with_dropped=True):
+                for batch in until_stopped(reader.pages(["url"], with_dropped=True), stop):
                     counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
         with suppress(IndexError, sqlite3.Error):
-            counts.update(host_of_line(url) for url, _ in QueueReader(self.queue, self.report.state).lines())
+            lines = until_stopped(QueueReader(self.queue, self.report.state).lines(), stop)
+            counts.update(host_of_line(url) for url, _ in lines)
         return counts
-
-
-def _page_keys(segment: SegmentReader) -> Keys:
-    keys = bytearray()
-    for batch in segment.pages(["key"], with_dropped=True):
-        keys += b"".join(batch.column(0).to_pylist())  # type: ignore[arg-type]
-    return key_array(keys)
 
 
 def _holds(keys: Keys, key: bytes) -> bool:

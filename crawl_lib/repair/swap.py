@@ -27,6 +27,7 @@ from crawl_lib.repair.folder_index import refresh_index
 from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.manifest import MANIFEST_NAME, Manifest
 from crawl_lib.segment.publish import upload_checked
+from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
@@ -120,7 +121,7 @@ def replace_segment(
 def finish_swaps(stores: Stores, folder: str) -> list[str]:
     """Carry out what a killed repair of a folder decided; returns the nodes whose segments were put in place."""
     found = open_swaps(stores.storage, f"{stores.crawl_dir}/{folder}")
-    for swap in found:
+    for swap in until_stopped(found, stores.stop):
         _carry_out(stores, folder, swap)
     return [swap.node for swap in found]
 

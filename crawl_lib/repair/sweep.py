@@ -25,11 +25,14 @@ from crawl_lib.crawl.exports import list_exports
 from crawl_lib.crawl.marks import read_mark
 from crawl_lib.crawl.naming import hidden_prefix
 from crawl_lib.crawl.places import IMPORT_NODE, SEEDS_FOLDER, Iteration, list_folders
+from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export.places import ExportFolder
 from crawl_lib.frontier import open_take
 from crawl_lib.frontier.lock import held_without_trace
+from crawl_lib.repair.findings import OnProgress
 from crawl_lib.repair.folder_identity import readable_iterations
+from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
 _ID = "[0-9a-f]{32}"
@@ -58,8 +61,8 @@ class SweepReport:
         return dict(vars(self))
 
 
-def sweep(stores: Stores, *, dry_run: bool = False) -> SweepReport:
-    """Delete what is left over. Raises StorageError; run it again then."""
+def sweep(stores: Stores, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> SweepReport:
+    """Delete what is left over. `on_progress`: told of each. Raises StorageError, StoppedError; run it again then."""
     report = SweepReport(dry_run)
     with ExitStack() as locks:
         nodes = []
@@ -70,10 +73,14 @@ def sweep(stores: Stores, *, dry_run: bool = False) -> SweepReport:
                     nodes.append(node)
                 except LockedError as error:
                     report.skipped.append(str(error))
-        for leftover in list(leftovers(stores, nodes)):
-            report.deleted.append(leftover.path)
+        found = list(leftovers(stores, nodes))
+        for number, leftover in enumerate(until_stopped(found, stores.stop), 1):
             if not dry_run:
                 stores.storage.delete(leftover.path)
+                reached("repair.sweep.deleted")
+            report.deleted.append(leftover.path)
+            if on_progress:
+                on_progress({"deleting": leftover.path, "done": number, "of": len(found)})
     return report
 
 
@@ -84,16 +91,16 @@ def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
     yield from _of_starts(stores, iterations)
     yield from _of_seeds(stores)
     folders = [f"{stores.crawl_dir}/{folder}" for folder in list_folders(stores.storage, stores.crawl_dir)]
-    for name in list_exports(stores):
+    for name in until_stopped(list_exports(stores), stores.stop):
         with suppress(KrakeError):
             folders.append(ExportFolder(stores.storage, stores.config, name).path)
-    for folder in folders:
+    for folder in until_stopped(folders, stores.stop):
         yield from _beside(stores, folder)
 
 
 def _of_takes(stores: Stores, nodes: Collection[str], iterations: list[Iteration]) -> Iterator[Leftover]:
     known = {IMPORT_NODE, *stores.config.servers, *(node for one in iterations for node in one.nodes)}
-    for folder in list_folders(stores.storage, stores.crawl_dir):
+    for folder in until_stopped(list_folders(stores.storage, stores.crawl_dir), stores.stop):
         path = f"{stores.crawl_dir}/{folder}"
         for entry in stores.storage.list(path):
             found = re.fullmatch(rf"\.(.+)-({_ID})", entry.name)

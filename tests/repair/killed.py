@@ -1,4 +1,4 @@
-"""`krake` in a process of its own, which a durable step may kill."""
+"""`krake` in a process of its own, which a durable step may kill, or ask to stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,44 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "import sys; from crawl_lib.cli import main; sys.exit(main())"
 
 
+STOPPED = """\
+import os, signal, sys
+from crawl_lib.crawl import signals
+
+class Known(signals.StopSignal):
+    def __init__(self):
+        global stop
+        super().__init__()
+        stop = self
+
+def ask_to_stop(pid, number):
+    kill(pid, signal.SIGTERM)
+    stop.wait()
+
+kill, os.kill = os.kill, ask_to_stop
+signals.StopSignal = Known
+signals.LastResort.begin = lambda last_resort, code: None
+from crawl_lib.cli import main
+sys.exit(main())
+"""
+"""`krake`, which is not killed by a step but gets SIGTERM, and goes on once it knows; nothing ends it by force."""
+
+
+def run_stopped(words: list[str], stop_at: str) -> Done:
+    """Run a command that is asked to stop at a durable step; what does not stop in order ends with its own code."""
+    return _run(STOPPED, words, stop_at)
+
+
 def run_killed(words: list[str], kill_at: str | None) -> Done:
     """Run a command; `kill_at`: the step at which it dies by SIGKILL (exit code -9)."""
+    return _run(PROGRAM, words, kill_at)
+
+
+def _run(program: str, words: list[str], step: str | None) -> Done:
     environment = {name: value for name, value in os.environ.items() if name != KILL_VARIABLE}
-    if kill_at is not None:
-        environment[KILL_VARIABLE] = kill_at
+    if step is not None:
+        environment[KILL_VARIABLE] = step
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, env=environment, cwd=ROOT
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment, cwd=ROOT
     )
     return Done(done.returncode, done.stdout, done.stderr)

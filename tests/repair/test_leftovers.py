@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from crawl_lib.crawl.naming import hidden_prefix
 from tests.cli.conftest import Krake
 from tests.repair.crawled import flip
 
@@ -96,19 +97,25 @@ def test_the_hidden_folder_of_a_lost_node_is_named_once_the_node_is_retired(copy
     assert findings(krake) == {}
 
 
-@pytest.mark.parametrize(
-    "name", ["dfs/crawl/.start-{start}-{id}", "dfs/crawl/seeds/.{seeds}-{id}", "{one}/.index.json.{id}"]
-)
+LEFT_BESIDE = ("dfs/crawl/.start-{start}-{id}", "dfs/crawl/seeds/.{seeds}-{id}", "{one}/.index.json.{id}")
+"""What attempts leave that were killed while they made what stands: names of folders."""
+
+
+def leave(krake: Krake, name: str, **other: str) -> Path:
+    """Make one of these; `other`: in place of what stands."""
+    [seeds] = krake.directory.glob("dfs/crawl/seeds/[0-9a-f]*")
+    one = min(krake.directory.glob("dfs/crawl/1*")).relative_to(krake.directory)
+    names = {"start": hidden_prefix("one", 1).split("-")[1], "seeds": seeds.name, "one": str(one)}
+    made = krake.directory / name.format(**{**names, **other}, id="0123456789abcdef" * 2)
+    made.mkdir()
+    return made
+
+
+@pytest.mark.parametrize("name", LEFT_BESIDE)
 def test_what_killed_attempts_left_beside_what_stands_is_swept(copy: Callable[..., Krake], name: str) -> None:
     krake = copy()
-    digest = min(krake.directory.glob("dfs/crawl/started/*-1")).name.removesuffix("-1")
-    [seeds] = krake.directory.glob("dfs/crawl/seeds/*")
-    one = min(krake.directory.glob("dfs/crawl/1*")).relative_to(krake.directory)
-    made = krake.directory / name.format(start=digest, seeds=seeds.name, one=one, id="0123456789abcdef" * 2)
-    made.mkdir()
-    unknown = made.name.replace(seeds.name, "0" * 40).replace(digest, "0" * 40).replace("index", "x")
-    other = made.with_name(unknown)
-    other.mkdir()
+    made = leave(krake, name)
+    other = leave(krake, name.replace("index", "x"), start="0" * 40, seeds="0" * 40)
     krake.ok("sweep")
     assert not made.exists()
     assert other.exists(), "nothing stands in its place: an attempt may be at work on it"
