@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import math
 import os
 import re
 import types
@@ -44,12 +45,30 @@ def load_config(path: Path | str | None = None) -> Config:
     file = Path(path).resolve() if path is not None else find_config_path(os.environ)
     try:
         text = file.read_text(encoding="utf-8")
+        _require_once(yaml.compose(text, yaml.SafeLoader), str(file))
         mapping = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     return from_mapping(mapping, base=file.parent, source=str(file))
+
+
+def _require_once(node: Any, source: str, prefix: str = "") -> None:
+    """Raise ConfigError for a section or option that stands twice: YAML would take the last one, and say nothing.
+
+    `node`: of YAML. Sections are mappings in a mapping, and no deeper, so lists are not looked into.
+    """
+    if getattr(node, "id", "") != "mapping":
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        name, line = prefix + str(key.value), key.start_mark.line + 1
+        if name in lines:
+            raise ConfigError(f"{source}: {name}: stands twice, in lines {lines[name]} and {line}; put both together")
+        lines[name] = line
+        if not prefix:
+            _require_once(value, source, f"{name}.")
 
 
 def from_mapping(mapping: object, base: Path, source: str = "config") -> Config:
@@ -166,6 +185,8 @@ class _Reader:
             return float(value)
         if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
             self.fail(key, f"must be {_TYPE_WORDS[hint]}, not {_word(value)}")
+        if hint is float and not math.isfinite(value):
+            self.fail(key, f"must be a number of finite size, not {value}")
         return value
 
     def checked(self, value: Any, checks: Mapping[str, Any], key: str) -> Any:

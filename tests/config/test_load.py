@@ -54,7 +54,8 @@ def test_the_default_config_allows_no_inner_network() -> None:
         ({"fetch": {"verify_tls": 1}}, r"fetch\.verify_tls: must be true or false, not 1"),
         ({"fetch": {"connections": None}}, r"fetch\.connections: must be a whole number, not nothing"),
         ({"fetch": {"host_delay_s": -1}}, r"fetch\.host_delay_s: must be at least 0, not -1"),
-        ({"fetch": {"host_delay_s": float("nan")}}, r"fetch\.host_delay_s: must be at least 0, not nan"),
+        ({"fetch": {"host_delay_s": float("nan")}}, r"fetch\.host_delay_s: must be a number of finite size, not nan"),
+        ({"batch": {"time_limit_s": float("inf")}}, r"batch\.time_limit_s: must be a number of finite size, not inf"),
         ({"fetch": {"user_agent": "my crawler"}}, r"fetch\.user_agent: 'my crawler' does not match"),
         ({"fetch": {"contact": "me\r\nX-Evil: 1"}}, r"fetch\.contact: .* does not match"),
         ({"fetch": {"allow_networks": ["127.0.0.300"]}}, r"fetch\.allow_networks\[0\]: is not a network"),
@@ -132,6 +133,21 @@ def test_a_file_that_is_no_config_is_one_clear_line(tmp_path: Path, text: str) -
     with pytest.raises(ConfigError, match=re.escape(str(file))) as caught:
         load_config(file)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fetch: {robots: obey}\nfetch:\n  contact: me\n", "fetch: stands twice, in lines 3 and 4"),
+        ("fetch:\n  robots: obey\n  robots: ignore\n", r"fetch\.robots: stands twice, in lines 4 and 5"),
+    ],
+)
+def test_what_stands_twice_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    """YAML takes the last one: whoever adds a section at the end would lose all of the first."""
+    file = tmp_path / "crawl.yml"
+    file.write_text(f"servers: [node-a]\ndfs_primary: dfs\n{text}")
+    with pytest.raises(ConfigError, match=message):
+        load_config(file)
 
 
 def test_a_missing_file_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
