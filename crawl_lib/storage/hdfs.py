@@ -131,7 +131,7 @@ class HdfsStorage(Storage):
     def list(self, path: str) -> list[Entry]:
         """See Storage."""
         check_path(path)
-        statuses = self._hdfs.call("cannot be listed", "list_status", path)["FileStatuses"]["FileStatus"]
+        statuses = self._hdfs.call("cannot be listed", "list_status", path)["FileStatus"]
         if any(status["pathSuffix"] == "" for status in statuses):
             raise StorageError(f"{self._show(path)}: cannot be listed: is a regular file, not a directory")
         return sorted(_entry(status["pathSuffix"], status) for status in statuses)
@@ -157,13 +157,13 @@ class HdfsStorage(Storage):
             made = self._hdfs.call("cannot be made", "mkdirs", path)
         except TargetExistsError as error:
             raise StorageError(f"{self._show(path)}: cannot be made: is a regular file, not a directory") from error
-        if not made["boolean"]:
+        if not made:
             raise StorageError(f"{self._show(path)}: cannot be made: the namenode says no more")
 
     def free_bytes(self) -> int:
         """See Storage. Room of the whole HDFS, divided by its default replication."""
-        room = self._hdfs.call("has no status (Hadoop 3.4 or newer?)", "get_status", "")["FsStatus"]
-        defaults = self._hdfs.call("has no defaults", "get_server_defaults", "")["FsServerDefaults"]
+        room = self._hdfs.call("has no status (Hadoop 3.4 or newer?)", "get_status", "")
+        defaults = self._hdfs.call("has no defaults", "get_server_defaults", "")
         return int(room["remaining"]) // max(1, int(defaults["replication"]))
 
     def _show(self, path: str) -> str:
@@ -172,14 +172,13 @@ class HdfsStorage(Storage):
     def _status(self, path: str) -> dict[str, Any] | None:
         check_path(path)
         try:
-            answer = self._hdfs.call("cannot be looked at", "get_file_status", path)
+            return cast("dict[str, Any]", self._hdfs.call("cannot be looked at", "get_file_status", path))
         except PathNotFoundError:
             return None
         except HdfsProblemError as error:
             if error.problem.is_below_a_file:
                 return None
             raise
-        return cast("dict[str, Any]", answer["FileStatus"])
 
     def _identity(self, path: str) -> _Identity | None:
         status = self._status(path)

@@ -211,6 +211,10 @@ class HdfsWriter(io.RawIOBase):
             self._hdfs.persist("cannot be written", self._path, self._send)
         except (StorageError, StoppedError) as error:
             self._error = self._error or error
+        except Exception as error:  # else whoever writes would wait for ever, or take the file for sent
+            told = StorageError(f"{self._path}: cannot be written: {type(error).__name__}: {error}")
+            told.__cause__ = error
+            self._error = self._error or told
 
     def _send(self) -> None:
         try:

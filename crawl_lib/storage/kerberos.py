@@ -32,8 +32,18 @@ from crawl_lib.errors import ConfigError
 _OFFER = re.compile(r"\bNegotiate\b(?:\s+([A-Za-z0-9+/=]+))?", re.IGNORECASE)
 
 
+KDC_UNREACHABLE, CLOCK_SKEW = (code & 0xFFFFFFFF for code in (-1765328228, -1765328347))  # krb5.h; GSSAPI: unsigned
+
+
 class TicketError(requests.RequestException):
-    """There is no ticket, none that is good now, or none for this server; the text says which. For this package."""
+    """There is no ticket, none that is good now, or none for this server; the text says which. For this package.
+
+    `kind`: "ticket"; "kdc" where nobody can be asked for one; "clock" where clocks differ.
+    """
+
+    def __init__(self, *arguments: object, kind: str = "ticket", **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.kind = kind
 
 
 class Negotiate(AuthBase):
@@ -77,7 +87,9 @@ class Negotiate(AuthBase):
             if answer.ok:
                 self._check_server(context, answer)
         except self._gssapi.exceptions.GSSError as error:
-            raise TicketError(f"Kerberos for HTTP@{host}: {self._reason(error)}", request=request) from error
+            kind = {KDC_UNREACHABLE: "kdc", CLOCK_SKEW: "clock"}.get(error.min_code, "ticket")
+            text = f"Kerberos for HTTP@{host}: {self._reason(error)}"
+            raise TicketError(text, kind=kind, request=request) from error
         answer.history.append(response)
         answer.request = again
         return answer

@@ -58,7 +58,7 @@ class LocalStorage(Storage):
         """See Storage."""
         place = self.local_path(path)
         with _translated(place, "cannot be read"):
-            file = place.open("rb")
+            file = cast(BinaryIO, io.BufferedReader(_OldFile(place)))
             file.seek(offset)
         if length is None:
             return file
@@ -207,6 +207,22 @@ class _NewFile(io.FileIO):
             self.close()
             return
         self._discard()
+
+
+class _OldFile(io.FileIO):
+    """A file that is read; what the disk says on the way is a StorageError."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place, "rb")
+        self._place = place
+
+    def readinto(self, buffer: object) -> int:
+        with _translated(self._place, "cannot be read"):
+            return super().readinto(buffer)  # type: ignore[arg-type]
+
+    def readall(self) -> bytes:
+        with _translated(self._place, "cannot be read"):
+            return super().readall()
 
 
 class _Window(io.RawIOBase):

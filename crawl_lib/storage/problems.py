@@ -6,6 +6,8 @@ these. Nothing here asks a server.
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ from crawl_lib.storage.kerberos import TicketError
 
 SHORT_WAIT_S = 10.0
 _INVALID_TOKEN = "InvalidToken"
+_NO_ANSWERS = (requests.exceptions.InvalidURL, requests.exceptions.InvalidJSONError, UnicodeError, LookupError)
 FOREIGN = (HdfsError, requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError, LookupError)
 
 
@@ -56,7 +59,11 @@ PATIENCE = {
     "MaxDirectoryItemsExceededException": Patience.NONE,
     "Unauthorized": Patience.NONE,
     "certificate": Patience.NONE,
+    "TLS": Patience.NONE,
     "ticket": Patience.NONE,
+    "clock": Patience.NONE,
+    "redirect": Patience.NONE,
+    "kdc": Patience.FULL,
     "unreachable": Patience.FULL,
 }
 # Words of a message that say more than its exception (IOException, mostly).
@@ -67,6 +74,12 @@ WORDS = (
     ("Failed to find datanode", Patience.FULL),
     ("could only be written to 0 of the", Patience.FULL),
 )
+
+
+_PLAIN = {"unreachable", "redirect", "ticket", "kdc", "clock", ""}  # their message says it all
+GATEWAY_STATUSES = {requests.codes.bad_gateway, requests.codes.service_unavailable, requests.codes.gateway_timeout}
+# A TLS connection that ended without a word: the server died, also in the middle of the handshake or of what we sent.
+_CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ConnectionError)
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,7 @@ class Problem:
         return self.exception == "ParentNotDirectoryException" or "(is not a directory)" in self.message
 
     def __str__(self) -> str:
-        plain = self.exception in {"unreachable", "ticket", ""}
+        plain = self.exception in _PLAIN
         text = self.message if plain else f"{self.exception}: {self.message}"
         return f"{self.server}: {text}" if self.server else text
 
@@ -126,28 +139,35 @@ def problem_of(error: BaseException) -> Problem:
         text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
         return Problem(str(error.exception or ""), _one_line(text))
     server = _server_of(error)
-    if isinstance(error, TicketError | requests.exceptions.SSLError):
-        name, told = ("ticket", error) if isinstance(error, TicketError) else ("certificate", _first_cause(error))
-        return Problem(name, _one_line(str(told)), server)
-    if isinstance(error, requests.exceptions.InvalidURL | UnicodeError | LookupError):
+    if isinstance(error, TicketError):
+        return Problem(error.kind, _one_line(str(error)), server)
+    if isinstance(error, _NO_ANSWERS):
         return Problem("no WebHDFS answer", _one_line(repr(error)), server)
     if isinstance(error, requests.Timeout):
         kind = "no connection" if isinstance(error, requests.ConnectTimeout) else "no answer"
         return Problem("unreachable", f"{kind} within its time limit", server)
-    cause = _first_cause(error)
-    return Problem("unreachable", _one_line(getattr(cause, "strerror", None) or str(cause)), server)
+    chain = list(_chain(error))
+    kind = "unreachable"
+    if isinstance(error, requests.exceptions.SSLError) and not any(isinstance(cause, _CUT) for cause in chain):
+        kind = "certificate" if isinstance(chain[-1], ssl.SSLCertVerificationError) else "TLS"
+    told = str(chain[-1]) if kind != "unreachable" else getattr(chain[-1], "strerror", None) or str(chain[-1])
+    return Problem(kind, _one_line(told), server)
 
 
 def problem_of_response(response: requests.Response) -> Problem:
     """What an answer with an error status means."""
     server = urlsplit(response.url).netloc
+    if response.is_redirect:
+        aim = urlsplit(response.headers["Location"])  # its query may hold a token
+        return Problem("redirect", f"sends us to {aim.scheme}://{aim.netloc}: is that its address?", server)
     if response.status_code == requests.codes.unauthorized:
         return Problem("Unauthorized", "Authentication failure", server)
     try:
         remote = response.json()["RemoteException"]
         return Problem(str(remote["exception"]), _one_line(str(remote["message"])), server)
     except (ValueError, LookupError, TypeError):
-        return Problem("", _one_line(f"HTTP status {response.status_code} {response.reason or ''}"), server)
+        kind = "gateway" if response.status_code in GATEWAY_STATUSES else ""
+        return Problem(kind, _one_line(f"HTTP status {response.status_code} {response.reason or ''}"), server)
 
 
 def _server_of(error: BaseException) -> str:
@@ -155,10 +175,11 @@ def _server_of(error: BaseException) -> str:
     return urlsplit(request.url or "").netloc if request is not None else ""
 
 
-def _first_cause(error: BaseException) -> BaseException:
-    while (inner := error.__cause__ or error.__context__) is not None:
-        error = inner
-    return error
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, its cause, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _one_line(text: str) -> str:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from http.cookiejar import DefaultCookiePolicy
+from collections.abc import Iterator
+from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from pathlib import Path
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.cookies import RequestsCookieJar
 
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.storage.kerberos import Negotiate
 
 POOL_CONNECTIONS = 8
+
+
+class _Cookies(RequestsCookieJar):
+    """Cookies that a thread may read while another one gets the first of a namenode: http.cookiejar raises then."""
+
+    def __iter__(self) -> Iterator[Cookie]:  # type: ignore[override]
+        with self._cookies_lock:  # type: ignore[attr-defined]
+            return iter(list(CookieJar.__iter__(self)))
 
 
 def open_session(config: DfsConfig) -> requests.Session:
@@ -32,6 +42,7 @@ def open_session(config: DfsConfig) -> requests.Session:
     session.verify = config.ca_file or True
     if config.cert_file:
         session.cert = (config.cert_file, config.key_file) if config.key_file else config.cert_file
+    session.cookies = _Cookies()
     session.headers["Accept-Encoding"] = "identity"
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(pool_connections=POOL_CONNECTIONS, pool_maxsize=POOL_CONNECTIONS))

@@ -41,6 +41,8 @@ from crawl_lib.storage.session import open_session
 T = TypeVar("T")
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
+TOKEN_AGE_S = 6 * 3600.0
+"""An older token serves no new stream: HDFS takes one for a day, and a stream needs it to its end."""
 ANSWER_FACTOR = 5  # a datanode answers a PUT only when the last block is on its disk
 
 
@@ -99,17 +101,19 @@ class _Client(Client):  # type: ignore[misc]
     def _request(self, method: str, url: str, **options: Any) -> requests.Response:
         server = urlsplit(url).netloc
         try:
-            response = cast(requests.Response, super()._request(method, url, **options))
+            response = cast(requests.Response, super()._request(method, url, **options | {"allow_redirects": False}))
         except requests.RequestException as error:
             self.failures[server] = problem_of(error)
             raise
-        if response.ok:
+        if response.ok and not response.is_redirect:
             self.failures.clear()
             self.let_in = True
-        else:
-            self.failures[server] = problem = problem_of_response(response)
-            if response.status_code == requests.codes.unauthorized:
-                raise RefusedError(problem)  # else HdfsCLI writes the page into the log
+            return response
+        self.failures[server] = problem = problem_of_response(response)
+        if problem.exception == "gateway":
+            raise requests.ConnectionError(problem.message, request=response.request)  # HdfsCLI asks the next one
+        if problem.exception not in _OF_ONE_NAMENODE:
+            raise RefusedError(problem)  # HdfsCLI takes some for answers, and writes the pages of others into the log
         return response
 
 
@@ -137,13 +141,14 @@ class WebHdfs:
         self._timeout = (config.connect_timeout_s, config.timeout_s)
         self._client = _Client(";".join(address.namenodes), session=self._session, timeout=self._timeout)
         self._token: dict[str, str] | None = None if config.security == "kerberos" else {}
+        self._token_made_s = 0.0
 
     def place(self, path: str) -> str:
         """The absolute path in HDFS of a path of the store."""
         return f"{self.address.root}/{path}" if path else self.address.root or "/"
 
     def call(self, what: str, operation: str, path: str, **params: object) -> Any:
-        """Ask the namenodes and return the JSON of the answer (None if there is none).
+        """Ask the namenodes and return what they answer: the one value of the JSON, None if there is no JSON.
 
         `what`: what fails, for messages ("cannot be listed"). `operation`: name of HdfsCLI's raw call. Raises
         StorageError and its children.
@@ -151,20 +156,25 @@ class WebHdfs:
         return self.persist(what, path, lambda: self.ask(operation, path, **params))
 
     def ask(self, operation: str, path: str, **params: object) -> Any:
-        """The same once, with foreign exceptions: for use inside `persist`."""
-        response = getattr(self._client, f"_{operation}")(self.place(path), **params)
-        with response:
-            return response.json() if response.content else None
+        """The same once, for use inside `persist`. RefusedError."""
+        with _without_address(), getattr(self._client, f"_{operation}")(self.place(path), **params) as response:
+            if operation not in _ANSWERS:
+                return None
+            answer = response.json()
+            if not isinstance(answer, dict) or _ANSWERS[operation] not in answer:
+                raise LookupError(f"an answer to {operation} has no {_ANSWERS[operation]}")
+            return answer[_ANSWERS[operation]]
 
     def token(self) -> dict[str, str]:
-        """The parameter that lets a datanode act for us, empty without Kerberos; foreign exceptions.
+        """The parameter that lets a datanode act for us, empty without Kerberos; RefusedError.
 
-        One for the session, until a server takes it no more (a day, by default): else a namenode makes one for each
-        file that is opened, writes it into its log and keeps it for that day.
+        One for the session, until it is `TOKEN_AGE_S` old or a server takes it no more (a day, by default): else a
+        namenode makes one for each file that is opened, writes it into its log and keeps it for that day.
         """
         token = self._token  # another thread may find out in between that it is taken no more
-        if token is None:
-            made = self.ask("get_delegation_token", "")["Token"]  # null where HDFS is not secured
+        if token is None or (token and self._clock() - self._token_made_s > TOKEN_AGE_S):
+            self._token_made_s = self._clock()
+            made = self.ask("get_delegation_token", "")  # null where HDFS is not secured
             self._token = token = {"delegation": made["urlString"]} if made else {}
         return token
 
@@ -243,10 +253,8 @@ class WebHdfs:
         if problem.exception == "AccessControlException":
             who, name = ("the ticket's user", "USER") if kerberos else ("dfs.user", self.config.user)
             return f"no permission: {self._told(problem)}; let {who} own {root}: hdfs dfs -chown {name} {root}"
-        if problem.exception == "certificate":
-            return f"{self._told(problem)}; dfs.ca_file names the certificate of the authority that is trusted"
-        if problem.exception == "ticket":
-            return f"{self._told(problem)}; {_GET_A_TICKET}"
+        if problem.exception in _REMEDIES:
+            return f"{self._told(problem)}; {_REMEDIES[problem.exception]}"
         if kerberos:
             return f"{self._told(problem)}; the server takes no ticket of ours, its log says why"
         return f"{self._told(problem)}; where HDFS is secured, set dfs.security: kerberos and {_GET_A_TICKET}"
@@ -264,11 +272,30 @@ class WebHdfs:
         return self._told(problem)
 
 
-_REFUSALS = {"AccessControlException", "Unauthorized", "certificate", "ticket"}
 _GET_A_TICKET = (
     "get a ticket by kinit, or name in KRB5CCNAME the cache that a renewer keeps (such as `airflow kerberos`), "
     "or in KRB5_CLIENT_KTNAME a keytab"
 )
+_REMEDIES = {
+    "certificate": "dfs.ca_file names the certificate of the authority that is trusted",
+    "TLS": "look at scheme and port in dfs_primary, and at dfs.ca_file, dfs.cert_file and dfs.key_file",
+    "redirect": "dfs_primary names namenodes, as they are reached",
+    "ticket": _GET_A_TICKET,
+    "clock": "set the clocks of this machine, of the KDC and of the server (NTP)",
+}
+_REFUSALS = {"AccessControlException", "Unauthorized", *_REMEDIES}
+_OF_ONE_NAMENODE = {"StandbyException", "RetriableException"}  # of which HdfsCLI knows that another may do better
+_ANSWERS = {
+    "get_file_status": "FileStatus",
+    "list_status": "FileStatuses",
+    "get_status": "FsStatus",
+    "get_server_defaults": "FsServerDefaults",
+    "get_delegation_token": "Token",
+    "mkdirs": "boolean",
+    "open": "Location",
+    "create": "Location",
+}
+"""The name of the one value that answers an operation; what is not here answers nothing of use."""
 
 
 class Datanodes:
@@ -278,10 +305,10 @@ class Datanodes:
         self._hdfs, self._failed = hdfs, ""
 
     def location(self, operation: str, path: str, **params: object) -> str:
-        """The address to go to; foreign exceptions."""
+        """The address to go to; RefusedError."""
         failed, self._failed = self._failed, ""
         if failed:
-            with suppress(*FOREIGN):
+            with suppress(RefusedError):
                 return self._ask(operation, path, excludedatanodes=failed, **params)
         return self._ask(operation, path, **params)
 
@@ -295,11 +322,11 @@ class Datanodes:
             raise
 
     def _ask(self, operation: str, path: str, **params: object) -> str:
-        return str(self._hdfs.ask(operation, path, noredirect="true", **self._hdfs.token(), **params)["Location"])
+        return str(self._hdfs.ask(operation, path, noredirect="true", **self._hdfs.token(), **params))
 
 
 def _checked(response: requests.Response) -> requests.Response:
-    if response.ok:
+    if response.ok and not response.is_redirect:  # else its empty body would be taken for the file
         return response
     with response:
         raise RefusedError(problem_of_response(response))

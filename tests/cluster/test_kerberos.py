@@ -230,31 +230,49 @@ def storage_that_waits(address: str, config: DfsConfig, waits: Callable[[], obje
     return HdfsStorage(WebHdfs(parse_address(address), config, sleep=clock.sleep, clock=clock.clock))
 
 
-def test_a_ticket_that_ends_in_the_middle_is_waited_for(secured, kdc, cache, address, config):
+def test_a_ticket_that_ends_in_the_middle_is_waited_for(secured, kdc, ticket, address, config):
     """Whoever renews it is late; the request goes on with the new one."""
-    kdc.ticket("krake", cache, "-l", "10s")
     renewed = []
 
     def renew() -> None:
         renewed.append(1)
-        kdc.ticket("krake", cache)
+        kdc.ticket("krake", ticket)
 
     storage = storage_that_waits(address, config, renew)
     storage.make_dirs("d")
+    kdc.ticket("krake", ticket, "-l", "1s")
     until("the ticket has ended", lambda: storage.stat("d") is not None and bool(renewed))
     assert len(renewed) == 1
     storage.write_bytes("d/f", b"1")
     assert storage.read_bytes("d/f") == b"1"
 
 
-def test_a_ticket_that_has_ended_is_a_clear_error_after_the_wait(secured, kdc, cache, address, config):
-    kdc.ticket("krake", cache, "-l", "10s")
+def test_a_ticket_that_has_ended_is_a_clear_error_after_the_wait(secured, kdc, ticket, address, config):
     waits = []
     storage = storage_that_waits(address, config, lambda: waits.append(1))
     storage.make_dirs("d")
+    kdc.ticket("krake", ticket, "-l", "1s")
     with pytest.raises(StorageAccessError, match=rf"(?i)cannot be looked at: .*expired.*{TO_DO}"):
         until("the ticket has ended", lambda: storage.stat("d") is None)
     assert len(waits) > 5
+
+
+def test_a_kdc_that_is_down_is_waited_for(secured, kdc, ticket, address, config):
+    """There is a ticket, but none for the namenode yet: whoever asks can only wait for the KDC."""
+    kdc.stop()
+    waits = []
+
+    def mend() -> None:
+        waits.append(1)
+        if len(waits) == 3:
+            kdc.start()
+
+    try:
+        assert storage_that_waits(address, config, mend).stat("") is None
+        assert len(waits) == 3
+    finally:
+        if len(waits) < 3:
+            kdc.start()
 
 
 def test_a_ticket_of_another_realm_is_told(secured, address, config, cache, kdc, tmp_path, monkeypatch):
@@ -297,7 +315,7 @@ def test_the_token_for_a_datanode_stays_out_of_errors(ticket, secured, address, 
     """It lets its holder in for a day."""
     storage = HdfsStorage.open(address, dataclasses.replace(config, wait_s=0.0))
     storage.write_bytes("f", b"1")
-    location = storage._hdfs.ask("open", "f", noredirect="true")["Location"]
+    location = storage._hdfs.ask("open", "f", noredirect="true")
     token = location.partition("delegation=")[2].partition("&")[0]
     assert len(token) > 50
     secured.kill("dn")

@@ -8,6 +8,9 @@ import ssl
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.cookiejar import DefaultCookiePolicy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Event, Thread, Timer
 
@@ -27,12 +30,13 @@ from crawl_lib.errors import (
     TargetExistsError,
 )
 from crawl_lib.storage import open_storage
+from crawl_lib.storage.base import COPY_BYTES
 from crawl_lib.storage.hdfs import HdfsStorage
-from crawl_lib.storage.hdfs_files import FileBody
+from crawl_lib.storage.hdfs_files import FileBody, HdfsWriter
 from crawl_lib.storage.kerberos import TicketError
 from crawl_lib.storage.problems import FOREIGN, PATIENCE, Patience, RefusedError
 from crawl_lib.storage.session import open_session
-from crawl_lib.storage.webhdfs import WebHdfs, parse_address
+from crawl_lib.storage.webhdfs import Datanodes, WebHdfs, parse_address
 
 ADDRESS = "http://nn1:9870;http://nn2:9870/data/krake"
 
@@ -304,6 +308,181 @@ def test_the_token_in_a_datanode_s_address_is_never_told(act):
     with pytest.raises(StorageError, match="Connection refused") as caught:
         store.persist("cannot be read", "f", lambda: getattr(store, act)(*arguments))
     assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+@contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[HTTPServer]:
+    """A server of our own."""
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def answer_of(status: int, body: bytes = b"", **headers: str) -> type[BaseHTTPRequestHandler]:
+    """A server that says one thing only."""
+
+    class Handler(_Plain):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PUT = do_GET  # noqa: N815 - its name
+
+    return Handler
+
+
+def test_a_namenode_that_redirects_is_told_at_once():
+    """As one that moved to HTTPS does, with a proxy before it; followed, a request would be one without its body."""
+    with answering(answer_of(307, Location="https://nn.example:9871/webhdfs/v1/?delegation=SECRET")) as server:
+        with pytest.raises(
+            StorageAccessError, match=r":\d+: sends us to https://nn.example:9871: .*dfs_primary"
+        ) as told:
+            HdfsStorage.open(f"http://127.0.0.1:{server.server_port}", DfsConfig(wait_s=3600.0))
+        assert "SECRET" not in "".join(traceback.format_exception(told.value))
+
+
+@pytest.mark.parametrize("act", ["fetch", "send"])
+def test_a_datanode_that_redirects_has_neither_given_nor_taken_the_file(act):
+    """An answer of that kind has no body: a file that is read would be empty, and one that is sent nowhere."""
+    with answering(answer_of(307, Location="https://dn.example:9865/")) as server:
+        address = f"http://127.0.0.1:{server.server_port}/webhdfs/v1/f"
+        with pytest.raises(RefusedError, match=r"sends us to https://dn\.example:9865"):
+            getattr(webhdfs(Time()), act)(*(address,) if act == "fetch" else (address, b"body"))
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"FileStatuses": {}}', b"null", b""])
+def test_an_answer_that_is_none_of_webhdfs_is_an_error_of_the_store(body):
+    told = r"127\.0\.0\.1:\d+/: cannot be looked at: no WebHDFS answer"
+    with answering(answer_of(200, body)) as server, pytest.raises(StorageError, match=told):
+        HdfsStorage.open(f"http://127.0.0.1:{server.server_port}", DfsConfig(wait_s=0.0))
+
+
+@pytest.mark.parametrize(("status", "waits"), [(502, True), (503, True), (504, True), (500, False)])
+def test_a_gateway_without_its_server_is_waited_for(status, waits):
+    time = Time()
+    with answering(answer_of(status)) as server:
+        address = parse_address(f"http://127.0.0.1:{server.server_port}")
+        store = WebHdfs(address, DfsConfig(wait_s=60.0), sleep=time.sleep, clock=time.clock)
+        with pytest.raises(StorageError, match=f"HTTP status {status}"):
+            store.call("cannot be looked at", "get_file_status", "f")
+    assert (time.now_s >= 60) == waits
+
+
+def test_a_gateway_that_is_down_is_no_reason_to_wait_where_another_works():
+    status = b'{"FileStatus": {"type": "DIRECTORY", "length": 0, "pathSuffix": ""}}'
+    with answering(answer_of(503)) as down, answering(answer_of(200, status)) as up:
+        address = f"http://127.0.0.1:{down.server_port};http://127.0.0.1:{up.server_port}"
+        assert HdfsStorage.open(address, DfsConfig(wait_s=0.0)).stat("").is_dir
+
+
+def hang_up(sockets: socket.socket, after: int) -> None:
+    """Take a connection, read so many bytes of its handshake, and end it."""
+    with suppress(OSError):
+        while True:
+            connection, _ = sockets.accept()
+            with connection:
+                connection.recv(after)
+
+
+@pytest.mark.parametrize("after", [1, 100_000])
+def test_a_tls_handshake_that_is_cut_is_a_server_that_died(after):
+    """No certificate was seen yet, let alone refused: so it is waited for."""
+    time = Time()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = Thread(target=hang_up, args=(server, after))
+        thread.start()
+        address = parse_address(f"https://127.0.0.1:{server.getsockname()[1]}")
+        store = WebHdfs(address, DfsConfig(wait_s=2.0), sleep=time.sleep, clock=time.clock)
+        with pytest.raises(StorageError, match=r"asked again for 2 s; look at the server") as caught:
+            store.call("cannot be looked at", "get_file_status", "f")
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    assert not isinstance(caught.value, StorageAccessError)
+    assert time.now_s >= 2
+
+
+def test_a_server_without_tls_is_told_at_once(plain):
+    plain.handle_error = lambda request, address: None
+    with pytest.raises(StorageAccessError, match=r"127.0.0.1:\d+: TLS: .*; look at scheme and port in dfs_primary"):
+        HdfsStorage.open(f"https://127.0.0.1:{plain.server_port}", DfsConfig(wait_s=3600.0))
+
+
+def test_the_token_in_a_namenode_s_address_is_never_told():
+    """It is in the address of each file that is opened; a namenode that restarts is an error in every log."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    store = WebHdfs(parse_address(address), DfsConfig(wait_s=0.0))
+    store._token = {"delegation": "SECRET"}
+    datanodes = Datanodes(store)
+    with pytest.raises(StorageError, match="Connection refused") as caught:
+        store.persist("cannot be read", "f", lambda: datanodes.location("open", "f"))
+    assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_token_is_replaced_while_it_is_good_for_long_yet(monkeypatch):
+    """A stream that begins with one needs it to its end; without security there is none to be replaced."""
+    time, made = Time(), []
+    store = webhdfs(time)
+    monkeypatch.setattr(store, "ask", lambda *_: (made.append(1), {"urlString": str(len(made))})[1])
+    store._token = None
+    for hours, expected in ((0, "1"), (5, "1"), (2, "2"), (1, "2"), (30, "3")):
+        time.sleep(hours * 3600)
+        assert store.token() == {"delegation": expected}
+    plain = webhdfs(time)
+    time.sleep(1e9)
+    assert plain.token() == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "waits", "says"),
+    [("kdc", True, "look at the server"), ("clock", False, "set the clocks"), ("ticket", False, "by kinit")],
+)
+def test_what_a_failure_of_kerberos_asks_for(kind, waits, says):
+    time = Time()
+
+    def fail():
+        raise TicketError("Kerberos for HTTP@nn1: words", kind=kind)
+
+    with pytest.raises(StorageError, match=rf"Kerberos for HTTP@nn1: words; .*{says}"):
+        webhdfs(time).persist("cannot be read", "f", fail)
+    assert (time.now_s >= 60) == waits
+
+
+def test_cookies_are_read_while_another_thread_gets_some():
+    """A fail-over in the middle of several streams: the other namenode's cookie joins those that are being read."""
+    cookies = open_session(DfsConfig()).cookies
+    cookies.set_policy(DefaultCookiePolicy())
+    cookies.set("hadoop.auth", "1", domain="nn1")
+    reading = iter(cookies)
+    cookies.set("hadoop.auth", "2", domain="nn2")
+    assert [cookie.domain for cookie in reading] == ["nn1"]
+    assert len(list(cookies)) == 2
+
+
+def test_a_stream_whose_thread_fails_is_not_taken_for_sent(monkeypatch):
+    """Whatever ends the thread, the writer hears of it: neither waits for ever nor thinks that the file stands."""
+    store = webhdfs(Time())
+    deleted = []
+
+    def fail(*_: object, **params: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(store, "ask", fail)
+    with pytest.raises(StorageError, match=r"f: cannot be written: ZeroDivisionError: planted"):
+        HdfsWriter(store, "f", deleted.append).close()
+    writer = HdfsWriter(store, "f", deleted.append)
+    with pytest.raises(StorageError, match="planted"):
+        writer.write(bytes(COPY_BYTES)) and [writer.write(bytes(COPY_BYTES)) for _ in range(100)]
+    assert deleted == []  # nothing was begun
 
 
 def test_a_local_file_that_becomes_shorter_while_it_is_sent(tmp_path):

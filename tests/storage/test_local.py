@@ -50,6 +50,18 @@ def test_root_that_is_a_file_or_below_one(tmp_path):
         open_storage(config(str(tmp_path / "f" / "x")))
 
 
+@pytest.mark.parametrize("length", [None, 10])
+def test_a_disk_that_cannot_be_read_is_an_error_of_the_store(length):
+    """Also in the middle of a file, and however it is read. The kernel lets nobody read the memory at address 0."""
+    storage = LocalStorage(Path("/proc/self"))
+    for read in (lambda file: file.read(), lambda file: file.read(10), lambda file: file.readinto(bytearray(10))):
+        with (
+            storage.open_read("mem", 0, length) as file,
+            pytest.raises(StorageError, match="/proc/self/mem: cannot be"),
+        ):
+            read(file)
+
+
 def test_errors_name_path_and_reason(tmp_path, monkeypatch):
     storage = LocalStorage.open(tmp_path / "root")
     storage.write_bytes("f", b"1")
