@@ -31,14 +31,35 @@ truth is known, for tests.
 go wrong and who must act, `durable` what "durable" means.
 """
 
-from crawl_lib.config import Config, from_mapping, load_config
-from crawl_lib.errors import KrakeError
-from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
-from crawl_lib.states import KeyState, Outcome
-from crawl_lib.stores import Secrets, Stores, open_stores
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from crawl_lib.version import VERSION
 
 __version__ = VERSION
+
+if TYPE_CHECKING:
+    from crawl_lib.config import Config, from_mapping, load_config
+    from crawl_lib.errors import KrakeError
+    from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+    from crawl_lib.states import KeyState, Outcome
+    from crawl_lib.stores import Secrets, Stores, open_stores
+else:
+    # Loaded when they are asked for: a program gets here before it can do anything, also before it heeds Ctrl-C.
+    _ROOMS = {
+        "config": ("Config", "from_mapping", "load_config"),
+        "errors": ("KrakeError",),
+        "records": ("Fetched", "QueuedUrl", "TakenUrl"),
+        "states": ("KeyState", "Outcome"),
+        "stores": ("Secrets", "Stores", "open_stores"),
+    }
+
+    def __getattr__(name):
+        for room, names in _ROOMS.items():
+            if name in names:
+                return getattr(import_module(f"crawl_lib.{room}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Config",

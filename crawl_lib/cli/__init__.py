@@ -9,39 +9,14 @@ it goes on, or begins again where it only looks. The second signal ends it at on
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
 from collections.abc import Sequence
 
-from crawl_lib.cli.common import InterruptedTool
-from crawl_lib.cli.parser import build_parser
-from crawl_lib.crawl.signals import STOPPED_TEXT, stop_on_signals
-from crawl_lib.errors import KrakeError, StoppedError
+from crawl_lib.crawl.signals import end_on_signals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    arguments = build_parser().parse_args(argv)
-    with stop_on_signals() as arguments.stop:
-        try:
-            return _run(arguments)
-        except (StoppedError, InterruptedTool):
-            print(f"krake: {STOPPED_TEXT}", file=sys.stderr)
-            return int(arguments.stop.code)
+    with end_on_signals():
+        from crawl_lib.cli.program import run  # noqa: PLC0415 - takes a second, in which Ctrl-C is heeded
 
-
-def _run(arguments: argparse.Namespace) -> int:
-    try:
-        code = int(arguments.run(arguments))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader went away, as `head` does; Python's own flush at the end must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except StoppedError:
-        raise
-    except KrakeError as error:
-        print(f"krake: {' '.join(str(error).splitlines())}", file=sys.stderr)
-        return 1
-    return code
+        return run(argv)

@@ -2,7 +2,8 @@
 
 The rule of all programs: the first signal sets the event, and the program ends at its next safe point; where that
 takes longer than `LONGEST_STOP_S` it is ended there, as by a kill, which loses nothing. The second signal ends it at
-once. The exit code is 128 and the signal's number, as shells have it: 130 for SIGINT (Ctrl-C), 143 for SIGTERM.
+once; so does the first one while modules are loaded. The exit code is 128 and the signal's number, as shells have it:
+130 for SIGINT (Ctrl-C), 143 for SIGTERM.
 """
 
 from __future__ import annotations
@@ -65,6 +66,24 @@ class StopSignal(Event):
     def __init__(self) -> None:
         super().__init__()
         self.code = _BY_SIGNAL + signal.SIGINT
+
+
+@contextmanager
+def end_on_signals() -> Iterator[None]:
+    """SIGINT or SIGTERM ends the process at once, and without a word: nothing is begun yet. Main thread only.
+
+    Python alone would print where it was. This module loads nothing but Python's own, so that a program has this first.
+    """
+    before = {number: signal.signal(number, _end) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os._exit(_BY_SIGNAL + number)
 
 
 @contextmanager

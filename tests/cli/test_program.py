@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from crawl_lib.version import VERSION
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(sys.executable).with_name("krake")
 
 
@@ -30,6 +32,31 @@ def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith(f"krake: {tmp_path}/none.yml: ")
     assert done.stderr.count("\n") == 1
+
+
+INTERRUPTED = """
+import os, sys
+
+FIRST = {"crawl_lib", "crawl_lib.version", "crawl_lib.cli", "crawl_lib.crawl", "crawl_lib.crawl.signals"}
+"What is loaded before signals are heeded, beside Python's own modules."
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name not in FIRST and name.partition(".")[0] not in sys.stdlib_module_names:
+            os.kill(os.getpid(), int(sys.argv[1]))
+
+sys.meta_path.insert(0, Interrupt())
+from crawl_lib.cli import main
+sys.exit(main(["config"]))
+"""
+"""`krake`, which gets a signal when it begins to load what takes its time."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_first_second_ends_it_without_a_traceback(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
 
 
 def test_a_reader_who_goes_away_early_causes_no_traceback(tmp_path: Path) -> None:

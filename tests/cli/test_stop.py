@@ -19,10 +19,9 @@ from tests.repair.killed import ROOT, run_killed
 AT_WORK = """\
 import sys
 from contextlib import contextmanager
-from crawl_lib import cli
-from crawl_lib.cli import common
+from crawl_lib.cli import common, program
 
-told, stop_on_signals = common.ProgressLine.__call__, cli.stop_on_signals
+told, stop_on_signals = common.ProgressLine.__call__, program.stop_on_signals
 
 @contextmanager
 def known():
@@ -35,8 +34,8 @@ def tell_and_wait(line, progress):
     stop.wait()
     told(line, progress)
 
-cli.stop_on_signals, common.ProgressLine.__call__ = known, tell_and_wait
-sys.exit(cli.main())
+program.stop_on_signals, common.ProgressLine.__call__ = known, tell_and_wait
+sys.exit(program.run())
 """
 """`krake`, which says so when it is at work, and waits there until it is asked to stop."""
 

@@ -1,0 +1,40 @@
+"""One command from its words to its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from crawl_lib.cli.common import InterruptedTool
+from crawl_lib.cli.parser import build_parser
+from crawl_lib.crawl.signals import STOPPED_TEXT, stop_on_signals
+from crawl_lib.errors import KrakeError, StoppedError
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = build_parser().parse_args(argv)
+    with stop_on_signals() as arguments.stop:
+        try:
+            return _run(arguments)
+        except (StoppedError, InterruptedTool):
+            print(f"krake: {STOPPED_TEXT}", file=sys.stderr)
+            return int(arguments.stop.code)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away, as `head` does; Python's own flush at the end must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except StoppedError:
+        raise
+    except KrakeError as error:
+        print(f"krake: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return 1
+    return code
