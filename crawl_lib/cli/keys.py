@@ -185,7 +185,10 @@ def forget(arguments: argparse.Namespace) -> int:
         print_json(report.to_mapping())
         return 0
     would = "would forget" if arguments.dry_run else "forgot"
-    print(f"{would} {report.forgotten} of {report.asked} URLs; {report.asked - report.forgotten} were not known")
+    if report.asked or older_than_s is not None:
+        print(f"{would} {report.forgotten} of {report.asked} URLs; {report.asked - report.forgotten} were not known")
+    elif not report.finished:
+        print("nothing to do: name URLs, hosts, or --older-than DAYS")
     if report.finished:
         print(f"carried out {report.finished} earlier commands that were killed")
     limited = stores.config.urls.max_pages_per_host is not None

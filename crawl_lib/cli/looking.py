@@ -18,11 +18,14 @@ from crawl_lib.crawl.status import crawl_status
 from crawl_lib.export.show import show_page
 from crawl_lib.graph import open_web_graph
 from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
+from crawl_lib.urls import UrlFilter
 
 
 def config(arguments: argparse.Namespace) -> int:
-    """Check the config and print what is in force, secrets masked."""
-    mapping = to_mapping(config_of(arguments))
+    """Check the config and print what is in force, secrets masked. Raises ConfigError."""
+    checked = config_of(arguments)
+    UrlFilter(checked.urls, ())  # rules may be good YAML and no good rules
+    mapping = to_mapping(checked)
     mapping["fetch"]["proxy"] = masked(mapping["fetch"]["proxy"])
     mapping["dfs_primary"] = masked(mapping["dfs_primary"])
     password = Secrets.from_environment().key_storage_password

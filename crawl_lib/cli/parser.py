@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TypeAlias
 
 from crawl_lib.cli import checking, crawling, folders, keys, looking, nodes, processing, queues, segments
@@ -38,6 +39,16 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = math.nan
+    if not 0 <= days < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of days, 0 or more, not {text!r}")
+    return days
+
+
 def _add_crawling(commands: _Commands) -> None:
     inject = commands.add_parser("inject", help="add seeds to the crawl")
     inject.add_argument("seeds", help="URLs (a line each), or a file of them, or a directory of such files")
@@ -58,7 +69,7 @@ def _add_crawling(commands: _Commands) -> None:
     forget = commands.add_parser("forget", help="make pages new again, so that they are crawled when found or injected")
     forget.add_argument("what", nargs="*", metavar="URL|HOST", help="a URL, or all crawled pages of a host")
     forget.add_argument(
-        "--older-than", type=float, metavar="DAYS", help="pages whose newest capture is older; of a host, or of all"
+        "--older-than", type=_days, metavar="DAYS", help="pages whose newest capture is older; of a host, or of all"
     )
     _add_dry_run(forget)
     forget.add_argument("--json", action="store_true")

@@ -61,12 +61,12 @@ class NoDatabaseError(KeyTablesError):
 
 
 ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
-    ER.NO_SUCH_TABLE: (KeyTablesError, "has no key table in database {database}: run `krake keys create`"),
+    ER.NO_SUCH_TABLE: (KeyTablesError, "has no key table in database {database}: run `krake keys create --missing`"),
     ER.TABLE_EXISTS_ERROR: (
         KeyTablesError,
         "key tables stand there already; `krake keys create --drop` deletes them first",
     ),
-    ER.BAD_DB_ERROR: (NoDatabaseError, "has no database {database}: run `krake keys create`"),
+    ER.BAD_DB_ERROR: (NoDatabaseError, "has no database {database}: run `krake keys create --missing`"),
     ER.DBACCESS_DENIED_ERROR: (
         NoDatabaseError,
         "user {user} may not use database {database}: " + _GRANT.replace("GRANT", "CREATE DATABASE {database}; GRANT"),

@@ -92,9 +92,7 @@ def reshard(
 
 
 class _Change:
-    def __init__(
-        self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport, stop: Event
-    ) -> None:
+    def __init__(self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport, stop: Event) -> None:
         self.store, self.old, self.report, self.stop = store, old, report, stop
         self.to = Ring(0, names_of(store.servers), store.replication)
         self.notes: dict[str, RingNote | None] = {}

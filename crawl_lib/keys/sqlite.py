@@ -207,7 +207,7 @@ class SqliteKeyServer(KeyServer):
 
     def _connect(self) -> sqlite3.Connection:
         if not self._file_is_there():
-            raise KeyTablesError(f"{self.name}: no such file: run `krake keys create`")
+            raise KeyTablesError(f"{self.name}: no such file: run `krake keys create --missing`")
         uri = f"{self.path.absolute().as_uri()}?mode=rw"
         connection = sqlite3.connect(
             uri, uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
@@ -253,7 +253,7 @@ def _translated(server: str) -> Iterator[None]:
 
 _DISK = (KeyServerDownError, "{text}: look at its disk, then run again")
 _BUSY = (KeyServerDownError, "another process has it locked for longer than key_storage.timeout_s")
-_BROKEN = (KeyStoreError, "{text}: restore it, or delete it and run `krake keys create`")
+_BROKEN = (KeyStoreError, "{text}: restore it, or delete it and run `krake keys create --missing`")
 _NOT_WRITABLE = (KeyAccessError, "{text}: make the file and its folder writable for this user")
 _ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
     sqlite3.SQLITE_BUSY: _BUSY,
@@ -272,7 +272,7 @@ def translate(server: str, error: sqlite3.Error) -> KeyStoreError:
     """The error of Krake for an error of sqlite3: names the server and what to do."""
     text = str(error)
     if "no such table" in text:
-        return KeyTablesError(f"{server}: has no key table: run `krake keys create`")
+        return KeyTablesError(f"{server}: has no key table: run `krake keys create --missing`")
     if "already exists" in text:
         return _tables_stand(server)
     # The low byte is the error's class, the rest its detail: https://www.sqlite.org/rescode.html#pve

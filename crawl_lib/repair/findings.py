@@ -68,6 +68,7 @@ class Findings:
         count: int = 1,
     ) -> None:
         """Note a damage; of several at one place the first one's text is kept."""
+        problem = problem.removeprefix(f"{where}: ")  # errors begin with the place
         before = self._found.get((name, where))
         if before is not None:
             problem, count = before.problem, before.count + count

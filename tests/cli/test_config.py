@@ -55,6 +55,11 @@ def test_the_configs_of_the_project_are_good(krake: Krake, name: str) -> None:
     assert "servers:" in krake.ok("config").out
 
 
+def test_rules_that_cannot_work_are_named(krake: Krake) -> None:
+    krake.configure(urls={"rules": [{"action": "-", "kind": "regex", "value": "("}]})
+    assert "urls.rules[0]: '(' is not a regular expression" in krake("config").error()
+
+
 def test_a_bad_config_is_one_line_for_every_command(krake: Krake) -> None:
     krake.configure(batch={"sise": 3})
     line = f"{krake.file}: batch.sise: unknown option; the nearest valid one is batch.size"

@@ -147,14 +147,24 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
         (("export", "--folders", "1700000000"), "no iteration 1700000000; there are none yet"),
         (("export", "--label", "../x"), "label '../x'"),
         (("inject", "no-such-file.txt"), "no-such-file.txt: no such file or directory"),
-        (("forget", "--yes", "http://127.0.0.1/"), "run `krake keys create`"),
+        (("forget", "--yes", "http://127.0.0.1/"), "run `krake keys create --missing`"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(krake: Krake, words: tuple[str, ...], problem: str) -> None:
     assert problem in krake(*words).error()
 
 
-@pytest.mark.parametrize("words", [["crawl", "--iterations", "0"], ["crawl", "--batch-size", "-1"], ["nonsense"], []])
+WRONG = [
+    ["crawl", "--iterations", "0"],
+    ["crawl", "--batch-size", "-1"],
+    ["forget", "--older-than", "-1"],
+    ["forget", "--older-than", "nan"],
+    ["nonsense"],
+    [],
+]
+
+
+@pytest.mark.parametrize("words", WRONG)
 def test_a_wrong_argument_exits_with_2(krake: Krake, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         krake(*words)

@@ -18,6 +18,11 @@ def create(tmp_path: Path):
     return lambda *options: main(["--config", str(path), "keys", "create", *options])
 
 
+@pytest.fixture
+def check(tmp_path: Path):
+    return lambda: main(["--config", str(tmp_path / "config.yml"), "keys", "check"])
+
+
 def test_a_set_up_may_be_run_again_and_keeps_what_stands(create, tmp_path, capsys) -> None:
     assert create("--missing") == 0
     assert capsys.readouterr().out.count(".sqlite") == 2
@@ -29,11 +34,13 @@ def test_a_set_up_may_be_run_again_and_keeps_what_stands(create, tmp_path, capsy
     assert (tmp_path / "0.sqlite").stat().st_ino == before
 
 
-def test_only_the_server_that_lost_its_tables_gets_new_ones(create, tmp_path, capsys) -> None:
+def test_only_the_server_that_lost_its_tables_gets_new_ones(create, check, tmp_path, capsys) -> None:
     assert create() == 0
     for file in tmp_path.glob("1.sqlite*"):
         file.unlink()
     capsys.readouterr()
+    assert check() == 1
+    assert "run `krake keys create --missing`" in capsys.readouterr().out, "what is run next"
     assert create("--missing") == 0
     assert capsys.readouterr().out == f"key tables made on {tmp_path / '1.sqlite'}\n"
 

@@ -70,7 +70,7 @@ def test_a_crawl_goes_on_where_the_keys_are_now(
         ["forget", "--yes", "http://a.example/"],
     ):
         error = krake(*words).error()
-        assert "krake keys reshard" in error or "run `krake keys create`" in error
+        assert "krake keys reshard" in error or "run `krake keys create --missing`" in error
     assert {"ring_differs"} <= set(found(krake, "--fast"))
 
     planned = krake.ok("keys", "reshard", "--from", str(old), "--dry-run", "--json").json
