@@ -13,7 +13,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.report import Row, ahead, load, machine, markdown, print_rows
+from benchmarks.report import Row, ahead, load, loop_ms, machine, markdown, print_rows
 from crawl_lib.version import VERSION
 
 PARTS = ("crawl", "memory", "keys", "batch", "hdfs", "airflow", "parsing")
@@ -31,19 +31,21 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     begun = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load()}"
     rows: list[Row] = []
+    loops = [loop_ms()]
     for name in given.parts or PARTS:
         print(f"{name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="krake-bench-") as directory:
             # Here, not above: each measured process imports this module again, and what it imports would be counted.
             rows += importlib.import_module(f"benchmarks.{name}").run(Path(directory))
+        loops.append(loop_ms())
     print_rows(rows)
-    print(*(facts := _facts(begun, given.parts)), sep="\n")
+    print(*(facts := _facts(begun, given.parts, loops)), sep="\n")
     if given.report:
         replace_figures(given.report, "\n".join([*(f"* {fact}" for fact in facts), "", markdown(rows)]))
     return 0
 
 
-def _facts(begun: str, parts: list[str]) -> list[str]:
+def _facts(begun: str, parts: list[str], loops: list[float]) -> list[str]:
     command = "make bench" + (' PARTS="' + " ".join(parts) + '"' if parts else "")
     with ahead() as granted:
         by_clock = "ahead of all other programs" if granted else "among other programs, which slow them down"
@@ -51,6 +53,7 @@ def _facts(begun: str, parts: list[str]) -> list[str]:
         f"`{command}`, Krake {VERSION}",
         machine(),
         f"begun {begun}, ended {datetime.now(UTC):%H:%M}, load {load()}",
+        f"a million turns of a Python loop between the parts: {min(loops):.0f} to {max(loops):.0f} ms of CPU",
         f"figures by the clock with a budget: {by_clock}",
     ]
 

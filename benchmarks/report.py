@@ -114,6 +114,17 @@ def machine() -> str:
     return f"{os.cpu_count()} cores ({names[0] if names else platform.machine()}), {memory:.0f} GiB, {system}"
 
 
+def loop_ms() -> float:
+    """Milliseconds of CPU that a million turns of a Python loop take.
+
+    Two threads of one core slow each other down, so a CPU second is worth less while other programs run.
+    """
+    begun_s, total = time.thread_time(), 0
+    for number in range(1_000_000):
+        total += number
+    return (time.thread_time() - begun_s) * 1000
+
+
 def load() -> str:
     """How many processes ran or waited for a core: over the last 1, 5 and 15 minutes."""
     return ", ".join(f"{one:.1f}" for one in os.getloadavg())
