@@ -40,6 +40,7 @@ from crawl_lib.crawl.marks import Mark, newest_folder, read_mark, write_mark
 from crawl_lib.crawl.node import fill_missed, finish_what_is_open
 from crawl_lib.crawl.places import SEEDS_FOLDER
 from crawl_lib.crawl.progress import OnProgress
+from crawl_lib.crawl.rollback import require_newest
 from crawl_lib.crawl.sources import take_in, waiting_sources
 from crawl_lib.crawl.task import NodeTask, locked_directory
 from crawl_lib.durable import delete_durable, reached, write_durable
@@ -82,6 +83,7 @@ def retire_node(
     _require_directory(place, node)
     _require_others_settled(stores, node)
     with locked_directory(stores, node, place, what="retire", stop=stop, on_progress=on_progress) as task:
+        require_newest(stores, task.queue)
         decision = read_decision(task.directory) or _decide(task)
         finish_open_move(task.queue)
         manifest = _hand_over(task, decision)

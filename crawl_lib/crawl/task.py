@@ -10,6 +10,7 @@ from threading import Event
 
 from crawl_lib.crawl.marks import urls_of_lost_queue
 from crawl_lib.crawl.progress import NodeProgress, OnProgress
+from crawl_lib.crawl.rollback import require_newest
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, Queue, open_node_dir
 from crawl_lib.stores import Stores
@@ -52,8 +53,8 @@ def locked_node(
 ) -> Iterator[NodeTask]:
     """Hold a node's directory, which is made if it is missing; see `locked_directory`.
 
-    Raises ConfigError for an unknown node, QueueError if the node had a queue, and there is none: with an empty one
-    what waited in it would be lost without a word, since its keys are known.
+    Raises ConfigError for an unknown node, QueueError if the node had a queue, and there is none, or an older copy of
+    it (`rollback`): with that what waited in it would be lost without a word, since its keys are known.
     """
     if node not in stores.config.servers:
         raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
@@ -64,6 +65,7 @@ def locked_node(
                 f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"
                 f" queue.local_dir, back as it was; if it is lost, run `krake queue repair --node {node} --lost`"
             )
+        require_newest(stores, task.queue)
         yield task
 
 

@@ -29,6 +29,11 @@ class TakenIn:
         folder, node = source
         return folder in self.complete or node in self.partial.get(folder, ())
 
+    def __le__(self, other: TakenIn) -> bool:
+        """Whether the other one has all that this one has."""
+        pairs = ((folder, node) for folder, nodes in self.partial.items() for node in nodes)
+        return self.complete <= other.complete and all(pair in other for pair in pairs)
+
     def with_sources(self, sources: Iterable[tuple[str, str]], complete: Collection[str] = ()) -> TakenIn:
         """A new record with these pairs; `complete`: folders of which nothing else will ever be taken in."""
         more = TakenIn(self.complete, {folder: list(nodes) for folder, nodes in self.partial.items()})
@@ -56,7 +61,8 @@ class Record:
     bytes of each data file. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta)
     begins, None if unknown. `last_move`: id of the move that was carried out last. `pending`: counts of intakes (and
     adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
-    when it was filled; none if that is not known, or was not done by host.
+    when it was filled; none if that is not known, or was not done by host. `took`: folder of the newest take that the
+    queue has moved past, None before the first one, and where a repair cannot know.
     """
 
     state_sha1: str = ""
@@ -67,6 +73,7 @@ class Record:
     taken_in: TakenIn = field(default_factory=TakenIn)
     pending: dict[str, Any] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
+    took: str | None = None
 
     def to_mapping(self) -> dict[str, Any]:
         """The form that stands in the file."""
@@ -79,6 +86,7 @@ class Record:
             "taken_in": self.taken_in.to_mapping(),
             "pending": self.pending,
             "nodes": list(self.nodes),
+            "took": self.took,
         }
 
 
@@ -100,7 +108,8 @@ def read_record(directory: Path) -> Record | None:
             last_move=value["last_move"],
             taken_in=TakenIn(value["taken_in"]["complete"], value["taken_in"]["partial"]),
             pending=value["pending"],
-            nodes=tuple(value.get("nodes", ())),
+            nodes=tuple(value["nodes"]),
+            took=value["took"],
         )
     except FileNotFoundError:
         return None

@@ -227,7 +227,7 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> Non
     change = Change(
         move_id=move_id,
         state=state,
-        record=replace(record, pending={}),
+        record=replace(record, pending={}, took=max(record.took or "0", take.header.folder, key=int)),
         ours=queue.is_ours(state),
         consumed=consumed,
         appended=Appended(PUT_BACK_FILE, count),

@@ -19,6 +19,7 @@ from crawl_lib.crawl.places import (
     list_seeds,
     segments_of,
 )
+from crawl_lib.crawl.rollback import rollback_problem, rollback_remedy
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.frontier import Queue
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
@@ -95,6 +96,7 @@ class _Fsck:
                     on_progress=told,
                 )
                 self._add("queues", found)
+                self._add("queues", self._older_copy(node), 0)
                 self._add("queues", self._open_take(node), 0)
                 if not self._is_committed(node):
                     self._add("queues", check_seals(self.stores, node, full=full), 0)
@@ -154,6 +156,13 @@ class _Fsck:
         return take is not None and self.stores.storage.exists(
             f"{self.stores.crawl_dir}/{take.header.folder}/{node}/{MANIFEST_FILE}"
         )
+
+    def _older_copy(self, node: str) -> list[Finding]:
+        queue = Queue(self.stores.node_dir(node), node)
+        findings = Findings("queue", rollback_remedy(queue))
+        if problem := rollback_problem(self.stores, queue):
+            findings.add("queue_rolled_back", str(queue.directory), problem)
+        return findings.list()
 
     def _open_take(self, node: str) -> list[Finding]:
         """An open take goes on only in the folder of its iteration; where its segment stands, `leftover` does too."""

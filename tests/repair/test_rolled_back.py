@@ -1,0 +1,65 @@
+"""A node's directory is an older copy (a backup put back, a machine rolled back): nobody goes on with it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.cli.conftest import Krake
+from tests.repair.test_damages import found, queue, visited, waiting
+
+CRAWL = ("crawl", "--iterations", "1", "--batch-size", "5")
+TASKS = [CRAWL, ("settle",)]
+
+
+def put_back_after(krake: Krake, commands: Sequence[tuple[str, ...]]) -> None:
+    """Keep a copy of the queue, run commands, put the copy in the queue's place."""
+    kept = krake.directory / "kept"
+    shutil.copytree(queue(krake.directory), kept)
+    for words in commands:
+        krake.ok(*words)
+    shutil.rmtree(queue(krake.directory))
+    kept.rename(queue(krake.directory))
+
+
+@pytest.mark.parametrize("commands", [(CRAWL,), (CRAWL, CRAWL)], ids=["one iteration", "two iterations"])
+def test_an_older_copy_is_refused_named_and_begun_anew(
+    commands: Sequence[tuple[str, ...]], copy: Callable[..., Krake]
+) -> None:
+    """Nothing is fetched twice, and nothing is lost: what it had taken in since is found again in the segments."""
+    krake = copy()
+    put_back_after(krake, commands)
+    crawled = visited(krake)
+    for words in TASKS:
+        problem = krake(*words).error()
+        assert "holds an older copy of the queue: its newest take was of" in problem
+        assert "run `krake queue repair --node node-a --lost`" in problem
+    assert set(found(krake, "--fast")) == {"queue_rolled_back"}
+    assert "queue_rolled_back" in found(krake)
+    assert visited(krake) == crawled
+    queue(krake.directory).rename(krake.directory / "away")
+    for words in (("queue", "repair", "--node", "node-a", "--lost"), ("keys", "rebuild", "--drop-queued"), ("settle",)):
+        krake.ok(*words)
+    assert found(krake) == {}
+    while waiting(krake):
+        krake.ok(*CRAWL)
+    assert max(visited(krake).values()) == 1
+    assert set(visited(krake)) > set(crawled)
+
+
+def test_a_copy_of_before_the_settling_is_refused(copy: Callable[..., Krake]) -> None:
+    """No segment tells, since there is none since; the mark does."""
+    krake = copy()
+    put_back_after(krake, (("inject", "http://new.example/", "--run-id", "two"), ("settle",)))
+    assert "has settled since" in krake("settle").error()
+    assert set(found(krake, "--fast")) == {"queue_rolled_back"}
+
+
+def test_the_newest_copy_is_gone_on_with(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    put_back_after(krake, (("fsck",),))
+    krake.ok("settle")
+    krake.ok(*CRAWL)
+    assert found(krake) == {}
