@@ -203,7 +203,7 @@ def complete(task: NodeTask, take: Take) -> None:
             wait_for_room(task, local=False)
             task.progress.enter("commit")
             task.go_on()
-            seal_all(storage, hidden, task.spool, undo=f"{built} and {task.directory / LEFTOVER_FILE}")
+            seal_all(storage, hidden, task.spool, repair=f"krake queue repair --node {task.node}")
             _build(task, take, own)
         task.go_on()
     segment = publish(storage, folder, task.node, take.take_id, built)

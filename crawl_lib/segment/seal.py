@@ -66,11 +66,11 @@ def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[],
             seal_part(storage, hidden, part)
 
 
-def seal_all(storage: Storage, hidden: str, spool: Path, undo: str) -> None:
+def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
     """Seal all parts of a spool, whose workers have ended, and check that the store has what was sealed before.
 
-    `undo`: what the operator deletes to have the URLs of a lost file fetched again. Raises StorageError, also for a
-    part that is still open.
+    `repair`: the command after which the URLs of a lost file are fetched again. Raises StorageError, also for a part
+    that is still open.
     """
     seal_closed(storage, hidden, spool)
     parts = list_parts(spool)
@@ -84,8 +84,8 @@ def seal_all(storage: Storage, hidden: str, spool: Path, undo: str) -> None:
             urls = len(read_positions(part.path(POSITIONS_SUFFIX)))
             raise StorageError(
                 f"{storage.name}: {hidden}/{entry['name']}: was sealed with {entry['size_bytes']} bytes and {found}."
-                f" Put it back (trash or snapshots of the store); or delete {part.stem}.* and {undo}, and run the task"
-                f" again, which fetches its {urls} URLs again"
+                f" Put it back (trash or snapshots of the store), or run `{repair}`: then its {urls} URLs are fetched"
+                " again"
             )
 
 

@@ -28,7 +28,7 @@ from tests.segment.helpers import facts, fetches, fill, take_back, writer
 
 ROOT = Path(__file__).parents[2]
 HIDDEN = hidden_folder("crawl/1", "node-a", "take1")
-UNDO = "what was decided"
+REPAIR = "krake queue repair --node node-a"
 SMALL = {"max_warc_bytes": 2500}  # several parts of the seven fetches
 STAGE = """
 import os, sys
@@ -43,7 +43,7 @@ go_on(Path(sys.argv[1]))
 def go_on(work: Path, storage: LocalStorage | None = None) -> None:
     """What the crawl task does after fetching."""
     storage = storage or LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", UNDO)
+    seal_all(storage, HIDDEN, work / "spool", REPAIR)
     build_segment(work / "spool", work / "spool" / "segment", facts(7))
     publish(storage, "crawl/1", "node-a", "take1", work / "spool" / "segment")
 
@@ -88,7 +88,7 @@ def unsealed(work, tmp_path_factory):
 
 def test_the_segment_is_the_same_as_without_sealing_and_local_room_is_free(work, unsealed):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", UNDO)
+    seal_all(storage, HIDDEN, work / "spool", REPAIR)
     assert spooled(work) == []
     assert not storage.exists("crawl/1/node-a")
     go_on(work)
@@ -148,7 +148,7 @@ def test_an_open_part_is_left_alone_and_refused_at_the_end(tmp_path):
     seal_closed(storage, HIDDEN, tmp_path / "spool")
     assert len(spooled(tmp_path)) == 1
     with pytest.raises(StorageError, match="still open"):
-        seal_all(storage, HIDDEN, tmp_path / "spool", UNDO)
+        seal_all(storage, HIDDEN, tmp_path / "spool", REPAIR)
     out.close()
 
 
@@ -208,7 +208,7 @@ def test_a_store_that_cannot_be_opened_is_tried_again(work):
 
     with Sealer(opened, HIDDEN, work / "spool", interval_s=0.01):
         assert done.wait(60)
-    seal_all(storage, HIDDEN, work / "spool", UNDO)
+    seal_all(storage, HIDDEN, work / "spool", REPAIR)
     assert spooled(work) == []
 
 
@@ -234,7 +234,7 @@ def test_a_sealed_file_that_is_gone_is_sent_again_while_the_local_one_is_there(w
 @pytest.mark.parametrize("damage", ["gone", "shorter", "folder"])
 def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", UNDO)
+    seal_all(storage, HIDDEN, work / "spool", REPAIR)
     part = list_parts(work / "spool")[1]
     place = storage.local_path(f"{HIDDEN}/{part.warc.name}")
     data = place.read_bytes()
@@ -247,14 +247,14 @@ def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
         place.write_bytes(data[:-1])
     with pytest.raises(StorageError) as caught:
         go_on(work)
-    for text in (part.warc.name, str(len(data) - 1) if damage == "shorter" else "is gone", f"{part.stem}.*", UNDO):
+    for text in (part.warc.name, str(len(data) - 1) if damage == "shorter" else "is gone", f"`{REPAIR}`"):
         assert text in str(caught.value)
     assert not storage.exists("crawl/1/node-a")
 
 
 def test_a_sealed_file_that_is_lost_after_the_build_is_not_published(work):
     storage = LocalStorage(work / "dfs")
-    seal_all(storage, HIDDEN, work / "spool", UNDO)
+    seal_all(storage, HIDDEN, work / "spool", REPAIR)
     build_segment(work / "spool", work / "segment", facts(7))
     name = list_parts(work / "spool")[1].warc.name
     storage.delete(f"{HIDDEN}/{name}")
