@@ -52,8 +52,8 @@ def inject(
     """Leave seeds for the nodes that own their hosts.
 
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. Returns counts, and the first
-    rejections with file and line. Raises InputError if the path is not there, ConfigError if no iteration may have
-    the nodes of the config yet.
+    rejections with file and line. Raises InputError if the path is not there, or no line of what was given is a URL
+    to crawl; ConfigError if no iteration may have the nodes of the config yet.
     """
     stores = _opened(config, secrets, stop)
     require_layout(stores)

@@ -44,7 +44,8 @@ def inject(
     `local`: spread evenly, one after the other. The folder is there all at once. Run again with the same run and the
     same seeds, it is found complete and its manifest is returned, also if two do so at the same time.
     Returns the manifest: digest, seeds (counts and refusals), outlinks (offset, length, count by node), run_id.
-    Raises InputError (seeds cannot be read), StorageError, or, once `stop` is set, StoppedError: then nothing is left.
+    Raises InputError (seeds cannot be read, or none of them used), StorageError, or, once `stop` is set, StoppedError:
+    then nothing is left.
     """
     if isinstance(seeds, str):
         rules = UrlFilter(urls_config, ())
@@ -53,6 +54,8 @@ def inject(
         spread = _Spread(Path(scratch), nodes, routing, stop)
         try:
             digest = spread.fill(run_id, seeds)
+            if isinstance(seeds, Seeds):
+                seeds.require_some()
         finally:
             spread.close()
         base = f"{crawl_dir}/{SEEDS_FOLDER}" if crawl_dir else SEEDS_FOLDER

@@ -65,6 +65,20 @@ class Seeds:
         self._stop = stop
         self.report = SeedReport()
 
+    def require_some(self) -> None:
+        """Raise InputError if seeds were given, and none could be used: a run of nothing would look like a success.
+
+        No text at all is no mistake: the crawl goes on with what is queued.
+        """
+        if self.report.accepted:
+            return
+        if self.report.rejected:
+            count = sum(self.report.rejected.values())
+            raise InputError(f"seeds: no line of {count} is a URL to crawl: {'; '.join(self.report.examples[:3])}")
+        for name, source in self._files:
+            if isinstance(source, Path):
+                raise InputError(f"seeds: {name}: holds no URL")
+
     def __iter__(self) -> Iterator[QueuedUrl]:
         self.report = report = SeedReport()
         seen: set[str] = set()

@@ -156,6 +156,24 @@ def test_local_routing_spreads_seeds_evenly_and_without_overlap(tmp_path: Path, 
     assert sorted(url for urls in parts.values() for url in urls) == sorted(URLS[:count])
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("garbage\nftp://a.test/\n", r"no line of 2 is a URL to crawl: .*:1: invalid: 'garbage'; .*:2: scheme"),
+        ("# a comment\n\n", "holds no URL"),
+        ("", "holds no URL"),
+    ],
+)
+def test_a_file_without_any_seed_is_refused_and_leaves_nothing(tmp_path: Path, text: str, message: str) -> None:
+    """Else a run that fetches nothing looks like a success."""
+    file = tmp_path / "seeds.txt"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        injected(tmp_path, str(file))
+    assert not (tmp_path / "crawl").exists()
+    assert injected(tmp_path, "")[1]["accepted"] == 0, "no seeds: what is queued is crawled"
+
+
 def test_injecting_again_finds_it_complete(tmp_path: Path) -> None:
     storage, manifest = injected(tmp_path, "\n".join(URLS))
     before = storage.stat(f"crawl/seeds/{manifest['digest']}/outlinks")
