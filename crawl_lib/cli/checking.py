@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from crawl_lib.cli.common import print_dry_run, print_json, stores_of, tool_progress
+from crawl_lib.cli.common import one_node, print_dry_run, print_json, stores_of, tool_progress
 
 
 def fsck(arguments: argparse.Namespace) -> int:
@@ -12,7 +12,9 @@ def fsck(arguments: argparse.Namespace) -> int:
     from crawl_lib.repair.fsck import fsck as check  # noqa: PLC0415 - numpy and Arrow, for this command only
 
     with tool_progress(arguments) as progress:
-        report = check(stores_of(arguments), full=not arguments.fast, on_progress=progress)
+        stores = stores_of(arguments)
+        here = [one_node(node, stores.config) for node in arguments.node]
+        report = check(stores, full=not arguments.fast, here=here, on_progress=progress)
     if arguments.json:
         print_json(report.to_mapping())
     else:

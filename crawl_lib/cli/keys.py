@@ -92,11 +92,18 @@ def rebuild(arguments: argparse.Namespace) -> int:
 
     with tool_progress(arguments) as progress:
         report = rebuild_keys(
-            stores_of(arguments), dry_run=arguments.dry_run, drop_queued=arguments.drop_queued, on_progress=progress
+            stores_of(arguments),
+            dry_run=arguments.dry_run,
+            drop_queued=arguments.drop_queued,
+            anew=arguments.anew,
+            on_progress=progress,
         )
     _print("rebuilt", report.to_mapping(), arguments)
     if report.elsewhere and not arguments.json:
-        print(f"next: run the same, without --drop-queued, where these nodes are: {', '.join(report.elsewhere)}")
+        words = " with --anew in place of --drop-queued" if arguments.drop_queued else ""
+        print(f"next: run the same{words} where these nodes are: {', '.join(report.elsewhere)}")
+    if report.anew and not arguments.json:
+        print("next: run `krake settle`: these nodes take in every segment anew: " + ", ".join(report.anew))
     return 0
 
 
@@ -186,9 +193,12 @@ def forget(arguments: argparse.Namespace) -> int:
         return 0
     would = "would forget" if arguments.dry_run else "forgot"
     if report.asked or older_than_s is not None:
-        print(f"{would} {report.forgotten} of {report.asked} URLs; {report.asked - report.forgotten} were not known")
+        unknown = report.asked - report.forgotten - report.waiting
+        print(f"{would} {report.forgotten} of {report.asked} URLs; {unknown} were not known")
     elif not report.finished:
         print("nothing to do: name URLs, hosts, or --older-than DAYS")
+    if report.waiting:
+        print(f"{report.waiting} of them wait to be fetched, and stay as they are")
     if report.finished:
         print(f"carried out {report.finished} earlier commands that were killed")
     limited = stores.config.urls.max_pages_per_host is not None

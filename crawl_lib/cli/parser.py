@@ -113,7 +113,10 @@ def _add_keys(commands: _Commands) -> None:
 def _add_keys_by_hand(actions: _Commands) -> None:
     rebuild = actions.add_parser("rebuild", help="fill the tables from pages, queues and open takes, never from links")
     rebuild.add_argument(
-        "--drop-queued", action="store_true", help="forget first what is only queued: URLs of damaged queues are found"
+        "--drop-queued", action="store_true", help="forget what is only queued, and held by nothing: it is found again"
+    )
+    rebuild.add_argument(
+        "--anew", action="store_true", help="take in every segment anew: after --drop-queued on another machine"
     )
     rebuild.set_defaults(run=keys.rebuild)
     reshard = actions.add_parser("reshard", help="servers or replication changed: move the keys; no crawl may run")
@@ -170,6 +173,9 @@ def _add_checking(commands: _Commands) -> None:
     sweep.set_defaults(run=checking.sweep)
     fsck = commands.add_parser("fsck", help="check queues, segments, key tables and exports; changes nothing")
     fsck.add_argument("--fast", action="store_true", help="sizes, counts and structure only; else every byte is read")
+    fsck.add_argument(
+        "--node", action="append", default=[], help="its queue has to be on this machine; may be repeated"
+    )
     fsck.add_argument("--json", action="store_true")
     fsck.set_defaults(run=checking.fsck)
 

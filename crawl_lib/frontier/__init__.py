@@ -63,10 +63,11 @@ puts both in place and notes the nodes in `state.krake`. Killed before the move:
 **Repair** counts what is there and never drops a URL: in doubt it is fetched again (`repair`, `rescue`). What may hold
 the only copy of a URL becomes a data file before anything is deleted; the next intake adopts the queue, which drops
 repeats and inserts keys. URLs that no file holds any more are counted in the file `lost` before anything else says that
-the queue is whole, and every segment is taken in anew.
+the queue is whole, and every segment is taken in anew (`anew`).
 """
 
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added
+from crawl_lib.frontier.anew import take_in_anew
 from crawl_lib.frontier.hostcounts import HostCounts
 from crawl_lib.frontier.intake import intake, open_plan, pending_report, read_undecided
 from crawl_lib.frontier.journal import IntakeReport
@@ -148,6 +149,7 @@ __all__ = [
     "rehome",
     "repair_queue",
     "split_line",
+    "take_in_anew",
     "write_leftover",
     "write_take",
 ]

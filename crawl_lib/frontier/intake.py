@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha1
 
-from crawl_lib.durable import fsync_file, reached, write_durable
-from crawl_lib.errors import QueueError, StoppedError, StorageError
+from crawl_lib.durable import reached, write_durable
+from crawl_lib.errors import QueueError, StoppedError
 from crawl_lib.frontier.adopt import adopt
+from crawl_lib.frontier.draft import UNDECIDED, Draft, Pair
 from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
 from crawl_lib.frontier.journal import (
     CLAIM,
@@ -27,7 +28,7 @@ from crawl_lib.frontier.journal import (
     read_journal,
 )
 from crawl_lib.frontier.move import HOSTS_FILE, Appended, Change, carry_out_move, finish_open_move, plan_move
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK, split_line
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.source import Source, SourceLines, file_lines
 from crawl_lib.frontier.take import open_take
@@ -35,13 +36,12 @@ from crawl_lib.keys import KeyStore
 from crawl_lib.urls import Owners, Rejection
 
 CHUNK_LINES = 50_000
-_UNDECIDED = ("", "")
 
 
 def open_plan(queue: Queue) -> list[tuple[str, str]]:
     """(folder, node) of the sources that an unfinished intake has yet to finish; the next intake needs them."""
     journal = read_journal(queue.directory)
-    return [pair for pair in journal.plan[journal.at :] if pair != _UNDECIDED] if journal else []
+    return [pair for pair in journal.plan[journal.at :] if pair != UNDECIDED] if journal else []
 
 
 def pending_report(queue: Queue) -> IntakeReport:
@@ -86,92 +86,62 @@ def intake(
     waiting = [source for source in sources if (source.folder, source.node) not in taken_in]
     journal = read_journal(queue.directory)
     if waiting or journal or queue.path(UNDECIDED_FILE).exists():
-        run = _Intake(queue, keys, routing == "local", max_pages_per_host, chunk_lines)
-        with run.opened(journal, waiting):
+        with closing(_opened(queue, journal, waiting)) as lines:
+            run = _Intake(lines, keys, routing == "local", max_pages_per_host, chunk_lines)
             run.resume()
             while run.read_chunk():
                 if on_progress:
                     on_progress(run.report)
                 if stop and stop():
                     raise StoppedError(f"{queue.directory}: the intake was stopped; it goes on when run again")
-            run.finish(complete_folders)
+            nodes_of = {(source.folder, source.node): tuple(sorted(source.nodes)) for source in waiting}
+            _finish(run.draft, complete_folders, nodes_of)
     return pending_report(queue)
 
 
-class _Intake:
-    """One intake under way: the journal, the files it speaks of, and what is under way in memory."""
+@dataclass
+class _Opened:
+    """An intake that was begun, or is gone on with, and what it has yet to read."""
 
-    def __init__(self, queue: Queue, keys: KeyStore, claims: bool, limit: int | None, chunk_lines: int) -> None:
-        self.queue = queue
+    draft: Draft
+    lines: SourceLines
+
+    def close(self) -> None:
+        self.lines.close()
+
+
+def _opened(queue: Queue, journal: Journal | None, waiting: Sequence[Source]) -> _Opened:
+    """Bring the files to what the journal says, or begin anew; plan what is to be taken in."""
+    sources = {(source.folder, source.node): source for source in waiting}
+    names = list(sources)
+    sources[UNDECIDED] = Source(*UNDECIDED, lambda: file_lines(queue.path(UNDECIDED_FILE)))
+    if journal is None:
+        draft = Draft.begin(queue, names)
+    else:
+        draft = Draft.go_on(queue, journal)
+        draft.replan(sources.keys(), names)
+    return _Opened(draft, SourceLines(draft.journal.plan, sources, draft.journal.at, draft.journal.line))
+
+
+class _Intake:
+    """What an intake does with the lines that it reads: what is new joins the draft, and its key is inserted."""
+
+    def __init__(self, opened: _Opened, keys: KeyStore, claims: bool, limit: int | None, chunk_lines: int) -> None:
+        self.draft, self.lines = opened.draft, opened.lines
+        self.report = self.draft.report
         self.keys = keys
         self.claims = claims
         self.limit = limit
         self.chunk_lines = chunk_lines
-        self.report = IntakeReport()
-        self.hosts: Counter[bytes] = Counter()
         self._stored: dict[bytes, int] = {}
         self._last_keys: list[bytes] = []
 
-    def opened(self, journal: Journal | None, waiting: Sequence[Source]) -> closing[SourceLines]:
-        """Bring the files to what the journal says, or begin anew; plans what is to be taken in."""
-        sources = {(source.folder, source.node): source for source in waiting}
-        sources[_UNDECIDED] = Source("", "", lambda: file_lines(self.queue.path(UNDECIDED_FILE)))
-        self._nodes_of = {name: tuple(sorted(source.nodes)) for name, source in sources.items()}
-        if journal is None:
-            self._begin(waiting)
-        else:
-            self.journal = journal
-            self._cut()
-            self._replan(sources, waiting)
-        self.report = IntakeReport.from_mapping(self.journal.report)
-        self.lines = SourceLines(self.journal.plan, sources, self.journal.at, self.journal.line)
-        return closing(self.lines)
-
-    def _begin(self, waiting: Sequence[Source]) -> None:
-        for name in (NEW_FILE, NEW_META_FILE, NEW_UNDECIDED_FILE):
-            write_durable(self.queue.path(name), b"")
-        plan = [_UNDECIDED] if self.queue.path(UNDECIDED_FILE).exists() else []
-        self.journal = Journal(plan + [(source.folder, source.node) for source in waiting])
-        self.journal.write(self.queue.directory)
-        reached("intake.planned")
-
-    def _cut(self) -> None:
-        """Cut off what was written and not decided, and count the hosts of what is kept."""
-        journal = self.journal
-        sizes = (journal.new_bytes, journal.meta_bytes, journal.undecided_bytes)
-        for name, size in zip((NEW_FILE, NEW_META_FILE, NEW_UNDECIDED_FILE), sizes, strict=True):
-            path = self.queue.path(name)
-            if not path.exists() or path.stat().st_size < size:
-                raise self.queue.error(f"the intake's journal says `{name}` has {size} bytes, and it has fewer")
-            with path.open("r+b") as file:
-                file.truncate(size)
-                fsync_file(file)
-        for url in file_lines(self.queue.path(NEW_FILE)):
-            self.hosts[host_of_line(url)] += 1
-
-    def _replan(self, sources: dict[tuple[str, str], Source], waiting: Sequence[Source]) -> None:
-        """Drop planned sources that are not offered any more (they stay untaken), add those that are new."""
-        journal = self.journal
-        begun = journal.plan[journal.at : journal.at + 1] if journal.line else []
-        if begun and begun[0] not in sources:
-            folder, node = begun[0]
-            raise StorageError(
-                f"{self.queue.directory}: half of {folder}/{node} was taken in, and it is not there now; put it back"
-            )
-        done = journal.plan[: journal.at]
-        ahead = [pair for pair in journal.plan[journal.at :] if pair in sources]
-        planned = {*done, *ahead}
-        more = [(source.folder, source.node) for source in waiting if (source.folder, source.node) not in planned]
-        if more or len(done) + len(ahead) < len(journal.plan):
-            journal.plan = [*done, *ahead, *more]
-            journal.write(self.queue.directory)
-
     def resume(self) -> None:
         """Do what the journal says was under way."""
-        if self.journal.phase == CLAIM:
-            self._claim([*file_lines(self.queue.path(CLAIM_FILE))], first=False)
-        if self.journal.phase == INSERT:
-            self._insert_keys(self._keys_of_chunk())
+        if self.draft.journal.phase == CLAIM:
+            self._claim(self.draft.candidates(), first=False)
+        if self.draft.journal.phase == INSERT:
+            self._insert_keys(self.draft.keys_of_chunk())
 
     def read_chunk(self) -> bool:
         """Read, decide and append one chunk; False if nothing was left to read."""
@@ -179,9 +149,9 @@ class _Intake:
         if not lines:
             return False
         accepted = self._decide(lines)
-        self.journal.at, self.journal.line = self.lines.at, self.lines.line
+        self.draft.journal.at, self.draft.journal.line = self.lines.at, self.lines.line
         if self.claims and accepted:
-            self._write_candidates(accepted)
+            self.draft.write_candidates(accepted)
             self._claim(accepted, first=True)
         else:
             self._append(accepted)
@@ -208,7 +178,7 @@ class _Intake:
         report.duplicates += len(lines) - len(fresh)
         report.known += len(fresh) - len(accepted) - len(undecided)
         report.past_check += len(past)
-        self._add_undecided(undecided)
+        self.draft.add_undecided(undecided)
         return self._limited(accepted, past)
 
     def _limited(self, accepted: list[bytes], past: set[bytes]) -> list[bytes]:
@@ -216,11 +186,13 @@ class _Intake:
         if self.limit is None:
             return accepted
         hosts = [host_of_line(line[: line.find(b"\t")]) for line in accepted]
-        self._stored.update(HostCounts(self.queue.directory).get({host for host in hosts if host not in self._stored}))
+        self._stored.update(
+            HostCounts(self.draft.queue.directory).get({host for host in hosts if host not in self._stored})
+        )
         chunk: Counter[bytes] = Counter()
         kept: list[bytes] = []
         for host, line in zip(hosts, accepted, strict=True):
-            room = self._stored.get(host, 0) + self.hosts[host] + chunk[host] < self.limit
+            room = self._stored.get(host, 0) + self.draft.hosts[host] + chunk[host] < self.limit
             if room or HANDED_ON_MARK in line:
                 chunk[host] += 1
                 kept.append(line)
@@ -230,19 +202,6 @@ class _Intake:
     def _reject(self, reason: str, count: int) -> None:
         if count:
             self.report.rejected[str(reason)] = self.report.rejected.get(str(reason), 0) + count
-
-    def _add_undecided(self, lines: list[bytes]) -> None:
-        if lines:
-            self.journal.undecided_count += len(lines)
-            self.journal.undecided_bytes += self._write(NEW_UNDECIDED_FILE, b"\n".join(lines) + b"\n")
-            self.report.undecided += len(lines)
-
-    def _write_candidates(self, lines: list[bytes]) -> None:
-        """The candidates are durable, and the journal says that they may have been claimed, before they are."""
-        write_durable(self.queue.path(CLAIM_FILE), b"\n".join(lines) + b"\n")
-        reached("intake.claim.written")
-        self._note(CLAIM)
-        reached("intake.claim.journalled")
 
     def _claim(self, lines: list[bytes], *, first: bool) -> None:
         """Claim keys and append the URLs that are ours; only a definite answer to the first sending drops one."""
@@ -257,93 +216,65 @@ class _Intake:
         self._miss(claim.missed)
         self.report.known += len(claim.theirs)
         self.report.unsure += len(claim.unsure - claim.unreached)
-        self._add_undecided([line for key, line in keyed.items() if key in claim.unreached])
+        self.draft.add_undecided([line for key, line in keyed.items() if key in claim.unreached])
         dropped = claim.theirs | claim.unreached
         self._append([line for key, line in keyed.items() if key not in dropped])
         self._last_keys = [key for key in self._last_keys if key not in claim.ours]
 
     def _append(self, lines: list[bytes]) -> None:
-        """Append URLs to `new`: once the journal says so, they are decided upon."""
-        pairs = [split_line(line) for line in lines]
-        journal = self.journal
-        journal.chunk_bytes = journal.new_bytes
-        if pairs:
-            journal.new_bytes += self._write(NEW_FILE, b"".join([b"%b\n" % url for url, _, _ in pairs]))
-            journal.meta_bytes += self._write(NEW_META_FILE, b"".join([b"%b\n" % meta for _, meta, _ in pairs]))
-            self.hosts.update([host_of_line(url) for url, _, _ in pairs])
-        journal.new_count += len(pairs)
-        self.report.new += len(pairs)
-        reached("intake.chunk.appended")
-        self._note(INSERT)
-        reached("intake.chunk.journalled")
-        self._last_keys = [sha1(url).digest() for url, _, _ in pairs]
+        self._last_keys = self.draft.append(lines)
 
     def _insert_keys(self, keys: list[bytes]) -> None:
         if keys:
             self._miss(self.keys.insert(keys).missed)
         reached("intake.chunk.inserted")
 
-    def _keys_of_chunk(self) -> list[bytes]:
-        return [sha1(url).digest() for url in file_lines(self.queue.path(NEW_FILE), self.journal.chunk_bytes)]
-
     def _miss(self, missed: dict[str, int]) -> None:
         for server, count in missed.items():
             self.report.missed[server] = self.report.missed.get(server, 0) + count
 
-    def _note(self, phase: str) -> None:
-        self.journal.phase = phase
-        self.journal.report = self.report.to_mapping()
-        self.journal.write(self.queue.directory)
 
-    def _write(self, name: str, data: bytes) -> int:
-        path = self.queue.path(name)
-        try:
-            with path.open("ab") as file:
-                file.write(data)
-                fsync_file(file)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-        return len(data)
+def _finish(draft: Draft, complete_folders: Collection[str], nodes_of: Mapping[Pair, tuple[str, ...]]) -> None:
+    """One move: `new` becomes the last data file, the sources are noted, the journal goes.
 
-    def finish(self, complete_folders: Collection[str]) -> None:
-        """One move: `new` becomes the last data file, the sources are noted, the journal goes."""
-        queue, journal = self.queue, self.journal
-        write_durable(queue.path(HOSTS_FILE), counts_bytes(self.hosts))
-        reached("intake.hosts_written")
-        state = queue.state()
-        record = queue.record()
-        ours = queue.is_ours(state)
-        done = [pair for pair in journal.plan if pair != _UNDECIDED]
-        waits = bool(journal.undecided_count)
-        change = Change(
-            move_id=_move_id(journal, record.last_move),
-            state=state,
-            record=replace(
-                record,
-                taken_in=record.taken_in.with_sources(done, complete_folders),
-                nodes=record.nodes if self._divided_among(record.nodes) else (),
-                pending=IntakeReport.from_mapping(record.pending).plus(self.report).to_mapping(),
+    `nodes_of`: among which the lines of each source were divided.
+    """
+    queue, journal = draft.queue, draft.journal
+    write_durable(queue.path(HOSTS_FILE), counts_bytes(draft.hosts))
+    reached("intake.hosts_written")
+    state = queue.state()
+    record = queue.record()
+    ours = queue.is_ours(state)
+    waits = bool(journal.undecided_count)
+    change = Change(
+        move_id=_move_id(journal, record.last_move),
+        state=state,
+        record=replace(
+            record,
+            taken_in=record.taken_in.with_sources(
+                [pair for pair in journal.plan if pair != UNDECIDED], complete_folders
             ),
-            ours=ours,
-            appended=Appended(NEW_FILE, journal.new_count),
-            deletes=[
-                *([] if journal.new_count else [NEW_FILE, NEW_META_FILE]),
-                *([] if waits else [UNDECIDED_FILE, NEW_UNDECIDED_FILE]),
-                CLAIM_FILE,
-                JOURNAL_FILE,
-            ],
-            renames=[(NEW_UNDECIDED_FILE, UNDECIDED_FILE)] if waits else [],
-            counts_hosts=True,
-            offsets=(record.offset, record.meta_offset) if ours else (None, None),
-        )
-        carry_out_move(queue, plan_move(queue, change))
+            nodes=record.nodes if _divided_among(record.nodes, journal, nodes_of) else (),
+            pending=IntakeReport.from_mapping(record.pending).plus(draft.report).to_mapping(),
+        ),
+        ours=ours,
+        appended=Appended(NEW_FILE, journal.new_count),
+        deletes=[
+            *([] if journal.new_count else [NEW_FILE, NEW_META_FILE]),
+            *([] if waits else [UNDECIDED_FILE, NEW_UNDECIDED_FILE]),
+            CLAIM_FILE,
+            JOURNAL_FILE,
+        ],
+        renames=[(NEW_UNDECIDED_FILE, UNDECIDED_FILE)] if waits else [],
+        counts_hosts=True,
+        offsets=(record.offset, record.meta_offset) if ours else (None, None),
+    )
+    carry_out_move(queue, plan_move(queue, change))
 
-    def _divided_among(self, nodes: tuple[str, ...]) -> bool:
-        """Whether all that was taken in was divided among these nodes; of what was undecided nobody can tell."""
-        return all(
-            pair != _UNDECIDED and pair in self._nodes_of and self._nodes_of[pair] in ((), nodes)
-            for pair in self.journal.plan
-        )
+
+def _divided_among(nodes: tuple[str, ...], journal: Journal, nodes_of: Mapping[Pair, tuple[str, ...]]) -> bool:
+    """Whether all that was taken in was divided among these nodes; of what was undecided nobody can tell."""
+    return all(pair in nodes_of and nodes_of[pair] in ((), nodes) for pair in journal.plan)
 
 
 def _move_id(journal: Journal, last: str) -> str:

@@ -27,6 +27,7 @@ from crawl_lib.frontier import HostCounts, NodeLock
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.repair.findings import OnProgress
 from crawl_lib.repair.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, key_array, key_bytes
+from crawl_lib.repair.held import held_keys, keys_of, urls_on_their_way
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
@@ -42,7 +43,8 @@ class ForgetReport:
     `asked`: keys that were meant: of the URLs given, and of pages of the hosts and age given. `forgotten`: those that
     the key servers knew. `lowered`: by node, how many URLs its counts of `urls.max_pages_per_host` went down by;
     `not_lowered`: the same of nodes whose counts are not on this machine ("" where nobody knows the node).
-    `finished`: decisions of killed commands that were carried out first.
+    `waiting`: URLs that were named, and not forgotten, since they wait to be fetched: without their keys they would be
+    fetched twice. `finished`: decisions of killed commands that were carried out first.
     """
 
     dry_run: bool
@@ -50,6 +52,7 @@ class ForgetReport:
     forgotten: int = 0
     lowered: dict[str, int] = field(default_factory=dict)
     not_lowered: dict[str, int] = field(default_factory=dict)
+    waiting: int = 0
     finished: int = 0
 
     def to_mapping(self) -> dict[str, Any]:
@@ -71,7 +74,8 @@ def forget(
     """Forget these canonical URLs, and the pages that are of one of these hosts and whose newest capture is older.
 
     `hosts`: none: of any host, if an age is given. `older_than_s`: seconds. Raises InputError for a host without pages,
-    KeyServerDownError naming a server that is down, before anything is deleted; LockedError.
+    KeyServerDownError naming a server that is down, before anything is deleted; LockedError; for a URL that is queued,
+    DamagedFileError naming what cannot be read.
     """
     report = ForgetReport(dry_run)
     now_us = round(clock() * 1_000_000)
@@ -109,9 +113,11 @@ class _Decision:
         self.report.asked = len(keys)
         known = bytearray()
         lower: dict[str, Counter[str]] = {}
+        waiting = self._waiting()
+        self.report.waiting, named = len(waiting), self.named - waiting
         for batch in _batches(keys):
             for key, state in self.store.states(batch).items():
-                if state is not None and (state is not KeyState.QUEUED or key in self.named):
+                if state is not None and (state is not KeyState.QUEUED or key in named):
                     known += key
                     node, host = nodes[key]
                     lower.setdefault(node, Counter())[host] += 1
@@ -119,6 +125,18 @@ class _Decision:
         self._say_counts(lower)
         if known and not self.report.dry_run:
             self._write(Forget(f"{now_us}-{uuid.uuid4().hex[:8]}", now_us, key_array(known), lower, is_open=True))
+
+    def _waiting(self) -> set[bytes]:
+        """The URLs that were named, are queued, and wait on this machine, or are on their way here."""
+        states = self.store.states(self.named) if self.named else {}
+        wanted = {key for key, state in states.items() if state is KeyState.QUEUED}
+        found: set[bytes] = set()
+        for node in self.stores.config.servers if wanted else ():
+            for keys in held_keys(self.stores, node):
+                found.update(wanted.intersection(keys))
+            for urls in urls_on_their_way(self.stores, node):
+                found.update(wanted.intersection(keys_of(urls)))
+        return found
 
     def _say_counts(self, lower: Mapping[str, Counter[str]]) -> None:
         for node, hosts in lower.items():

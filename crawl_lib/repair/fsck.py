@@ -1,10 +1,14 @@
 """`krake fsck`: everything of a crawl that this machine can see, room by room. It changes nothing.
 
-Queues are those of the nodes on this machine; a node that somebody works on is skipped, and said to be.
+Queues are those of the nodes on this machine; a node that somebody works on is skipped, and said to be. A node's queue
+that is gone is missed where it has to be: where keys lie in files (there is no other machine), where the node's
+directory is, on the machine of the node's name, and where the caller says so. Elsewhere it is skipped.
 """
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +37,8 @@ from crawl_lib.repair.fsck_seals import check_seals
 from crawl_lib.repair.fsck_segment import check_segment
 from crawl_lib.repair.places import held_quietly
 from crawl_lib.stores import Stores
+
+_NOT_COMPARED = "; so keys that are queued were not compared with the queues"
 
 
 @dataclass
@@ -70,15 +76,22 @@ class FsckReport:
         return "\n".join(lines)
 
 
-def fsck(stores: Stores, *, full: bool = True, on_progress: OnProgress | None = None) -> FsckReport:
-    """Check a whole crawl. `full`: see the `fsck_*` modules. Raises StorageError where the file store itself fails."""
-    return _Fsck(stores, FsckReport(full), on_progress).run()
+def fsck(
+    stores: Stores, *, full: bool = True, here: Collection[str] = (), on_progress: OnProgress | None = None
+) -> FsckReport:
+    """Check a whole crawl. `full`: see the `fsck_*` modules. `here`: nodes whose queues have to be on this machine.
+
+    Raises StorageError where the file store itself fails.
+    """
+    host = socket.gethostname()
+    return _Fsck(stores, FsckReport(full), {*here, host, host.partition(".")[0]}, on_progress).run()
 
 
 @dataclass
 class _Fsck:
     stores: Stores
     report: FsckReport
+    here: Collection[str]
     on_progress: OnProgress | None
 
     def run(self) -> FsckReport:
@@ -129,23 +142,31 @@ class _Fsck:
         try:
             locks.enter_context(held_quietly(directory, node, "krake fsck"))
         except LockedError as error:
-            self.report.skipped.append(f"node {node}: {error}")
+            self.report.skipped.append(f"node {node}: {error}{_NOT_COMPARED}")
             return False
         return True
 
     def _missing_queue(self, node: str, directory: Path) -> None:
-        """A queue that was there is lost, or on another machine: not if keys lie in files, which no other one reads."""
+        """A queue that was there is lost, or on another machine."""
         embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
-        if (embedded or directory.is_dir()) and urls_of_lost_queue(self.stores, node) is not None:
+        waited = urls_of_lost_queue(self.stores, node)
+        if waited is None:
+            compared = "" if embedded else _NOT_COMPARED
+            self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet{compared}")
+        elif embedded or directory.is_dir() or node in self.here:
             repair = (
                 "put the directory, or queue.local_dir, back as it was; if it is lost, run"
                 f" `krake queue repair --node {node} --lost`"
             )
             findings = Findings("queue", repair)
             findings.add("queue_missing", str(directory), f"holds no queue, and node {node} had one in this crawl")
-            self._add("queues", findings.list(), 0)
+            self._add("queues", findings.list())
         else:
-            self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet")
+            said = f" ({waited} URLs waited in it when it settled last)" if waited else ""
+            self.report.skipped.append(
+                f"node {node}: its queue{said} is not on this machine; run `krake fsck --node {node}` where it has to"
+                f" be{_NOT_COMPARED}"
+            )
 
     def _is_committed(self, node: str) -> bool:
         """Whether the segment of the open take stands, so that nobody reads its spool any more."""

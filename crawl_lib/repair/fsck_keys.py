@@ -1,39 +1,44 @@
 """`krake fsck` of the key tables: do servers answer, are they those the keys were written for, and do they know enough?
 
 Fast: servers, their ring, their counts. Full: replicas against each other, and every page and every queued URL of this
-machine against the tables: a page that the tables do not know would be fetched twice.
+machine against the tables: a page that the tables do not know would be fetched twice. And, where all queues of the
+crawl can be read, every key that is queued against the files that may hold its URL (`held`).
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import ExitStack, closing
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from crawl_lib.config.load import is_sqlite_server
 from crawl_lib.crawl.places import list_folders, segments_of
 from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError
-from crawl_lib.frontier import Queue, open_take, read_handed_on
-from crawl_lib.frontier.journal import INSERT, NEW_FILE, read_journal
-from crawl_lib.frontier.move import read_move
-from crawl_lib.frontier.queue import QueueReader
-from crawl_lib.keys import KeyStore, ShardedKeyStore, check, open_key_store
+from crawl_lib.frontier import open_take
+from crawl_lib.frontier.rescue import LOST_FILE
+from crawl_lib.keys import ShardedKeyStore, check, open_key_store
 from crawl_lib.keys.rings import read_ring
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.forgotten import Forgotten
-from crawl_lib.segment import SegmentReader
-from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
+from crawl_lib.repair.held import (
+    hold_all,
+    keys_of,
+    nodes_unseen,
+    page_states,
+    queued_urls,
+    unheld_keys,
+    urls_on_their_way,
+)
+from crawl_lib.repair.keyheap import KeyHeap
+from crawl_lib.repair.places import scratch_room
+from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
 
 ROOM = "keys"
-ASKED = 50_000
+EXAMPLES = 3
 REBUILD = "run `krake keys rebuild`"
 
 
@@ -57,7 +62,11 @@ def check_keys(
         elif full:
             _files(store, findings)
             _replicas(store, findings)
-            _Known(stores, store, findings, on_progress).run(nodes)
+            unseen = nodes_unseen(stores, nodes)
+            compared = not unseen and not _any_lost(stores)
+            with ExitStack() as stack:
+                heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "fsck"))) if compared else None
+                _Known(stores, store, findings, heap, on_progress).run(nodes, unseen)
     return findings.list()
 
 
@@ -136,37 +145,38 @@ def _replicas(store: ShardedKeyStore, findings: Findings) -> None:
 
 
 class _Known:
-    """Asks the tables for every key that they should have."""
+    """Asks the tables for every key that they should have, and looks for the URLs of those that are queued."""
 
-    def __init__(self, stores: Stores, store: KeyStore, findings: Findings, on_progress: OnProgress | None) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        store: ShardedKeyStore,
+        findings: Findings,
+        heap: KeyHeap | None,
+        on_progress: OnProgress | None,
+    ) -> None:
+        """`heap`: gets the keys of pages that are queued; None if it is not asked for."""
         self.stores, self.store, self.findings, self._on_progress = stores, store, findings, on_progress
+        self._heap = heap
         self._asked = 0
 
-    def run(self, nodes: Collection[str]) -> None:
+    def run(self, nodes: Collection[str], unseen: Collection[str]) -> None:
         try:
             self._segments(nodes)
-            for node in nodes:
-                self._queue(node)
+            for node in self.stores.config.servers:
+                if node not in unseen:
+                    self._queue(node)
+            if self._heap is not None:
+                self._unheld(self._heap)
         except KeyStoreError:
             return  # `server_failed` says so
 
-    def _ask(self, keys: Sequence[bytes], where: str, name: str, at_least: KeyState) -> None:
+    def _ask(self, keys: Sequence[bytes], where: str) -> dict[bytes, KeyState | None]:
         states = self.store.states(keys)
         self._asked += len(keys)
         if self._on_progress:
             self._on_progress({"checking": f"keys of {where}", "done": self._asked, "unit": "keys"})
-        missing = [key for key, state in states.items() if state is None]
-        behind = [key for key, state in states.items() if state is not None and state < at_least]
-        if missing:
-            self.findings.add(f"{name}_unknown", where, f"no key server knows {missing[0].hex()}", count=len(missing))
-        if behind:
-            self.findings.add(
-                f"{name}_behind",
-                where,
-                f"the key servers call {behind[0].hex()} queued, and its page was crawled",
-                severity=Severity.WARNING,
-                count=len(behind),
-            )
+        return states
 
     def _segments(self, nodes: Collection[str]) -> None:
         stores = self.stores
@@ -183,25 +193,69 @@ class _Known:
         for folder in list_folders(stores.storage, stores.crawl_dir):
             for node in segments_of(stores.storage, stores.crawl_dir, folder):
                 path = f"{stores.crawl_dir}/{folder}/{node}"
-                # The task of an open take marks its keys before it ends.
-                state = KeyState.QUEUED if path in open_segments else KeyState.CRAWLED
                 try:
                     for by_state in page_states(stores, path, forgotten):
                         keys = [key for found in by_state.values() for key in found]
-                        self._ask(keys, path, "page_key", state)
+                        # The task of an open take marks its keys before it ends.
+                        self._pages(keys, path, marked=path not in open_segments)
                 except KeyStoreError:
                     raise
                 except KrakeError:
                     continue  # a finding of the segment
 
+    def _pages(self, keys: Sequence[bytes], path: str, *, marked: bool) -> None:
+        states = self._ask(keys, path)
+        missing = [key for key, state in states.items() if state is None]
+        queued = [key for key, state in states.items() if state is KeyState.QUEUED]
+        if missing:
+            problem = f"no key server knows {missing[0].hex()}"
+            self.findings.add("page_key_unknown", path, problem, count=len(missing))
+        if queued and marked:
+            problem = f"the key servers call {queued[0].hex()} queued, and its page was crawled"
+            self.findings.add("page_key_behind", path, problem, severity=Severity.WARNING, count=len(queued))
+        if self._heap is not None:
+            self._heap.add(queued)
+
     def _queue(self, node: str) -> None:
+        """URLs that wait for a node, here or on their way; an unknown one is fetched again when it is found again."""
         try:
-            for file, keys in queued_keys(self.stores, node):
-                self._ask(keys, str(self.stores.node_dir(node) / file), "queued_key", KeyState.QUEUED)
+            for file, urls in queued_urls(self.stores, node):
+                self._waiting(urls, str(self.stores.node_dir(node) / file), "queued_key_unknown")
+            for urls in urls_on_their_way(self.stores, node):
+                self._waiting(urls, f"{self.stores.crawl_dir}: handed on to {node}", "handed_key_unknown")
         except KeyStoreError:
             raise
         except KrakeError:
             return  # a finding of the queue
+
+    def _waiting(self, urls: Sequence[bytes], where: str, name: str) -> None:
+        states = self._ask(keys_of(urls), where)
+        missing = [url for url in urls if states[sha1(url).digest()] is None]
+        if missing:
+            problem = f"no key server knows the key of {_examples(url.decode('utf-8', 'replace') for url in missing)}"
+            self.findings.add(name, where, problem, count=len(missing))
+
+    def _unheld(self, heap: KeyHeap) -> None:
+        """Keys that are queued, and whose URLs are nowhere. The servers that answer are read, all at once."""
+        try:
+            hold_all(self.stores, self.stores.config.servers, heap)
+        except KrakeError:
+            return  # a finding of the segment: its lines may be what is looked for
+        up = {counts.server for counts in self.store.counts() if counts.up}
+        for keys in unheld_keys([server for server in self.store.servers if server.name in up], heap):
+            self.findings.add(
+                "key_without_url",
+                "key tables",
+                f"{_examples(key.hex() for key in keys)} is queued, and no queue, take or segment has its URL: links to"
+                " it are dropped as known",
+                repair="run `krake keys rebuild --drop-queued`, then `krake settle`, which finds what segments link to",
+                count=len(keys),
+            )
+
+
+def _examples(names: Iterable[str]) -> str:
+    """The first few of them."""
+    return ", ".join(islice(names, EXAMPLES))
 
 
 def _open_segment(stores: Stores, node: str) -> str | None:
@@ -212,57 +266,6 @@ def _open_segment(stores: Stores, node: str) -> str | None:
     return f"{stores.crawl_dir}/{take.header.folder}/{node}" if take else None
 
 
-def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dict[KeyState, list[bytes]]]:
-    """Keys of a segment's pages by the state that they leave, some at a time.
-
-    Those of pages that were taken out too: they stay known. None that was forgotten since.
-    """
-    reader = SegmentReader(stores.storage, path)
-    for batch in reader.pages(["key", "time", "outcome"], with_dropped=True):
-        times = batch.column(1).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        gone = forgotten.of_page(np.array(batch.column(0).to_pylist(), "S20"), times).tolist()
-        found: dict[KeyState, list[bytes]] = {}
-        rows: list[list[Any]] = [batch.column(0).to_pylist(), batch.column(2).to_pylist()]
-        for key, outcome, is_gone in zip(*rows, gone, strict=True):
-            if not is_gone:
-                found.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
-        yield found
-    taken_out = sorted(reader.taken_out - reader.dropped)
-    if taken_out:
-        gone = forgotten.of_page(np.array(taken_out, "S20"), np.zeros(len(taken_out), np.int64)).tolist()
-        yield {KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]}
-
-
-def queued_keys(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
-    """Keys that a node's queue has made known, with the file they are of; some at a time.
-
-    The queue itself, URLs handed on, and those that an open intake has decided upon and sent. Not the file
-    `undecided`, nor the end of `new`: whoever made those known would have the next intake drop their URLs.
-    A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
-    """
-    queue = Queue(stores.node_dir(node), node)
-    if not queue.directory.is_dir() or read_move(queue) is not None or not queue.path("state").exists():
-        return
-    state = queue.state()
-    if not queue.is_ours(state):
-        return
-    urls = (url for url, _ in QueueReader(queue, state).lines())
-    yield from (("state", keys) for keys in _keys_of(urls))
-    handed_on = (line[: line.find(b"\t")] for line in read_handed_on(queue))
-    yield from (("handed_on", keys) for keys in _keys_of(handed_on))
-    journal = read_journal(queue.directory)
-    if journal is not None:
-        sent = journal.chunk_bytes if journal.phase == INSERT else journal.new_bytes
-        yield from ((NEW_FILE, keys) for keys in _keys_of(_first_lines(queue.path(NEW_FILE), sent)))
-
-
-def _first_lines(path: Path, size: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while file.tell() < size and (line := file.readline()):
-            yield line.rstrip(b"\n")
-
-
-def _keys_of(urls: Iterable[bytes]) -> Iterator[list[bytes]]:
-    source = iter(urls)
-    while some := [sha1(url).digest() for url in islice(source, ASKED)]:
-        yield some
+def _any_lost(stores: Stores) -> bool:
+    """Whether a repair noted that URLs are gone: that says what to do about their keys."""
+    return any((stores.node_dir(node) / LOST_FILE).exists() for node in stores.config.servers)

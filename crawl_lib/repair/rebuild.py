@@ -1,35 +1,51 @@
 """`krake keys rebuild`: key tables from what is known for certain, never from links.
 
 Sources, in this order: the pages of all committed segments, oldest first, so that the newest capture of a key decides
-between CRAWLED and GONE; then, of the nodes of this machine, what their queues hold, an open take, URLs handed on, and
-what an open intake has decided upon. Not known become: links, seeds and undecided URLs that no intake has decided
-upon (they would be dropped as known), and pages that `krake forget` forgot.
+between CRAWLED and GONE; then, of the nodes of this machine, what their queues hold, an open take, URLs handed on, here
+or on their way, and what an open intake has decided upon. Not known become: links, seeds and undecided URLs that no
+intake has decided upon (they would be dropped as known), and pages that `krake forget` forgot.
+
+With `drop_queued`, keys that are queued and whose URLs nothing holds are taken out, so that these are new when they are
+found again; and, before that, the nodes of this machine forget what they have taken in, so that the next intake finds
+them in the segments. What nothing holds is known only where all queues of the crawl are on this machine. Else all keys
+that are only queued are taken out first, and each machine puts those of its nodes in again.
 
 Every statement may be repeated, and states only rise: killed anywhere, it is run again from the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
+from crawl_lib.crawl.marks import read_mark, take_mark_away
 from crawl_lib.crawl.places import list_folders, segments_of
 from crawl_lib.durable import delete_durable, reached
-from crawl_lib.errors import KeyServerDownError
-from crawl_lib.frontier import NodeLock, open_take
+from crawl_lib.errors import DamagedFileError, KeyServerDownError
+from crawl_lib.frontier import NodeLock, Queue, finish_open_move, open_take, take_in_anew
 from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.rescue import LOST_FILE
 from crawl_lib.keys import STATEMENT_KEYS, KeyServer, ShardedKeyStore, open_key_store
 from crawl_lib.repair.findings import OnProgress
 from crawl_lib.repair.forgotten import Forgotten
-from crawl_lib.repair.fsck_keys import page_states, queued_keys
+from crawl_lib.repair.held import (
+    HIGHEST,
+    LOWEST,
+    hold_all,
+    keys_of,
+    nodes_unseen,
+    page_states,
+    queued_urls,
+    unheld_keys,
+    urls_on_their_way,
+)
+from crawl_lib.repair.keyheap import KeyHeap
+from crawl_lib.repair.places import scratch_room
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
-
-LOWEST, HIGHEST = bytes(20), b"\xff" * 20
 
 
 @dataclass
@@ -37,8 +53,9 @@ class RebuildReport:
     """What a rebuild read and wrote.
 
     `pages`, `queued`: keys that were read. `added`: those of them that no server knew; `raised`: those whose state was
-    lower. `created`: servers whose tables were made. `dropped`: keys that were queued, and were taken out first
-    (`--drop-queued`). `elsewhere`: nodes whose queues are not on this machine: run it there too.
+    lower. `created`: servers whose tables were made. `dropped`: keys that were queued, and were taken out
+    (`--drop-queued`). `anew`: nodes that take in every segment anew. `elsewhere`: nodes whose queues are not on this
+    machine: run it there too.
     """
 
     dry_run: bool
@@ -48,6 +65,7 @@ class RebuildReport:
     raised: int = 0
     dropped: int = 0
     created: list[str] = field(default_factory=list)
+    anew: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
 
     def to_mapping(self) -> dict[str, Any]:
@@ -56,10 +74,16 @@ class RebuildReport:
 
 
 def rebuild_keys(
-    stores: Stores, *, dry_run: bool = False, drop_queued: bool = False, on_progress: OnProgress | None = None
+    stores: Stores,
+    *,
+    dry_run: bool = False,
+    drop_queued: bool = False,
+    anew: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> RebuildReport:
-    """Fill the key tables, empty or not. `drop_queued`: forget first what is only queued, so that URLs that are in no
-    queue any more are new when they are found again. `dry_run`: count only.
+    """Fill the key tables, empty or not. `drop_queued`: take out what is only queued, so that URLs that are in no queue
+    any more are new when they are found again. `anew`: have this machine's nodes look for them in all segments, though
+    it was another machine that took them out. `dry_run`: count only.
 
     The nodes of this machine are held meanwhile. Raises LockedError naming who works on one, KeyStoreError,
     DamagedFileError naming a segment or queue that cannot be read (`krake fsck` says what repairs it).
@@ -80,45 +104,79 @@ def rebuild_keys(
             )
             nodes.append(node)
         store = stack.enter_context(open_key_store(config, stores.secrets.key_storage_password))
-        _Rebuild(stores, store, report, on_progress).run(nodes, drop_queued=drop_queued)
+        heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "rebuild"))) if drop_queued else None
+        _Rebuild(stores, store, report, nodes, heap=heap, on_progress=on_progress).run(anew=anew)
     return report
 
 
 class _Rebuild:
     def __init__(
-        self, stores: Stores, store: ShardedKeyStore, report: RebuildReport, on_progress: OnProgress | None
+        self,
+        stores: Stores,
+        store: ShardedKeyStore,
+        report: RebuildReport,
+        nodes: Sequence[str],
+        *,
+        heap: KeyHeap | None,
+        on_progress: OnProgress | None,
     ) -> None:
-        self.stores, self.store, self.report, self._on_progress = stores, store, report, on_progress
+        """`nodes`: those of this machine. `heap`: to find what nothing holds; None: not to be dropped."""
+        self.stores, self.store, self.report, self.nodes = stores, store, report, nodes
+        self._heap, self._on_progress = heap, on_progress
         self._empty = False
 
-    def run(self, nodes: Sequence[str], *, drop_queued: bool) -> None:
+    def run(self, *, anew: bool) -> None:
+        heap = self._heap
         standing = self.store.exists()
         if not self.report.dry_run:
             self.report.created = [] if standing else self.store.create_missing()
             self.store.require_ring()
         self._empty = not standing and self.report.dry_run
-        if drop_queued and not self._empty:
+        sees_all = not nodes_unseen(self.stores, self.nodes)
+        if anew or (heap is not None and not sees_all):
+            self._take_in_anew()
+        if heap is not None and not self._empty:
             for server in self.store.servers:
-                self.report.dropped += self._drop_queued(server)
+                self.report.dropped += self._drop(server, unknown_only=sees_all)
             reached("repair.rebuild.dropped")
         self._pages()
-        for node in nodes:
-            self._queue(node)
-        if drop_queued and not self.report.dry_run:
-            for node in nodes:
+        self._queues(self.stores.config.servers if sees_all else self.nodes)
+        if heap is not None and sees_all and not self._empty:
+            self._drop_unheld(heap)
+        if heap is not None and not self.report.dry_run:
+            for node in self.nodes:
                 delete_durable(self.stores.node_dir(node) / LOST_FILE)
 
-    def _drop_queued(self, server: KeyServer) -> int:
-        """Delete the keys that are queued and nothing more."""
+    def _take_in_anew(self) -> None:
+        """Before any key is dropped: killed between, what nothing holds is found once more."""
+        self.report.anew = list(self.nodes)
+        for node in () if self.report.dry_run else self.nodes:
+            with suppress(DamagedFileError):  # it says no more that the node has settled than none does
+                mark = read_mark(self.stores, node)
+                if mark is None or not mark.retired:
+                    take_mark_away(self.stores, node)
+            take_in_anew(Queue(self.stores.node_dir(node), node))
+        reached("repair.rebuild.anew")
+
+    def _drop(self, server: KeyServer, *, unknown_only: bool) -> int:
+        """Delete the keys whose keyinfo is none of ours, and, if not `unknown_only`, those that are queued."""
         found = 0
-        rows = (
-            key for key, keyinfo in server.scan(LOWEST, HIGHEST) if keyinfo not in {KeyState.CRAWLED, KeyState.GONE}
-        )
+        kept = {KeyState.CRAWLED, KeyState.GONE, *((KeyState.QUEUED,) if unknown_only else ())}
+        rows = (key for key, keyinfo in server.scan(LOWEST, HIGHEST) if keyinfo not in kept)
         while keys := list(islice(rows, STATEMENT_KEYS)):
             found += len(keys)
             if not self.report.dry_run:
                 server.delete(keys)
         return found
+
+    def _drop_unheld(self, heap: KeyHeap) -> None:
+        """Take out what is queued, and held by nothing."""
+        hold_all(self.stores, self.stores.config.servers, heap)
+        for keys in unheld_keys(self.store.servers, heap):
+            if not self.report.anew:
+                self._take_in_anew()
+            self.report.dropped += len(keys) if self.report.dry_run else self.store.forget(keys)
+        reached("repair.rebuild.unheld")
 
     def _pages(self) -> None:
         stores = self.stores
@@ -132,26 +190,42 @@ class _Rebuild:
                         self._write(keys, state, path)
             reached("repair.rebuild.folder")
 
+    def _queues(self, nodes: Sequence[str]) -> None:
+        """What waits for some nodes: in the queues that are here, and on its way."""
+        for node in nodes:
+            if node in self.nodes:
+                self._queue(node)
+            for urls in urls_on_their_way(self.stores, node):
+                self._write_queued(urls, f"outlinks for {node}")
+
     def _queue(self, node: str) -> None:
         directory = self.stores.node_dir(node)
-        for file, keys in queued_keys(self.stores, node):
-            self.report.queued += len(keys)
-            self._write(keys, KeyState.QUEUED, f"{directory}/{file}")
+        if not self.report.dry_run:
+            finish_open_move(Queue(directory, node))
+        for file, urls in queued_urls(self.stores, node):
+            self._write_queued(urls, f"{directory}/{file}")
         take = open_take(directory)
         if take is not None:
-            keys = [url.key for url in take.urls()]
-            self._write(keys, KeyState.QUEUED, str(take.path))
+            self._write([url.key for url in take.urls()], KeyState.QUEUED, str(take.path))
         reached("repair.rebuild.node")
+
+    def _write_queued(self, urls: Iterable[bytes], where: str) -> None:
+        keys = keys_of(urls)
+        self.report.queued += len(keys)
+        self._write(keys, KeyState.QUEUED, where)
 
     def _write(self, keys: Sequence[bytes], state: KeyState, where: str) -> None:
         """Add keys, or raise them; count how many needed it."""
         known = dict.fromkeys(keys) if self._empty else self.store.states(keys)
         self.report.added += sum(1 for before in known.values() if before is None)
-        self.report.raised += sum(1 for before in known.values() if before is not None and before < state)
+        raised = [key for key, before in known.items() if before is not None and before < state]
+        self.report.raised += len(raised)
         if not self.report.dry_run:
             missed = self.store.mark(keys, state).missed
             if missed:
                 raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
+        elif self._heap is not None:
+            self._heap.add(raised)
         if self._on_progress:
             done = self.report.pages + self.report.queued
             self._on_progress({"checking": f"keys of {where}", "done": done, "unit": "keys"})

@@ -48,7 +48,7 @@ def test_what_has_not_been_taken_in_stays_unknown(copy: Callable[..., Krake]) ->
     assert "clean" in krake.ok("fsck").out
 
 
-@pytest.mark.parametrize("step", ["dropped", "folder", "node"])
+@pytest.mark.parametrize("step", ["dropped", "folder", "node", "unheld"])
 def test_killed_after_any_step_it_is_run_again(crawl: Krake, step: str) -> None:
     before = rows(crawl)
     words = ["--config", str(crawl.file), "keys", "rebuild", "--drop-queued"]
