@@ -21,6 +21,10 @@ _SEEN_LIMIT = 200_000
 _ELEMENT, _NOFOLLOW = Rejection.ELEMENT.value, Rejection.NOFOLLOW.value
 _NEVER = -1
 
+_Verdict = tuple[bytes, str, bool, str, int]
+"""Key and URL of a link's target (both empty if it is no URL), whether it is followed, the name of what decided, and
+the batch position from which on it needs no handing on."""
+
 
 class Discovery:
     """Judges what the pages of one worker link and redirect to; writes it to the worker's `PartWriter`.
@@ -47,8 +51,7 @@ class Discovery:
         self._widens = seeds_widen_scope
         self._owner_index = Owners(nodes).index if config.frontier.routing == "host" else lambda host: own_index
         self._resolver = LinkResolver(config.urls.max_length_chars)
-        # URL of a link -> (batch position from which on it needs no handing on, accepted, by which name).
-        self._known: dict[str, tuple[int, bool, str]] = {}
+        self._known: dict[str, _Verdict] = {}
         self._sent: dict[str, int] = {}
 
     def links(self, taken: TakenUrl, page: Page, nofollow: bool) -> None:
@@ -78,39 +81,41 @@ class Discovery:
         """Key, URL, whether it is followed, and the rule's name, of each link; the key of what is no URL is empty."""
         unique = list(dict.fromkeys(hrefs))
         targets = dict(zip(unique, self._resolver.resolve_many(base, unique), strict=True))
-        uses = list(zip(hrefs, bars, strict=True))
-        verdicts: dict[tuple[str, str], tuple[bytes, str, bool, str]] = {}
         position, known = taken.position, self._known
-        for index, use in enumerate(uses):
-            if use in verdicts:
+        verdicts: dict[str, _Verdict] = {}  # of the hrefs that nothing is against
+        judged = []
+        for index, (href, bar) in enumerate(zip(hrefs, bars, strict=True)):
+            if bar:
+                url, key, _, rejection = targets[href]
+                judged.append((key, url, False, rejection or bar, _NEVER))
                 continue
-            href, bar = use
-            url, key, _, rejection = target = targets[href]
-            if rejection is not None:
-                verdicts[use] = (b"", "", False, rejection)
-            elif bar:
-                verdicts[use] = (key, url, False, bar)
-            else:
-                before = known.get(url)
-                if before is None or before[0] > position or self._max_depth is not None:
-                    before = self._follow(taken, target, index)
-                verdicts[use] = (key, url, before[1], before[2])
-        keys, urls, followed, rules = zip(*[verdicts[use] for use in uses], strict=True)
+            verdict = verdicts.get(href)
+            if verdict is None:
+                target = targets[href]
+                verdict = known.get(target.url)
+                if verdict is None or verdict[4] > position:
+                    verdict = self._follow(taken, target, index)
+                verdicts[href] = verdict
+            judged.append(verdict)
+        keys, urls, followed, rules, _ = zip(*judged, strict=True)
         return keys, urls, followed, rules
 
-    def _follow(self, taken: TakenUrl, target: Target, index: int) -> tuple[int, bool, str]:
+    def _follow(self, taken: TakenUrl, target: Target, index: int) -> _Verdict:
         """Hand the target of a link on, if the filter accepts it; returns the entry of `_known`."""
+        url, key, host, rejection = target
+        if rejection is not None:
+            return (key, url, False, rejection, _NEVER)
         depth = taken.queued.depth + 1
-        accepted, rule = self._filter.verdict(target.url, target.host, depth)
+        accepted, rule = self._filter.verdict(url, host, depth)
         if accepted:
             self._hand_on(taken, target, index, depth, 0)
         # No position comes before that of a refusal, so the filter is not asked again.
-        entry = (taken.position if accepted else _NEVER, accepted, rule)
+        verdict = (key, url, accepted, rule, taken.position if accepted else _NEVER)
         if self._max_depth is None:
             if len(self._known) >= _SEEN_LIMIT:
                 self._known.clear()
-            self._known[target.url] = entry
-        return entry
+            self._known[url] = verdict
+        return verdict
 
     def _hand_on(self, taken: TakenUrl, target: Target, index: int, depth: int, redirects: int) -> None:
         """Hand a discovered URL on, unless an earlier page of this worker did: the first in batch order counts."""
