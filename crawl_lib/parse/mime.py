@@ -29,6 +29,7 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"wOFF", "font/woff"),
     (b"wOF2", "font/woff2"),
 )
+_MAGIC = (b"RIFF", *(magic for magic, _ in _SIGNATURES))
 _HTML = re.compile(
     rb"[\t\n\f\r ]*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
     rb"|br|p|meta|link)[ >\t\n\f\r/])",
@@ -67,6 +68,8 @@ def detect_mime(declared: str | None, data: bytes) -> str:
 
 
 def _signature(start: bytes) -> str | None:
+    if not start.startswith(_MAGIC):
+        return None
     if start.startswith(b"RIFF") and start[8:14] == b"WEBPVP":
         return "image/webp"
     return next((mime for magic, mime in _SIGNATURES if start.startswith(magic)), None)

@@ -21,23 +21,32 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 def surt(url: str) -> str:
     """The urlkey of a canonical URL; of anything else, its text in lower case without spaces."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        host = ""
+    path_start = url.find("/", url.find("://") + 3)
+    host = _surt_of_host(url[:path_start]) if path_start > 0 else ""
     if not host:
         return url.lower().replace(" ", "%20") or "-"
+    path, _, query = url[path_start:].partition("#")[0].partition("?")
+    fields = f"?{'&'.join(sorted(query.split('&')))}" if query else ""
+    return f"{host}){path.rstrip('/') or '/'}{fields}".lower().replace(" ", "%20")
+
+
+@lru_cache(maxsize=1024)
+def _surt_of_host(origin: str) -> str:
+    """What stands for `scheme://host[:port]` in a urlkey; "" if that is none."""
+    try:
+        parts = urlsplit(origin)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    if not host or parts.query or parts.fragment:
+        return ""
     if ":" in host:
         labels = f"[{host}]"
     elif host.replace(".", "").isdigit():
         labels = host
     else:
         labels = ",".join(reversed(WWW.sub("", host).rstrip(".").split(".")))
-    at = f":{port}" if port and port != DEFAULT_PORTS.get(parts.scheme) else ""
-    path = parts.path.rstrip("/") or "/"
-    query = f"?{'&'.join(sorted(parts.query.split('&')))}" if parts.query else ""
-    return f"{labels}{at}){path}{query}".lower().replace(" ", "%20")
+    return f"{labels}:{port}" if port and port != DEFAULT_PORTS.get(parts.scheme) else labels
 
 
 def declared_mime(head: bytes) -> str:

@@ -20,6 +20,10 @@ from crawl_lib.segment.cdxj import declared_mime, surt
         ("http://[bad", "http://[bad"),
         ("", "-"),
         ("http://a.example/a b", "example,a)/a%20b"),
+        ("http://a.example?x", "http://a.example?x"),
+        ("http://a.example/x?", "example,a)/x"),
+        ("http://a.example/x?b=/&a#c", "example,a)/x?a&b=/"),
+        ("http://a.example//x//", "example,a)//x"),
     ],
 )
 def test_surt(url, urlkey):

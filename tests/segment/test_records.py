@@ -24,6 +24,7 @@ from crawl_lib.records import Fetched
 from crawl_lib.segment.records import (
     RecordEncoder,
     WarcDates,
+    _base32,
     escape_field,
     has_certain_end,
     microseconds,
@@ -37,6 +38,11 @@ from crawl_lib.states import Outcome
 from tests.segment.helpers import INFO, REQUEST, TIME, answered, failed, fetches, fill, ids, robots, taken, writer
 
 DATE = "2026-11-18T11:06:40.123456Z"
+
+
+@given(st.binary(min_size=20, max_size=20))
+def test_digests_are_written_in_base32(digest: bytes) -> None:
+    assert _base32(digest) == b32encode(digest).decode()
 
 
 def test_golden_bytes_of_a_metadata_record():
