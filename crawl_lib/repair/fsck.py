@@ -23,7 +23,7 @@ from crawl_lib.crawl.places import (
     list_seeds,
     segments_of,
 )
-from crawl_lib.crawl.rollback import rollback_problem, rollback_remedy
+from crawl_lib.crawl.rollback import mismatch
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.frontier import Queue
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
@@ -180,9 +180,10 @@ class _Fsck:
 
     def _older_copy(self, node: str) -> list[Finding]:
         queue = Queue(self.stores.node_dir(node), node)
-        findings = Findings("queue", rollback_remedy(queue))
-        if problem := rollback_problem(self.stores, queue):
-            findings.add("queue_rolled_back", str(queue.directory), problem)
+        if (found := mismatch(self.stores, queue)) is None:
+            return []
+        findings = Findings("queue", found.remedy)
+        findings.add(found.name, str(queue.directory), found.problem)
         return findings.list()
 
     def _open_take(self, node: str) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""A node's directory is an older copy (a backup put back, a machine rolled back): nobody goes on with it."""
+"""A node's directory is an older copy (a backup put back), or the crawl is not on the DFS: nobody goes on with it."""
 
 from __future__ import annotations
 
@@ -55,6 +55,35 @@ def test_a_copy_of_before_the_settling_is_refused(copy: Callable[..., Krake]) ->
     put_back_after(krake, (("inject", "http://new.example/", "--run-id", "two"), ("settle",)))
     assert "has settled since" in krake("settle").error()
     assert set(found(krake, "--fast")) == {"queue_rolled_back"}
+
+
+@pytest.mark.parametrize("kill_at", [None, "take.written"])
+def test_a_crawl_that_is_not_on_the_dfs_is_missed(kill_at: str | None, copy: Callable[..., Krake]) -> None:
+    """A disk that is not mounted, another `dfs_primary`: nothing is fetched into the wrong place."""
+    krake = copy(kill_at)
+    dfs, away = krake.directory / "dfs", krake.directory / "away"
+    dfs.rename(away)
+    before = waiting(krake)
+    for words in TASKS:
+        problem = krake(*words).error()
+        assert f"is of a crawl of which nothing stands in {dfs}/crawl" in problem
+        assert "put dfs_primary" in problem
+    assert "crawl_missing" in found(krake, "--fast")
+    assert waiting(krake) == before
+    assert not list(dfs.rglob("*.parquet"))
+    shutil.rmtree(dfs)
+    away.rename(dfs)
+    krake.ok("crawl", "--run-id", "one", "--iterations", "4") if kill_at else krake.ok(*CRAWL)
+    assert found(krake) == {}
+
+
+def test_folders_that_were_deleted_by_hand_are_not_missed(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    for folder in [*(krake.directory / "dfs" / "crawl").glob("1*"), krake.directory / "dfs" / "crawl" / "seeds"]:
+        shutil.rmtree(folder)
+    assert "crawl_missing" not in found(krake, "--fast")
+    krake.ok(*CRAWL)
+    krake.ok(*CRAWL)
 
 
 def test_the_newest_copy_is_gone_on_with(copy: Callable[..., Krake]) -> None:
