@@ -45,6 +45,13 @@ _C0_AND_SPACE = "".join(map(chr, range(33)))
 _MAX_REMEMBERED_CHARS = 4096
 
 
+def _without_fragment(href: str) -> str:
+    """What decides where a href leads: most that are spelled anew lead to a place of a page that is known."""
+    cut = href.find("#")
+    # A space before the fragment is part of the path; at the end of a href it is not.
+    return href if cut < 0 or (cut and href[cut - 1] <= " ") else href[:cut]
+
+
 class LinkResolver:
     """Resolves the links of page after page; remembers about `max_remembered` of the last targets.
 
@@ -60,7 +67,6 @@ class LinkResolver:
         self._young: dict[str, dict[str, Target]] = {}
         self._old: dict[str, dict[str, Target]] = {}
         self._young_count = 0
-        self._here: dict[str, Target] = {}
         self._by_url: dict[str, Target] = {}
         self._base = ""
         self._self: Target | None = None
@@ -79,23 +85,21 @@ class LinkResolver:
         young = self._young.get(directory)
         if young is None:
             young = self._young[directory] = {}
-        self._here = young
         old = self._old.get(directory, {})
         targets = []
         for href in hrefs:
             target = young.get(href)
-            if target is None and (cut := href.find("#")) > 0 and href[cut - 1] > " ":
-                # Most links that are spelled anew lead to a place of a page that is known: these are not remembered.
-                target = young.get(href[:cut])
             if target is None:
-                target = old.get(href)
+                text = _without_fragment(href)
+                target = young.get(text)
                 if target is None:
-                    target, lasting = self._find(href)
-                else:
+                    target = old.get(text)
                     lasting = True
-                if lasting:
-                    young[href] = target
-                    self._young_count += 1
+                    if target is None:
+                        target, lasting = self._find(text)
+                    if lasting:
+                        young[text] = target
+                        self._young_count += 1
             targets.append(target)
         if self._young_count >= self._generation_size:
             self._old, self._young, self._young_count = self._young, {}, 0
@@ -118,26 +122,17 @@ class LinkResolver:
         self._origin = base[:root]
         self._host = host_of(base)
 
-    def _find(self, href: str) -> tuple[Target, bool]:
-        """Resolve; True with it if the answer holds for every page of the directory."""
-        text = href
-        if "#" in text:
-            text = text[: text.index("#")]
-            if text and text[-1] <= " ":
-                # A space before the fragment is part of the path; at the end of a href it is not.
-                return self._parse(href), False
-            known = self._here.get(text)
-            if known is not None:
-                return known, len(href) <= _MAX_REMEMBERED_CHARS
-        lasting = len(href) <= _MAX_REMEMBERED_CHARS
+    def _find(self, text: str) -> tuple[Target, bool]:
+        """Resolve a href without its fragment; True with it if the answer holds for every page of the directory."""
         plain = self._plain(text)
+        lasting = len(text) <= _MAX_REMEMBERED_CHARS
         if plain is not None:
             return plain, lasting and text != ""
         if text.startswith(_NEVER_FETCHED) and text.partition(":")[2][:1].isalnum():
             # With `//` behind the colon it has a host, and may be invalid.
             return _REJECTED[Rejection.SCHEME], lasting
         stripped = text.strip(_C0_AND_SPACE)
-        lasting = lasting and stripped != "" and stripped[0] != "?" and _ODD(stripped) is None
+        lasting = lasting and stripped != "" and stripped[0] not in "?#" and _ODD(stripped) is None
         return self._parse(text), lasting
 
     def _plain(self, text: str) -> Target | None:

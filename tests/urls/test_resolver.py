@@ -145,4 +145,12 @@ def test_long_hrefs_are_not_remembered() -> None:
     resolver = LinkResolver()
     resolver.resolve("http://a.b/", "data:," + "x" * 100_000)
     resolver.resolve("http://a.b/", "x#" + "y" * 100_000)
-    assert not any(resolver._young.values())
+    assert [href for table in resolver._young.values() for href in table] == ["x"]
+
+
+def test_hrefs_that_differ_by_their_fragment_are_remembered_once() -> None:
+    resolver = LinkResolver()
+    for number in range(10):
+        resolver.resolve("http://a.b/", f"x#{number}")
+        resolver.resolve("http://a.b/", f"#{number}")
+    assert [href for table in resolver._young.values() for href in table] == ["x"]
