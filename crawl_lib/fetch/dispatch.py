@@ -9,10 +9,11 @@ from typing import Protocol
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.answers import Answers
 from crawl_lib.fetch.classify import one_line
 from crawl_lib.fetch.dns import Answer, DnsCache, literal_address
 from crawl_lib.fetch.messages import Ask, Reply
-from crawl_lib.fetch.retry import Retry, Trouble
+from crawl_lib.fetch.retry import Trouble
 from crawl_lib.fetch.seams import Carrier, Seams
 from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot
 from crawl_lib.fetch.turns import IpTurns
@@ -24,12 +25,6 @@ class Crew(Protocol):
 
     def replied(self, slot: Slot, job: Job, reply: Reply) -> None:
         """An answer, or a failure, of a request that was sent."""
-
-    def unsendable(self, slot: Slot, job: Job, outcome: Outcome, error: str) -> None:
-        """Nothing can be sent to the host."""
-
-    def put_back(self, slot: Slot, job: Job, row: Retry, wait_s: float) -> None:
-        """Try again later."""
 
     def schedule(self, slot: Slot) -> None:
         """The slot may have something to do now."""
@@ -48,17 +43,26 @@ class Dispatch:
     """Sends the jobs of one run. All methods belong to the loop's thread.
 
     `heap`: of what is ready when; gates join it. `in_flight`: requests that the transport has, or that have answered
-    and are not reported yet: the crew counts them down.
+    and are not reported yet: the crew counts them down. `answers`: for what fails before it is sent.
     """
 
     def __init__(
-        self, config: FetchConfig, *, turns: IpTurns, seams: Seams, heap: ReadyHeap, transport: Carrier, crew: Crew
+        self,
+        config: FetchConfig,
+        *,
+        turns: IpTurns,
+        seams: Seams,
+        heap: ReadyHeap,
+        transport: Carrier,
+        answers: Answers,
+        crew: Crew,
     ) -> None:
         self.in_flight = 0
         self._config = config
         self._turns = turns
         self._heap = heap
         self._transport = transport
+        self._answers = answers
         self._crew = crew
         self._clock = seams.clock
         self._retries = seams.retries
@@ -83,7 +87,7 @@ class Dispatch:
         if self._config.proxy:
             literal = literal_address(slot.host)
             if literal is not None and not self._filter.allows(literal):
-                self._crew.unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {literal} is refused")
+                self._answers.unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {literal} is refused")
             else:
                 self._start(slot, job, None)
             return
@@ -171,14 +175,14 @@ class Dispatch:
             job.tries += 1
             row = self._retries[Trouble.DNS_TEMPORARY if answer.temporary else Outcome.DNS_FAILED]
             if job.tries < row.max_tries:
-                self._crew.put_back(slot, job, row, row.wait_s)
+                self._answers.put_back(slot, job, row, row.wait_s)
             else:
-                self._crew.unsendable(slot, job, Outcome.DNS_FAILED, one_line(f"{slot.host}: {answer.error}"))
+                self._answers.unsendable(slot, job, Outcome.DNS_FAILED, one_line(f"{slot.host}: {answer.error}"))
             return False
         allowed = tuple(address for address in answer.addresses if self._filter.allows(address))
         if not allowed:
             refused = ", ".join(answer.addresses[:4])
-            self._crew.unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {refused} is refused")
+            self._answers.unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {refused} is refused")
             return False
         slot.addresses = allowed
         slot.addresses_until = max(answer.expires, self._clock() + 1.0)

@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
-from itertools import count
 
 from crawl_lib.config.model import FetchConfig
+from crawl_lib.fetch.answers import Answers
 from crawl_lib.fetch.book import HostBook
-from crawl_lib.fetch.classify import failure_of, fetched_of, one_line, retry_after_s
 from crawl_lib.fetch.desk import RobotsDesk
 from crawl_lib.fetch.dispatch import Dispatch
 from crawl_lib.fetch.hosts import HostStore
 from crawl_lib.fetch.messages import Reply
-from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope
 from crawl_lib.fetch.seams import FetchSummary, Seams
 from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot, authority_end
 from crawl_lib.fetch.turns import IpTurns
@@ -81,16 +79,12 @@ class _Work:
     ) -> None:
         self.config = config
         self.turns = turns
-        self.on_fetched = on_fetched
         self.clock = seams.clock
-        self.wall = seams.wall
-        self.retries = seams.retries
         self.seams = seams
         self.loop = asyncio.get_running_loop()
         self.summary = FetchSummary()
-        self.book = HostBook(config, hosts, self.clock, self.wall)
+        self.book = HostBook(config, hosts, seams.clock, seams.wall)
         self.heap = ReadyHeap()
-        self.numbers = count()
         self.closing = False
         self.over = self.loop.create_future()
         self.wake: asyncio.TimerHandle | None = None
@@ -99,11 +93,14 @@ class _Work:
         self.desk = RobotsDesk(
             config,
             hosts,
-            wall=self.wall,
+            wall=seams.wall,
             site_of=self.book.site,
             slot_of=self.book.slot,
             schedule=self.schedule,
             on_robots=on_robots,
+        )
+        self.answers = Answers(
+            config, turns=turns, seams=seams, summary=self.summary, desk=self.desk, on_fetched=on_fetched
         )
 
     async def run(
@@ -116,7 +113,13 @@ class _Work:
     ) -> FetchSummary:
         carrier = self.seams.carrier(self.config, version, self.fail)
         self.dispatch = Dispatch(
-            self.config, turns=self.turns, seams=self.seams, heap=self.heap, transport=carrier, crew=self
+            self.config,
+            turns=self.turns,
+            seams=self.seams,
+            heap=self.heap,
+            transport=carrier,
+            answers=self.answers,
+            crew=self,
         )
         ticker: asyncio.Task[None] | None = None
         try:
@@ -134,7 +137,7 @@ class _Work:
             self.dispatch.close()
             for slot in self.book.slots.values():
                 if slot.in_flight:
-                    self._rest(slot)  # abandoned: the server may be busy with it still
+                    self.answers.rest(slot)  # abandoned: the server may be busy with it still
             self.book.save()
         self.summary.in_flight = 0
         return self.summary
@@ -271,7 +274,7 @@ class _Work:
                     if rules.allows(job.url):
                         return job
                     end = (Outcome.ROBOTS_DENIED, "")
-            self._end(job, *end)
+            self.answers.end(job, *end)
             if self.over.done() or self.clock() - began > _PUMP_S:
                 return None
         return None
@@ -283,86 +286,14 @@ class _Work:
             return heapq.heappop(slot.later)[2]
         return slot.pages.popleft() if slot.pages else None
 
-    def _end(self, job: Job, outcome: Outcome, error: str) -> None:
-        """Report a page that is not asked for (again)."""
-        self._report(job, Fetched(job.url, self.wall(), outcome, attempts=job.tries, error=error))
-
-    def _report(self, job: Job, fetched: Fetched) -> None:
-        assert job.taken is not None
-        self.summary.left -= 1
-        self.summary.outcomes[fetched.outcome] += 1
-        self.on_fetched(job.taken, fetched)
-
-    def unsendable(self, slot: Slot, job: Job, outcome: Outcome, error: str) -> None:
-        """Nothing can be sent to this host: all its URLs end like this one."""
-        fetched = Fetched(job.url, self.wall(), outcome, attempts=0, error=error)
-        slot.ending = (outcome, error)
-        if job.robots_for is not None:
-            self.desk.answered(job, fetched)
-        else:
-            self._report(job, fetched)
-
     # -- answers --------------------------------------------------------------------------------------------------
 
     def replied(self, slot: Slot, job: Job, reply: Reply) -> None:
         """An answer, or a failure, of a request that was sent."""
         try:
-            self._take_reply(slot, job, reply)
+            self.dispatch.in_flight -= 1
+            self.answers.take(slot, job, reply)
             self.schedule(slot)
             self.pump()
         except BaseException as error:
             self.fail(error)
-
-    def _take_reply(self, slot: Slot, job: Job, reply: Reply) -> None:
-        self.dispatch.in_flight -= 1
-        slot.in_flight -= 1
-        job.tries += 1
-        self.summary.requests += reply.sent
-        self.summary.body_bytes += len(reply.body)
-        fetched = fetched_of(job.url, reply, job.tries)
-        row = self.retries[failure_of(fetched, reply)]
-        self._note_host(slot, fetched, row)
-        if job.tries < row.max_tries and slot.ending is None:
-            self.put_back(slot, job, row, self._wait_s(row, fetched))
-        elif job.robots_for is not None:
-            self.summary.robots += 1
-            self.desk.answered(job, fetched)
-        else:
-            self._report(job, fetched)
-        self._rest(slot)
-
-    def _note_host(self, slot: Slot, fetched: Fetched, row: Retry) -> None:
-        """Count failures that are the host's, and give it up after too many."""
-        if not row.counts:
-            slot.failures = 0
-            return
-        slot.failures += 1
-        if len(slot.addresses) > 1:
-            slot.address_turn += 1
-            slot.address = slot.addresses[slot.address_turn % len(slot.addresses)]
-        if slot.failures >= HOST_GIVES_UP_AFTER and slot.ending is None:
-            slot.ending = (Outcome.HOST_GAVE_UP, one_line(f"after {slot.failures} failed tries: {fetched.error}"))
-
-    def _rest(self, slot: Slot) -> None:
-        """The host's delay begins."""
-        now = self.clock()
-        slot.ended_at = now
-        slot.asked = self.wall()
-        slot.changed = True
-        if slot.delay_s > 0:
-            self.turns.put(f"host {slot.host}", slot.delay_s)
-
-    def _wait_s(self, row: Retry, fetched: Fetched) -> float:
-        if fetched.status in (429, 503):
-            return max(row.wait_s, min(retry_after_s(fetched.head), self.config.max_crawl_delay_s))
-        return row.wait_s
-
-    def put_back(self, slot: Slot, job: Job, row: Retry, wait_s: float) -> None:
-        """Try again later: the host's next request, or, if it is the URL's trouble alone, beside the others."""
-        self.summary.retries += 1
-        when = self.clock() + wait_s
-        if row.scope is Scope.URL and job.taken is not None:
-            heapq.heappush(slot.later, (when, next(self.numbers), job))
-            return
-        slot.parked.append(job)
-        slot.not_before = max(slot.not_before, when)
