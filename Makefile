@@ -39,10 +39,10 @@ $(KERBEROS_STAMP): $(STAMP) requirements.kerberos.lock
 	touch $@
 
 crawl: setup
-	@$(BIN)/python -m krake_airflow.run $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
+	@$(BIN)/python -m krake_airflow crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
 
 ui: setup
-	@exec $(BIN)/python -m krake_airflow.ui $(if $(CONFIG),--config "$(CONFIG)")
+	@exec $(BIN)/python -m krake_airflow ui $(if $(CONFIG),--config "$(CONFIG)")
 
 # Many machines as processes of this one, with their data in .cluster/; needs Java 17, mvn, mariadb-server, postgresql.
 cluster: setup

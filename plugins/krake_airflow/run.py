@@ -2,6 +2,9 @@
 
 Airflow runs the tasks one after another here (`dag.test()`), with a database of its own and without a scheduler.
 Whatever Airflow prints goes to a log file. The exit code is 0 only if the whole run succeeded.
+
+SIGINT (Ctrl-C) and SIGTERM end it before the run begins, ask the task that runs to stop, and at their second time end
+it at once; see `crawl_lib.crawl.signals`, whose exit codes are ours too.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from rich.console import Console
 from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import KrakeError
+from crawl_lib.frontier.seeds import parse_seeds
+from krake_airflow.database import DatabaseMark
 from krake_airflow.display import Display, summary
-from krake_airflow.settings import PROJECT, airflow_home, config_path, environment
+from krake_airflow.settings import DATABASE_FILE, PROJECT, airflow_home, config_path, environment
 from krake_airflow.watching import watch_with
 
 DAG_ID = "krake_crawl"
@@ -35,13 +40,14 @@ DEMO_SITES = 12
 DEMO_ITERATIONS = 6
 """More rounds would only follow the odd redirect chain of the demo web, a URL a round."""
 INTERRUPTED = 130
+"""The exit code of a run that was stopped, and not by a signal to this process."""
 PLAIN_WIDTH = 200
 """Characters of a line where the output is no terminal, so that paths stay whole."""
 _RETRY_WAIT_S = 2.0
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of `python -m krake_airflow.run`."""
+    """The command line of `python -m krake_airflow crawl`."""
     found = argparse.ArgumentParser(prog="make crawl", description="Crawl, export and link, through Airflow's DAG.")
     found.add_argument("--config", type=Path, help="config file; default: config/demo.yml without seeds")
     found.add_argument("--seeds", help="URLs, or the path of a file or folder of seeds; default: the synthetic web")
@@ -51,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a crawl; returns the exit code (0: all done, 1: a task failed, 2: bad config or arguments, 130: stopped)."""
+    """Run a crawl; returns the exit code (0: done, 1: a task failed, 2: bad config or arguments, 130, 143: stopped)."""
     given = parser().parse_args(arguments)
     try:
         path = _config_path(given)
@@ -64,13 +70,14 @@ def main(arguments: list[str] | None = None) -> int:
     (home / "logs").mkdir(parents=True, exist_ok=True)
     log = home / "logs" / f"crawl-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     with ExitStack() as stack:
+        signals = stack.enter_context(_heeding_signals())
         console = stack.enter_context(_airflow_prints_to(log))
         try:
             if not params["seeds"] and path == DEMO_CONFIG.resolve():
                 params["seeds"] = stack.enter_context(_synthetic_web(home, console))
             os.environ.update(environment(home, path))
             console.print(f"Config {path}. Starting Airflow (its log: {log}) ...", highlight=False, soft_wrap=True)
-            return _crawl(console, config, home, log, params)
+            return _crawl(console, signals, config, params, home=home, log=log)
         except KrakeError as error:
             console.print(f"[red]{error}[/]", highlight=False, soft_wrap=True)
             return 1
@@ -89,7 +96,10 @@ def _params(given: argparse.Namespace, config: Config) -> dict[str, Any]:
     iterations = given.iterations if given.iterations is not None else min(usual, most)
     if not 1 <= iterations <= most:
         raise KrakeError(f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}")
-    return {"seeds": seeds_text(given.seeds or ""), "iterations": iterations, "label": given.label}
+    seeds = seeds_text(given.seeds or "")
+    if seeds:
+        parse_seeds(seeds)  # what is no seed at all: else Airflow says so, and fails task after task, a second each
+    return {"seeds": seeds, "iterations": iterations, "label": given.label}
 
 
 def seeds_text(given: str) -> str:
@@ -154,17 +164,19 @@ def _fallback(first: AbstractContextManager[Any], second: Callable[[], AbstractC
         yield entered
 
 
-def _crawl(console: Console, config: Config, home: Path, log: Path, params: dict[str, Any]) -> int:
+def _crawl(
+    console: Console, signals: _Signals, config: Config, params: dict[str, Any], *, home: Path, log: Path
+) -> int:
     began_s = time.monotonic()
     dag = prepare_dag(home)
     unfinished, begun = _join(console, home, config, params)
-    with Display(console) as display, _stopped_by_signals(display):
+    with Display(console) as display, signals.stopping(display):
         watch_with(display)
         run = dag.test(run_conf=params, logical_date=begun, run_after=begun)
     elapsed_s = time.monotonic() - began_s
     if display.stopping:
         console.print("Stopped. What was fetched is kept; the same command goes on.", highlight=False, soft_wrap=True)
-        return INTERRUPTED
+        return signals.code or INTERRUPTED
     if str(run.state) == "success":
         console.print(summary(config, display.results))
         console.print(f"{elapsed_s:.0f} s in all, as run {run.run_id}", highlight=False, soft_wrap=True)
@@ -207,14 +219,13 @@ def prepare_dag(home: Path) -> Any:
 
     The environment must be `settings.environment`'s. Raises KrakeError with Airflow's words if the DAG does not parse.
     """
-    from airflow import __version__  # noqa: PLC0415 - reads the environment when it is imported
-    from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415
+    from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - reads the environment when it is imported
     from airflow.utils.db import initdb  # noqa: PLC0415
 
-    migrated = home / f"migrated-{__version__}"
-    if not (migrated.exists() and (home / "airflow.db").exists()):
+    mark = DatabaseMark(home, home / DATABASE_FILE)
+    if not mark.stands():
         initdb()
-        migrated.touch()
+        mark.set()
     bag = DagBag(dag_folder=str(PROJECT / "dags" / "krake_crawl_dag.py"), bundle_name="dags-folder")
     dag = bag.dags.get(DAG_ID)
     if dag is None:
@@ -225,24 +236,40 @@ def prepare_dag(home: Path) -> Any:
     return dag
 
 
+class _Signals:
+    """What SIGINT and SIGTERM do. `code`: the exit code of the first one, once it came."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self._display: Display | None = None
+
+    def __call__(self, number: int, frame: object) -> None:
+        """The handler."""
+        code = 128 + number
+        if self.code is not None:
+            os._exit(code)
+        self.code = code
+        if self._display is None:
+            raise SystemExit(code)
+        self._display.note("Stopping ...")
+        self._display.stop()
+
+    @contextmanager
+    def stopping(self, display: Display) -> Iterator[None]:
+        """While the run is under way: it is asked to stop by its display."""
+        self._display = display
+        try:
+            yield
+        finally:
+            self._display = None
+
+
 @contextmanager
-def _stopped_by_signals(display: Display) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks the run to stop; the second has its old effect."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def on_signal(number: int, frame: object) -> None:
-        signal.signal(number, before[signal.Signals(number)])
-        display.note("Stopping ...")
-        display.stop()
-
-    for number in before:
-        signal.signal(number, on_signal)
+def _heeding_signals() -> Iterator[_Signals]:
+    signals = _Signals()
+    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,7 +20,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +27,8 @@ from typing import Any, Self
 import psutil  # type: ignore[import-untyped]  # a dependency of Airflow
 
 from crawl_lib.errors import KrakeError
-from krake_airflow.settings import USER, environment, server_environment
+from krake_airflow.database import DatabaseMark
+from krake_airflow.settings import DATABASE_FILE, USER, environment, server_environment
 
 PASSWORDS_FILE = "simple_auth_manager_passwords.json.generated"
 PARTS = ("api-server", "scheduler", "dag-processor")
@@ -76,7 +76,7 @@ class AirflowServer:
         self._port = port
         self._extra = extra or {}
         self._parts: list[_Part] = []
-        self._migrated = home / f"migrated-{version('apache-airflow')}"
+        self._database = DatabaseMark(home, home / DATABASE_FILE)
         self.environment: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -136,16 +136,15 @@ class AirflowServer:
         for part in self._parts:
             part.process.terminate()
         until_s = time.monotonic() + _STOP_S
-        for part in self._parts:
-            with suppress(subprocess.TimeoutExpired):
-                part.process.wait(max(0.0, until_s - time.monotonic()))
+        while not all(part.has_ended() for part in self._parts) and time.monotonic() < until_s:
+            time.sleep(0.05)
         _end_all({*started, *(process for part in self._parts for process in part.processes())})
         for part in self._parts:
             part.process.wait()
         self._parts = []
 
     def _migrate(self, until_s: float, stopped: Callable[[], bool]) -> bool:
-        if self._migrated.exists() and (self.home / "airflow.db").exists():
+        if self._database.stands():
             return True
         log = self.logs / "migrate.log"
         process = _spawn(["db", "migrate"], log, self.home, self.environment)
@@ -154,14 +153,14 @@ class AirflowServer:
                 if stopped():
                     return False
                 if time.monotonic() > until_s:
-                    raise KrakeError(f"Airflow's database {self.home / 'airflow.db'} is not made in time; see {log}")
+                    raise KrakeError(f"Airflow's database {self._database.database} is not made in time; see {log}")
                 time.sleep(0.1)
         finally:
             process.kill()
             process.wait()
         if process.returncode != 0:
-            raise KrakeError(f"Airflow's database {self.home / 'airflow.db'} cannot be made; see {log}")
-        self._migrated.touch()
+            raise KrakeError(f"Airflow's database {self._database.database} cannot be made; see {log}")
+        self._database.set()
         return True
 
     def _healthy(self) -> bool:
@@ -191,8 +190,21 @@ class _Part:
         self._began_s = time.monotonic()
         self.process = _spawn([self.name], self._log, self._home, self._variables)
 
+    def has_ended(self) -> bool:
+        """Whether it is dead. It is not waited for: until then its process id is no other program's."""
+        if self.process.returncode is not None:
+            return True
+        with suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return True
+
     def processes(self) -> list[psutil.Process]:
-        """The part and what it started, also what was left behind by an end that it did not see coming."""
+        """The part and what it started, also what was left behind by an end that it did not see coming.
+
+        None once it was waited for: whatever has its process id then is of another program.
+        """
+        if self.process.returncode is not None:
+            return []
         return list({*_with_children(self.process.pid), *_of_session(self.process.pid)})
 
     def tend(self) -> str | None:
@@ -201,10 +213,10 @@ class _Part:
             if time.monotonic() >= self._again_s:
                 self._start()
             return None
-        code = self.process.poll()
-        if code is None:
+        if not self.has_ended():
             return None
-        _end_all(self.processes())
+        _end_all(process for process in self.processes() if process.pid != self.process.pid)
+        code = self.process.wait()
         self._deaths = self._deaths + 1 if time.monotonic() - self._began_s < _STEADY_S else 1
         if self._deaths > _MOST_DEATHS:
             raise KrakeError(f"Airflow's {self.name} ends again and again (last with {code}); see {self._log}")

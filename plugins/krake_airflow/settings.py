@@ -17,6 +17,8 @@ HOME_VARIABLE = "KRAKE_AIRFLOW_HOME"
 NODE_VARIABLE = "KRAKE_NODE"
 """On many machines, the node whose tasks a worker runs; what came by a wrong queue is refused."""
 USER = "admin"
+DATABASE_FILE = "airflow.db"
+"""Airflow's database of one machine, in its home."""
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
@@ -52,7 +54,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         # DAG does nothing by itself; with it, running by itself is what was asked for.
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         # SQLite's own 5 s are too short for a busy machine: `backfill create` was seen to die of a locked database.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / DATABASE_FILE}?timeout=60",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         # A config that was changed twice in half a minute would leave a schedule behind that nobody asked for.
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",

@@ -66,7 +66,3 @@ def _serve(server: AirflowServer, stop: threading.Event) -> int:
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -84,8 +84,8 @@ def test_make_crawl_killed_and_typed_again(
     home = tmp_path / "home"
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
     variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
-    command = [sys.executable, "-m", "krake_airflow.run", "--config", str(path), "--seeds", " ".join(serving.seeds)]
-    command += ["--iterations", str(ITERATIONS)]
+    command = [sys.executable, "-m", "krake_airflow", "crawl", "--config", str(path)]
+    command += ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
     rng, deaths, start_s = random.Random(SEED), [], time.monotonic()
     output = tmp_path / "output"
     # How long the process may go on after it said a word, in seconds. Where most is done already the rest takes about a

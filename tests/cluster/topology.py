@@ -18,12 +18,12 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
+from krake_airflow.database import DatabaseMark
 from krake_airflow.server import PASSWORDS_FILE
 from krake_airflow.settings import PROJECT, USER, centre_environment, worker_environment
 
@@ -181,7 +181,7 @@ class Topology:
         if migrating is not None:
             self._say("Airflow's tables ...")
             assert migrating.wait(START_S) == 0, self.log("centre", "migrate").read_text()[-3000:]
-            self._migrated.touch()
+            self._database.set()
         if not self.config_path(BATCH).exists():
             self.configure("crawl", {})
         self._say("Airflow: API server, scheduler, DAG processor ...")
@@ -253,13 +253,13 @@ class Topology:
         return {**mapping, "servers": self.nodes, "dfs_primary": f"{self.hdfs.address}/krake/{name}"}
 
     def _migrate(self) -> subprocess.Popen[bytes] | None:
-        if self._migrated.exists():
+        if self._database.stands():
             return None
         return spawn(_airflow("db", "migrate"), self.log("centre", "migrate"), env=self._environment)
 
     @property
-    def _migrated(self) -> Path:
-        return self.home("centre") / f"migrated-{version('apache-airflow')}"
+    def _database(self) -> DatabaseMark:
+        return DatabaseMark(self.home("centre"), self.postgres.directory / "data" / "PG_VERSION")
 
     def _centre_environment(self) -> dict[str, str]:
         home = self.home("centre")

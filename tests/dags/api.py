@@ -119,7 +119,7 @@ class Ui(Api):
             "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}",
             **self.settings,
         }
-        command = [sys.executable, "-m", "krake_airflow.ui", "--config", str(self.config)]
+        command = [sys.executable, "-m", "krake_airflow", "ui", "--config", str(self.config)]
         self.process = subprocess.Popen(
             command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )

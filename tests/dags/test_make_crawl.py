@@ -21,11 +21,14 @@ from tests.dags.conftest import Reference
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config
 
 
+def variables(home: Path) -> dict[str, str]:
+    found = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
+    return found | {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
+
+
 def start(home: Path, config: Path, *arguments: str) -> subprocess.Popen[str]:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
-    variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
-    command = [sys.executable, "-m", "krake_airflow.run", "--config", str(config), *arguments]
-    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-m", "krake_airflow", "crawl", "--config", str(config), *arguments]
+    return subprocess.Popen(command, env=variables(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -117,7 +120,11 @@ def wait_for_spool(queue: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["--iterations", "0"], "ITERATIONS is 0"), (["--iterations", "99"], f"crawl.max_iterations, {MOST_ITERATIONS}")],
+    [
+        (["--iterations", "0"], "ITERATIONS is 0"),
+        (["--iterations", "99"], f"crawl.max_iterations, {MOST_ITERATIONS}"),
+        (["--seeds", "nowhere.txt"], "seeds: nowhere.txt: no such file or directory, and not a URL"),
+    ],
 )
 def test_bad_arguments_are_one_line(home: Path, crawl: tuple[Config, Path], arguments: list[str], says: str) -> None:
     code, output = finish(start(home, crawl[1], *arguments))
@@ -131,6 +138,38 @@ def test_a_missing_config_is_one_line(home: Path, tmp_path: Path) -> None:
     assert code == 2
     assert "nowhere.yml: cannot be read" in output
     assert len(output.strip().splitlines()) == 1
+
+
+INTERRUPTED = """
+import os, runpy, signal, sys
+
+_, module, number, *words = sys.argv
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.Signals[number])
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv[1:] = words
+runpy.run_module("krake_airflow", run_name="__main__", alter_sys=True)
+"""
+"""The program, which gets a signal when it begins to load a module."""
+
+
+@pytest.mark.parametrize(
+    ("program", "module", "number"),
+    [("crawl", "yaml", "SIGINT"), ("crawl", "airflow", "SIGTERM"), ("ui", "psutil", "SIGINT")],
+)
+def test_a_signal_in_the_first_seconds_ends_it_without_a_traceback(
+    home: Path, crawl: tuple[Config, Path], program: str, module: str, number: str
+) -> None:
+    """`make ui` loads Airflow in processes of its own only."""
+    command = [sys.executable, "-c", INTERRUPTED, module, number, program, "--config", str(crawl[1])]
+    done = subprocess.run(command, env=variables(home), capture_output=True, text=True, timeout=200)
+    assert done.returncode == 128 + signal.Signals[number], done
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.stdout.count("\n") == (module == "airflow"), "what it said before"
 
 
 def test_only_the_same_parameters_nodes_and_routing_go_on_with_an_unfinished_run(

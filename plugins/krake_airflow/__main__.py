@@ -1,0 +1,24 @@
+"""`python -m krake_airflow crawl ...`, `python -m krake_airflow ui ...`: what `make crawl` and `make ui` run."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from crawl_lib.crawl.signals import end_on_signals
+
+PROGRAMS = {"crawl": "run", "ui": "ui"}
+"""Which module of this package is which program."""
+
+
+def main(words: list[str]) -> int:
+    """Run the program that the first word names with the others as its arguments; returns the exit code."""
+    if not words or words[0] not in PROGRAMS:
+        sys.stderr.write(f"usage: python -m krake_airflow {{{','.join(PROGRAMS)}}} ...\n")
+        return 2
+    with end_on_signals():
+        return int(import_module(f"krake_airflow.{PROGRAMS[words[0]]}").main(words[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
