@@ -6,6 +6,7 @@ their numbers. A stream reads them one after the other and counts on, so nothing
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ from pyspark.sql import functions as sql
 from crawl_lib.config import Config
 from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text, telling
 from crawl_lib.engine.java import check_java
+from crawl_lib.engine.secured import check_kerberos, is_secured, java_options, spark_options
 from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
 from crawl_lib.stopping import go_on, until_stopped
 
@@ -231,8 +233,9 @@ def _rows_of(parts: _Parts, rows: int) -> Iterator[pa.RecordBatch]:
 def open_spark(config: Config, room: Room) -> Spark:
     """A Spark session at `spark.master`. Its Java process, temporary files and parts end with `close`.
 
-    Raises ConfigError where Java is missing, or where the executors could not read what this machine has;
-    LockedError where this process runs Spark already; StorageError where Spark does not start; StoppedError.
+    Raises ConfigError where Java is missing, where the executors could not read what this machine has, or where
+    Hadoop's configuration of a secured HDFS is missing; LockedError where this process runs Spark already;
+    StorageError where Spark does not start; StoppedError.
     """
     check_java()
     local = config.spark.master.startswith("local")
@@ -244,11 +247,19 @@ def open_spark(config: Config, room: Room) -> Spark:
     if SparkContext._active_spark_context is not None:
         raise LockedError("Spark: this process runs a Spark session already; stop it first")
     try:
-        return Spark(_start(_options(config, room, local), room), room, config.spark.dfs_url)
+        spark = Spark(_start(_options(config, room, local), room), room, config.spark.dfs_url)
     except BaseException:
         _kill_java()
         _stop_java()
         raise
+    try:
+        if is_secured(config):
+            with _translated():
+                check_kerberos(SparkContext._jvm, str(config.spark.dfs_url))
+    except BaseException:
+        spark.close()
+        raise
+    return spark
 
 
 def _start(options: Mapping[str, str], room: Room) -> SparkSession:
@@ -280,6 +291,8 @@ def _options(config: Config, room: Room, local: bool) -> dict[str, str]:
     java = {"java.io.tmpdir": str(room.scratch), "log4j2.configurationFile": log4j.as_uri()}
     if config.dfs.security == "simple":
         java["HADOOP_USER_NAME"] = config.dfs.user
+    if is_secured(config):
+        java |= java_options(os.environ)
     options = {
         "spark.master": config.spark.master,
         "spark.app.name": "krake",
@@ -294,6 +307,8 @@ def _options(config: Config, room: Room, local: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": f"{max(room.memory_bytes, LEAST_BYTES) >> 20}m",
     }
+    if is_secured(config):
+        options |= spark_options(str(config.spark.dfs_url))
     if local:
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return options

@@ -10,9 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import SparkConfig
+from crawl_lib.engine import opening
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.segment.dropped import write_dropped
@@ -118,6 +120,16 @@ def assert_same_bytes(storage: Storage, name: str, other: str) -> None:
     assert len(one) == FILES
     assert sorted(one) == sorted(two)
     assert [file for file in one if one[file] != two[file]] == []
+
+
+def keep_warm(running: Any, patch: pytest.MonkeyPatch) -> None:
+    """From now on stages find Spark running, and leave it so."""
+
+    class Warm(type(running)):  # type: ignore[misc]
+        def close(self) -> None:
+            self.clean()
+
+    patch.setattr(opening, "_open_spark", lambda config, room: Warm(running._session, room, config.spark.dfs_url))
 
 
 def in_scratch(config: Config) -> list[str]:

@@ -17,16 +17,32 @@ from threading import Thread
 import pytest
 
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.errors import StorageAccessError, StorageError
+from crawl_lib.engine import Room, open_engine
+from crawl_lib.engine.secured import check_kerberos
+from crawl_lib.errors import ConfigError, StorageAccessError, StorageError
+from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.kerberos import Negotiate
 from crawl_lib.storage.webhdfs import WebHdfs, parse_address
 from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, why_not
-from tests.cluster.test_crawl import check_crawl
+from tests.cluster.spark import LIMIT_S as SPARK_LIMIT_S
+from tests.cluster.spark import (
+    all_stages,
+    assert_same_bytes,
+    keep_warm,
+    never,
+    one_page,
+    spark_url,
+    with_spark,
+)
+from tests.cluster.test_crawl import check_crawl, copy_of
 from tests.contracts.storage import StorageContract
+from tests.e2e.crawl import make_config
+from tests.export.crawls import CrawlMaker
 
 COOKIE_S = 2
 LIMIT_S = 120  # for what comes with time on a loaded machine
+AUTHENTICATION, PRINCIPAL = r"hadoop\.security\.authentication", r"dfs\.namenode\.kerberos\.principal"
 TO_DO = r"get a ticket by kinit, or name in KRB5CCNAME .*, or in KRB5_CLIENT_KTNAME a keytab"
 
 
@@ -131,6 +147,38 @@ def test_what_a_request_costs(ticket, address, config, exchanges):
 def test_a_crawl_of_two_rounds(ticket, address, config, tmp_path):
     """And its export and graph, while cookies run out."""
     check_crawl(address, config, tmp_path, nodes=1, rounds=2)
+
+
+@pytest.mark.timeout(SPARK_LIMIT_S)
+@pytest.mark.usefixtures("many_tasks")
+def test_spark_reads_a_secured_hdfs(ticket, secured, address, config, tmp_path, monkeypatch):
+    """And writes there: by the same ticket, and Hadoop's configuration. Where that is missing it is told what to do."""
+    far = dataclasses.replace(make_config(tmp_path, nodes=1), dfs_primary=address, dfs=config)
+    (tmp_path / "local").mkdir()
+    maker = CrawlMaker(tmp_path / "local")
+    one_page(maker)
+    storage = open_storage(far)
+    copy_of(LocalStorage.open(maker.root), "crawl", storage)
+    all_stages(storage, far, maker, "duckdb")
+    on_spark = with_spark(far, dfs_url=spark_url(secured, far))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(secured.directory / "conf-nn1"))
+    monkeypatch.setattr(HdfsStorage, "download", never)
+    with (
+        open_engine(on_spark, Room(storage, tmp_path, ".engine", 1 << 30)) as running,
+        monkeypatch.context() as patched,
+    ):
+        keep_warm(running, patched)
+        all_stages(storage, on_spark, maker, "spark")
+        assert_same_bytes(storage, "duckdb", "spark")
+        jvm = running._session.sparkContext._jvm
+        jvm.org.apache.hadoop.security.UserGroupInformation.setConfiguration(jvm.org.apache.hadoop.conf.Configuration())
+        check_kerberos(jvm, address)
+        jvm.org.apache.spark.deploy.SparkHadoopUtil.get().conf().unset("dfs.namenode.kerberos.principal")
+        without = jvm.org.apache.hadoop.conf.Configuration(False)
+        jvm.org.apache.hadoop.security.UserGroupInformation.setConfiguration(without)
+        told = rf"spark\.dfs_url: https://127.*{AUTHENTICATION} and no {PRINCIPAL}: set HADOOP_CONF_DIR to the folder"
+        with pytest.raises(ConfigError, match=told):
+            check_kerberos(jvm, address)
 
 
 def tokens(secured: SecureHdfs) -> int:

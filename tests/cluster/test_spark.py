@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crawl_lib.engine import Engine, Room, open_engine, opening
+from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.engine.spark import Spark
 from crawl_lib.errors import LockedError
 from crawl_lib.storage import LocalStorage, open_storage
@@ -23,6 +23,7 @@ from tests.cluster.spark import (
     all_stages,
     assert_same_bytes,
     in_scratch,
+    keep_warm,
     never,
     no_page,
     no_segment,
@@ -52,15 +53,7 @@ def running(many_tasks: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def warm(running: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stages find Spark running, and leave it so."""
-    monkeypatch.setattr(opening, "_open_spark", lambda config, room: Warm(running._session, room, config.spark.dfs_url))
-
-
-class Warm(Spark):
-    """Spark that goes on when a stage has ended."""
-
-    def close(self) -> None:
-        self.clean()
+    keep_warm(running, monkeypatch)
 
 
 CRAWLS = [
