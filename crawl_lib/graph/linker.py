@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from threading import Event
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.config import Config
 from crawl_lib.engine import Engine, open_engine
+from crawl_lib.engine.base import in_batches
 from crawl_lib.export.places import ARCS_IN, ARCS_OUT, PAGES, URL_MAPPING, ExportFolder, OnProgress, check_segments
 from crawl_lib.export.progress import Progress
 from crawl_lib.export.scratch import scratch_folder
@@ -79,6 +82,24 @@ def _write_arcs(engine: Engine, folder: ExportFolder, name: str, on_progress: On
     stage = query.replace("/", ".")
     progress = Progress(on_progress, stage, 0, "arcs", stop)
     batches = engine.stream(query, GROUP_ROWS, on_progress, stage)
+    if name == ARCS_OUT:
+        batches = in_batches(each_once(batches), GROUP_ROWS)
     schema = ARC_SCHEMAS[name]
     # Half of the numbers are all over the place: a dictionary only costs time.
     write_table(folder, name, schema, (pa.Table.from_batches([batch]) for batch in batches), progress, dictionary=False)
+
+
+def each_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Sorted rows of two columns without nulls, each row once; a batch may come out empty.
+
+    Among sorted rows that costs next to nothing; a `distinct` in the query takes a third of its time.
+    """
+    last: tuple[Any, ...] | None = None
+    for batch in batches:
+        if not len(batch):
+            continue
+        columns = batch.columns
+        changes = [pc.not_equal(column[1:], column[:-1]) for column in columns]
+        first = tuple(column[0].as_py() for column in columns) != last
+        last = tuple(column[-1].as_py() for column in columns)
+        yield batch.filter(pa.concat_arrays([pa.array([first]), pc.or_(*changes)]))

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,6 +14,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import InputError, OutputConflictError, PathNotFoundError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import WebGraph, finalize_export, finalizer, link_export, open_web_graph
+from crawl_lib.graph.linker import each_once
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
 
@@ -126,3 +128,13 @@ def test_the_graph_opens_with_its_index(storage: Storage, config: Config, crawl:
         assert graph.out_neighbours(source).tolist() == [target]
         assert graph.in_neighbours(target).tolist() == [source]
         assert graph.out_neighbours(target).tolist() == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_arcs_are_told_apart_also_where_a_batch_ends(size: int) -> None:
+    """Each row once, whatever batches they come in: only both ends together make an arc."""
+    rows = [(0, 0), (0, 0), (0, 1), (0, 1), (0, 1), (1, 1), (1, 1), (2, 0), (2, 1)]
+    whole = pa.RecordBatch.from_pydict({"source": [row[0] for row in rows], "target": [row[1] for row in rows]})
+    batches = [whole.slice(start, size) for start in range(0, len(rows), size)]
+    found = pa.Table.from_batches(each_once([whole.slice(0, 0), *batches]))
+    assert list(zip(*found.to_pydict().values(), strict=True)) == sorted(set(rows))
