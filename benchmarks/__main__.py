@@ -1,7 +1,7 @@
 """`make bench`: figures of one run on this machine. Prints, never fails on a figure.
 
 Each part runs in processes of its own, and CPU means theirs, start-up included; servers are not counted. Figures by
-the clock are taken ahead of all other programs where the kernel allows it (root).
+the clock, and crawls, are taken ahead of all other programs where the kernel allows it (root).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _facts(begun: str, parts: list[str], loops: list[float]) -> list[str]:
         machine(),
         f"begun {begun}, ended {datetime.now(UTC):%H:%M}, load {load()}",
         f"a million turns of a Python loop between the parts: {min(loops):.0f} to {max(loops):.0f} ms of CPU",
-        f"figures by the clock with a budget: {by_clock}",
+        f"crawl, peers, and figures by the clock with a budget: {by_clock}",
     ]
 
 

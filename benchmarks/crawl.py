@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import checkpoints, peers
-from benchmarks.report import Measured, Row, measure
+from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
 from crawl_lib.synthweb import Serving, SynthWeb
 from tests.web.files import FileServing
 
 DOC = Path("/usr/share/doc")
 TREES = [
-    (DOC / "python3.11-doc/html", "/index.html"),
-    (DOC / "postgresql-doc-15/html", "/index.html"),
-    (DOC / "gcc-12-base/libstdc++", "/index.html"),
-    (DOC / "libboost1.74-doc/doc/html", "/index.html"),
-    (Path("/usr/share/qt5/doc"), "/qtcore/qtcore-index.html"),
+    ("python3.11-doc", DOC / "python3.11-doc/html", "/index.html"),
+    ("postgresql-doc-15", DOC / "postgresql-doc-15/html", "/index.html"),
+    ("libstdc++-12-doc", DOC / "gcc-12-base/libstdc++", "/index.html"),
+    ("libboost1.74-doc", DOC / "libboost1.74-doc/doc/html", "/index.html"),
+    ("qtbase5-doc-html", Path("/usr/share/qt5/doc"), "/qtcore/qtcore-index.html"),
 ]
-"""Trees and their first page: the packages python3.11-doc, postgresql-doc-15, libstdc++-12-doc, libboost1.74-doc and
-qtbase5-doc-html. Those that are not installed are left out; without any, the synthetic web is crawled."""
+"""Debian's packages, their trees and first pages. Those that are not installed are left out; without any, the synthetic
+web is crawled."""
 
 
 def make_config(directory: Path, **sections: dict[str, Any]) -> Config:
@@ -43,6 +43,7 @@ def make_config(directory: Path, **sections: dict[str, Any]) -> Config:
             "connections": 64,
             "connections_per_host": 16,
             "allow_networks": ["127.0.0.0/8"],
+            "contact": "bench@localhost",
         },
     }
     return from_mapping(own | sections, base=directory)
@@ -84,12 +85,12 @@ def served() -> Iterator[Web]:
     """Serve the trees that are installed."""
     web = Web()
     with ExitStack() as stack:
-        for number, (tree, first) in enumerate(TREES, start=1):
+        for number, (package, tree, first) in enumerate(TREES, start=1):
             if (tree / first[1:]).is_file():
                 server = stack.enter_context(FileServing(tree, f"127.0.8.{number}"))
                 web.servers.append(server)
                 web.seeds.append(server.url(first))
-                web.names.append(tree.parts[4] if len(tree.parts) > 4 else tree.name)
+                web.names.append(package)
         if not web.seeds:
             web.seeds += stack.enter_context(Serving(SynthWeb(sites=8, pages_per_site=500))).seeds
             web.names.append("synthetic web")
@@ -100,7 +101,7 @@ def run(directory: Path) -> list[Row]:
     """Crawl, and have the peers crawl; also leaves segments in `directory`."""
     config = make_config(directory)
     log = directory / "checkpoints"
-    with served() as web:
+    with served() as web, ahead():
         with checkpoints.watched(log):
             crawled = measure(crawl_to_the_end, config, web.seeds)
         by_wget = peers.wget(web.seeds, directory)

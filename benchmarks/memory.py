@@ -80,7 +80,7 @@ def run(directory: Path) -> list[Row]:
     third = len(seen) // 3
     middle, last = max(seen[third : 2 * third], default=0.0), max(seen[2 * third :], default=0.0)
     return [
-        Row("memory: a queue of 1,000,000 URLs made by hand is taken over in", f"{adopted_s:.0f} s by the clock"),
+        Row(f"memory: a queue of {QUEUED:,} URLs made by hand is taken over in", f"{adopted_s:.0f} s by the clock"),
         Row(
             f"memory: peak of a process, {QUEUED:,} URLs queued, {pages:,} taken",
             f"{watched.peak_mb:,.0f} MB",
