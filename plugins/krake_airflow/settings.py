@@ -92,6 +92,9 @@ RECOVERY = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
     # An edge worker is taken for dead after five times this (else 150 s); before, one of its name may not begin again.
     "AIRFLOW__EDGE__HEARTBEAT_INTERVAL": "5",
+    # How long an edge worker's token is good, twice over (else 10 s). A worker that is refused, since the API server
+    # hung for longer, ends.
+    "AIRFLOW__API_AUTH__JWT_LEEWAY": "120",
     # A scheduler that died.
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
 }

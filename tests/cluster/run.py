@@ -191,8 +191,7 @@ class Cluster:
         """Let a second pass; workers that ended are started again."""
         if self.stop.wait(1.0):
             raise StoppedByUserError
-        for machine in self.topology.workers:
-            self.topology.look_after(machine)
+        self.topology.look_after_all()
         self.topology.still_runs()
 
     def _starting(self, text: str) -> None:

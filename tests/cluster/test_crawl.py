@@ -6,9 +6,10 @@ import dataclasses
 from pathlib import Path
 
 from crawl_lib import stages
+from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.storage import LocalStorage, Storage, open_storage
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from crawl_lib.synthweb import Serving, SynthWeb, Truth, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl
 
 WEB = SynthWeb(seed=20, sites=7, pages_per_site=20)
@@ -28,34 +29,35 @@ def copy_of(storage: Storage, path: str, local: Storage) -> None:
 
 
 def test_crawl_export_linker_and_finalizer_on_hdfs(hdfs, tmp_path):
-    check_crawl(f"{hdfs.address}/krake/crawl-1", DfsConfig(wait_s=30.0), tmp_path)
-
-
-def check_crawl(address: str, dfs: DfsConfig, tmp_path: Path, nodes: int = 2, rounds: int | None = None) -> None:
-    """All rounds, or some. What lies in HDFS at the end is copied to the disk, and compared with the truth."""
+    """What lies in HDFS at the end is compared with the truth; an export that is asked for again is the same."""
+    address, dfs = f"{hdfs.address}/krake/crawl-1", DfsConfig(wait_s=30.0)
     (tmp_path / "remote").mkdir()
     with Serving(WEB) as serving:
         fetch = {"host_delay_s": 0.02, "max_redirects": MAX_REDIRECTS}
-        local = make_config(tmp_path / "remote", nodes=nodes, fetch=fetch)
+        local = make_config(tmp_path / "remote", nodes=2, fetch=fetch)
         config = dataclasses.replace(local, dfs_primary=address, dfs=dfs)
-        done = run_crawl(config, serving.seeds, rounds)
-        truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS, rounds=rounds))
-    storage = open_storage(config)
+        done = run_crawl(config, serving.seeds)
+        truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
     again = stages.export_pages(config, run_id="run-1")
     assert again["export"] == done.export
-    copied = LocalStorage.open(tmp_path / "copied")
+    result = check_truth(config, done, truth, tmp_path / "copied")
+    check_counts(result)
+    assert stages.status(config)["crawl"].startswith(address)
+
+
+def check_truth(config: Config, done: Result, truth: Truth, copy: Path) -> Result:
+    """A crawl and its export, copied from the store to a folder of the disk, are what they must be."""
+    copied = LocalStorage.open(copy)
     for folder in (config.crawl.directory, config.export.directory):
-        copy_of(storage, folder, copied)
-    result = Result(dataclasses.replace(config, dfs_primary=str(tmp_path / "copied")), done.commits, done.export)
+        copy_of(open_storage(config), folder, copied)
+    result = dataclasses.replace(done, config=dataclasses.replace(config, dfs_primary=str(copy)))
     visited = result.visited()
     assert set(visited) == set(truth.visits)
     assert set(visited.values()) == {1}
     assert result.outcomes() == {url: str(outcome) for url, outcome in truth.outcomes().items()}
     assert result.arcs() == truth.arcs
     assert result.contents() == truth.contents()
-    check_counts(result)
     assert check_warcs(result)["response"] > 0
     assert check_cdxj(result) > 0
-    hidden = list((tmp_path / "copied").rglob(".*"))
-    assert hidden == []
-    assert stages.status(config)["crawl"].startswith(address)
+    assert list(copy.rglob(".*")) == []
+    return result

@@ -30,7 +30,7 @@ from tests.contracts.mariadb import PASSWORD
 from tests.dags.crawls import exported_bytes
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 WEB = SynthWeb(seed=20, sites=7, pages_per_site=20)
 WEB_ITERATIONS = 7
@@ -40,7 +40,7 @@ SMALL_ITERATIONS = 3
 DELAY_S = 0.8
 """So long that the second and third iteration of the small web take some seconds, in which servers can die."""
 MOST_ITERATIONS = 8
-RUN_S = 600.0
+RUN_S = 1200.0
 NODES = 2
 
 
@@ -131,6 +131,7 @@ class Crawl:
         """Until something holds; the run must not have ended before."""
 
         def holds() -> bool:
+            self.topology.look_after_all()
             state = self.topology.api.runs()[self.run]
             assert true() or state not in ("failed", "success"), f"the run is {state} before: {what}"
             return true()
@@ -156,7 +157,12 @@ class Crawl:
 
     def succeed(self) -> dict[str, tuple[str, int]]:
         """Wait for the end, which must be a success; returns state and tries of each task."""
-        wait_until("the end of the run", lambda: self.topology.api.runs()[self.run] in ("success", "failed"), RUN_S)
+
+        def is_over() -> bool:
+            self.topology.look_after_all()
+            return self.topology.api.runs()[self.run] in ("success", "failed")
+
+        wait_until("the end of the run", is_over, RUN_S)
         tasks = self.topology.api.tasks(self.run)
         assert self.topology.api.runs()[self.run] == "success", {
             task: state for task, state in tasks.items() if state[0] not in ("success", "skipped")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
+from krake_airflow.settings import PROJECT
 
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.engine import Room, open_engine
@@ -24,8 +29,8 @@ from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.kerberos import Negotiate
 from crawl_lib.storage.webhdfs import WebHdfs, parse_address
+from crawl_lib.synthweb import Serving
 from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, why_not
-from tests.cluster.spark import LIMIT_S as SPARK_LIMIT_S
 from tests.cluster.spark import (
     all_stages,
     assert_same_bytes,
@@ -35,12 +40,14 @@ from tests.cluster.spark import (
     spark_url,
     with_spark,
 )
-from tests.cluster.test_crawl import check_crawl, copy_of
+from tests.cluster.test_crawl import check_truth, copy_of
 from tests.contracts.storage import StorageContract
-from tests.e2e.crawl import make_config
+from tests.dags.crawls import ITERATIONS, WEB, small_config
+from tests.e2e.crawl import Result, make_config, write_config
 from tests.export.crawls import CrawlMaker
 
 COOKIE_S = 2
+RUN_LIMIT_S = 1200
 LIMIT_S = 120  # for what comes with time on a loaded machine
 AUTHENTICATION, PRINCIPAL = r"hadoop\.security\.authentication", r"dfs\.namenode\.kerberos\.principal"
 TO_DO = r"get a ticket by kinit, or name in KRB5CCNAME .*, or in KRB5_CLIENT_KTNAME a keytab"
@@ -144,12 +151,58 @@ def test_what_a_request_costs(ticket, address, config, exchanges):
     assert len(exchanges) >= 50
 
 
-def test_a_crawl_of_two_rounds(ticket, address, config, tmp_path):
-    """And its export and graph, while cookies run out."""
-    check_crawl(address, config, tmp_path, nodes=1, rounds=2)
+@contextmanager
+def renewed(kdc: Kdc, cache: Path) -> Iterator[None]:
+    """A ticket that is good for 8 seconds, and somebody who renews it every two, into a cache that is whole always."""
+    fresh, ended = cache.with_suffix(".fresh"), Event()
+    kdc.ticket("krake", fresh, "-l", "8s", "-r", "1h")
+
+    def renew() -> None:
+        while True:
+            shutil.copy(fresh, cache.with_suffix(".new"))
+            cache.with_suffix(".new").rename(cache)
+            if ended.wait(2):
+                return
+            kdc.run("kinit", "-R", "-c", f"FILE:{fresh}")
+
+    with ThreadPoolExecutor(1) as pool:
+        renewing = pool.submit(renew)
+        try:
+            yield
+        finally:
+            ended.set()
+            renewing.result()
 
 
-@pytest.mark.timeout(SPARK_LIMIT_S)
+@pytest.mark.timeout(RUN_LIMIT_S)
+def test_a_run_of_the_dag(secured, cache, kdc, config, tmp_path, monkeypatch):
+    """Two nodes, all tasks, while tickets and cookies run out. Airflow's connection says where HDFS is, and whom to
+    trust; the config only that it asks for Kerberos, and the root path."""
+    extra = {"use_ssl": True, "verify": str(secured.authority.ca_file)}
+    connection = {"conn_type": "webhdfs", "host": "127.0.0.1", "port": secured.http["nn1"], "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_KRAKE_DFS", json.dumps(connection))
+    monkeypatch.setenv("KRAKE_AIRFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYTHONPATH", f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}")
+    local, _ = small_config(tmp_path)
+    dfs = dataclasses.replace(config, ca_file=None)
+    far = dataclasses.replace(local, dfs_primary="https://namenode.invalid:9871/krake/dag", dfs=dfs)
+    path = write_config(far, tmp_path)
+    with Serving(WEB) as serving:
+        arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
+        command = [sys.executable, "-m", "krake_airflow.run", "--config", str(path), *arguments]
+        begun = time.monotonic()
+        with renewed(kdc, cache):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert time.monotonic() - begun > 8  # so a ticket has ended
+        truth = serving.truth()
+    kdc.ticket("krake", cache)
+    here = dataclasses.replace(far, dfs_primary=f"{secured.address}/krake/dag", dfs=config)
+    [export] = [entry.name for entry in open_storage(here).list(here.export.directory)]
+    check_truth(here, Result(here, export=export), truth, tmp_path / "copied")
+
+
+@pytest.mark.timeout(RUN_LIMIT_S)
 @pytest.mark.usefixtures("many_tasks")
 def test_spark_reads_a_secured_hdfs(ticket, secured, address, config, tmp_path, monkeypatch):
     """And writes there: by the same ticket, and Hadoop's configuration. Where that is missing it is told what to do."""

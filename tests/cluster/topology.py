@@ -214,6 +214,11 @@ class Topology:
             self._spawn_worker(machine)
         return self._pid_file(machine).exists()
 
+    def look_after_all(self) -> None:
+        """The same for every edge worker: what a service manager does on each machine."""
+        for machine in self.workers:
+            self.look_after(machine)
+
     def kill_worker(self, machine: str) -> int:
         """SIGKILL to an edge worker and all its children at once; returns how many processes died."""
         process = self.workers[machine]
