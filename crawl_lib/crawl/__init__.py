@@ -18,7 +18,7 @@ every step from 5 on may be done twice. The WARC files in the spool are the log:
 rows of the open part again from its records, and fetches only what has no record.
 
 `start` and `commit` work on the DFS alone; `settle` is the intake of step 3 after the last iteration. `places` knows
-the crawl directory, `naming` which folder is an iteration's when attempts of `start` overlap, `shares` what a node may
+the crawl directory, `naming` which folder comes next when attempts of `start` overlap, `shares` what a node may
 take under `crawl.max_pages`, `exports` which segments an export takes in, `status` shows all of it, `progress`
 what is going on.
 
@@ -27,7 +27,7 @@ what is going on.
 | step | true after it | the next run |
 |---|---|---|
 | `start.written` | a hidden folder, which nobody reads | makes another one; `commit` deletes this one |
-| `start.decided` | this attempt's hidden folder is the iteration's | gives it its name |
+| `start.decided` | this attempt's hidden folder is the crawl's next one | gives it its name |
 | `start.renamed` | the iteration has its folder, nodes, scope, batch sizes | finds the folder |
 | `intake.*`, `queue.move.*` | see `frontier` | goes on with the intake, then with the move |
 | `rehome.written` | nothing that counts: files of their own | writes them anew |

@@ -11,14 +11,14 @@
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
 <crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
 <crawl>/scope/<folder>-<node>     the same of a segment that came late
-<crawl>/started/<digest>-<n>      which attempt's folder an iteration has, see `naming`
+<crawl>/started/<folder>-<n>      which attempt's folder follows that folder, see `naming`
 <crawl>/settled/<node>/<n>        what a node's last settle found, see `marks`
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -139,10 +139,20 @@ def scope_of_seeds(storage: Storage, crawl_dir: str, digest: str) -> set[str]:
 
 
 def find_iteration(
-    storage: Storage, crawl_dir: str, run_id: str, number: int, stop: Event | None = None
+    storage: Storage,
+    crawl_dir: str,
+    run_id: str,
+    number: int,
+    stop: Event | None = None,
+    *,
+    among: Sequence[str] | None = None,
 ) -> Iteration | None:
-    """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError once `stop` is set."""
-    for folder in until_stopped(reversed(list_folders(storage, crawl_dir)), stop):
+    """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError once `stop` is set.
+
+    `among`: the folders that are looked at, oldest first; None: all that stand.
+    """
+    folders = list_folders(storage, crawl_dir) if among is None else among
+    for folder in until_stopped(reversed(folders), stop):
         iteration = read_iteration(storage, crawl_dir, folder)
         if (iteration.run_id, iteration.iteration) == (run_id, number):
             return iteration

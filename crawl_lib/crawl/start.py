@@ -2,7 +2,8 @@
 
 A hidden folder with `iteration.json` and `scope` is written, then made visible under its time (`naming`, which also
 says what overlapping attempts do). Run again, `start` finds the folder whose `iteration.json` is its own. `commit`
-deletes hidden folders that are left.
+deletes hidden folders that are left. Starts of other runs that overlap come one after the other: each knows all folders
+before its own, so together they keep `crawl.max_pages`.
 
 A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read anew
 by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`, as long
@@ -21,7 +22,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawl.agreement import FIRST_FILE, agreed_bytes, note_change
 from crawl_lib.crawl.layout import require_layout
 from crawl_lib.crawl.marks import still_awaited
-from crawl_lib.crawl.naming import give_name, hidden_prefix
+from crawl_lib.crawl.naming import NONE, give_name, hidden_prefix
 from crawl_lib.crawl.places import (
     IMPORT_NODE,
     ITERATION_FILE,
@@ -86,9 +87,7 @@ def start_iteration(
     if iteration == 1:
         for warning in warnings_of(stores.config):
             log.warning("%s", warning)
-    found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration, stores.stop)
-    if found is None:
-        found = _make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+    found = _find_or_make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
     stores.storage.secure(f"{stores.crawl_dir}/{found.folder}")
     note_change(stores, found)  # also of a folder that another attempt had prepared
     return found
@@ -101,8 +100,7 @@ def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = ti
     """
     if IMPORT_NODE in stores.config.servers:
         raise ConfigError(f"servers: a node is called {IMPORT_NODE!r}, which is the name of what is imported")
-    found = find_iteration(stores.storage, stores.crawl_dir, run_id, 0)
-    return found or _make(stores, run_id, 0, 0, clock)
+    return _find_or_make(stores, run_id, 0, 0, clock)
 
 
 def warnings_of(config: Config) -> list[str]:
@@ -123,11 +121,25 @@ def warnings_of(config: Config) -> list[str]:
     return found
 
 
-def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]) -> Iteration:
+def _find_or_make(
+    stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]
+) -> Iteration:
+    """The iteration's folder. Whenever another start was faster, all that it may have changed is read anew."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    while True:
+        folders = list_folders(storage, crawl_dir)
+        found = find_iteration(storage, crawl_dir, run_id, iteration, stores.stop, among=folders)
+        if found is not None:
+            return found
+        hidden = _prepare(stores, run_id, iteration, batch_size, folders)
+        give_name(stores, (folders or [NONE])[-1], hidden, clock)
+
+
+def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str]) -> str:
+    """Write a hidden folder that follows these; returns its name."""
     storage, crawl_dir = stores.storage, stores.crawl_dir
     require_layout(stores)
     nodes = stores.config.servers if iteration else (IMPORT_NODE,)
-    folders = list_folders(storage, crawl_dir)
     seeds = list_seeds(storage, crawl_dir)
     sums = _sum_up(stores, folders, seeds)
     scope = scope_bytes(sums.hosts)
@@ -153,7 +165,7 @@ def _make(stores: Stores, run_id: str, iteration: int, batch_size: int, clock: C
     storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores, run_id, iteration))
     storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
     reached("start.written")
-    return give_name(stores, run_id, iteration, name, clock)
+    return name
 
 
 def _remaining(stores: Stores, sums: _Sums) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from crawl_lib.crawl.agreement import FIRST_FILE
-from crawl_lib.crawl.naming import STARTED_FOLDER, hidden_prefix
+from crawl_lib.crawl.naming import STARTED_FOLDER, is_choice
 from crawl_lib.crawl.places import (
     IMPORT_NODE,
     INDEX_FILE,
@@ -56,26 +55,16 @@ def readable_iterations(stores: Stores) -> list[Iteration]:
     return found
 
 
-def started_digest(iteration: Iteration) -> str:
-    """How the files of `started` that are an iteration's begin."""
-    return hidden_prefix(iteration.run_id, iteration.iteration).split("-")[1]
-
-
-def chosen_again(digest: str) -> bytes:
-    """What to write in place of a choice that cannot be read, where the iteration has its folder: no attempt's name."""
-    return f".start-{digest}-{'0' * 32}".encode()
+CHOSEN_AGAIN = f".start-{'0' * 40}-{'0' * 32}".encode()
+"""What to write in place of a choice that cannot be read, where the chosen folder has its name: no attempt's name."""
 
 
 def broken_choices(stores: Stores) -> list[str]:
-    """Names of the files of `started` that name no attempt of their iteration's start."""
+    """Names of the files of `started` that name no attempt of a start."""
     path = f"{stores.crawl_dir}/{STARTED_FOLDER}"
-    found = []
-    for entry in stores.storage.list(path) if stores.storage.exists(path) else ():
-        digest = entry.name.rpartition("-")[0].encode()
-        data = stores.storage.read_bytes(f"{path}/{entry.name}")
-        if not entry.name.startswith(".") and not re.fullmatch(rb"\.start-" + digest + rb"-[0-9a-f]{32}", data):
-            found.append(entry.name)
-    return found
+    entries = stores.storage.list(path) if stores.storage.exists(path) else ()
+    names = [entry.name for entry in entries if not entry.name.startswith(".")]
+    return [name for name in names if not is_choice(stores.storage.read_bytes(f"{path}/{name}"))]
 
 
 class Identity:

@@ -4,8 +4,8 @@ Of an iteration, in this order, since each needs what is before it:
 
 1. `iteration.json` (`folder_identity`);
 2. `scope` (`folder_scope`), and its digest in `iteration.json`;
-3. the file of `started` that says which attempt's folder it is; notes of what machines agreed on that cannot be read
-   are set aside: none asks for them;
+3. the file of `started` that says which attempt's folder it is (any name of no attempt says that it was chosen); notes
+   of what machines agreed on that cannot be read are set aside: none asks for them;
 4. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
    old one stands; a damaged segment that lies aside while none stands is put back;
 5. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
@@ -28,7 +28,7 @@ from functools import partial
 from hashlib import sha1, sha256
 from typing import Any
 
-from crawl_lib.crawl.naming import STARTED_FOLDER
+from crawl_lib.crawl.naming import STARTED_FOLDER, follower
 from crawl_lib.crawl.places import (
     DROPPED_MARK,
     INDEX_FILE,
@@ -49,7 +49,7 @@ from crawl_lib.crawl.places import (
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, is_list_of_hosts, scope_bytes, scope_digest
-from crawl_lib.repair.folder_identity import Identity, Told, broken_choices, chosen_again, started_digest
+from crawl_lib.repair.folder_identity import CHOSEN_AGAIN, Identity, Told, broken_choices
 from crawl_lib.repair.folder_index import dropped_and_not_marked, index_problem, refresh_index
 from crawl_lib.repair.folder_scope import (
     OldScope,
@@ -118,7 +118,7 @@ class _Repair:
         path = f"{self.stores.crawl_dir}/{folder}"
         iteration, value = self._identity(path, folder)
         self._scope(path, iteration, value)
-        self._choices(iteration)
+        self._choices(folder)
         self._agreed(path)
         self._swaps(path, folder)
         self._kept_scope(folder)
@@ -178,12 +178,12 @@ class _Repair:
                 except DamagedFileError as error:
                     self._do(str(error), partial(self._aside, f"{path}/{entry.name}"))
 
-    def _choices(self, iteration: Iteration) -> None:
-        digest = started_digest(iteration)
+    def _choices(self, folder: str) -> None:
+        folders = list_folders(self.stores.storage, self.stores.crawl_dir)
         for name in broken_choices(self.stores):
-            if name.rpartition("-")[0] == digest:
+            if follower(folders, name) == folder:
                 where = f"{self.stores.crawl_dir}/{STARTED_FOLDER}/{name}"
-                self._replace(where, chosen_again(digest), "named no attempt of the start")
+                self._replace(where, CHOSEN_AGAIN, "named no attempt of a start")
 
     def _swaps(self, path: str, folder: str) -> None:
         storage = self.stores.storage

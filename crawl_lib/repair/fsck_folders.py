@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl_lib.crawl.naming import STARTED_FOLDER
+from crawl_lib.crawl.naming import STARTED_FOLDER, follower
 from crawl_lib.crawl.places import (
     DROPPED_MARK,
     INDEX_FILE,
@@ -24,7 +24,7 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
 from crawl_lib.frontier.scope import is_list_of_hosts
 from crawl_lib.repair.findings import Finding, Findings, Severity
-from crawl_lib.repair.folder_identity import Identity, Told, broken_choices, readable_iterations, started_digest
+from crawl_lib.repair.folder_identity import Identity, Told, broken_choices
 from crawl_lib.repair.folder_index import dropped_and_not_marked, index_problem
 from crawl_lib.repair.folder_scope import kept_files, lacks_of_kept_scope
 from crawl_lib.repair.swap import DAMAGED_PREFIX, open_swaps
@@ -111,14 +111,14 @@ def check_kept_scope(stores: Stores) -> list[Finding]:
 
 
 def check_started(stores: Stores) -> list[Finding]:
-    """The files that say which attempt's folder an iteration has; `start` could not go on with one that cannot be read.
+    """The files that say which attempt's folder follows another; `start` could not go on with one that cannot be read.
 
-    Where the iteration has its folder, any name of no attempt says that the choice is made.
+    Where the chosen folder has its name, any name of no attempt says that the choice is made.
     """
     findings = Findings(ROOM, "")
-    folders = {started_digest(one): one.folder for one in readable_iterations(stores)}
+    folders = list_folders(stores.storage, stores.crawl_dir)
     for name in broken_choices(stores):
-        folder = folders.get(name.rpartition("-")[0])
+        folder = follower(folders, name)
         again = f"run `krake folder repair {folder}`" if folder else "delete it: the iteration was not begun"
         where = f"{stores.crawl_dir}/{STARTED_FOLDER}/{name}"
         findings.add("started_damaged", where, "names no attempt of a start", repair=again)

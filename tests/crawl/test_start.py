@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -34,6 +35,23 @@ def lay_segment(stores: Stores, folder: str, node: str, *, pages: int = 0, scope
         "outlinks": {},
     }
     stores.storage.write_bytes(f"crawl/{folder}/{node}/manifest.json", json.dumps(manifest).encode())
+
+
+class DiedError(Exception):
+    """Stands for the death of the process."""
+
+
+@contextlib.contextmanager
+def dying_after(step: str) -> Iterator[None]:
+    """A start in it dies after a step, if it gets there."""
+
+    def die(one: str) -> None:
+        if one == step:
+            raise DiedError
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(DiedError):
+        patch.setattr(naming, "reached", die)
+        yield
 
 
 def test_the_folder_is_named_by_its_time_and_found_again(stores: Stores) -> None:
@@ -68,6 +86,54 @@ def test_racing_starts_of_one_iteration_agree_on_one_folder(config: Config) -> N
 
 
 @pytest.mark.parametrize("asleep_at", ["scope_bytes", "give_name"])
+@pytest.mark.parametrize("died", [False, True])
+def test_starts_of_two_runs_that_overlap_keep_the_limit_together(
+    config: Config, asleep_at: str, died: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one sleeps from when it has seen what is left, while the first one starts, or dies as it does."""
+    limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=25))
+    stores = open_stores(limited)
+    before = start_iteration(stores, run_id="before", iteration=1, batch_size=5, clock=lambda: 1000.0)
+    real = getattr(start, asleep_at)
+
+    def slept(*arguments: object) -> object:
+        monkeypatch.setattr(start, asleep_at, real)
+        with dying_after("start.decided" if died else ""):
+            start_iteration(stores, run_id="first", iteration=1, batch_size=9)
+        return real(*arguments)
+
+    monkeypatch.setattr(start, asleep_at, slept)
+    second = start_iteration(stores, run_id="second", iteration=1, batch_size=9)
+    first = start_iteration(stores, run_id="first", iteration=1, batch_size=9)
+    assert sum(before.batch_sizes.values()) == 10
+    assert sum(first.batch_sizes.values()) == 15
+    assert sum(second.batch_sizes.values()) == 0
+    assert list_folders(stores.storage, "crawl") == ["1000", first.folder, second.folder]
+    assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
+
+
+def test_racing_starts_of_many_runs_come_one_after_the_other(config: Config) -> None:
+    """Each knows the shares of all before it, and none is started twice."""
+    limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=25))
+
+    def attempt(number: int) -> int:
+        found = start_iteration(open_stores(limited), run_id=f"run-{number % 6}", iteration=1, batch_size=4)
+        return sum(found.batch_sizes.values())
+
+    with ThreadPoolExecutor(6) as pool:
+        shares = list(pool.map(attempt, range(12)))
+    assert shares[:6] == shares[6:]
+    assert sum(shares[:6]) == 25
+    assert len(list_folders(open_stores(limited).storage, "crawl")) == 6
+
+
+def test_a_choice_that_cannot_be_read_names_the_file_and_what_to_do(stores: Stores) -> None:
+    stores.storage.write_bytes("crawl/started/0-1", b"\xff//")
+    with pytest.raises(DamagedFileError, match=r"crawl/started/0-1: names no attempt of a start; `krake fsck`"):
+        start_iteration(stores, run_id="r", iteration=1)
+
+
+@pytest.mark.parametrize("asleep_at", ["scope_bytes", "give_name"])
 def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own(
     stores: Stores, asleep_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,20 +158,9 @@ def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own
     assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
 
 
-def test_an_attempt_that_died_after_its_decision_is_finished_by_the_next(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class DiedError(Exception):
-        pass
-
-    def die(step: str) -> None:
-        if step == "start.decided":
-            raise DiedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(naming, "reached", die)
-        with pytest.raises(DiedError):
-            start_iteration(stores, run_id="r", iteration=1, batch_size=7)
+def test_an_attempt_that_died_after_its_decision_is_finished_by_the_next(stores: Stores) -> None:
+    with dying_after("start.decided"):
+        start_iteration(stores, run_id="r", iteration=1, batch_size=7)
     assert list_folders(stores.storage, "crawl") == []
     found = start_iteration(stores, run_id="r", iteration=1, batch_size=8)
     assert set(found.batch_sizes.values()) == {7}, "what was decided holds"
