@@ -82,7 +82,7 @@ setup-bench: $(BENCH_STAMP)
 $(BENCH_STAMP): requirements.bench.lock | $(STAMP)
 	@echo 'Setting up Scrapy in $(BENCH_VENV) (once, some seconds) ...'
 	test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(BENCH_VENV)
-	$(BIN)/uv pip sync --quiet --python $(BENCH_VENV)/bin/python --require-hashes --only-binary :all: requirements.bench.lock
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BENCH_VENV)/bin/python --require-hashes --only-binary :all: requirements.bench.lock
 	touch $@
 
 lock: setup
