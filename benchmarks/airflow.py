@@ -94,7 +94,7 @@ def compared(where: str, api: Api, serving: Serving, library_s: float) -> list[R
         state = api.wait_end(found)
         wall_s = time.monotonic() - began_s
         if state != "success":
-            return [Row(f"airflow, {where}", f"not measured: the run is a {state}")]
+            return [Row(f"airflow, {where}", f"not measured: the run ended as {state}")]
     tasks = [state for state, _ in api.tasks(found).values() if state == "success"]
     levels = 1 + 3 * ITERATIONS + 6  # inject, the iterations, settle to finalizer
     over_s = wall_s - library_s
