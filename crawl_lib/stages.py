@@ -162,7 +162,12 @@ def retire_node(
 
 
 def maintain_keys(
-    config: Config, secrets: Secrets | None = None, *, server: str | None = None, stop: Event | None = None
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    server: str | None = None,
+    stop: Event | None = None,
+    on_progress: Progress | None = None,
 ) -> Result:
     """Count the keys of each server, compare replicas, and fill what is missing. Returns the report.
 
@@ -171,7 +176,7 @@ def maintain_keys(
     could not be mended, after all others were; KeyAccessError or KeyTablesError if they wait for the operator.
     """
     with _opened(config, secrets, stop).keys() as keys:
-        report = repair(keys, server, stop=stop)
+        report = repair(keys, server, stop=stop, on_progress=on_progress)
     report.raise_if_failed()
     return report.to_mapping()
 

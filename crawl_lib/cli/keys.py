@@ -71,15 +71,16 @@ def create(arguments: argparse.Namespace) -> int:
 def check_keys(arguments: argparse.Namespace) -> int:
     """Count keys and compare replicas."""
     config = config_of(arguments).key_storage
-    with open_key_store(config, Secrets.from_environment().key_storage_password) as store:
-        report = check(store, stop=arguments.stop)
+    password = Secrets.from_environment().key_storage_password
+    with open_key_store(config, password) as store, tool_progress(arguments) as progress:
+        report = check(store, stop=arguments.stop, on_progress=progress)
     return _show(report, as_json=arguments.json)
 
 
 def repair_keys(arguments: argparse.Namespace) -> int:
     """Fill replicas that miss keys."""
-    with _opened(arguments) as store:
-        report = (check if arguments.dry_run else repair)(store, stop=arguments.stop)
+    with _opened(arguments) as store, tool_progress(arguments) as progress:
+        report = (check if arguments.dry_run else repair)(store, stop=arguments.stop, on_progress=progress)
     code = _show(report, as_json=arguments.json)
     if not arguments.json:
         print_dry_run(arguments)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts
@@ -29,41 +29,63 @@ from crawl_lib.states import KeyState
 from crawl_lib.stopping import go_on, until_stopped
 
 _T = TypeVar("_T")
+OnProgress = Callable[[Mapping[str, Any]], None]
 SAMPLES = 3
 _Sums = Mapping[int, PrefixSum]
 """Digests of one prefix by keyinfo."""
 
 
-def check(store: ShardedKeyStore, server: str | None = None, *, stop: Event | None = None) -> MaintenanceReport:
+def check(
+    store: ShardedKeyStore,
+    server: str | None = None,
+    *,
+    stop: Event | None = None,
+    on_progress: OnProgress | None = None,
+) -> MaintenanceReport:
     """Count, and compare the replicas. Changes nothing. Servers that fail are reported in `failed`, never raised.
 
     `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none, and
-    StoppedError once `stop` is set.
+    StoppedError once `stop` is set. `on_progress`: told at each prefix of each server what is being compared.
     """
-    return _Maintenance(store, "check", server, repairing=False, stop=stop).run()
+    return _Maintenance(store, "check", server, repairing=False, stop=stop, on_progress=on_progress).run()
 
 
-def repair(store: ShardedKeyStore, server: str | None = None, *, stop: Event | None = None) -> MaintenanceReport:
+def repair(
+    store: ShardedKeyStore,
+    server: str | None = None,
+    *,
+    stop: Event | None = None,
+    on_progress: OnProgress | None = None,
+) -> MaintenanceReport:
     """Compare, copy missing keys to their replicas, and raise every replica's state to the highest.
 
     With replicas, a server without tables (a new disk) gets them. CRAWLED and GONE that differ end as GONE, the
-    higher number. May be run at any time, also while others write or repair, and again. `server`: as in `check`.
+    higher number. May be run at any time, also while others write or repair, and again. `server`, `on_progress`: as in
+    `check`.
     Servers that fail are reported in `failed` and the rest is mended: call `raise_if_failed` where that has to be an
     error. Raises StoppedError once `stop` is set, after the statement that runs (see above how long those are).
     """
-    return _Maintenance(store, "repair", server, repairing=True, stop=stop).run()
+    return _Maintenance(store, "repair", server, repairing=True, stop=stop, on_progress=on_progress).run()
 
 
 class _Maintenance:
     """One run over one store."""
 
     def __init__(
-        self, store: ShardedKeyStore, kind: str, server: str | None, *, repairing: bool, stop: Event | None
+        self,
+        store: ShardedKeyStore,
+        kind: str,
+        server: str | None,
+        *,
+        repairing: bool,
+        stop: Event | None,
+        on_progress: OnProgress | None,
     ) -> None:
         self.servers: Sequence[KeyServer] = store.servers
         self.store = store
         self.repairing = repairing
         self.stop = stop
+        self.on_progress = on_progress
         self.report = MaintenanceReport(kind, store.replication, server or "")
         self.parts = _places(store, server)
         self._seen: dict[tuple[int, int], dict[int, _Sums]] = {}
@@ -105,11 +127,26 @@ class _Maintenance:
         server = self.servers[place]
         if (place, first) not in self._seen:
             low, high = bounds(first, len(self.servers))
-            found = self._attempt(server, partial(_sums, low=low, high=high, stop=self.stop))
+            found = self._attempt(server, partial(self._sums, low=low, high=high))
             if found is None:
                 return None
             self._seen[place, first] = found
         return self._seen[place, first]
+
+    def _sums(self, server: KeyServer, low: bytes, high: bytes) -> dict[int, _Sums]:
+        """The digests of a range by prefix."""
+        found: dict[int, dict[int, PrefixSum]] = {}
+        for prefix in until_stopped(range(low[0], high[0] + 1), self.stop):
+            self._tell(server, prefix)
+            first, last = max(low, _key(prefix << 152)), min(high, _key(((prefix + 1) << 152) - 1))
+            for (_, state), part in server.prefix_sums(first, last).items():
+                found.setdefault(prefix, {})[state] = part
+        return dict(found)
+
+    def _tell(self, server: KeyServer, prefix: int) -> None:
+        if self.on_progress:
+            missing, behind = self.report.missing.total(), self.report.behind.total()
+            self.on_progress({"server": server.name, "prefix": f"{prefix:02x}", "missing": missing, "behind": behind})
 
     def _attempt(self, server: KeyServer, work: Callable[[KeyServer], _T]) -> _T | None:
         """Do something with a server that has not failed yet; a failure is noted, and None returned."""
@@ -182,6 +219,7 @@ class _Maintenance:
             (self.report.missing, self.report.filled) if is_missing else (self.report.behind, self.report.raised)
         )
         found[server.name] += len(keys)
+        self._tell(server, keys[0][0])
         if self.repairing and self._attempt(server, partial(_insert, keys=keys, state=state)):
             mended[server.name] += len(keys)
 
@@ -219,16 +257,6 @@ def _create(server: KeyServer) -> bool:
 def _insert(server: KeyServer, keys: Sequence[bytes], state: KeyState) -> bool:
     server.insert(keys, state)
     return True
-
-
-def _sums(server: KeyServer, low: bytes, high: bytes, stop: Event | None) -> dict[int, _Sums]:
-    """The digests of a range by prefix."""
-    found: dict[int, dict[int, PrefixSum]] = {}
-    for prefix in until_stopped(range(low[0], high[0] + 1), stop):
-        first, last = max(low, _key(prefix << 152)), min(high, _key(((prefix + 1) << 152) - 1))
-        for (_, state), part in server.prefix_sums(first, last).items():
-            found.setdefault(prefix, {})[state] = part
-    return dict(found)
 
 
 def _alike(views: Sequence[_Sums | None]) -> bool:

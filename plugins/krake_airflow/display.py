@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -22,11 +22,14 @@ class Display:
     """The watcher of `make crawl`.
 
     On a terminal the nodes' table changes in place; elsewhere each node's numbers are a line every few seconds.
-    `results` and `failures` hold, by task id, what the stages returned and why they failed.
+    `results` and `failures` hold, by task id, what the stages returned and why they failed. `over` is called once
+    nothing is left to be done: the run was asked to stop and its task did, or a task failed that all others need.
+    Airflow would find that out task by task, in a second each.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, over: Callable[[], None]) -> None:
         self.stopping = False
+        self._over = over
         self.results: dict[str, Mapping[str, Any]] = {}
         self.failures: dict[str, str] = {}
         self._console = console
@@ -42,6 +45,10 @@ class Display:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Show nothing any more."""
         if self._live is not None:
             self._live.stop()
 
@@ -74,17 +81,21 @@ class Display:
         self.note(f"[green]done[/] {task.task_id:28} {time.monotonic() - self._began_s:6.1f} s  {_gist(result)}")
         self._show("")
 
-    def failed(self, task: Any, message: str) -> None:
+    def failed(self, task: Any, message: str, *, final: bool) -> None:
         """A stage failed: its line stays."""
         self.failures[task.task_id] = message
         self._task = None
         self.note(f"[red]FAILED[/] {task.task_id}: {message}")
+        if self.stopping or (final and task.run_needs_it):
+            self._over()
 
     def stop(self) -> None:
         """Ask the stage that runs to stop, and those that follow not to begin."""
         self.stopping = True
         if self._task is not None:
             self._task.ask_to_stop()
+        else:
+            self._over()
 
     def _show(self, now: str) -> None:
         if self._live is None:

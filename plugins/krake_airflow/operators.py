@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
@@ -54,6 +54,8 @@ def _translated(error: KrakeError) -> AirflowException:
 class KrakeOperator(BaseOperator):
     """One stage as a task. A subclass says which in `stage`; everything that all of them share is here."""
 
+    run_needs_it: ClassVar[bool] = True
+    """Whether nothing of a run is left to be done once this task failed; others may work beside it."""
     shallow_copy_attrs: Sequence[str] = ("_stop", "_last_resort")  # all copies share them
     ui_color = "#e8f1f8"
 
@@ -78,7 +80,8 @@ class KrakeOperator(BaseOperator):
                 result = self.stage(config, secrets_for(config), context, report)
         except KrakeError as error:
             translated = _translated(error)
-            watcher().failed(self, str(translated))
+            final = isinstance(translated, AirflowFailException) or context["ti"].try_number > (self.retries or 0)
+            watcher().failed(self, str(translated), final=final)
             raise translated from error
         watcher().finished(self, result)
         self.log.info("%s", result)
@@ -169,6 +172,8 @@ class StartOperator(KrakeOperator):
 class _OnItsNode(KrakeOperator):
     """A task of one node, whose queue lies on that machine's disk."""
 
+    run_needs_it = False
+
     def __init__(self, *, node: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.node = node
@@ -247,6 +252,8 @@ class SettleOperator(_OnItsNode):
 class MaintainKeysOperator(KrakeOperator):
     """`maintain_keys`: count the keys of one server, compare its interval's replicas, and repair them."""
 
+    run_needs_it = False
+
     def __init__(self, *, server: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.server = server
@@ -256,7 +263,7 @@ class MaintainKeysOperator(KrakeOperator):
         from crawl_lib import stages  # noqa: PLC0415
 
         self.log.info("key server %s and the replicas of its keys", self.server)
-        return stages.maintain_keys(config, secrets, server=self.server, stop=self._stop)
+        return stages.maintain_keys(config, secrets, server=self.server, stop=self._stop, on_progress=report)
 
 
 class ExportOperator(KrakeOperator):

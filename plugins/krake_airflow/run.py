@@ -4,7 +4,8 @@ Airflow runs the tasks one after another here (`dag.test()`), with a database of
 Whatever Airflow prints goes to a log file. The exit code is 0 only if the whole run succeeded.
 
 SIGINT (Ctrl-C) and SIGTERM end it before the run begins, ask the task that runs to stop, and at their second time end
-it at once; see `crawl_lib.crawl.signals`, whose exit codes are ours too.
+it at once; see `crawl_lib.crawl.signals`, whose exit codes are ours too. Once a run is stopped, or has failed for good,
+the process ends in the middle of `dag.test()`, which would sleep for a second for each row of tasks that are not run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -77,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
                 params["seeds"] = stack.enter_context(_synthetic_web(home, console))
             os.environ.update(environment(home, path))
             console.print(f"Config {path}. Starting Airflow (its log: {log}) ...", highlight=False, soft_wrap=True)
-            return _crawl(console, signals, config, params, home=home, log=log)
+            return _Crawl(stack, console, signals, config, log).run(home, params)
         except KrakeError as error:
             console.print(f"[red]{error}[/]", highlight=False, soft_wrap=True)
             return 1
@@ -164,33 +166,53 @@ def _fallback(first: AbstractContextManager[Any], second: Callable[[], AbstractC
         yield entered
 
 
-def _crawl(
-    console: Console, signals: _Signals, config: Config, params: dict[str, Any], *, home: Path, log: Path
-) -> int:
-    began_s = time.monotonic()
-    dag = prepare_dag(home)
-    unfinished, begun = _join(console, home, config, params)
-    with Display(console) as display, signals.stopping(display):
-        watch_with(display)
-        run = dag.test(run_conf=params, logical_date=begun, run_after=begun)
-    elapsed_s = time.monotonic() - began_s
-    if display.stopping:
-        console.print("Stopped. What was fetched is kept; the same command goes on.", highlight=False, soft_wrap=True)
-        return signals.code or INTERRUPTED
-    if str(run.state) == "success":
-        console.print(summary(config, display.results))
-        console.print(f"{elapsed_s:.0f} s in all, as run {run.run_id}", highlight=False, soft_wrap=True)
+@dataclass
+class _Crawl:
+    """One run. `stack`: what has to be undone at its end."""
+
+    stack: ExitStack
+    console: Console
+    signals: _Signals
+    config: Config
+    log: Path
+
+    def run(self, home: Path, params: dict[str, Any]) -> int:
+        """Run the DAG; returns the exit code."""
+        began_s = time.monotonic()
+        dag = prepare_dag(home)
+        unfinished, begun = _join(self.console, home, self.config, params)
+        display = Display(self.console, lambda: self._end_at_once(display))
+        with display, self.signals.stopping(display):
+            watch_with(display)
+            run = dag.test(run_conf=params, logical_date=begun, run_after=begun)
+        if display.stopping or str(run.state) != "success":
+            return self._say_failure(display)
+        self.console.print(summary(self.config, display.results))
+        self._say(f"{time.monotonic() - began_s:.0f} s in all, as run {run.run_id}")
         # Not before it was said: killed until then, the same command finds everything done, and says it.
         (home / "demo-port").unlink(missing_ok=True)
         delete_durable(unfinished)
         return 0
-    for task_id, message in sorted(display.failures.items()):
-        console.print(f"[red]{task_id}: {message}[/]", highlight=False, soft_wrap=True)
-    console.print(
-        f"[red]The run {run.run_id} is {run.state}.[/] Everything that was said: {log}", highlight=False, soft_wrap=True
-    )
-    console.print("Mend what is named and run the same command again: it goes on where this one stopped.")
-    return 1
+
+    def _end_at_once(self, display: Display) -> None:
+        """End the process in the middle of Airflow, which bears that: nothing of what it knows is used again."""
+        display.close()
+        code = self._say_failure(display)
+        self.stack.close()
+        os._exit(code)
+
+    def _say_failure(self, display: Display) -> int:
+        if display.stopping:
+            self._say("Stopped. What was fetched is kept; the same command goes on.")
+            return self.signals.code or INTERRUPTED
+        for task_id, message in sorted(display.failures.items()):
+            self._say(f"[red]{task_id}: {message}[/]")
+        self._say(f"[red]The run failed.[/] Everything that was said: {self.log}")
+        self._say("Mend what is named and run the same command again: it goes on where this one stopped.")
+        return 1
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
 
 
 def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) -> tuple[Path, datetime]:

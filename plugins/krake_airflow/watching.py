@@ -32,8 +32,8 @@ class Watcher(Protocol):
     def finished(self, task: Any, result: Mapping[str, Any]) -> None:
         """The stage is done."""
 
-    def failed(self, task: Any, message: str) -> None:
-        """The stage failed; the message is one line."""
+    def failed(self, task: Any, message: str, *, final: bool) -> None:
+        """The stage failed; the message is one line. `final`: the task is not tried again."""
 
     def stop(self) -> None:
         """The process was asked to end."""
@@ -53,7 +53,7 @@ class _Silent:
     def finished(self, task: Any, result: Mapping[str, Any]) -> None:
         """Nothing."""
 
-    def failed(self, task: Any, message: str) -> None:
+    def failed(self, task: Any, message: str, *, final: bool) -> None:
         """Nothing."""
 
     def stop(self) -> None:

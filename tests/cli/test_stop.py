@@ -48,6 +48,7 @@ COMMANDS = (
     "segment drop --yes SEED",
     "segment compact --yes",
     "import DIRECTORY/foreign.warc.gz",
+    "keys repair",
     "keys rebuild",
     "keys dump DIRECTORY/other",
     "keys load DIRECTORY/dump",

@@ -110,6 +110,14 @@ class KeyMovesContract:
         store.servers[1].down = True
         store.require_ring()
 
+    def test_a_comparison_says_where_it_is(self, filled):
+        store, told = filled(2, 2), []
+        store.servers[1].delete(KEYS[:3])
+        check(store, on_progress=told.append)
+        assert {one["server"] for one in told} == {"server-0", "server-1"}
+        assert {one["prefix"] for one in told} == {f"{number:02x}" for number in range(256)}
+        assert told[-1]["missing"] == 3
+
     # Reshard
 
     def holds(self, store: ShardedKeyStore) -> None:

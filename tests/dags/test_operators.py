@@ -23,6 +23,7 @@ class TaskInstance:
     def __init__(self, pulled: object = None) -> None:
         self.pushed: dict[str, Any] = {}
         self.pulled = pulled
+        self.try_number = 1
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
