@@ -19,11 +19,11 @@ from crawl_lib.crawl.places import (
     list_seeds,
     read_json,
     segments_of,
-    write_json_bytes,
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import TakenIn
+from crawl_lib.frontier.reading import sealed_json, unsealed
 from crawl_lib.stores import Stores
 
 SETTLED_FOLDER = "settled"
@@ -58,13 +58,14 @@ def read_mark(stores: Stores, node: str) -> Mark | None:
     while numbers := _numbers(stores, folder):
         path = f"{folder}/{numbers[-1]}"
         try:
-            value = read_json(stores.storage, path)
+            data = stores.storage.read_bytes(path)
         except PathNotFoundError:
             continue  # the node replaced it, or took it away, since we listed the folder
         try:
+            value = unsealed(data)
             taken_in = value.pop("taken_in")
             return Mark(**value, taken_in=TakenIn(taken_in["complete"], taken_in["partial"]))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedFileError(
                 f"{path}: is not the mark of a node: {error}; delete it, and settle the node"
             ) from error
@@ -74,7 +75,7 @@ def read_mark(stores: Stores, node: str) -> Mark | None:
 def write_mark(stores: Stores, mark: Mark) -> None:
     """Replace a node's mark, unless it says the same already. The caller holds the node's lock."""
     folder = f"{stores.crawl_dir}/{SETTLED_FOLDER}/{mark.node}"
-    data = write_json_bytes(mark.to_mapping())
+    data = sealed_json(mark.to_mapping())
     numbers = _numbers(stores, folder)
     if numbers and stores.storage.read_bytes(f"{folder}/{numbers[-1]}") == data:
         return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import write_durable
-from crawl_lib.frontier.reading import own_file
+from crawl_lib.frontier.reading import own_file, sealed_json, unsealed
 
 JOURNAL_FILE = "intake"
 NEW_FILE = "new"
@@ -99,7 +98,7 @@ class Journal:
 
     def write(self, directory: Path) -> None:
         """Make it durable."""
-        write_durable(directory / JOURNAL_FILE, (json.dumps(asdict(self), sort_keys=True) + "\n").encode())
+        write_durable(directory / JOURNAL_FILE, sealed_json(asdict(self)))
 
     def short_files(self, directory: Path) -> list[tuple[str, str]]:
         """Files that hold less than the journal promises, each with what is wrong, in words."""
@@ -126,7 +125,7 @@ def read_journal(directory: Path) -> Journal | None:
     """
     path = directory / JOURNAL_FILE
     with suppress(FileNotFoundError), own_file(path, "is not the journal of an intake"):
-        value = json.loads(path.read_bytes())
+        value = unsealed(path.read_bytes())
         value["plan"] = [(folder, node) for folder, node in value["plan"]]
         return Journal(**value)
     return None

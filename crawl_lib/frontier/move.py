@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
 from crawl_lib.errors import StorageError
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import STATE_FILE, Queue, State
+from crawl_lib.frontier.reading import sealed_json, unsealed
 from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, record_bytes
 
 MOVE_FILE = "move"
@@ -52,7 +52,7 @@ class Move:
             "record": self.record,
             "counts_hosts": self.counts_hosts,
         }
-        return (json.dumps(value, sort_keys=True) + "\n").encode()
+        return sealed_json(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def read_move(queue: Queue) -> Move | None:
     """The open move, None if there is none. Raises QueueError if it says nothing usable, StorageError if the disk
     refuses it."""
     try:
-        value = json.loads(queue.path(MOVE_FILE).read_bytes())
+        value = unsealed(queue.path(MOVE_FILE).read_bytes())
         groups = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
         return Move(value["move_id"], groups, value["state"], value["record"], value["counts_hosts"])
     except FileNotFoundError:

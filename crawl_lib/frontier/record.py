@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.frontier.reading import sealed_json, unsealed
 
 RECORD_FILE = "state.krake"
 UNKNOWN_SIZE = -1
@@ -92,14 +92,14 @@ class Record:
 
 def record_bytes(mapping: dict[str, Any]) -> bytes:
     """The bytes of `state.krake`."""
-    return (json.dumps(mapping, sort_keys=True) + "\n").encode()
+    return sealed_json(mapping)
 
 
 def read_record(directory: Path) -> Record | None:
     """Read `state.krake`, None if there is none. Raises DamagedFileError naming it."""
     path = directory / RECORD_FILE
     try:
-        value = json.loads(path.read_bytes())
+        value = unsealed(path.read_bytes())
         return Record(
             state_sha1=value["state_sha1"],
             sizes=tuple(value["sizes"]),

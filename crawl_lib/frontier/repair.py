@@ -17,7 +17,7 @@ from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
 from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
 from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, TakenIn, record_bytes
 from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, Rescue, note_lost
-from crawl_lib.frontier.take import TAKE_FILE, Take, open_take, write_take
+from crawl_lib.frontier.take import TAKE_FILE, Take, differing_line, open_take, write_take
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urls import canonicalize
 
@@ -244,7 +244,7 @@ def _reposition_take(queue: Queue, report: RepairReport, stop: Event | None) -> 
         take = open_take(queue.directory)
         if take is None or queue.record().last_move == f"take-{take.take_id}":
             return
-        if not _is_readable(take, stop):
+        if not _is_readable(take, stop) or differing_line(take, queue, report.state) is not None:
             if not _begins_here(take, report.state):
                 raise DamagedFileError(f"{take.path}: cannot be read, and the queue has moved on")
             lines = QueueReader(queue, report.state).lines(take.header.count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from crawl_lib.errors import DamagedFileError, QueueError, StorageError
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, QueueReader, State, offsets_at
-from crawl_lib.frontier.reading import own_file
+from crawl_lib.frontier.reading import own_file, sealed_json, unsealed
 from crawl_lib.records import QueuedUrl, TakenUrl
 
 TAKE_FILE = "take"
@@ -145,7 +144,7 @@ def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes,
     beside, path = directory / f".{TAKE_FILE}.tmp", directory / TAKE_FILE
     try:
         with beside.open("wb") as file:
-            file.write(json.dumps(header.to_mapping(), sort_keys=True).encode() + b"\n")
+            file.write(sealed_json(header.to_mapping()))
             file.writelines(b"%b\t%b\n" % pair for pair in lines)
             fsync_file(file)
         rename_durable(beside, path)
@@ -163,12 +162,27 @@ def open_take(directory: Path) -> Take | None:
     path = directory / TAKE_FILE
     with suppress(FileNotFoundError), own_file(path, "is not a take"):
         with path.open("rb") as file:
-            value = json.loads(file.readline())
+            value = unsealed(file.readline())
         for name in ("position_before", "position_after"):
             processed, *totals = value[name]
             value[name] = State(processed, tuple(totals))
         return Take(path, TakeHeader(**value))
     return None
+
+
+def differing_line(take: Take, queue: Queue, state: State) -> int | None:
+    """The first position (from 0) at which a take has not the URL of the queue that it was made of; None if all fit.
+
+    None too where that cannot be told: the queue has moved on, or was repaired since.
+    """
+    header = take.header
+    if (state, state.after(header.count)[0] if state.length >= header.count else None) != (
+        header.position_before,
+        header.position_after,
+    ):
+        return None
+    pairs = zip(take.lines(), QueueReader(queue, state).lines(header.count), strict=False)
+    return next((place for place, (ours, theirs) in enumerate(pairs) if ours[0] != theirs[0]), None)
 
 
 def write_leftover(take: Take, positions: Collection[int]) -> None:
@@ -179,8 +193,7 @@ def write_leftover(take: Take, positions: Collection[int]) -> None:
             runs[-1][1] += 1
         else:
             runs.append([position, position + 1])
-    value = {"take_id": take.take_id, "runs": runs}
-    write_durable(take.path.with_name(LEFTOVER_FILE), json.dumps(value).encode() + b"\n")
+    write_durable(take.path.with_name(LEFTOVER_FILE), sealed_json({"take_id": take.take_id, "runs": runs}))
     reached("take.leftover")
 
 
@@ -191,7 +204,7 @@ def read_leftover(take: Take) -> list[int] | None:
     """
     path = take.path.with_name(LEFTOVER_FILE)
     with suppress(FileNotFoundError), own_file(path, "cannot be read"):
-        value = json.loads(path.read_bytes())
+        value = unsealed(path.read_bytes())
         if value["take_id"] == take.take_id:
             return [position for start, stop in value["runs"] for position in range(start, stop)]
     return None

@@ -19,7 +19,7 @@ from crawl_lib.crawl.places import list_folders, segments_of
 from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError
 from crawl_lib.frontier import open_take
 from crawl_lib.frontier.rescue import LOST_FILE
-from crawl_lib.keys import ShardedKeyStore, check, open_key_store
+from crawl_lib.keys import KeyServer, ShardedKeyStore, check, open_key_store
 from crawl_lib.keys.rings import read_ring
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.forgotten import Forgotten
@@ -52,7 +52,8 @@ def check_keys(
     findings = Findings(ROOM, REBUILD)
     config = stores.config.key_storage
     with open_key_store(config, stores.secrets.key_storage_password) as store:
-        if not _servers(store, findings):
+        up = _servers(store, findings)
+        if not up:
             return findings.list()
         if _notes(store, findings):
             return findings.list()
@@ -60,7 +61,7 @@ def check_keys(
         if problem:
             findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
         elif full:
-            _files(store, findings)
+            _files(up, findings)
             _replicas(store, findings)
             unseen = nodes_unseen(stores, nodes)
             compared = not unseen and not _any_lost(stores)
@@ -90,11 +91,11 @@ _SERVER_FAILED = (
 )
 
 
-def _servers(store: ShardedKeyStore, findings: Findings) -> bool:
-    """Whether any server can be asked."""
-    up = False
-    for counts in store.counts():
-        up = up or counts.up
+def _servers(store: ShardedKeyStore, findings: Findings) -> list[KeyServer]:
+    """The servers that can be asked."""
+    up = []
+    for server, counts in zip(store.servers, store.counts(), strict=True):
+        up += [server] if counts.up else []
         if not counts.up:
             findings.add("server_failed", counts.server, counts.error, repair=_SERVER_FAILED)
         elif counts.by_state.get("other"):
@@ -109,9 +110,9 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> bool:
     return up
 
 
-def _files(store: ShardedKeyStore, findings: Findings) -> None:
+def _files(servers: Sequence[KeyServer], findings: Findings) -> None:
     """A damaged page of an embedded table may lie where no count and no key comes by."""
-    for server in store.servers:
+    for server in servers:
         if is_sqlite_server(server.name):
             try:
                 uri = f"{Path(server.name).absolute().as_uri()}?mode=ro"

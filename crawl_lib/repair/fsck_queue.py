@@ -26,17 +26,21 @@ from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines, half
 from crawl_lib.frontier.record import RECORD_FILE, Record
 from crawl_lib.frontier.repair import lost_advice
 from crawl_lib.frontier.rescue import LOST_FILE, read_lost, whole_line
-from crawl_lib.frontier.scope import is_list_of_hosts
+from crawl_lib.frontier.scope import SCOPE_NAME, is_list_of_hosts
 from crawl_lib.frontier.take import (
     HANDED_ON_FILE,
     LEFTOVER_FILE,
     SCOPE_FILE,
     TAKE_FILE,
     Take,
+    differing_line,
     open_take,
     read_leftover,
 )
 from crawl_lib.repair.findings import Finding, Findings, OnProgress
+from crawl_lib.segment import Manifest
+from crawl_lib.segment.build import file_entry
+from crawl_lib.segment.manifest import MANIFEST_NAME
 from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
 from crawl_lib.segment.recover import read_positions
 from crawl_lib.segment.warcread import Torn, members, parse_record
@@ -44,6 +48,7 @@ from crawl_lib.stopping import until_stopped
 from crawl_lib.urls import canonicalize
 
 ROOM = "queue"
+BUILT_FOLDER = "segment"
 _T = TypeVar("_T")
 
 
@@ -89,7 +94,7 @@ class _Check:
         else:
             state = self._state(record)
             if take is not None and state is not None and record is not None:
-                self._position(take, state, record)
+                self._position(take, state, record, full=full)
             if state is not None and record is not None and full:
                 self._offsets(state, record)
             self._intake(journal)
@@ -201,9 +206,15 @@ class _Check:
 
     # Takes
 
-    def _position(self, take: Take, state: State, record: Record) -> None:
-        if record.last_move != f"take-{take.take_id}" and state != take.header.position_before:
+    def _position(self, take: Take, state: State, record: Record, *, full: bool) -> None:
+        if record.last_move == f"take-{take.take_id}":
+            return
+        if state != take.header.position_before:
             self._add("take_position", TAKE_FILE, "begins where the queue does not stand")
+        elif full:
+            place = self._read("take_damaged", TAKE_FILE, lambda: differing_line(take, self.queue, state))
+            if place is not None:
+                self._add("take_damaged", TAKE_FILE, f"line {place + 2} has not the URL that the queue has there")
 
     def _take(self, take: Take, max_length_chars: int | None) -> None:
         """Whether an open take can be fetched. `max_length_chars`: None for a fast check."""
@@ -233,6 +244,8 @@ class _Check:
                     self._add("spool_damaged", file, problem)
                 with suppress(KrakeError):
                     seen.update(read_positions(part.path(POSITIONS_SUFFIX)))
+        for name, problem in spool_problems(self.queue.path(SPOOL_FOLDER), full=full):
+            self._add("spool_damaged", f"{SPOOL_FOLDER}/{name}", problem)
         wrong = [position for position, times in seen.items() if times > 1 or position >= count]
         if wrong:
             self._add("spool_damaged", SPOOL_FOLDER, f"position {wrong[0]} of {count} comes twice or late", len(wrong))
@@ -262,6 +275,38 @@ class _Check:
             problem = sqlite_problem(path) if path.exists() else None
             if problem:
                 self._add(name, file, problem)
+
+
+def spool_problems(spool: Path, *, full: bool) -> list[tuple[str, str]]:
+    """What is wrong in a spool beside its parts, by name: both are made again once they are gone.
+
+    The list of hosts that its workers follow links to; the segment that is built, and waits to be sent.
+    """
+    scope = spool / SCOPE_NAME
+    problems = []
+    if scope.exists() and not is_list_of_hosts(scope.read_bytes()):
+        problems.append((SCOPE_NAME, "is no list of hosts"))
+    if problem := _built_problem(spool / BUILT_FOLDER, full=full):
+        problems.append((BUILT_FOLDER, problem))
+    return problems
+
+
+def _built_problem(folder: Path, *, full: bool) -> str | None:
+    """Why a segment that was built cannot be sent; None if it can, or is not built to its end."""
+    path = folder / MANIFEST_NAME
+    if not path.exists():
+        return None
+    try:
+        manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+    except DamagedFileError as error:
+        return str(error)
+    for entry in manifest.files:
+        file = folder / entry["name"]
+        if not file.exists():  # sealed
+            continue
+        if file.stat().st_size != entry["size_bytes"] or (full and file_entry(file) != entry):
+            return f"`{file.name}` is not what was built"
+    return None
 
 
 def part_problems(part: Part, *, full: bool, stop: Event | None = None) -> list[str]:
@@ -298,11 +343,25 @@ def lines_until(path: Path, offset: int) -> int | None:
     return count if not left and last == b"\n" else None
 
 
+_TABLES = {
+    COUNTS_FILE: {"hosts": "host, admitted", "applied": "move_id"},
+    HOSTS_FILE: {
+        "hosts": "host, last_end, delay_s",
+        "robots": "authority, verdict, body, error, fetched, expires",
+        "marks": "name, value",
+    },
+}
+"""By file: its tables with their columns. A table that is not there is made by whoever writes first."""
+
+
 def sqlite_problem(path: Path) -> str | None:
-    """Why a SQLite file cannot be used, None if it can."""
+    """Why a SQLite file of a node's directory cannot be used, None if it can."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as base:
             answer = str(base.execute("PRAGMA quick_check(1)").fetchone()[0])
+            standing = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in standing & _TABLES[path.name].keys():
+                base.execute(f"SELECT {_TABLES[path.name][table]} FROM {table} LIMIT 1")
     except sqlite3.Error as error:
         return str(error)
     return None if answer == "ok" else answer

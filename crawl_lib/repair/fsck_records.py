@@ -159,6 +159,10 @@ class RecordsCheck:
         where, done = self.place.file(name), 0
         try:
             with self.place.storage.open_seekable(where) as file, pq.ParquetFile(file) as table:
+                missing = sorted(set(columns) - set(table.schema_arrow.names))
+                if missing:
+                    self.findings.add("table_damaged", where, f"has no column {missing[0]}: it is another table")
+                    return
                 for batch in table.iter_batches(BATCH_ROWS, columns=list(columns)):
                     done += batch.num_rows
                     yield [column.to_pylist() for column in batch.columns]

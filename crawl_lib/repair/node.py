@@ -53,15 +53,13 @@ from crawl_lib.frontier.take import (
 )
 from crawl_lib.keys import open_key_store
 from crawl_lib.repair.forgotten import Keys, key_array
-from crawl_lib.repair.fsck_queue import part_problems, sqlite_problem
+from crawl_lib.repair.fsck_queue import BUILT_FOLDER, part_problems, spool_problems, sqlite_problem
 from crawl_lib.repair.fsck_seals import seal_problem
 from crawl_lib.segment import Manifest, SegmentReader, hidden_folder
 from crawl_lib.segment.parts import CLOSED_SUFFIX, SEALED_SUFFIX, Part, list_parts
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.stores import Stores
-
-BUILT_FOLDER = "segment"
 
 
 def repair_node(
@@ -288,14 +286,25 @@ class _Repair:
             if part.is_closed
             and (part_problems(part, full=True, stop=stop) or seal_problem(storage, hidden, part, full=True, stop=stop))
         ]
+        for name, problem in spool_problems(spool, full=True):
+            self._delete_made(spool / name)
+            self._say(f"{SPOOL_FOLDER}/{name}: {problem}; it is made again")
         if not damaged:
             return
-        shutil.rmtree(spool / BUILT_FOLDER, ignore_errors=True)
+        self._delete_made(spool / BUILT_FOLDER)
         # Fetching is not over any more: what these parts held is looked for again.
         delete_durable(self.directory / LEFTOVER_FILE)
         reached("repair.queue.leftover")
         for part in until_stopped(damaged, stop):
             self._part(part, spool)
+
+    def _delete_made(self, path: Path) -> None:
+        """Delete what the next task makes again."""
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        reached("repair.queue.made")
 
     def _part(self, part: Part, spool: Path) -> None:
         worker = part.stem.name.rpartition("-")[0]

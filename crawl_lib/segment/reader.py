@@ -108,6 +108,9 @@ class SegmentReader:
         with self._storage.open_seekable(where) as file:
             try:
                 with pq.ParquetFile(file) as table:
+                    missing = sorted(set(columns or ()) - set(table.schema_arrow.names))
+                    if missing:  # of which Arrow says nothing
+                        raise DamagedFileError(f"{where}: has no column {missing[0]}: it is another table")
                     yield from table.iter_batches(BATCH_ROWS, columns=list(columns) if columns else None)
             except pa.ArrowException as error:
                 raise DamagedFileError(f"{where}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crawl_lib.frontier import Move
 from crawl_lib.synthweb import Serving
 from tests.cli.conftest import Krake
 
@@ -23,9 +24,7 @@ def test_an_open_move_is_shown_and_is_no_damage(krake: Krake, serving: Serving) 
     krake.ok("inject", "\n".join(serving.seeds))
     krake.ok("crawl")
     queue = krake.directory / "queue" / "node-a"
-    (queue / "move").write_text(
-        '{"move_id": "m", "groups": [], "state": "0\\n7\\n", "record": {}, "counts_hosts": false}\n'
-    )
+    (queue / "move").write_bytes(Move("m", (), "0\n7\n", {}).to_bytes())
     (queue / "0").unlink()
     found = krake.status()["queues"]["node-a"]
     assert found == {"length": 7, "open_move": "m"}

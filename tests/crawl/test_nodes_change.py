@@ -18,6 +18,7 @@ from crawl_lib.crawl.marks import Mark, marked_nodes, read_mark, take_mark_away,
 from crawl_lib.crawl.retire import plan_retirement, retire_lost, retire_node
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue, TakenIn
+from crawl_lib.frontier.reading import sealed_json
 from crawl_lib.stores import open_stores
 from crawl_lib.synthweb import Serving, SynthWeb
 from crawl_lib.urls import Owners
@@ -285,7 +286,7 @@ def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) 
     kept = stores.storage.list("crawl/settled/node-a")
     write_mark(stores, first)
     assert stores.storage.list("crawl/settled/node-a") == kept, "nothing is written that stands already"
-    stores.storage.write_bytes("crawl/settled/node-a/2", json.dumps(second.to_mapping()).encode())
+    stores.storage.write_bytes("crawl/settled/node-a/2", sealed_json(second.to_mapping()))
     found = read_mark(stores, "node-a")
     assert found is not None
     assert found.to_mapping() == second.to_mapping()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import pkgutil
 import signal
@@ -19,6 +18,7 @@ from typing import Any
 import crawl_lib.frontier
 from crawl_lib import durable
 from crawl_lib.frontier import Queue, Source, intake, lines_of
+from crawl_lib.frontier.reading import unsealed
 from crawl_lib.keys import Answer, Claim, InsertReport
 from crawl_lib.records import QueuedUrl
 from crawl_lib.states import KeyState
@@ -116,7 +116,7 @@ def snapshot(directory: Path) -> dict[str, Any]:
         else:
             found[name] = path.read_bytes()
         if path.name == "state.krake":
-            found[name] = json.loads(found[name])
+            found[name] = unsealed(found[name])
     return found
 
 

@@ -20,6 +20,7 @@ from crawl_lib.frontier import (
     repair_queue,
     write_leftover,
 )
+from crawl_lib.frontier.move import Move, Step
 from crawl_lib.records import QueuedUrl
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
 
@@ -302,9 +303,7 @@ def test_repair_lets_nothing_go_for_a_take_that_is_not_next(queue: Queue) -> Non
 
 def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
-    queue.path("move").write_text(
-        '{"move_id": "x", "groups": [[["1", 1, "0"]]], "state": "0\\n1\\n", "record": {}, "counts_hosts": false}'
-    )
+    queue.path("move").write_bytes(Move("x", ((Step("1", 1, "0"),),), "0\n1\n", {}).to_bytes())
     with pytest.raises(QueueError, match="krake queue repair"):
         fill(queue, ["http://a.test/"], "2")
     repair_queue(queue)

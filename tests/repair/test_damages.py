@@ -16,6 +16,7 @@ import pytest
 
 from crawl_lib.config import load_config
 from crawl_lib.frontier import Queue
+from crawl_lib.frontier.reading import sealed_json, unsealed
 from crawl_lib.segment.dropped import write_dropped
 from crawl_lib.storage import LocalStorage
 from crawl_lib.synthweb import Serving
@@ -121,7 +122,8 @@ def record_is_off(name: str) -> Callable[[Path], object]:
 
     def damage(directory: Path) -> None:
         assert json.loads((queue(directory) / "state.krake").read_bytes())[name]
-        _edit(queue(directory) / "state.krake", lambda value: value.update({name: value[name] + 3}))
+        value = unsealed((queue(directory) / "state.krake").read_bytes())
+        (queue(directory) / "state.krake").write_bytes(sealed_json({**value, name: value[name] + 3}))
 
     return damage
 
@@ -149,10 +151,10 @@ def state_says_more(directory: Path) -> None:
 
 def other_inode(directory: Path) -> None:
     """A move renames a file that is another one now, as after a restored backup."""
-    value = json.loads((queue(directory) / "move").read_bytes())
+    value = unsealed((queue(directory) / "move").read_bytes())
     for step in (step for group in value["groups"] for step in group):
         step[1] += 1_000_000
-    (queue(directory) / "move").write_text(json.dumps(value))
+    (queue(directory) / "move").write_bytes(sealed_json(value))
 
 
 def closed_part(directory: Path) -> None:
@@ -175,14 +177,26 @@ DAMAGES = {
     "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), (REPAIR,), fast=False),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
     "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
+    "the record has another byte": Damage(
+        "record_damaged", lambda d: _replace(queue(d) / "state.krake", b'"complete": ["', b'"complete": ["1')
+    ),
     "the record is off by some bytes": Damage("record_damaged", record_is_off("offset"), fast=False),
     "the record is off by some bytes of meta": Damage("record_damaged", record_is_off("meta_offset"), fast=False),
     "scope_added is cut": Damage("scope_added_damaged", write("scope_added", b"127.0.0.1\nexam")),
     "the note of lost URLs is none": Damage("lost_damaged", write("lost", b"some"), FIND_AGAIN),
     "undecided cannot be read": Damage("undecided_damaged", write("undecided", b"no line\n"), FIND_AGAIN),
     "handed_on cannot be read": Damage("handed_on_damaged", write("handed_on", b"no line\n"), FIND_AGAIN),
+    "host counts that are something else": Damage(
+        "hostcounts_damaged",
+        lambda d: (queue(d) / "hostcounts.sqlite").write_bytes((queue(d) / "hosts.sqlite").read_bytes()),
+    ),
     "host counts": Damage("hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100)),
     "a journal that is none": Damage("intake_damaged", write("intake", b"{"), kill_at="intake.chunk.inserted"),
+    "a journal has another byte": Damage(
+        "intake_damaged",
+        lambda d: _replace(queue(d) / "intake", b'"at": ', b'"at": 1'),
+        kill_at="intake.chunk.inserted",
+    ),
     "a journal that is gone": Damage("intake_missing", remove("intake"), kill_at="intake.chunk.journalled"),
     "a journal with too short a file": Damage(
         "intake_short",
@@ -191,6 +205,11 @@ DAMAGES = {
         kill_at="intake.chunk.inserted",
     ),
     "a move that is none": Damage("move_damaged", write("move", b"{"), kill_at="queue.move.written"),
+    "a move has another byte": Damage(
+        "move_damaged",
+        lambda d: _replace(queue(d) / "move", b'"state": "', b'"state": "1'),
+        kill_at="queue.move.written",
+    ),
     "a move half done that is none": Damage("move_damaged", write("move", b"{"), kill_at="queue.move.step"),
     "a move of other files": Damage("move_impossible", other_inode, kill_at="queue.move.written"),
     "a take that is none": Damage("take_damaged", write("take", b"nothing\n"), kill_at="take.written"),
@@ -200,11 +219,22 @@ DAMAGES = {
         fast=False,
         kill_at="take.written",
     ),
+    "a take has the URL of another page": Damage(
+        "take_damaged", lambda d: another_url(queue(d) / "take"), fast=False, kill_at="take.written"
+    ),
+    "a take whose head has another byte": Damage(
+        "take_damaged",
+        lambda d: _replace(queue(d) / "take", b'"run_id": "one"', b'"run_id": "onf"'),
+        kill_at="take.written",
+    ),
     "a take that is cut": Damage("take_damaged", cut("take", 40), kill_at="take.written"),
     "a take that is none, its segment stands": Damage(
         "take_damaged", write("take", b"nothing\n"), kill_at="segment.publish.renamed"
     ),
     "a leftover that is none": Damage("leftover_damaged", write("leftover", b"{"), kill_at="take.leftover"),
+    "a leftover has another byte": Damage(
+        "leftover_damaged", lambda d: _replace(queue(d) / "leftover", b"[]", b"[ "), kill_at="take.leftover"
+    ),
     "a leftover that is gone, the segment stands": Damage(
         "leftover_damaged", remove("leftover"), kill_at="segment.publish.renamed"
     ),
@@ -217,6 +247,20 @@ DAMAGES = {
         kill_at="seal.freed",
     ),
     "a spool with a damaged part": Damage("spool_damaged", closed_part, kill_at="take.leftover"),
+    "a built segment has another byte": Damage(
+        "spool_damaged", flip("queue/node-a/spool/segment/outlinks"), fast=False, kill_at="segment.publish.uploaded"
+    ),
+    "a built segment is cut": Damage(
+        "spool_damaged",
+        lambda d: _cut_file(queue(d) / "spool/segment/pages.parquet"),
+        kill_at="segment.build.manifest",
+    ),
+    "the manifest of a built segment is none": Damage(
+        "spool_damaged", write("spool/segment/manifest.json", b"{"), kill_at="segment.build.manifest"
+    ),
+    "the scope of a take is none": Damage(
+        "spool_damaged", write("spool/scope", b"\xff\xfe garbage"), kill_at="seal.freed"
+    ),
     "one key server lost keys": Damage(
         "replica_missing", sql(0, "DELETE FROM kraakekeys WHERE hash < '8'"), (("keys", "repair"),), fast=False
     ),
@@ -295,6 +339,11 @@ DAMAGES = {
     "a mark that is none": Damage(
         "mark_damaged",
         lambda d: _first(d, "dfs/crawl/settled/node-a/*").write_bytes(b"{"),
+        (("rm", "dfs/crawl/settled/node-a/*"), ("settle",)),
+    ),
+    "a mark has another byte": Damage(
+        "mark_damaged",
+        lambda d: _replace(_first(d, "dfs/crawl/settled/node-a/*"), b'"queue": ', b'"queue": 1'),
         (("rm", "dfs/crawl/settled/node-a/*"), ("settle",)),
     ),
     "an index that is none": Damage(
@@ -408,6 +457,15 @@ def _replace(path: Path, old: bytes, new: bytes) -> None:
     data = path.read_bytes()
     assert old in data
     path.write_bytes(data.replace(old, new, 1))
+
+
+def another_url(path: Path) -> None:
+    """One letter of the last URL is another one; it is canonical all the same."""
+    data = path.read_bytes()
+    at = data.rindex(b"http://")
+    end = min(place for place in (data.find(b"\n", at), data.find(b"\t", at)) if place > 0)
+    letter = max(place for place in range(at, end) if data[place : place + 1].isalpha())
+    path.write_bytes(data[:letter] + data[letter : letter + 1].swapcase() + data[letter + 1 :])
 
 
 def _cut_file(path: Path) -> None:

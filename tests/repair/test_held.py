@@ -30,7 +30,7 @@ from tests.cli.conftest import Krake
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import make_config, run_crawl
 from tests.repair.killed import run_killed
-from tests.repair.test_damages import both, found, queue, visited, waiting, whole
+from tests.repair.test_damages import another_url, both, found, queue, visited, waiting, whole
 
 __all__ = ["mariadb", "whole"]
 DROP = ("keys", "rebuild", "--drop-queued")
@@ -113,6 +113,20 @@ def test_a_url_without_its_key_is_named(copy: Callable[..., Krake]) -> None:
     assert url in finding(krake, "queued_key_unknown")["problem"]
     krake.ok("keys", "rebuild")
     assert found(krake) == {}
+
+
+def test_a_url_that_became_another_one_is_found_and_comes_back(
+    copy: Callable[..., Krake], whole: tuple[Counter[str], Counter[str]]
+) -> None:
+    """A byte of a data file, and the line is canonical all the same."""
+    krake = copy()
+    another_url(queue(krake.directory) / "0")
+    assert found(krake) == {"key_without_url": 1, "queued_key_unknown": 1}
+    krake.ok(*DROP)
+    assert found(krake) == {}
+    krake.ok("settle")
+    assert not whole[1] - waiting(krake)
+    assert (waiting(krake) - whole[1]).total() == 1
 
 
 def with_servers(krake: Krake, *nodes: str) -> None:

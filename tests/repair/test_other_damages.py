@@ -73,3 +73,16 @@ def test_an_unfinished_export_whose_input_is_gone(copy: Callable[..., Krake]) ->
     for words in EXPORT:
         krake.ok(*words)
     assert "input_gone" not in found(krake)
+
+
+def test_tables_that_changed_places(copy: Callable[..., Krake]) -> None:
+    """Arrow reads a table without the columns that are asked for, and says nothing."""
+    krake = copy()
+    segment = newest_folder(krake.directory) / "node-a"
+    pages, links = segment / "pages.parquet", segment / "links.parquet"
+    pages.rename(segment / "away")
+    links.rename(pages)
+    (segment / "away").rename(links)
+    assert found(krake)["table_damaged"] == 2
+    krake.ok("segment", "salvage", f"{segment.parent.name}/node-a")
+    assert found(krake) == {}
