@@ -187,7 +187,10 @@ class ExportFolder:
         try:
             return Inputs.from_bytes(self.storage.read_bytes(place), place)
         except PathNotFoundError as error:
-            raise PathNotFoundError(f"{self.path}: there is no such export (it has no {INPUTS}): {error}") from error
+            raise PathNotFoundError(
+                f"{self.path}: there is no such export (it has no {INPUTS}); run `krake export` first, or name one that"
+                " `krake status` shows"
+            ) from error
 
     def is_empty(self) -> bool:
         """Whether no file stands, but for leftovers of killed runs."""

@@ -1,0 +1,81 @@
+"""A task that somebody marks as a success without its work: what comes next says what it misses, or goes on without it.
+
+Cleared with its downstream, it does its work after all; nothing is lost, and nothing is fetched twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+from crawl_lib.errors import KrakeError
+from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from tests.e2e.crawl import Result, check_counts, make_config
+
+WEB = SynthWeb(seed=12, sites=2, pages_per_site=6, specials=False)
+ROUNDS = 3
+MISSES = {
+    "inject": "",
+    "iteration_2.start": "has no folder",
+    "iteration_2.crawl.node-0": "node-0",
+    "iteration_2.commit": "",
+    "export": "run `krake export`",
+}
+"""The task that is marked, and what the first one after it that misses something says; "": nobody does."""
+
+
+def tasks_of(config: Config, seeds: str, run: str) -> dict[str, Callable[[], object]]:
+    """The tasks of a run, in the order in which they run; its export has its name."""
+    tasks: dict[str, Callable[[], object]] = {"inject": partial(stages.inject, config, run_id=run, seeds=seeds)}
+    for number in range(1, ROUNDS + 1):
+        which = {"run_id": run, "iteration": number}
+        tasks[f"iteration_{number}.start"] = partial(stages.start_iteration, config, **which)
+        for node in config.servers:
+            tasks[f"iteration_{number}.crawl.{node}"] = partial(stages.crawl_node, config, node=node, **which)
+        tasks[f"iteration_{number}.commit"] = partial(stages.commit_iteration, config, **which)
+    for node in config.servers:
+        tasks[f"settle.{node}"] = partial(stages.settle_node, config, node=node, run_id=run)
+    tasks["maintain_keys"] = partial(stages.maintain_keys, config)
+    tasks["export"] = partial(stages.export_pages, config, label=run)
+    tasks["linker"] = partial(stages.link_export, config, export=run)
+    tasks["finalizer"] = partial(stages.finalize_export, config, export=run)
+    return tasks
+
+
+def first_error(tasks: list[Callable[[], object]]) -> str:
+    """Run tasks until one fails; what it said, "" if none did."""
+    for task in tasks:
+        try:
+            task()
+        except KrakeError as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("marked", MISSES)
+def test_a_task_marked_as_a_success_is_missed_and_done_when_cleared(marked: str, tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    with Serving(WEB) as serving:
+        tasks = tasks_of(config, "\n".join(serving.seeds), "one")
+        names = list(tasks)
+        place = names.index(marked)
+        assert first_error([tasks[name] for name in names[:place]]) == ""
+        said = first_error([tasks[name] for name in names[place + 1 :]])
+        assert MISSES[marked] in said
+        assert bool(said) == bool(MISSES[marked]), said
+        assert first_error([tasks[name] for name in names[place:]]) == ""
+        if marked == "inject":  # its iterations were done, with nothing to fetch: the seeds wait for the next run
+            assert not serving.log().counts()
+            assert first_error(list(tasks_of(config, "", "two").values())) == ""
+        asked = serving.log().counts()
+        truth = serving.truth(options=TruthOptions(rounds=ROUNDS))
+    result = Result(config)
+    assert set(asked.values()) == {1}
+    assert set(result.visited().values()) == {1}
+    assert set(result.visited()) == set(truth.visits)
+    check_counts(result)
