@@ -3,9 +3,9 @@
 Airflow runs the tasks one after another here (`dag.test()`), with a database of its own and without a scheduler.
 Whatever Airflow prints goes to a log file. The exit code is 0 only if the whole run succeeded.
 
-SIGINT (Ctrl-C) and SIGTERM end it before the run begins, ask the task that runs to stop, and at their second time end
-it at once; see `crawl_lib.crawl.signals`, whose exit codes are ours too. Once a run is stopped, or has failed for good,
-the process ends in the middle of `dag.test()`, which would sleep for a second for each row of tasks that are not run.
+SIGINT (Ctrl-C) and SIGTERM mean what they mean to all programs, see `crawl_lib.crawl.signals`. Once a run is stopped,
+or has failed for good, the process ends in the middle of `dag.test()`, which would sleep for a second for each row of
+tasks that are not run.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import argparse
 import hashlib
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any
 
 from rich.console import Console
 
 from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
+from crawl_lib.crawl.signals import StopSignal, stop_on_signals
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import KrakeError
 from crawl_lib.frontier.seeds import parse_seeds
@@ -41,8 +42,6 @@ DEMO_CONFIG = PROJECT / "config" / "demo.yml"
 DEMO_SITES = 12
 DEMO_ITERATIONS = 6
 """More rounds would only follow the odd redirect chain of the demo web, a URL a round."""
-INTERRUPTED = 130
-"""The exit code of a run that was stopped, and not by a signal to this process."""
 PLAIN_WIDTH = 200
 """Characters of a line where the output is no terminal, so that paths stay whole."""
 _RETRY_WAIT_S = 2.0
@@ -72,14 +71,13 @@ def main(arguments: list[str] | None = None) -> int:
     (home / "logs").mkdir(parents=True, exist_ok=True)
     log = home / "logs" / f"crawl-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     with ExitStack() as stack:
-        signals = stack.enter_context(_heeding_signals())
         console = stack.enter_context(_airflow_prints_to(log))
         try:
             if not params["seeds"] and path == DEMO_CONFIG.resolve():
                 params["seeds"] = stack.enter_context(_synthetic_web(home, console))
             os.environ.update(environment(home, path))
             console.print(f"Config {path}. Starting Airflow (its log: {log}) ...", highlight=False, soft_wrap=True)
-            return _Crawl(stack, console, signals, config, log).run(home, params)
+            return _Crawl(stack, console, config, log).run(home, params)
         except KrakeError as error:
             console.print(f"[red]{error}[/]", highlight=False, soft_wrap=True)
             return 1
@@ -168,13 +166,14 @@ def _fallback(first: AbstractContextManager[Any], second: Callable[[], AbstractC
 
 @dataclass
 class _Crawl:
-    """One run. `stack`: what has to be undone at its end."""
+    """One run. `stack`: what has to be undone at its end. `code`: how to end if the run does not succeed."""
 
     stack: ExitStack
     console: Console
-    signals: _Signals
     config: Config
     log: Path
+    code: int = 1
+    ending: Lock = field(default_factory=Lock)
 
     def run(self, home: Path, params: dict[str, Any]) -> int:
         """Run the DAG; returns the exit code."""
@@ -182,7 +181,8 @@ class _Crawl:
         dag = prepare_dag(home)
         unfinished, begun = _join(self.console, home, self.config, params)
         display = Display(self.console, lambda: self._end_at_once(display))
-        with display, self.signals.stopping(display):
+        with display, stop_on_signals() as stop:
+            Thread(target=self._stop, args=(stop, display), name="stop", daemon=True).start()
             watch_with(display)
             run = dag.test(run_conf=params, logical_date=begun, run_after=begun)
         if display.stopping or str(run.state) != "success":
@@ -194,8 +194,17 @@ class _Crawl:
         delete_durable(unfinished)
         return 0
 
+    def _stop(self, stop: StopSignal, display: Display) -> None:
+        """In a thread of its own, since the main one may be in a query for long: wait for a signal, and pass it on."""
+        stop.wait()
+        self.code = stop.code
+        display.note("Stopping ...")
+        display.stop()
+
     def _end_at_once(self, display: Display) -> None:
         """End the process in the middle of Airflow, which bears that: nothing of what it knows is used again."""
+        if not self.ending.acquire(blocking=False):
+            return  # another thread is at it
         display.close()
         code = self._say_failure(display)
         self.stack.close()
@@ -204,12 +213,12 @@ class _Crawl:
     def _say_failure(self, display: Display) -> int:
         if display.stopping:
             self._say("Stopped. What was fetched is kept; the same command goes on.")
-            return self.signals.code or INTERRUPTED
+            return self.code
         for task_id, message in sorted(display.failures.items()):
             self._say(f"[red]{task_id}: {message}[/]")
         self._say(f"[red]The run failed.[/] Everything that was said: {self.log}")
         self._say("Mend what is named and run the same command again: it goes on where this one stopped.")
-        return 1
+        return self.code
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
@@ -256,42 +265,3 @@ def prepare_dag(home: Path) -> Any:
         task.retries, task.retry_exponential_backoff = 1, 0
         task.retry_delay = type(task.retry_delay)(seconds=_RETRY_WAIT_S)
     return dag
-
-
-class _Signals:
-    """What SIGINT and SIGTERM do. `code`: the exit code of the first one, once it came."""
-
-    def __init__(self) -> None:
-        self.code: int | None = None
-        self._display: Display | None = None
-
-    def __call__(self, number: int, frame: object) -> None:
-        """The handler."""
-        code = 128 + number
-        if self.code is not None:
-            os._exit(code)
-        self.code = code
-        if self._display is None:
-            raise SystemExit(code)
-        self._display.note("Stopping ...")
-        self._display.stop()
-
-    @contextmanager
-    def stopping(self, display: Display) -> Iterator[None]:
-        """While the run is under way: it is asked to stop by its display."""
-        self._display = display
-        try:
-            yield
-        finally:
-            self._display = None
-
-
-@contextmanager
-def _heeding_signals() -> Iterator[_Signals]:
-    signals = _Signals()
-    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

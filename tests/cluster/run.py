@@ -27,7 +27,7 @@ from typing import Any
 
 import yaml
 from krake_airflow.display import summary
-from krake_airflow.run import DEMO_CONFIG, DEMO_ITERATIONS, DEMO_SITES, INTERRUPTED, PLAIN_WIDTH, seeds_text
+from krake_airflow.run import DEMO_CONFIG, DEMO_ITERATIONS, DEMO_SITES, PLAIN_WIDTH, seeds_text
 from krake_airflow.settings import PROJECT, USER
 from rich.console import Console
 
@@ -43,6 +43,7 @@ from tests.dags.api import DAG, Api
 OWN = ("servers", "dfs_primary", "dfs", "key_storage", "queue", "scratch")
 """Sections of a config file that the topology decides."""
 NODES = 3
+INTERRUPTED = 130
 DEMO, CRAWL = "demo", "crawl"
 SHOWN = re.compile(r"\.commit$|^(export|linker|finalizer)$")
 """Tasks whose results are shown at the end."""

@@ -103,6 +103,7 @@ def test_an_interrupt_stops_it_and_the_next_run_goes_on(
     code, output = finish(process)
     assert code == 130, output
     assert "Stopped" in output
+    assert "Traceback" not in output
     assert not said_nothing_to_run(home), "Airflow looked for other tasks, a second each time"
     code, output = finish(start(home, path, *arguments))
     assert code == 0, output
