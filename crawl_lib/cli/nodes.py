@@ -10,7 +10,6 @@ from typing import Any
 from crawl_lib import stages
 from crawl_lib.cli.common import (
     ProgressLine,
-    config_of,
     console,
     print_counts,
     print_dry_run,
@@ -25,7 +24,7 @@ from crawl_lib.crawl.places import SCOPE_FILE, read_lines
 from crawl_lib.crawl.retire import plan_retirement, retire_lost
 from crawl_lib.crawl.status import crawl_status
 from crawl_lib.errors import ConfigError
-from crawl_lib.stores import Secrets, Stores, open_stores
+from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners
 
 
@@ -62,7 +61,7 @@ def retire(arguments: argparse.Namespace) -> int:
         raise ConfigError("--lost is for a node whose directory is gone; with --dir its directory is used")
     if arguments.lost:
         require_yes(arguments, f"what only the disk of {arguments.node} held is given up: URLs put there by hand")
-    stores = open_stores(config_of(arguments), Secrets.from_environment(), make=not arguments.dry_run)
+    stores = stores_of(arguments, make=not arguments.dry_run, stop=arguments.stop)
     directory = Path(arguments.dir).resolve() if arguments.dir is not None else None
     print_counts(f"retire {arguments.node}", _retire(arguments, stores, directory))
     print_dry_run(arguments)
@@ -71,7 +70,7 @@ def retire(arguments: argparse.Namespace) -> int:
 
 def admit(arguments: argparse.Namespace) -> int:
     """Let a node that was retired as lost take part again."""
-    stores = open_stores(config_of(arguments), Secrets.from_environment(), stop=arguments.stop)
+    stores = stores_of(arguments, make=True, stop=arguments.stop)
     admitted = admit_node(stores, node=arguments.node, stop=arguments.stop)["admitted"]
     print(
         f"{arguments.node} takes part again" if admitted else f"{arguments.node} was not retired as lost: it may work"

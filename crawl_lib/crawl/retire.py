@@ -61,6 +61,7 @@ from crawl_lib.frontier.inject import hand_over
 from crawl_lib.frontier.queue import QueueReader
 from crawl_lib.keys import KeyStore
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
 _CHUNK = 50_000
@@ -123,7 +124,8 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
 
     Returns `handed_over` and, of these, `requeued`: URLs that were in the lost queue. Folders that were committed
     without it count as complete from now on. With local routing, a URL that another node claimed may be fetched twice.
-    Raises ConfigError if its directory is on this machine, and as `retire_node` does.
+    Raises ConfigError if its directory is on this machine, StoppedError once `stores.stop` is set, and as `retire_node`
+    does.
     """
     _require_out(stores, node)
     place = stores.node_dir(node)
@@ -137,7 +139,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     counts = {"seen": 0, "requeued": 0, "new": 0}
     sources, _ = waiting_sources(stores, node, TakenIn(), before=None, planned=[])
     with stores.keys(make=not dry_run) as keys:
-        lines = _lost_lines(sources, keys, counts)
+        lines = _lost_lines(sources, keys, counts, stores.stop)
         if dry_run:
             return {"node": node, "handed_over": sum(1 for _ in lines), **counts, "to": list(stores.config.servers)}
         manifest = _send(stores, name, lines, scope=(), facts={"retired": node, "lost": counts})
@@ -195,7 +197,7 @@ def _hand_over(task: NodeTask, decision: dict[str, Any]) -> dict[str, Any]:
         task.stores.storage,
         task.stores.crawl_dir,
         decision["name"],
-        _queue_lines(queue),
+        until_stopped(_queue_lines(queue), task.stores.stop),
         scope=read_scope_added(queue),
         nodes=decision["nodes"],
         routing=decision["routing"],
@@ -225,7 +227,7 @@ def _send(stores: Stores, name: str, lines: Iterator[bytes], *, scope: tuple[str
     )
 
 
-def _lost_lines(sources: Sequence[Source], keys: KeyStore, counts: dict[str, int]) -> Iterator[bytes]:
+def _lost_lines(sources: Sequence[Source], keys: KeyStore, counts: dict[str, int], stop: Event) -> Iterator[bytes]:
     """What was sent to a lost node and was not crawled, each URL once; 20 bytes of memory and more for each."""
     sent: set[bytes] = set()
     with ExitStack() as stack:
@@ -233,7 +235,7 @@ def _lost_lines(sources: Sequence[Source], keys: KeyStore, counts: dict[str, int
             lines = source.open()
             if hasattr(lines, "close"):
                 stack.callback(lines.close)
-            while some := list(islice(lines, _CHUNK)):
+            while some := list(islice(until_stopped(lines, stop), _CHUNK)):
                 fresh = {sha1(line[: line.find(b"\t")]).digest(): line for line in some}
                 states = keys.states([key for key in fresh if key not in sent])
                 counts["seen"] += len(some)

@@ -14,12 +14,14 @@ import pytest
 from crawl_lib import stages, stores
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
+from crawl_lib.crawl.retire import retire_lost
 from crawl_lib.errors import StoppedError
 from crawl_lib.export import progress
 from crawl_lib.keys import check, open_key_store
 from crawl_lib.states import KeyState
 from crawl_lib.storage import DfsAccess, LocalStorage
 from crawl_lib.stores import Secrets
+from crawl_lib.urls import Owners
 from tests.e2e.crawl import make_config
 from tests.export.crawls import Capture, CrawlMaker, key
 
@@ -130,6 +132,14 @@ def test_start_and_commit_that_are_stopped_go_on(config: Config) -> None:
     assert stopped_everywhere(lambda stop: stages.start_iteration(config, run_id="run", iteration=4, stop=stop)) >= 2
     folders = [path for path in (Path(config.dfs_primary) / config.crawl.directory).iterdir() if path.name.isdecimal()]
     assert len(folders) == 4
+
+
+def test_retiring_a_lost_node_that_is_stopped_sends_its_urls_once(config: Config) -> None:
+    stages.inject(config, run_id="run", seeds="\n".join(URLS))
+    gone = Owners(config.servers).owner("h.example")
+    left = replace(config, servers=tuple(node for node in config.servers if node != gone))
+    assert stopped_everywhere(lambda stop: retire_lost(stores.open_stores(left, stop=stop), node=gone)) >= 8
+    assert stages.settle_node(left, node=left.servers[0])["new"] == len(URLS)
 
 
 def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None:
