@@ -33,7 +33,7 @@ class _Identity(NamedTuple):
 
     @classmethod
     def of(cls, status: dict[str, Any]) -> _Identity:
-        # HttpFS gives no file id: then kind, size and time must do.
+        # An HttpFS before 3.4 gives no file id: then kind, size and time must do.
         return cls(status["type"], status.get("fileId") or 0, status["length"], status.get("modificationTime") or 0)
 
 
@@ -117,8 +117,8 @@ class HdfsStorage(Storage):
         if parent and parent != source.rpartition("/")[0]:
             self.make_dirs(parent)
         try:
-            destination = self._hdfs.place(target)
-            self._hdfs.call("cannot be renamed", "rename", source, destination=destination, renameoptions="NONE")
+            to = {"destination": self._hdfs.place(target), "renameoptions": "NONE"}
+            gateway_says = self._hdfs.call("cannot be renamed", "rename", source, **to)
         except StorageError as error:
             # The answer of a rename that was carried out may be lost; the second sending is then refused.
             standing = self._identity(target)
@@ -127,6 +127,18 @@ class HdfsStorage(Storage):
             if standing is not None:
                 raise TargetExistsError(f"{self._show(target)}: is there already, it was not touched") from error
             raise
+        if gateway_says is not None:
+            self._check_rename(source, target, before)
+
+    def _check_rename(self, source: str, target: str, before: _Identity) -> None:
+        """HttpFS knows no `renameoptions`: it answers yes or no, and moves into a folder that has just appeared."""
+        if self._identity(target) == before:
+            return
+        inside = f"{target}/{source.rpartition('/')[2]}"
+        if self._identity(inside) == before:
+            self._hdfs.call("cannot be moved out again", "rename", inside, destination=self._hdfs.place(source))
+        self._refuse_existing(target)
+        raise StorageError(f"{self._show(source)}: was not renamed to {target}: the gateway says no more")
 
     def list(self, path: str) -> list[Entry]:
         """See Storage."""

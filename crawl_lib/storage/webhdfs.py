@@ -158,7 +158,7 @@ class WebHdfs:
     def ask(self, operation: str, path: str, **params: object) -> Any:
         """The same once, for use inside `persist`. RefusedError."""
         with _without_address(), getattr(self._client, f"_{operation}")(self.place(path), **params) as response:
-            if operation not in _ANSWERS:
+            if operation not in _ANSWERS or (operation == "rename" and not response.content):
                 return None
             answer = response.json()
             if not isinstance(answer, dict) or _ANSWERS[operation] not in answer:
@@ -292,6 +292,7 @@ _ANSWERS = {
     "get_server_defaults": "FsServerDefaults",
     "get_delegation_token": "Token",
     "mkdirs": "boolean",
+    "rename": "boolean",  # of HttpFS only
     "open": "Location",
     "create": "Location",
 }

@@ -47,7 +47,7 @@ def resolve_jars() -> None:
     """Fetch the jars if they are not there (about half a minute, once); processes that need them at once wait."""
     with (HERE / "pom.xml").open("rb") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        if any(JARS.glob("hadoop-hdfs-3*.jar")):
+        if all(any(JARS.glob(name)) for name in ("hadoop-hdfs-3*.jar", "hadoop-hdfs-httpfs-3*.jar")):
             return
         command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies"]
         done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
@@ -251,6 +251,9 @@ class Hdfs:
             ("dfs.heartbeat.interval", "1"),
             ("dfs.namenode.heartbeat.recheck-interval", "2000"),
             ("dfs.namenode.safemode.extension", "0"),
+            # Whoever started it may speak for everybody, as a gateway does.
+            (f"hadoop.proxyuser.{getpass.getuser()}.hosts", "*"),
+            (f"hadoop.proxyuser.{getpass.getuser()}.groups", "*"),
             ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "20"),
         }
 

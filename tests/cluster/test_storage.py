@@ -14,6 +14,7 @@ from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
 from crawl_lib.storage.hdfs import HdfsStorage
 from tests.cluster.hdfs import free_port
+from tests.cluster.httpfs import HttpFs
 from tests.cluster.proxy import LossyProxy
 from tests.contracts.storage import StorageContract
 
@@ -38,6 +39,21 @@ class TestAnswersAreLost(StorageContract):
             yield storage
 
 
+@pytest.fixture(scope="module")
+def httpfs(hdfs, tmp_path_factory):
+    with HttpFs(hdfs, tmp_path_factory.mktemp("httpfs") / "run") as gateway:
+        yield gateway
+
+
+class TestHttpFs(StorageContract):
+    """The gateway, which has its own ways: an old rename, and files that go through it."""
+
+    @pytest.fixture
+    def storage(self, hdfs, httpfs, open_in):
+        direct = open_in(hdfs)
+        return HdfsStorage.open(direct.name.replace(hdfs.url("nn1"), httpfs.url), DfsConfig(wait_s=30.0))
+
+
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_rename_whose_answer_was_lost_is_recognised(hdfs, open_in, what):
     with LossyProxy(hdfs.url("nn1")) as proxy:
@@ -53,11 +69,13 @@ def test_a_rename_whose_answer_was_lost_is_recognised(hdfs, open_in, what):
 
 @pytest.mark.parametrize("source", ["file", "folder"])
 @pytest.mark.parametrize("target", ["file", "folder"])
-def test_a_target_that_appears_at_the_last_moment_is_refused(hdfs, open_in, source, target):
+@pytest.mark.parametrize("server", ["namenode", "httpfs"])
+def test_a_target_that_appears_at_the_last_moment_is_refused(hdfs, httpfs, open_in, source, target, server):
     """It has the same length; its id tells that it is not ours. HDFS's own way is to move into a folder."""
+    url = hdfs.url("nn1") if server == "namenode" else httpfs.url
     direct = open_in(hdfs)
     direct.write_bytes("a" if source == "file" else "a/x", b"1")
-    with LossyProxy(hdfs.url("nn1")) as proxy:
+    with LossyProxy(url) as proxy:
         storage = HdfsStorage.open(direct.name.replace(hdfs.url("nn1"), proxy.url), DfsConfig(wait_s=1.0))
         proxy.before["RENAME"] = lambda: direct.write_bytes("b" if target == "file" else "b/y", b"2")
         with pytest.raises(TargetExistsError, match="b"):
