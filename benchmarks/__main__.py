@@ -40,7 +40,10 @@ def main() -> int:
         print(f"{name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="krake-bench-") as directory:
             # Here, not above: each measured process imports this module again, and what it imports would be counted.
-            rows += importlib.import_module(f"benchmarks.{name}").run(Path(directory))
+            found: list[Row] = importlib.import_module(f"benchmarks.{name}").run(Path(directory))
+        for row in found:  # it is minutes to the table
+            print(f"  {row.what}: {row.value} {row.verdict}".rstrip(), file=sys.stderr, flush=True)
+        rows += found
         loops.append(loop_ms())
     print_rows(rows)
     print(*(facts := _facts(begun, given.parts, loops)), sep="\n")
@@ -58,7 +61,7 @@ def _facts(begun: str, parts: list[str], loops: list[float]) -> list[str]:
         machine(),
         f"begun {begun}, ended {datetime.now(UTC):%H:%M}, load {load()}",
         f"a million turns of a Python loop between the parts: {min(loops):.0f} to {max(loops):.0f} ms of CPU",
-        f"crawl, peers, and figures by the clock with a budget: {by_clock}",
+        f"crawl, peers, parsing, and figures by the clock with a budget: {by_clock}",
     ]
 
 
