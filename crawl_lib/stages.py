@@ -237,5 +237,5 @@ def finalize_export(
 
 
 def status(config: Config, secrets: Secrets | None = None) -> Result:
-    """What stands of the crawl: iterations, outcomes, queues, keys, outputs."""
-    return _status.crawl_status(open_stores(config, secrets))
+    """What stands of the crawl: iterations, outcomes, queues, keys, outputs; `error` if the file store is not there."""
+    return _status.status_of(config, secrets or Secrets.from_environment())

@@ -14,7 +14,7 @@ from rich.table import Table
 from crawl_lib.cli.common import config_of, console, print_counts, print_json, stores_of
 from crawl_lib.config import to_mapping
 from crawl_lib.crawl.exports import newest_export
-from crawl_lib.crawl.status import crawl_status
+from crawl_lib.crawl.status import status_of
 from crawl_lib.export.show import show_page
 from crawl_lib.graph import open_web_graph
 from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
@@ -42,22 +42,35 @@ def masked(address: str | None) -> str | None:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """What stands of the crawl."""
-    found = crawl_status(stores_of(arguments))
+    """What stands of the crawl; the exit code is 1 if the file store could not tell."""
+    found = status_of(config_of(arguments), Secrets.from_environment())
     if arguments.json:
         print_json(found)
     else:
         show_status(found, console())
-    return 0
+    return 1 if "error" in found else 0
 
 
 def show_status(found: Mapping[str, Any], console: Console) -> None:
     """The status as tables."""
     console.print(f"crawl {found['crawl']}")
+    if "error" in found:
+        console.print(f"what is there cannot be told: {found['error']}")
+        _show_local(found, console)
+        return
     console.print(_iterations(found["iterations"]))
     if found["totals"].get("outcomes"):
         console.print(_rows("outcomes", ("outcome", "URLs"), list(found["totals"]["outcomes"].items())))
     console.print(nodes_table(found["nodes"]))
+    _show_local(found, console)
+    exports = [
+        (entry["name"], f"{entry['pages']:,} pages" if entry["complete"] else "unfinished")
+        for entry in found["exports"]
+    ]
+    console.print(_rows("exports", ("name", ""), exports))
+
+
+def _show_local(found: Mapping[str, Any], console: Console) -> None:
     queues = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
     console.print(_rows("queues", ("node", "URLs"), queues))
     names = ("queued", "crawled", "gone")
@@ -67,11 +80,6 @@ def show_status(found: Mapping[str, Any], console: Console) -> None:
         for entry in found["keys"]
     ]  # fmt: skip
     console.print(_rows("keys", ("server", "keys"), keys))
-    exports = [
-        (entry["name"], f"{entry['pages']:,} pages" if entry["complete"] else "unfinished")
-        for entry in found["exports"]
-    ]
-    console.print(_rows("exports", ("name", ""), exports))
 
 
 def _queue_text(queue: Mapping[str, Any]) -> str:

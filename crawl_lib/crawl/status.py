@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from crawl_lib.config import Config
 from crawl_lib.crawl.commit import folder_counts, sum_counts
 from crawl_lib.crawl.exports import list_exports
 from crawl_lib.crawl.marks import marked_nodes, read_mark, still_awaited
@@ -19,14 +22,30 @@ from crawl_lib.crawl.places import (
     segments_of,
 )
 from crawl_lib.crawl.progress import PROGRESS_FILE
-from crawl_lib.errors import KrakeError
+from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.frontier import Queue, open_take
 from crawl_lib.frontier.move import read_move
 from crawl_lib.frontier.queue import parse_state
+from crawl_lib.keys import open_key_store
 from crawl_lib.segment import SegmentReader
-from crawl_lib.stores import Stores
+from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
 
 EXPORT_FILES = ("urlmapping", "offsets", "content", "webgraph")
+STATUS_WAIT_S = 10.0
+"""How long a DFS that does not answer is asked again at most: people wait for the status."""
+
+
+def status_of(config: Config, secrets: Secrets) -> dict[str, Any]:
+    """`crawl_status`; where the file store does not answer, what is known without it.
+
+    That is `crawl`, `error`, `queues` and `keys`. So the reason why a node pauses or failed is there also while the
+    store is what it waits for.
+    """
+    quick = replace(config, dfs=replace(config.dfs, wait_s=min(config.dfs.wait_s, STATUS_WAIT_S)))
+    try:
+        return crawl_status(open_stores(quick, secrets, make=False))
+    except StorageError as error:
+        return {"crawl": _name(config), "error": str(error), **_local(config, secrets)}
 
 
 def crawl_status(stores: Stores, *, only_nodes: bool = False) -> dict[str, Any]:
@@ -44,15 +63,22 @@ def crawl_status(stores: Stores, *, only_nodes: bool = False) -> dict[str, Any]:
     if only_nodes:
         return {"nodes": nodes_status(stores, iterations)}
     return {
-        "crawl": f"{stores.config.dfs_primary}/{stores.crawl_dir}",
+        "crawl": _name(stores.config),
         "injected": len(list_seeds(stores.storage, stores.crawl_dir)),
         "iterations": iterations,
         "totals": sum_counts([entry["counts"] for entry in iterations if "counts" in entry]),
         "nodes": nodes_status(stores, iterations),
-        "queues": {node: _queue(stores, node) for node in stores.config.servers},
-        "keys": _keys(stores),
+        **_local(stores.config, stores.secrets),
         "exports": [_export(stores, name) for name in list_exports(stores)],
     }
+
+
+def _name(config: Config) -> str:
+    return f"{config.dfs_primary}/{config.crawl.directory.strip('/')}"
+
+
+def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
+    return {"queues": {node: _queue(config, node) for node in config.servers}, "keys": _keys(config, secrets)}
 
 
 def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
@@ -116,11 +142,11 @@ def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dic
     return found
 
 
-def _queue(stores: Stores, node: str) -> dict[str, Any]:
-    directory = stores.node_dir(node)
+def _queue(config: Config, node: str) -> dict[str, Any]:
+    directory = node_dir(config, node)
     if not directory.is_dir():
         return {"length": 0, "note": f"{directory}: not on this machine, or not used yet"}
-    progress = _progress(stores, node)
+    progress = _progress(directory)
     halted = {"progress": progress} if "reason" in progress else {}
     try:
         queue = Queue(directory, node)
@@ -142,17 +168,17 @@ def _queue(stores: Stores, node: str) -> dict[str, Any]:
     return {**status, **halted}
 
 
-def _progress(stores: Stores, node: str) -> Mapping[str, Any]:
+def _progress(directory: Path) -> Mapping[str, Any]:
     try:
-        value = json.loads((stores.node_dir(node) / PROGRESS_FILE).read_bytes())
+        value = json.loads((directory / PROGRESS_FILE).read_bytes())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def _keys(stores: Stores) -> list[dict[str, Any]]:
+def _keys(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
     try:
-        with stores.keys(make=False) as keys:
+        with open_key_store(config.key_storage, secrets.key_storage_password) as keys:
             return [
                 {"server": count.server, "total": count.total, **count.by_state}
                 if count.up
@@ -160,7 +186,7 @@ def _keys(stores: Stores) -> list[dict[str, Any]]:
                 for count in keys.counts()
             ]
     except KrakeError as error:
-        return [{"server": ", ".join(stores.config.key_storage.servers), "error": str(error)}]
+        return [{"server": ", ".join(config.key_storage.servers), "error": str(error)}]
 
 
 def _export(stores: Stores, name: str) -> dict[str, Any]:

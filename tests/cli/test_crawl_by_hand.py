@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 
 import pytest
 
+from crawl_lib.crawl.progress import NodeProgress
 from crawl_lib.synthweb import Serving
 from tests.cli.conftest import Krake
 
@@ -189,6 +191,24 @@ def test_each_node_alone_with_a_run_that_was_started(krake: Krake, serving: Serv
     assert folder in done.out
     assert "node-b" not in done.out
     assert krake.ok("settle", "--node", "node-b").out.count("settled") == 1
+
+
+def test_a_status_without_the_dfs_tells_what_this_machine_knows(krake: Krake) -> None:
+    """Why a node failed is asked most when the DFS is gone; the exit code says that something is wrong."""
+    krake.ok("inject", "http://127.0.0.1/", "--run-id", "r")
+    krake.ok("settle")
+    NodeProgress("node-a", krake.directory / "queue" / "node-a", None).failed("no namenode has answered for 120 s")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    krake.configure(dfs_primary=f"http://127.0.0.1:{port}/krake", dfs={"wait_s": 0.0})
+    done = krake("status")
+    assert done.code == 1
+    assert "failed: no namenode has answered for 120 s" in done.out
+    assert "Connection refused" in done.out
+    found = krake("status", "--json").json
+    assert f"127.0.0.1:{port}" in found["error"]
+    assert sum(queue["length"] for queue in found["queues"].values()) == 1
+    assert found["keys"][0]["queued"] == 1
 
 
 def test_a_status_where_nothing_is_yet(krake: Krake) -> None:
