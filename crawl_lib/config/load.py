@@ -95,8 +95,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
+_TAKEN_NAMES = {"default": "Airflow's queue of the tasks that belong to no node", "import": "imported segments"}
+
+
 def _check_together(config: Any, source: str) -> None:
     keys = config.key_storage
+    for name in _TAKEN_NAMES.keys() & set(config.servers):
+        raise ConfigError(f"{source}: servers: {name!r} is the name of {_TAKEN_NAMES[name]}; name the node otherwise")
     if keys.replication > len(keys.servers):
         raise ConfigError(
             f"{source}: key_storage.replication: {keys.replication} replicas need as many servers,"
