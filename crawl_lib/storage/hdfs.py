@@ -42,6 +42,7 @@ class HdfsStorage(Storage):
 
     * `upload` and `write_bytes` send a file again that broke on the way, under a hidden name, and rename it.
     * `rename` knows its own success by the file id, also where the answer was lost and a second try was refused.
+    * HttpFS refuses no target: what it moved into a folder that appeared in that moment is moved out again.
     """
 
     def __init__(self, hdfs: WebHdfs) -> None:

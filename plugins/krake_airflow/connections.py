@@ -14,7 +14,8 @@ an HDFS. Each field that is filled in comes before the config's; what is empty i
 
 Time limits, waiting and `dfs.security` (where the hook looks at Airflow's `core.security`) come from the config. The
 client is Krake's own: the hook's has no time limits, checks no certificates unless told to, and uses one namenode. Its
-other fields (password, schema, extra `cookies` and `headers`) are for gateways, which Krake does not know: refused.
+other fields (password, schema, extra `cookies` and `headers`) are for gateways that ask for passwords, such as Knox,
+which Krake does not know: refused.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _connection(hook: type[BaseHook], name: str, without: str) -> Connection | N
 def _refuse_gateways(fields: Mapping[str, Any]) -> None:
     for name in ("password", "schema", "cookies", "headers"):
         if fields.get(name):
-            raise _wrong(name, "is for gateways; Krake asks the namenodes themselves: leave it empty")
+            raise _wrong(name, "is for gateways that ask for passwords, which Krake does not know: leave it empty")
 
 
 def _namenodes(connection: Connection, scheme: str) -> tuple[str, ...] | None:
