@@ -9,6 +9,8 @@ KERBEROS_STAMP := $(VENV)/.synced-kerberos
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.synced
 export PYTHONPATH := plugins
+# Where it is set, as in images of containers, each process compiles all of Airflow and Krake anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup setup-spark setup-kerberos setup-bench crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
 
