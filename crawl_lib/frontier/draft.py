@@ -67,7 +67,10 @@ class Draft:
         return draft
 
     def replan(self, offered: Collection[Pair], waiting: Sequence[Pair]) -> None:
-        """Drop planned sources that are not offered any more (they stay untaken), add those that wait and are new."""
+        """Drop planned sources that are not offered any more (they stay untaken), add those that wait and are new.
+
+        Raises StorageError naming a source that is gone, and half taken in: the operator puts it back.
+        """
         journal = self.journal
         begun = journal.plan[journal.at : journal.at + 1] if journal.line else []
         if begun and begun[0] not in offered:
