@@ -156,7 +156,7 @@ class WebHdfs:
         return self.persist(what, path, lambda: self.ask(operation, path, **params))
 
     def ask(self, operation: str, path: str, **params: object) -> Any:
-        """The same once, for use inside `persist`. RefusedError, also for an answer that is none (a LookupError here)."""
+        """The same once, for use inside `persist`. RefusedError, also for an answer that is none (a LookupError)."""
         with _without_address(), getattr(self._client, f"_{operation}")(self.place(path), **params) as response:
             if operation not in _ANSWERS or (operation == "rename" and not response.content):
                 return None
