@@ -53,7 +53,10 @@ class PathNotFoundError(StorageError):
 
 
 class NoRoomError(StorageError):
-    """Less room is free than the config's `watermarks` ask for. Nothing was begun that would need it."""
+    """Less room is free than the config's `watermarks` ask for, or a stage needs more than `scratch.max_bytes`.
+
+    Nothing is half-written. The operator makes room, or allows more.
+    """
 
 
 class StorageAccessError(StorageError):

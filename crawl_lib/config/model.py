@@ -182,6 +182,7 @@ class ScratchConfig:
 
     directory: str = option("../data/scratch", path="directory")
     memory_bytes: int = option(1 << 30, minimum=64 << 20)
+    max_bytes: int | None = option(None, minimum=64 << 20)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ class Room:
     `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
     `hidden`: a folder of `storage` for what many machines leave for each other; whoever opens an engine deletes it.
     `memory_bytes`: what sorting may use before it goes to the disk. `stop`: when it is set, queries are interrupted.
+    `max_bytes`: most room in `scratch` that sorting may take, None for all there is; Spark does not know it.
     """
 
     storage: Storage
@@ -38,6 +39,7 @@ class Room:
     hidden: str
     memory_bytes: int
     stop: Event = field(default_factory=Event)
+    max_bytes: int | None = None
 
 
 class Engine(ABC):

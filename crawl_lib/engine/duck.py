@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text, telling
-from crawl_lib.errors import StoppedError, StorageError
+from crawl_lib.errors import NoRoomError, StoppedError, StorageError
 
 _T = TypeVar("_T")
 LEAST_BYTES = 256 << 20
@@ -116,13 +116,18 @@ class Duck(Engine):
 
 
 def open_duck(room: Room) -> Duck:
-    """A DuckDB in memory that spills to `room.scratch` beyond `room.memory_bytes`. Raises StorageError."""
+    """A DuckDB in memory that spills to `room.scratch` beyond `room.memory_bytes`. Raises StorageError.
+
+    Its queries raise NoRoomError once they would spill more than `room.max_bytes`, or than the disk has.
+    """
     with _translated():
         connection = duckdb.connect()
     try:
         with _translated():
             connection.execute(f"set memory_limit = '{max(room.memory_bytes, LEAST_BYTES)}B'")
             connection.execute(f"set temp_directory = '{quoted(room.scratch / 'duckdb')}'")
+            if room.max_bytes is not None:
+                connection.execute(f"set max_temp_directory_size = '{room.max_bytes}B'")
             connection.execute("set TimeZone = 'UTC'")
             connection.execute("set enable_progress_bar = true; set enable_progress_bar_print = false")
     except BaseException:
@@ -141,4 +146,10 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
-        raise StorageError(f"DuckDB: {' '.join(str(error).split())}") from error
+        text = " ".join(str(error).split())
+        if "max_temp_directory_size" in text:
+            raise NoRoomError(
+                "scratch.directory: sorting needs more room than scratch.max_bytes, or the disk, gives; give it more,"
+                f" and run the stage again (DuckDB: {text.partition(' This limit')[0]})"
+            ) from error
+        raise StorageError(f"DuckDB: {text}") from error

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
+from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
-from crawl_lib.errors import ConfigError, DamagedFileError, StorageError
+from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, StorageError
 from crawl_lib.export.places import CONTENT, OFFSETS, ExportFolder
 from crawl_lib.export.progress import Progress
 from crawl_lib.export.warc_records import Member, Wanted, content_of, read_members
@@ -37,16 +38,20 @@ OFFSET_ROW = np.dtype([("node_id", ">i4"), ("offset", ">i8")])
 
 
 class Buckets:
-    """Compressed pages on the local disk, sorted by ranges of NodeIDs. `total_bytes`: a guess of what will come."""
+    """Compressed pages on the local disk, sorted by ranges of NodeIDs.
 
-    def __init__(self, folder: Path, pages: int, total_bytes: int, memory_bytes: int) -> None:
-        self._count = max(1, min(MAX_BUCKETS, -(-total_bytes * 2 // memory_bytes)))
+    `total_bytes`: a guess of what will come. `limits.max_bytes`: of all that is in `folder`, sorting engines included.
+    """
+
+    def __init__(self, folder: Path, pages: int, total_bytes: int, limits: ScratchConfig) -> None:
+        self._folder, self._max_bytes = folder, limits.max_bytes
+        self._count = max(1, min(MAX_BUCKETS, -(-total_bytes * 2 // limits.memory_bytes)))
         self._pages = pages
         self._paths = [folder / f"bucket-{number}" for number in range(self._count)]
         self._pending: list[list[bytes]] = [[] for _ in self._paths]
         self._ends = [0] * self._count
         self._waiting = 0
-        self._limit = memory_bytes // 8
+        self._limit = limits.memory_bytes // 8
         self.sizes = np.full(pages, -1, dtype=np.int32)
         self._places = np.zeros(pages, dtype=np.int64)
 
@@ -62,7 +67,12 @@ class Buckets:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits to the bucket files. Raises StorageError."""
+        """Write what waits to the bucket files. Raises StorageError, NoRoomError beyond `limits.max_bytes`."""
+        if self._max_bytes is not None and self._taken_bytes() + self._waiting > self._max_bytes:
+            raise NoRoomError(
+                f"{self._folder}: the export needs more than scratch.max_bytes ({self._max_bytes}); give it more, and"
+                " run the stage again"
+            )
         for path, parts in zip(self._paths, self._pending, strict=True):
             if parts:
                 try:
@@ -72,6 +82,9 @@ class Buckets:
                     raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
                 parts.clear()
         self._waiting = 0
+
+    def _taken_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
 
     def in_order(self) -> Iterator[bytes]:
         """All compressed pages by NodeID; each bucket file is deleted when it is used up."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
 
-from crawl_lib.config import Config
+from crawl_lib.config import Config, ScratchConfig
 from crawl_lib.durable import reached
 from crawl_lib.engine import Room
 from crawl_lib.errors import (
@@ -240,9 +240,9 @@ class ExportFolder:
             if not self.has(name):
                 raise PathNotFoundError(f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first")
 
-    def room(self, scratch: Path, memory_bytes: int, stop: Event) -> Room:
+    def room(self, scratch: Path, limits: ScratchConfig, stop: Event) -> Room:
         """Where an engine works for this export, until `stop` is set: in scratch, and in a hidden folder here."""
-        return Room(self.storage, scratch, self.file(".engine"), memory_bytes, stop)
+        return Room(self.storage, scratch, self.file(".engine"), limits.memory_bytes, stop, limits.max_bytes)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:

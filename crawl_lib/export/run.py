@@ -125,7 +125,7 @@ class _Export:
     stop: Event
 
     def run(self) -> None:
-        room = self.folder.room(self.scratch, self.config.scratch.memory_bytes, self.stop)
+        room = self.folder.room(self.scratch, self.config.scratch, self.stop)
         with open_engine(self.config, room) as engine:
             if not self.folder.has(PAGES):
                 self.prepare(engine)
@@ -206,7 +206,7 @@ class _Export:
             write_content(
                 self.storage,
                 self.folder,
-                Buckets(self.scratch, count, engine.value("export/size"), self.config.scratch.memory_bytes),
+                Buckets(self.scratch, count, engine.value("export/size"), self.config.scratch),
                 self.wanted(engine),
                 level=self.inputs.level,
                 max_content_bytes=self.inputs.max_content_bytes,

@@ -64,7 +64,7 @@ def link_export(
     folder.require([PAGES, URL_MAPPING], "krake export")
     with (
         scratch_folder(config, name) as scratch,
-        open_engine(config, folder.room(scratch, config.scratch.memory_bytes, stop)) as engine,
+        open_engine(config, folder.room(scratch, config.scratch, stop)) as engine,
     ):
         if not folder.has(ARCS_OUT):
             check_segments(storage, folder, inputs, stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -13,7 +14,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.engine import Room, base, open_engine
-from crawl_lib.errors import StoppedError
+from crawl_lib.errors import NoRoomError, StoppedError
 from crawl_lib.storage import LocalStorage
 from tests.engine.contract import EngineContract, put
 from tests.export.test_remote import Elsewhere
@@ -70,6 +71,17 @@ def test_sorting_keeps_to_its_memory_and_leaves_no_file(
         found = [*first.column(0).to_pylist(), *(key for batch in stream for key in batch.column(0).to_pylist())]
     assert found == sorted(keys)
     assert [file for file in scratch.rglob("*") if file.is_file()] == []
+
+
+def test_sorting_keeps_to_its_disk(config: Config, endless: Room, tmp_path: Path) -> None:
+    """Beyond it is an error that names the option; nothing is left."""
+    (tmp_path / "much.sql").write_text(
+        "select md5(range::varchar) as a, range as b from range(20000000) order by a"
+    )
+    room = replace(endless, memory_bytes=1, max_bytes=10 << 20)
+    with open_engine(config, room) as engine, pytest.raises(NoRoomError, match=r"more room than scratch\.max_bytes"):
+        next(engine.stream("much", 10))
+    assert [file for file in room.scratch.rglob("*") if file.is_file()] == []
 
 
 ENDLESS = "select count(*) as n from range(10000000) a, range(10000000) b where a.range * b.range % 7 = 3"

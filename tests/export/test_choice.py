@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from crawl_lib.errors import (
     DamagedFileError,
     InputError,
     LockedError,
+    NoRoomError,
     OutputConflictError,
     PathNotFoundError,
     StorageError,
@@ -123,6 +125,19 @@ def test_many_pages_over_many_buckets_keep_their_content(storage: Storage, confi
         mine = [url for url in pages if (int(url.rsplit("/", 1)[1]) % 2) == (node == "node-b")]
         crawl.segment("1", node, [Capture(url, pages[url], file=number // 100) for number, url in enumerate(mine)])
     assert exported(storage, small, crawl) == {key(url): body for url, body in pages.items()}
+
+
+def test_pages_keep_to_their_disk(storage: Storage, config: Config, crawl: CrawlMaker, tmp_path: Path) -> None:
+    """Beyond it is an error that names the option; with more room the same export goes on."""
+    rng = random.Random(1)
+    pages = {f"{A}{number}": rng.randbytes(200) for number in range(300)}
+    crawl.segment("1", "node-a", [Capture(url, body) for url, body in pages.items()])
+    scratch = replace(config.scratch, memory_bytes=1 << 16, max_bytes=30_000)
+    with pytest.raises(NoRoomError, match=r"more than scratch\.max_bytes \(30000\)"):
+        exported(storage, replace(config, scratch=scratch), crawl)
+    assert [path for path in Path(scratch.directory).rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    enough = replace(config, scratch=replace(scratch, max_bytes=100_000))
+    assert exported(storage, enough, crawl) == {key(url): body for url, body in pages.items()}
 
 
 def test_the_export_has_a_table_of_its_pages(storage: Storage, config: Config, crawl: CrawlMaker) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crawl_lib.config import ScratchConfig
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.export import ContentReader, UrlMapping
 from crawl_lib.export.content import Buckets, _write_offsets, _write_pages
@@ -27,7 +28,7 @@ def write_mapping(path: Path, keys: list[bytes]) -> Path:
 
 def write_content(folder: Path, pages: list[bytes], memory_bytes: int = 1 << 30) -> tuple[Path, Path]:
     """Content and offsets of pages that come in the reverse order, by the writer of the export."""
-    buckets = Buckets(folder, len(pages), sum(map(len, pages)), memory_bytes)
+    buckets = Buckets(folder, len(pages), sum(map(len, pages)), ScratchConfig(memory_bytes=memory_bytes))
     for node_id, page in reversed(list(enumerate(pages))):
         buckets.add(node_id, zlib.compress(page))
     buckets.flush()
