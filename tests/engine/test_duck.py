@@ -75,9 +75,7 @@ def test_sorting_keeps_to_its_memory_and_leaves_no_file(
 
 def test_sorting_keeps_to_its_disk(config: Config, endless: Room, tmp_path: Path) -> None:
     """Beyond it is an error that names the option; nothing is left."""
-    (tmp_path / "much.sql").write_text(
-        "select md5(range::varchar) as a, range as b from range(20000000) order by a"
-    )
+    (tmp_path / "much.sql").write_text("select md5(range::varchar) as a, range as b from range(20000000) order by a")
     room = replace(endless, memory_bytes=1, max_bytes=10 << 20)
     with open_engine(config, room) as engine, pytest.raises(NoRoomError, match=r"more room than scratch\.max_bytes"):
         next(engine.stream("much", 10))
