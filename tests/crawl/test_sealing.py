@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import signal
 import time
 from collections import Counter
@@ -19,7 +18,9 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import StoppedError, StorageError
+from crawl_lib.repair.node import repair_node
 from crawl_lib.segment import list_parts
+from crawl_lib.stores import open_stores
 from crawl_lib.synthweb import Serving, SynthWeb
 from tests.crawl.test_kill_at_every_step import rows
 from tests.e2e.crawl import Result, make_config, run_iteration
@@ -139,12 +140,7 @@ def test_what_the_error_says_of_a_lost_file_helps(seeds: str, unbroken: Result, 
     hidden_file(config, name).unlink()
     with pytest.raises(StorageError, match=f"{name}: was sealed with .* and is gone") as caught:
         crawl(config)
-    found = re.search(r"delete (\S+)\.\* and (\S+) and (\S+), and run", str(caught.value))
-    assert found is not None
-    stem, built, leftover = map(Path, found.groups())
-    for path in stem.parent.glob(f"{stem.name}.*"):
-        path.unlink()
-    assert not built.exists()
-    leftover.unlink()
+    assert "run `krake queue repair --node node-0`" in str(caught.value)
+    assert f"{name}: cannot be trusted; all of it is fetched again" in repair_node(open_stores(config), "node-0").done
     run_iteration(config, "run", 1)
     assert rows(Result(config)) == rows(unbroken)

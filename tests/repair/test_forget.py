@@ -90,7 +90,7 @@ def test_what_is_neither_url_nor_host_is_one_line(copy: Callable[..., Krake], we
     assert "no page of a host of that name" in krake("forget", "--yes", "never.example").error()
     assert "neither a URL" in krake("forget", "a b").error()
     assert "whatever its age" in krake("forget", web.seeds[0], "--older-than", "3").error()
-    assert krake.ok("forget").out.startswith("forgot 0 of 0")
+    assert krake.ok("forget").out.startswith("nothing to do: name URLs")
 
 
 @pytest.mark.parametrize("step", ["decided", "lowered", "deleted", "done"])
