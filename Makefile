@@ -61,10 +61,9 @@ torture: setup
 test: setup
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 3 --dist loadfile)
 
-# On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs. Files go by name, so that those
-# with few and long tests (Airflow is killed for nine minutes) are not begun last.
+# On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs.
 test-cluster: setup-spark setup-kerberos
-	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile --no-loadscope-reorder)
+	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 2 --dist loadfile)
 
 check: setup
 	$(BIN)/ruff check .
