@@ -94,12 +94,7 @@ def start_iteration(
 
 
 def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time) -> Iteration:
-    """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched.
-
-    Raises ConfigError if a node of the config has the name that imports have.
-    """
-    if IMPORT_NODE in stores.config.servers:
-        raise ConfigError(f"servers: a node is called {IMPORT_NODE!r}, which is the name of what is imported")
+    """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched."""
     return _find_or_make(stores, run_id, 0, 0, clock)
 
 

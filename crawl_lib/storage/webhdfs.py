@@ -173,9 +173,10 @@ class WebHdfs:
         """
         token = self._token  # another thread may find out in between that it is taken no more
         if token is None or (token and self._clock() - self._token_made_s > TOKEN_AGE_S):
-            self._token_made_s = self._clock()
+            made_s = self._clock()
             made = self.ask("get_delegation_token", "")  # null where HDFS is not secured
             self._token = token = {"delegation": made["urlString"]} if made else {}
+            self._token_made_s = made_s
         return token
 
     def fetch(self, location: str) -> requests.Response:
