@@ -91,6 +91,6 @@ def _younger_segment(stores: Stores, queue: Queue, record: Record) -> str | None
 
 def _younger_mark(stores: Stores, queue: Queue, taken_in: TakenIn) -> str | None:
     mark = read_mark(stores, queue.node)
-    if mark is None or mark.lost or mark.taken_in <= taken_in:
+    if mark is None or mark.retired or mark.taken_in <= taken_in:  # a retired node may begin anew
         return None
     return f"holds an older copy of the queue: node {queue.node} has settled since, and had taken in more than this one"

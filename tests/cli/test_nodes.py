@@ -74,3 +74,16 @@ def test_nodes_that_are_behind_and_missing_and_retired_are_shown(krake: Krake, s
     krake.ok("crawl", "--iterations", "8")
     krake.ok("settle")
     assert krake.status()["totals"]["fetched"] == len(serving.truth().visits)
+
+
+def test_a_retired_node_that_is_back_may_take_in_everything_anew(krake: Krake, serving: Serving) -> None:
+    """Its mark says that it had taken in more; that is no sign of an older copy, since its queue was handed over."""
+    krake.ok("inject", "\n".join(serving.seeds), "--run-id", "r")
+    krake.ok("crawl", "--run-id", "r", "--iterations", "2")
+    krake.ok("settle")
+    krake.configure(**ONE)
+    krake.ok("nodes", "retire", "node-b")
+    krake.configure()
+    krake.ok("keys", "rebuild", "--anew")
+    krake.ok("settle")
+    assert krake.status()["nodes"]["node-b"].get("retired") is None

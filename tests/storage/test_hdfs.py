@@ -442,6 +442,19 @@ def test_a_token_is_replaced_while_it_is_good_for_long_yet(monkeypatch):
     assert plain.token() == {}
 
 
+def test_a_token_that_could_not_be_replaced_stays_old(monkeypatch):
+    """Else a namenode that is away for a moment gives it six hours more, and a stream outlives it."""
+    time = Time()
+    store = webhdfs(time)
+    store._token = {"delegation": "old"}
+    time.sleep(7 * 3600)
+    monkeypatch.setattr(store, "ask", lambda *_: (_ for _ in ()).throw(ConnectionError))
+    with pytest.raises(ConnectionError):
+        store.token()
+    monkeypatch.setattr(store, "ask", lambda *_: {"urlString": "new"})
+    assert store.token() == {"delegation": "new"}
+
+
 @pytest.mark.parametrize(
     ("kind", "waits", "says"),
     [("kdc", True, "look at the server"), ("clock", False, "set the clocks"), ("ticket", False, "by kinit")],
