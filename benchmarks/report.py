@@ -79,7 +79,7 @@ def ahead(*pids: int) -> Iterator[bool]:
     notes = [Path(f"/proc/{pid}/autogroup") for pid in (os.getpid(), *pids)]
     threads = [int(task.name) for pid in (os.getpid(), *pids) for task in Path(f"/proc/{pid}/task").iterdir()]
     before = [(thread, os.getpriority(os.PRIO_PROCESS, thread)) for thread in threads]
-    groups = [(note, note.read_text().split()[-1]) for note in notes if note.exists()]
+    groups = _autogroups(notes)
     try:
         yield _granted(before, groups)
     finally:
@@ -89,6 +89,16 @@ def ahead(*pids: int) -> Iterator[bool]:
         for thread, nice in before:
             with suppress(OSError):  # a thread may have ended
                 os.setpriority(os.PRIO_PROCESS, thread, nice)
+
+
+def _autogroups(notes: Sequence[Path]) -> list[tuple[Path, str]]:
+    """The notes (`/proc/PID/autogroup`) and the priority that each tells.
+
+    A note is empty for a process that is in no session, as all are that the first process started without one: there
+    only the threads' priority counts.
+    """
+    words = [(note, note.read_text().split()) for note in notes if note.exists()]
+    return [(note, told[-1]) for note, told in words if told]
 
 
 def _granted(threads: Sequence[tuple[int, int]], groups: Sequence[tuple[Path, str]]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks.report import Row, ahead, markdown
+from benchmarks.report import Row, _autogroups, ahead, markdown
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,10 @@ def test_after_a_figure_by_the_clock_all_priorities_are_as_before() -> None:
         if granted:
             assert os.getpriority(os.PRIO_PROCESS, 0) < before
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
+
+
+def test_a_process_without_a_session_has_no_priority_of_a_session(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "told").write_text("/autogroup-41 nice -5\n")
+    notes = [tmp_path / name for name in ("empty", "told", "missing")]
+    assert _autogroups(notes) == [(tmp_path / "told", "-5")]
