@@ -136,8 +136,11 @@ class _Import:
     ) -> None:
         self.stores, self.files, self.report = stores, files, report
         self.on_progress, self.clock = on_progress, clock
-        names = "\n".join(sorted({file.sha256 for file in report.files}))
+        digests = sorted({file.sha256 for file in report.files})
+        names = "\n".join(digests)
         self.run_id = f"import-{sha256(names.encode()).hexdigest()[:32]}"
+        # Of its parts in the spool: the same in each attempt, in whatever order the archives are named.
+        self.numbers = {digest: number for number, digest in enumerate(digests)}
         self.seen: set[bytes] = set()
         self.position = 0
         self.writer: PartWriter | None = None
@@ -153,46 +156,58 @@ class _Import:
                     self._read(path, file)
                     file.state = file.state if file.state == "refused" else "readable"
                 return
-            self.room = stack.enter_context(scratch_base(self.stores, self.run_id))
-            self.spool = self.room / "spool"
+            base = stack.enter_context(scratch_base(self.stores, self.run_id))
             if self.files:
                 self.iteration = start_import(self.stores, run_id=self.run_id, clock=self.clock)
+                self.room = base / self.iteration.folder  # what was read for a folder that is gone names it
+                self.spool = self.room / "spool"
                 self._read_all()
                 self._publish()
-        shutil.rmtree(self.room, ignore_errors=True)
+            shutil.rmtree(base, ignore_errors=True)
 
     # Step 1
 
     def _read_all(self) -> None:
-        self.spool.mkdir(exist_ok=True)
         done = self._resume()
-        for number, (path, file) in enumerate(self.files.items()):
+        for path, file in self.files.items():
             if file.sha256 in done:
                 self._take_over(file, done[file.sha256])
                 continue
-            prefix = part_prefix(self.iteration.folder, IMPORT_NODE, number)
-            for part in list_parts(self.spool, prefix):
-                part.discard_rows()
-                part.warc.unlink(missing_ok=True)
+            prefix = self._prefix(file.sha256)
             with PartWriter(self.spool, prefix, self._info(), self.stores.config.segment, clock=self.clock) as writer:
-                self.writer, self.handler = writer, self._handler(writer, number)
+                self.writer, self.handler = writer, self._handler(writer, self.numbers[file.sha256])
                 self._read(path, file)
             done[file.sha256] = {**asdict(file), "position": self.position}
             write_durable(self.room / PROGRESS_FILE, json.dumps(list(done.values())).encode())
             reached("repair.import.file")
 
     def _resume(self) -> dict[str, dict[str, Any]]:
-        """What an earlier attempt says of the archives it had done; their pages are not imported again."""
+        """What an earlier attempt says of the archives it had done; their pages are not imported again.
+
+        All else in the spool is deleted; everything, if another import brought one of these archives in since.
+        """
+        entries: list[dict[str, Any]] = []
         with suppress(FileNotFoundError, ValueError):
-            done = {entry["sha256"]: entry for entry in json.loads((self.room / PROGRESS_FILE).read_bytes())}
-            self.position = max((entry["position"] for entry in done.values()), default=0)
-            for number, file in enumerate(self.files.values()):
-                if file.sha256 in done:
-                    for part in list_parts(self.spool, part_prefix(self.iteration.folder, IMPORT_NODE, number)):
-                        for block in read_blocks(part.path(PAGES_SUFFIX)):
-                            self.seen.update(block.column("key").to_pylist())  # type: ignore[arg-type]
-            return done
-        return {}
+            entries = json.loads((self.room / PROGRESS_FILE).read_bytes())
+        done = {entry["sha256"]: entry for entry in entries}
+        if not done.keys() <= {file.sha256 for file in self.files.values()}:
+            done = {}
+        if not done:
+            shutil.rmtree(self.room, ignore_errors=True)
+            self.spool.mkdir(parents=True)
+        self.position = max((entry["position"] for entry in done.values()), default=0)
+        for digest in self.numbers:
+            for part in list_parts(self.spool, self._prefix(digest)):
+                if digest in done:
+                    for block in read_blocks(part.path(PAGES_SUFFIX)):
+                        self.seen.update(block.column("key").to_pylist())  # type: ignore[arg-type]
+                else:
+                    part.discard_rows()
+                    part.warc.unlink(missing_ok=True)
+        return done
+
+    def _prefix(self, digest: str) -> str:
+        return part_prefix(self.iteration.folder, IMPORT_NODE, self.numbers[digest])
 
     @staticmethod
     def _take_over(file: FileReport, entry: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.crawl.start import start_iteration
 from crawl_lib.errors import InputError, KeyStoreError
+from crawl_lib.repair import importing
 from crawl_lib.repair.fsck import fsck
 from crawl_lib.repair.importing import FileReport, ImportReport, import_archives
 from crawl_lib.segment import SegmentReader
@@ -148,6 +150,42 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(config: Config, tmp_path: P
     assert dry.state == "readable"
     for name in ("pages", "repeated", "robots", "skipped", "rejected", "first"):
         assert getattr(dry, name) == getattr(done, name)
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["in another order", "and one of them came in meanwhile"])
+def test_an_import_that_was_stopped_goes_on_with_what_it_had_read(
+    others: bool, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order of the archives on the command line: each page is imported once, and none is left out."""
+    sets = (range(4), range(3, 8), range(7, 12))
+    first, second, third = (
+        write(tmp_path / f"{name}.warc.gz", pages_archive(numbers)) for name, numbers in zip("abc", sets, strict=True)
+    )
+    for archives, read in (((first, second, third), 2), ((third, second, first), 1)):
+        with monkeypatch.context() as patched:
+            patched.setattr(importing, "reached", stops_at("repair.import.file", read))
+            with pytest.raises(KeyboardInterrupt):
+                bring(config, *archives)
+        if read == 2 and others:
+            bring(config, first)
+    report = bring(config, second, first, third)
+    assert sorted(row["url"] for path in Result(config).segments() for row in rows(path)) == sorted(
+        page(number)[0] for number in range(12)
+    )
+    assert report.totals()["pages"] == (8 if others else 12)
+    assert fsck(stores_of(config)).findings == []
+
+
+def stops_at(step: str, times: int) -> Callable[[str], None]:
+    """In place of `reached`: ends the command at a step, as if it was killed there."""
+    left = [times]
+
+    def reached(name: str) -> None:
+        left[0] -= name == step
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    return reached
 
 
 def test_a_directory_is_searched_and_wrong_paths_are_named(config: Config, tmp_path: Path) -> None:
