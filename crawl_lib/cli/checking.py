@@ -14,11 +14,12 @@ def fsck(arguments: argparse.Namespace) -> int:
     with tool_progress(arguments) as progress:
         stores = stores_of(arguments)
         here = [one_node(node, stores.config) for node in arguments.node]
-        report = check(stores, full=not arguments.fast, here=here, on_progress=progress)
+        report = check(stores, full=not arguments.fast, here=here, dry_run=arguments.dry_run, on_progress=progress)
     if arguments.json:
         print_json(report.to_mapping())
     else:
         print(report.to_text())
+        print_dry_run(arguments)
     return 0 if report.clean else 1
 
 

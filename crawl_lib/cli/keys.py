@@ -141,7 +141,7 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
 def dump(arguments: argparse.Namespace) -> int:
     """Write all keys to a file."""
     with _opened(arguments, ring=False) as store, tool_progress(arguments) as progress:
-        report = dump_keys(store, Path(arguments.file), on_progress=progress)
+        report = dump_keys(store, Path(arguments.file), dry_run=arguments.dry_run, on_progress=progress)
     _print("dumped", report.to_mapping(), arguments)
     return 0
 

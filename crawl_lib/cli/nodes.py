@@ -18,7 +18,7 @@ from crawl_lib.cli.common import (
     stores_of,
 )
 from crawl_lib.cli.looking import nodes_table
-from crawl_lib.crawl.admission import admit_node
+from crawl_lib.crawl.admission import admit_node, plan_admission
 from crawl_lib.crawl.marks import newest_folder
 from crawl_lib.crawl.places import SCOPE_FILE, read_lines
 from crawl_lib.crawl.retire import plan_retirement, retire_lost
@@ -70,11 +70,13 @@ def retire(arguments: argparse.Namespace) -> int:
 
 def admit(arguments: argparse.Namespace) -> int:
     """Let a node that was retired as lost take part again."""
-    stores = stores_of(arguments, make=True, stop=arguments.stop)
-    admitted = admit_node(stores, node=arguments.node, stop=arguments.stop)["admitted"]
-    print(
-        f"{arguments.node} takes part again" if admitted else f"{arguments.node} was not retired as lost: it may work"
-    )
+    node, stores = arguments.node, stores_of(arguments, make=not arguments.dry_run, stop=arguments.stop)
+    if arguments.dry_run:
+        admitted, takes = plan_admission(stores, node=node)["admitted"], "would take"
+    else:
+        admitted, takes = admit_node(stores, node=node, stop=arguments.stop)["admitted"], "takes"
+    print(f"{node} {takes} part again" if admitted else f"{node} was not retired as lost: it may work")
+    print_dry_run(arguments)
     return 0
 
 

@@ -128,9 +128,8 @@ def _add_keys_by_hand(actions: _Commands) -> None:
     load.set_defaults(run=keys.load)
     for command in (dump, load):
         command.add_argument("file", metavar="FILE")
-    for command in (rebuild, reshard, load):
-        _add_dry_run(command)
     for command in (rebuild, reshard, dump, load):
+        _add_dry_run(command)
         command.add_argument("--json", action="store_true")
 
 
@@ -176,6 +175,7 @@ def _add_checking(commands: _Commands) -> None:
     fsck.add_argument(
         "--node", action="append", default=[], help="its queue has to be on this machine; may be repeated"
     )
+    fsck.add_argument("--dry-run", action="store_true", help="no trace at all, not even in the nodes' locks")
     fsck.add_argument("--json", action="store_true")
     fsck.set_defaults(run=checking.fsck)
 
@@ -195,6 +195,7 @@ def _add_nodes(commands: _Commands) -> None:
     retire.set_defaults(run=nodes.retire)
     admit = actions.add_parser("admit", help="let a node that was retired as lost take part again")
     admit.add_argument("node", help="the node; it is in `servers` again, and its directory is empty")
+    _add_dry_run(admit)
     admit.set_defaults(run=nodes.admit)
 
 

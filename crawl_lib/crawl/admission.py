@@ -13,10 +13,12 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.crawl.marks import Mark, read_mark, write_mark
-from crawl_lib.crawl.task import NodeTask, locked_node
+from crawl_lib.crawl.task import NodeTask, locked_node, require_known
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError
-from crawl_lib.frontier import Change, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier import Change, Queue, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.lock import held_without_trace
+from crawl_lib.frontier.move import read_move
 from crawl_lib.stores import Stores
 
 
@@ -52,14 +54,37 @@ def admit_node(stores: Stores, *, node: str, stop: Event) -> dict[str, Any]:
     return {"node": node, "admitted": True}
 
 
-def _note_taken_in(task: NodeTask, mark: Mark) -> None:
-    queue, move_id = task.queue, f"admit-{mark.newest}"
-    finish_open_move(queue)
-    if queue.path("state").exists() and queue.record().last_move != move_id:
+def plan_admission(stores: Stores, *, node: str) -> dict[str, Any]:
+    """What `admit_node` would return, without doing anything; raises what that does, but waits for nobody."""
+    require_known(stores, node)
+    directory = stores.node_dir(node)
+    with held_without_trace(directory, node):
+        mark = read_mark(stores, node)
+        if mark is None or not mark.lost:
+            return {"node": node, "admitted": False}
+        queue = Queue(directory, node)
+        move = read_move(queue)
+        if move is None or move.move_id != _move_id(mark):  # else it is half admitted
+            _require_no_queue(queue, mark)
+    return {"node": node, "admitted": True}
+
+
+def _move_id(mark: Mark) -> str:
+    return f"admit-{mark.newest}"
+
+
+def _require_no_queue(queue: Queue, mark: Mark) -> None:
+    if queue.path("state").exists() and queue.record().last_move != _move_id(mark):
         raise ConfigError(
-            f"{task.directory}: holds the queue of before node {task.node} was retired, and others have its URLs:"
+            f"{queue.directory}: holds the queue of before node {queue.node} was retired, and others have its URLs:"
             " move the directory away, then run this again"
         )
+
+
+def _note_taken_in(task: NodeTask, mark: Mark) -> None:
+    queue, move_id = task.queue, _move_id(mark)
+    finish_open_move(queue)
+    _require_no_queue(queue, mark)
     queue.create()
     record = replace(queue.record(), taken_in=mark.taken_in)
     change = Change(move_id=move_id, state=queue.state(), record=record, ours=True)

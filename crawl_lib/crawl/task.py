@@ -56,8 +56,7 @@ def locked_node(
     Raises ConfigError for an unknown node, QueueError if the node had a queue, and there is none, or an older copy of
     it (`rollback`): with that what waited in it would be lost without a word, since its keys are known.
     """
-    if node not in stores.config.servers:
-        raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
+    require_known(stores, node)
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what, stop=stop, on_progress=on_progress) as task:
         if not task.queue.stands() and urls_of_lost_queue(stores, node) is not None:
@@ -67,6 +66,12 @@ def locked_node(
             )
         require_newest(stores, task.queue)
         yield task
+
+
+def require_known(stores: Stores, node: str) -> None:
+    """Raise ConfigError for a node that the config does not name."""
+    if node not in stores.config.servers:
+        raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
 
 
 @contextmanager

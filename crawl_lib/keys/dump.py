@@ -54,8 +54,10 @@ class DumpReport:
             self.by_state[word] = self.by_state.get(word, 0) + states.count(int(state))
 
 
-def dump_keys(store: ShardedKeyStore, path: Path, *, on_progress: OnProgress | None = None) -> DumpReport:
-    """Write all keys to a new file.
+def dump_keys(
+    store: ShardedKeyStore, path: Path, *, dry_run: bool = False, on_progress: OnProgress | None = None
+) -> DumpReport:
+    """Write all keys to a new file. `dry_run`: read them all and count them, and write nothing.
 
     Raises InputError if the file is there, KeyServerDownError if no server answers for some keys, StorageError.
     """
@@ -63,6 +65,12 @@ def dump_keys(store: ShardedKeyStore, path: Path, *, on_progress: OnProgress | N
         raise InputError(f"{path}: is there already: choose another name, or delete it")
     report = DumpReport(str(path))
     up = _answering(store, report)
+    if dry_run:
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise StorageError(f"{path}: cannot be written: there is no such directory, or it is somebody else's")
+        with Path(os.devnull).open("wb") as nowhere:
+            _write(nowhere, all_keys(up), report, on_progress)
+        return report
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         try:

@@ -26,6 +26,7 @@ from crawl_lib.crawl.places import (
 from crawl_lib.crawl.rollback import mismatch
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.frontier import Queue
+from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.fsck_export import check_export
@@ -77,14 +78,20 @@ class FsckReport:
 
 
 def fsck(
-    stores: Stores, *, full: bool = True, here: Collection[str] = (), on_progress: OnProgress | None = None
+    stores: Stores,
+    *,
+    full: bool = True,
+    here: Collection[str] = (),
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> FsckReport:
     """Check a whole crawl. `full`: see the `fsck_*` modules. `here`: nodes whose queues have to be on this machine.
 
+    `dry_run`: locks are held without a trace, so whoever waits for one is not told that this holds it.
     Raises StorageError where the file store itself fails.
     """
     host = socket.gethostname()
-    return _Fsck(stores, FsckReport(full), {*here, host, host.partition(".")[0]}, on_progress).run()
+    return _Fsck(stores, FsckReport(full), {*here, host, host.partition(".")[0]}, dry_run, on_progress).run()
 
 
 @dataclass
@@ -92,6 +99,7 @@ class _Fsck:
     stores: Stores
     report: FsckReport
     here: Collection[str]
+    dry_run: bool
     on_progress: OnProgress | None
 
     def run(self) -> FsckReport:
@@ -140,7 +148,9 @@ class _Fsck:
             self._missing_queue(node, directory)
             return False
         try:
-            locks.enter_context(held_quietly(directory, node, "krake fsck"))
+            locks.enter_context(
+                held_without_trace(directory, node) if self.dry_run else held_quietly(directory, node, "krake fsck")
+            )
         except LockedError as error:
             self.report.skipped.append(f"node {node}: {error}{_NOT_COMPARED}")
             return False

@@ -355,9 +355,13 @@ _TABLES = {
 
 
 def sqlite_problem(path: Path) -> str | None:
-    """Why a SQLite file of a node's directory cannot be used, None if it can."""
+    """Why a SQLite file of a node's directory cannot be used, None if it can.
+
+    The node's lock is held, so nobody writes; without a journal beside it, SQLite is to make none either.
+    """
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as base:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0)) as base:
             answer = str(base.execute("PRAGMA quick_check(1)").fetchone()[0])
             standing = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             for table in standing & _TABLES[path.name].keys():

@@ -48,6 +48,11 @@ def damaged_segment(krake: Krake) -> list[str]:
     return [f"{path.parent.name}/{path.name}"]
 
 
+def damaged_segment_unnamed(krake: Krake) -> list[str]:
+    damaged_segment(krake)
+    return []
+
+
 def salvaged_segment(krake: Krake) -> list[str]:
     [name] = damaged_segment(krake)
     krake.ok("segment", "salvage", name)
@@ -121,6 +126,16 @@ def node_lost(krake: Krake) -> list[str]:
     return [*node_left(krake), "--lost"]
 
 
+def node_came_back(krake: Krake) -> list[str]:
+    krake.ok("nodes", "retire", "--yes", *node_lost(krake))
+    configured(krake, servers=["node-a", "node-b"])
+    return ["node-a"]
+
+
+def a_name(krake: Krake) -> list[str]:
+    return [str(krake.directory / "dump")]
+
+
 def a_leftover(krake: Krake) -> list[str]:
     (newest(krake) / f".node-a-{'0' * 32}").mkdir()
     return []
@@ -131,6 +146,7 @@ def nothing(krake: Krake) -> list[str]:
 
 
 CASES: list[tuple[str, Callable[[Krake], list[str]]]] = [
+    ("fsck", damaged_segment_unnamed),
     ("queue repair", broken_queue),
     ("queue repair", lost_queue),
     ("folder repair", broken_folder),
@@ -146,11 +162,13 @@ CASES: list[tuple[str, Callable[[Krake], list[str]]]] = [
     ("keys rebuild", no_keys),
     ("keys rebuild", lambda krake: ["--drop-queued"]),
     ("keys reshard", one_more_server),
+    ("keys dump", a_name),
     ("keys load", a_dump),
     ("forget", a_page),
     ("forget", lambda krake: ["--older-than", "0"]),
     ("nodes retire", node_left),
     ("nodes retire", node_lost),
+    ("nodes admit", node_came_back),
     ("sweep", a_leftover),
 ]
 
@@ -180,3 +198,27 @@ def with_dry_run(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Ite
         elif isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield from with_dry_run(inner, (*words, name))
+
+
+def test_a_dry_dump_counts_what_the_dump_then_writes(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    words = ["keys", "dump", *a_name(krake), "--json"]
+    counted = krake.ok(*words, "--dry-run").json
+    assert counted["keys"] > 0
+    assert krake.ok(*words).json == counted
+    assert "is there already" in krake(*words, "--dry-run").error()
+
+
+def test_a_dry_admission_refuses_what_the_admission_refuses(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    words = ["nodes", "admit", *node_came_back(krake)]
+    directory = krake.directory / "queue" / "node-a"
+    shutil.copytree(krake.directory / "gone", directory)
+    problem = krake(*words, "--dry-run").error()
+    assert "holds the queue of before node node-a was retired" in problem
+    assert krake(*words).error() == problem
+    shutil.rmtree(directory)
+    assert "node-a would take part again" in krake.ok(*words, "--dry-run").out
+    krake.ok(*words)
+    assert "may work" in krake.ok(*words, "--dry-run").out
+    assert "is not one of servers" in krake("nodes", "admit", "node-x", "--dry-run").error()
