@@ -15,8 +15,8 @@ from threading import Event
 from crawl_lib.config import Config
 from crawl_lib.config.agreement import shared_options
 from crawl_lib.config.load import is_sqlite_server
-from crawl_lib.errors import KeyTablesError
-from crawl_lib.keys import ShardedKeyStore, open_key_store, own_server
+from crawl_lib.errors import KeyStoreError, KeyTablesError
+from crawl_lib.keys import KeyServer, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.storage import DfsAccess, Storage, open_storage
 
 PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
@@ -70,12 +70,19 @@ class Stores:
         return self.secrets.dfs.applied(self.config)
 
     def _refuse_to_forget(self, store: ShardedKeyStore) -> None:
-        embedded = all(map(is_sqlite_server, self.config.key_storage.servers))
-        if embedded and not any(server.exists() for server in store.servers) and self._has_segments():
+        """Raise KeyTablesError where all replicas of some keys are gone, and their pages would be crawled again."""
+        if not all(map(is_sqlite_server, self.config.key_storage.servers)):
+            return
+        stand = list(map(_stands, store.servers))
+        lost = [first for first in range(len(stand)) if not any(stand[place] for place in store.places(first))]
+        if lost and self._has_segments():
+            if problem := store.ring_problem():  # other servers: that their files are not there yet is no loss
+                raise KeyTablesError(problem)
+            gone = sorted({place for first in lost for place in store.places(first)})
             raise KeyTablesError(
-                f"{', '.join(self.config.key_storage.servers)}: no key tables are there, and {self.crawl_dir} has"
-                " pages, which would all be crawled again: put key_storage.servers or the files back as they were, or"
-                " run `krake keys create --missing`, then `krake keys rebuild`"
+                f"{', '.join(store.servers[place].name for place in gone)}: no key tables are there, and"
+                f" {self.crawl_dir} has pages, which would be crawled again: put key_storage.servers or the files back"
+                " as they were, or run `krake keys create --missing`, then `krake keys rebuild`"
             )
 
     def _has_segments(self) -> bool:
@@ -104,6 +111,14 @@ class Stores:
         """SHA-256 of the options that all machines share, in hex: the same on every node of a crawl."""
         text = json.dumps(shared_options(self.config), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _stands(server: KeyServer) -> bool:
+    """Whether a server has its tables; one that cannot be asked is left out by whoever asks it, and counted."""
+    try:
+        return server.exists()
+    except KeyStoreError:
+        return True
 
 
 def node_dir(config: Config, node: str) -> Path:

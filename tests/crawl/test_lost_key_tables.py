@@ -43,3 +43,28 @@ def test_one_replica_of_two_may_be_gone(tmp_path: Path) -> None:
         Path(config.key_storage.servers[0]).unlink()
         run_iteration(config, "run", 2)
         assert set(serving.log().counts().values()) == {1}
+
+
+def test_one_server_of_several_without_replicas_is_missed_too(tmp_path: Path) -> None:
+    """Its keys would all be new: made again in silence, empty, it had a third of the pages crawled twice."""
+    keys = {"servers": [f"keys/{number}.sqlite" for number in range(3)]}
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, key_storage=keys)
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        run_iteration(config, "run", 1)
+        gone = Path(config.key_storage.servers[1])
+        gone.unlink()
+        stages.start_iteration(config, run_id="run", iteration=2)
+        with pytest.raises(KeyTablesError, match=r"/1.sqlite: no key tables .*krake keys create --missing.*rebuild"):
+            stages.crawl_node(config, run_id="run", iteration=2, node="node-0")
+        assert not gone.exists()
+
+
+def test_a_server_that_is_new_is_not_called_gone(tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    more = make_config(tmp_path, nodes=1, key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"]})
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        run_iteration(config, "run", 1)
+        with pytest.raises(KeyTablesError, match="run `krake keys reshard`"):
+            stages.settle_node(more, node="node-0")
