@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from crawl_lib.cli.parser import build_parser
 from crawl_lib.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +26,35 @@ def test_the_program_shows_its_commands_and_needs_no_config_for_that() -> None:
     for command in ("inject", "crawl", "settle", "export", "link", "finalize", "status", "show", "keys", "queue"):
         assert f"\n    {command} " in shown.stdout
     assert subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout == f"krake {VERSION}\n"
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of all commands below it."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from commands(command)
+
+
+def test_the_help_of_each_command_says_what_it_does_and_what_each_argument_is() -> None:
+    found = list(commands(build_parser()))
+    assert len(found) > 25
+    for command in found:
+        assert command.description, command.prog
+        for action in command._actions:
+            is_list_of_commands = isinstance(action, argparse._SubParsersAction)
+            assert action.help or is_list_of_commands, f"{command.prog}: {action.dest}"
+
+
+def test_a_config_behind_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        build_parser().parse_args(["status", "--config", "mine.yml"])
+    assert ended.value.code == 2
+    assert "krake --config FILE COMMAND" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["status", "--fast"])
+    assert "--config FILE COMMAND" not in capsys.readouterr().err
 
 
 def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
