@@ -13,7 +13,9 @@ from typing import Any
 from crawl_lib import stages
 from crawl_lib.cli.common import ProgressLine, config_of, one_node, print_counts
 from crawl_lib.config import Config
+from crawl_lib.crawl.ready import require_ready
 from crawl_lib.errors import ConfigError, KrakeError, StoppedError
+from crawl_lib.stores import open_stores
 
 
 def _run_id(arguments: argparse.Namespace) -> str:
@@ -41,6 +43,8 @@ def crawl(arguments: argparse.Namespace) -> int:
     _check(arguments, config)
     for iteration in range(1, arguments.iterations + 1):
         if arguments.node is None:
+            stores = open_stores(config, stop=arguments.stop)
+            require_ready(stores, run_id=run_id, iteration=iteration, stop=arguments.stop, on_progress=progress)
             stages.start_iteration(
                 config, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size, stop=arguments.stop
             )

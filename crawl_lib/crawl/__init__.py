@@ -20,7 +20,7 @@ rows of the open part again from its records, and fetches only what has no recor
 `start` and `commit` work on the DFS alone; `settle` is the intake of step 3 after the last iteration. `places` knows
 the crawl directory, `naming` which folder comes next when attempts of `start` overlap, `shares` what a node may
 take under `crawl.max_pages`, `exports` which segments an export takes in, `status` shows all of it, `progress`
-what is going on.
+what is going on. `ready` asks, where all nodes are on one machine, whether they can work, before a folder is made.
 
 **The durable steps of a round, and what is true after a crash behind each.** The names are those of `durable.reached`.
 

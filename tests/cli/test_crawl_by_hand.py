@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+from collections.abc import Callable
 
 import pytest
 
 from crawl_lib.crawl.progress import NodeProgress
+from crawl_lib.frontier import NodeLock
 from crawl_lib.synthweb import Serving
 from tests.cli.conftest import Krake
 
@@ -71,6 +73,45 @@ def _stages_again_find_their_work_done(krake: Krake, status: dict[str, object]) 
         krake.ok(*words)
     assert {file: file.stat().st_mtime_ns for file in files} == files
     assert krake.status() == status
+
+
+def other_key_servers(krake: Krake) -> Callable[[], None]:
+    krake.configure(key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"]})
+    return krake.configure
+
+
+def no_directory(krake: Krake) -> Callable[[], None]:
+    krake.configure(queue={"local_dir": "nowhere/queue", "lock_timeout_s": 0.2})
+    return krake.configure
+
+
+def somebody_at_work(krake: Krake) -> Callable[[], None]:
+    (krake.directory / "queue" / "node-b").mkdir(exist_ok=True)
+    lock = NodeLock(krake.directory / "queue" / "node-b", "node-b", 0.0, what="a test")
+    lock.__enter__()
+    return lambda: lock.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        (other_key_servers, "krake keys reshard"),
+        (no_directory, "queue.local_dir"),
+        (somebody_at_work, "node node-b is locked by"),
+    ],
+)
+def test_a_crawl_whose_nodes_are_refused_leaves_no_folder(
+    prepare: Callable[[Krake], Callable[[], None]], says: str, krake: Krake, serving: Serving
+) -> None:
+    krake.ok("inject", "\n".join(serving.seeds))
+    krake.ok("crawl")
+    before = sorted((krake.directory / "dfs").rglob("*"))
+    mend = prepare(krake)
+    assert says in krake("crawl").error()
+    assert sorted((krake.directory / "dfs").rglob("*")) == before
+    mend()
+    krake.ok("crawl", "--iterations", "2")
+    assert [entry["complete"] for entry in krake.status()["iterations"]] == [True] * 3
 
 
 def test_forgotten_urls_are_fetched_again_when_they_are_injected(krake: Krake, serving: Serving) -> None:

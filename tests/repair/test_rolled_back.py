@@ -32,6 +32,7 @@ def test_an_older_copy_is_refused_named_and_begun_anew(
     krake = copy()
     put_back_after(krake, commands)
     crawled = visited(krake)
+    folders = sorted((krake.directory / "dfs" / "crawl").iterdir())
     for words in TASKS:
         problem = krake(*words).error()
         assert "holds an older copy of the queue: its newest take was of" in problem
@@ -39,6 +40,7 @@ def test_an_older_copy_is_refused_named_and_begun_anew(
     assert set(found(krake, "--fast")) == {"queue_rolled_back"}
     assert "queue_rolled_back" in found(krake)
     assert visited(krake) == crawled
+    assert sorted((krake.directory / "dfs" / "crawl").iterdir()) == folders
     queue(krake.directory).rename(krake.directory / "away")
     for words in (("queue", "repair", "--node", "node-a", "--lost"), ("keys", "rebuild", "--drop-queued"), ("settle",)):
         krake.ok(*words)
