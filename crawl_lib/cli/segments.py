@@ -104,14 +104,17 @@ def compact(arguments: argparse.Namespace) -> int:
     """Write segments anew without dropped pages: those that are named, else all that have some."""
     from crawl_lib.repair.compact import compact_segment  # noqa: PLC0415
     from crawl_lib.repair.places import all_segments, node_locked, repairs_locked, segment_name  # noqa: PLC0415
+    from crawl_lib.repair.swap import finish_all_swaps  # noqa: PLC0415
 
     stores = stores_of(arguments)
-    names = [segment_name(text) for text in arguments.segment] or all_segments(stores)
+    names = [segment_name(text) for text in arguments.segment]
     require_yes(arguments, "the records of dropped pages are deleted for good")
     reports = []
     dry_run, waiting = arguments.dry_run, Waiting(arguments)
     with tool_progress(arguments) as progress, repairs_locked(stores, dry_run=dry_run):
-        for name in names:
+        if not dry_run:
+            finish_all_swaps(stores)
+        for name in names or all_segments(stores):
             with node_locked(stores, name.node, "krake segment compact", waiting, dry_run=dry_run):
                 reports.append(compact_segment(stores, name, dry_run=arguments.dry_run, on_progress=progress))
     if arguments.json:

@@ -21,7 +21,7 @@ from crawl_lib.export.places import ExportFolder
 from crawl_lib.export.show import KEY_PATTERN
 from crawl_lib.repair.glean import OnProgress
 from crawl_lib.repair.places import SegmentName, all_segments
-from crawl_lib.repair.swap import finish_swaps
+from crawl_lib.repair.swap import finish_all_swaps
 from crawl_lib.segment import SegmentReader
 from crawl_lib.segment.dropped import write_dropped
 from crawl_lib.stores import Stores
@@ -64,10 +64,13 @@ def drop_pages(
 ) -> DropReport:
     """Take pages out of every segment that has them. `pages`: URLs or keys; what is none of them stops all.
 
+    Repairs that were stopped half-way are carried out first: a segment may stand nowhere until then.
     Raises InputError, StorageError, and DamagedFileError naming a segment that has to be salvaged first.
     """
     names = {page_key(text, stores.config.urls.max_length_chars): text for text in pages}
     report = DropReport(dry_run=dry_run)
+    if not dry_run:
+        finish_all_swaps(stores)
     found: set[bytes] = set()
     for segment in all_segments(stores):
         if on_progress:
@@ -99,7 +102,6 @@ def _look(stores: Stores, segment: SegmentName, wanted: Any) -> tuple[set[bytes]
 
 
 def _write(stores: Stores, segment: SegmentName, keys: set[bytes]) -> None:
-    finish_swaps(stores, segment.folder)
     with suppress(TargetExistsError):
         stores.storage.write_bytes(f"{stores.crawl_dir}/{segment.folder}/{DROPPED_MARK}", b"")
     reached("repair.drop.marked")

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from crawl_lib.crawl.places import list_folders
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folder_index import refresh_index
@@ -124,6 +125,12 @@ def finish_swaps(stores: Stores, folder: str) -> list[str]:
     for swap in until_stopped(found, stores.stop):
         _carry_out(stores, folder, swap)
     return [swap.node for swap in found]
+
+
+def finish_all_swaps(stores: Stores) -> None:
+    """The same in all folders: for tools that look for segments, since one that is put aside stands nowhere."""
+    for folder in until_stopped(list_folders(stores.storage, stores.crawl_dir), stores.stop):
+        finish_swaps(stores, folder)
 
 
 def _carry_out(stores: Stores, folder: str, swap: Swap) -> None:

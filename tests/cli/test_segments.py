@@ -11,6 +11,7 @@ from crawl_lib.synthweb import Serving
 from tests.cli.conftest import Krake
 from tests.repair.archives import page, pages_archive, write
 from tests.repair.crawled import cut, flip
+from tests.repair.killed import run_killed
 
 
 @pytest.fixture
@@ -62,6 +63,19 @@ def test_drop_and_compact(crawled: Krake) -> None:
     assert "note" not in crawled.ok("fsck").out
     again = crawled("segment", "drop", "--yes", "mailto:x")
     assert "neither a URL" in again.error()
+
+
+def test_compact_without_names_ends_what_was_killed(crawled: Krake, serving: Serving) -> None:
+    """The segment that the killed one put aside stands nowhere, so no list of segments has it."""
+    folders = crawled.directory / "dfs" / "crawl"
+    before = {path for path in folders.glob("[0-9]*/*") if path.is_dir()}
+    crawled.ok("segment", "drop", "--yes", serving.seeds[0])
+    words = ["--config", str(crawled.file), "segment", "compact", "--yes"]
+    assert run_killed(words, "repair.swap.aside").code == -9
+    assert len(before - set(folders.glob("[0-9]*/*"))) == 1
+    crawled.ok("segment", "compact", "--yes")
+    assert {path for path in folders.glob("[0-9]*/*") if path.is_dir()} == before
+    assert "clean" in crawled.ok("fsck").out
 
 
 def test_import(crawled: Krake) -> None:

@@ -11,6 +11,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError
 from crawl_lib.export.show import show_page
+from crawl_lib.repair import swap
 from crawl_lib.repair.compact import compact_segment
 from crawl_lib.repair.drop import DropReport, drop_pages
 from crawl_lib.repair.places import SegmentName
@@ -69,6 +70,29 @@ def test_dropping_twice_changes_nothing_and_unknown_pages_are_named(crawl: Resul
     assert tree(crawl.crawl_dir) == before
     with pytest.raises(InputError, match="neither a URL"):
         drop(crawl, "mailto:x@example.org")
+
+
+@pytest.mark.parametrize("step", ["repair.swap.decided", "repair.swap.aside", "repair.swap.placed"])
+def test_a_drop_sees_a_segment_that_a_killed_repair_put_aside(
+    step: str, crawl: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pages are dropped, though the segment may not stand when the command begins."""
+    segment, name = largest(crawl)
+    first, second, _ = some_pages(segment)
+    drop(crawl, first)
+
+    def reached(at: str) -> None:
+        if at == step:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(swap, "reached", reached)
+        with pytest.raises(KeyboardInterrupt):
+            compact_segment(stores_of(crawl.config), name)
+    report = drop(crawl, second)
+    assert (report.dropped, report.unknown) == ({str(name): [second]}, [])
+    assert not urls_in(reader_of(crawl, name)) & {first, second}
+    assert problems(crawl.config, name) == []
 
 
 def test_a_dry_run_of_drop_changes_nothing(crawl: Result) -> None:
