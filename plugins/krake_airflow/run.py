@@ -31,6 +31,7 @@ from crawl_lib.crawl.signals import StopSignal, stop_on_signals
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import KrakeError
 from crawl_lib.frontier.seeds import parse_seeds
+from krake_airflow.alone import alone
 from krake_airflow.database import DatabaseMark
 from krake_airflow.display import Display, summary
 from krake_airflow.settings import DATABASE_FILE, PROJECT, airflow_home, config_path, environment
@@ -52,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="make crawl", description="Crawl, export and link, through Airflow's DAG.")
     found.add_argument("--config", type=Path, help="config file; default: config/demo.yml without seeds")
     found.add_argument("--seeds", help="URLs, or the path of a file or folder of seeds; default: the synthetic web")
-    found.add_argument("--iterations", type=int, help="rounds of this run")
+    found.add_argument("--iterations", type=int, help="rounds of this run; default: 3, of the synthetic web 6")
     found.add_argument("--label", help="name of the export's folder")
     return found
 
@@ -63,7 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         path = _config_path(given)
         config = load_config(path)
-        params = _params(given, config)
+        is_demo = not given.seeds and path == DEMO_CONFIG.resolve()
+        params = _params(given, config, DEMO_ITERATIONS if is_demo else DEFAULT_ITERATIONS)
     except KrakeError as error:
         sys.stderr.write(f"make crawl: {error}\n")
         return 2
@@ -73,7 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     with ExitStack() as stack:
         console = stack.enter_context(_airflow_prints_to(log))
         try:
-            if not params["seeds"] and path == DEMO_CONFIG.resolve():
+            stack.enter_context(alone(lock_of(home, path), f"make crawl of {path}"))
+            if is_demo:
                 params["seeds"] = stack.enter_context(_synthetic_web(home, console))
             os.environ.update(environment(home, path))
             console.print(f"Config {path}. Starting Airflow (its log: {log}) ...", highlight=False, soft_wrap=True)
@@ -90,9 +93,8 @@ def _config_path(given: argparse.Namespace) -> Path:
     return chosen.resolve()
 
 
-def _params(given: argparse.Namespace, config: Config) -> dict[str, Any]:
+def _params(given: argparse.Namespace, config: Config, usual: int) -> dict[str, Any]:
     most = config.crawl.max_iterations
-    usual = DEMO_ITERATIONS if not given.seeds else DEFAULT_ITERATIONS
     iterations = given.iterations if given.iterations is not None else min(usual, most)
     if not 1 <= iterations <= most:
         raise KrakeError(f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}")
@@ -231,8 +233,7 @@ def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) 
     the stages need to find what it did. Other parameters begin a new run, which first finishes what is open. So do
     other nodes, or another routing, since an iteration keeps those that it began with.
     """
-    digest = hashlib.sha256(os.environ[CONFIG_PATH_VARIABLE].encode()).hexdigest()
-    path = home / f"unfinished-{digest[:16]}.json"
+    path = home / f"unfinished-{_digest(os.environ[CONFIG_PATH_VARIABLE])}.json"
     wanted = {"params": params, "nodes": sorted(config.servers), "routing": config.frontier.routing}
     with suppress(FileNotFoundError, ValueError, KeyError):
         noted = json.loads(path.read_text(encoding="utf-8"))
@@ -243,6 +244,16 @@ def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) 
     begun = datetime.now(UTC)
     write_durable(path, json.dumps({"begun": begun.isoformat(), **wanted}).encode() + b"\n")
     return path, begun
+
+
+def lock_of(home: Path, config: Path) -> Path:
+    """The file that a run of this config locks, since its crawl has one run at a time."""
+    return home / f"lock-{_digest(config)}"
+
+
+def _digest(path: Path | str) -> str:
+    """Of a config file's path: a name for what belongs to its crawl."""
+    return hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
 def prepare_dag(home: Path) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from crawl_lib.config import load_config
 from crawl_lib.errors import KrakeError
+from krake_airflow.alone import alone
 from krake_airflow.server import AirflowServer, free_ports
 from krake_airflow.settings import USER, airflow_home, config_path
 
@@ -32,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         path = Path(given.config or config_path(os.environ)).resolve()
         load_config(path)
-        return _serve(AirflowServer(airflow_home(os.environ, "ui"), path, port=_port()), stop)
+        home = airflow_home(os.environ, "ui")
+        with alone(home / "lock", f"make ui of {path}"):
+            return _serve(AirflowServer(home, path, port=_port()), stop)
     except KrakeError as error:
         _say(f"make ui: {error}")
         return 1

@@ -1,0 +1,44 @@
+"""One program at a time, where two would disturb each other: a lock on a file, which says who holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crawl_lib.errors import KrakeError
+
+PATIENCE_S = 3.0
+"""A program that was just killed may need a moment to be gone."""
+
+
+@contextmanager
+def alone(path: Path, what: str, *, patience_s: float = PATIENCE_S) -> Iterator[None]:
+    """Hold the lock of the file `path`, which is made if missing, while the block runs.
+
+    `what`: the program, and what it works on; whoever comes second is told. It is free as soon as its holder is dead.
+    Raises KrakeError that names the holder, if it holds the lock for `patience_s` more.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    until_s = time.monotonic() + patience_s
+    with path.open("a+", encoding="utf-8") as file:
+        while not _taken(file.fileno()):
+            if time.monotonic() > until_s:
+                file.seek(0)
+                raise KrakeError(f"{file.read().strip() or what} runs already: wait for its end, or stop it")
+            time.sleep(0.05)
+        file.truncate(0)
+        file.write(f"{what} (process {os.getpid()})\n")
+        file.flush()
+        yield
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
