@@ -30,7 +30,9 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 
 def inject(arguments: argparse.Namespace) -> int:
-    """Add seeds to the crawl."""
+    """Add seeds to the crawl. Raises ConfigError if none are given."""
+    if not arguments.seeds.strip():
+        raise ConfigError("no seeds are given: URLs, or the path of a file or of a folder of files")
     result = stages.inject(config_of(arguments), run_id=_run_id(arguments), seeds=arguments.seeds, stop=arguments.stop)
     print_counts("injected", result)
     return 0
@@ -41,6 +43,7 @@ def crawl(arguments: argparse.Namespace) -> int:
     config, run_id = config_of(arguments), _run_id(arguments)
     nodes, progress = _nodes(arguments, config), ProgressLine()
     _check(arguments, config)
+    taken = 0
     for iteration in range(1, arguments.iterations + 1):
         if arguments.node is None:
             stores = open_stores(config, stop=arguments.stop)
@@ -54,9 +57,12 @@ def crawl(arguments: argparse.Namespace) -> int:
                     config, run_id=run_id, iteration=iteration, node=node, stop=arguments.stop, on_progress=progress
                 )
                 progress.close()
+                taken += result.get("taken", 0)
                 print_counts(f"{run_id}: iteration {iteration}, {node}", result)
         if arguments.node is None:
             stages.commit_iteration(config, run_id=run_id, iteration=iteration, stop=arguments.stop)
+    if not taken and config.crawl.max_pages is None:
+        print("no URL was queued: `krake inject` adds seeds", file=sys.stderr)
     return 0
 
 

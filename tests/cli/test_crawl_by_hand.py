@@ -190,6 +190,7 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
         (("export", "--folders", "1700000000"), "no iteration 1700000000; there are none yet"),
         (("export", "--label", "../x"), "label '../x'"),
         (("inject", "no-such-file.txt"), "no-such-file.txt: no such file or directory"),
+        (("inject", " "), "no seeds are given"),
         (("forget", "--yes", "http://127.0.0.1/"), "run `krake keys create --missing`"),
     ],
 )
@@ -213,6 +214,15 @@ def test_a_wrong_argument_exits_with_2(krake: Krake, words: list[str], capsys: p
         krake(*words)
     assert ended.value.code == 2
     assert "usage: krake" in capsys.readouterr().err
+
+
+def test_a_crawl_without_seeds_says_what_is_missing(krake: Krake, serving: Serving) -> None:
+    hint = "no URL was queued: `krake inject` adds seeds"
+    done = krake("crawl")
+    assert done.code == 0
+    assert hint in done.err
+    krake.ok("inject", serving.url(0, "/"))
+    assert hint not in krake("crawl").err
 
 
 def test_brackets_in_seeds_are_shown_as_they_are(krake: Krake) -> None:
