@@ -183,5 +183,5 @@ def _groups(parts: Iterable[Path]) -> Iterator[pa.Table]:
             if rows >= GROUP_ROWS:
                 yield pa.Table.from_batches(held)
                 held, rows = [], 0
-    if held:
+    if rows:  # blocks may have none
         yield pa.Table.from_batches(held)

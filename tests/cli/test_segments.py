@@ -65,17 +65,22 @@ def test_drop_and_compact(crawled: Krake) -> None:
     assert "neither a URL" in again.error()
 
 
-def test_compact_without_names_ends_what_was_killed(crawled: Krake, serving: Serving) -> None:
-    """The segment that the killed one put aside stands nowhere, so no list of segments has it."""
-    folders = crawled.directory / "dfs" / "crawl"
+def test_compact_without_names_ends_what_was_killed(krake: Krake, serving: Serving) -> None:
+    """The segment that the killed one put aside stands nowhere, so no list of segments has it, nor another of its
+    folder, where it was the only one.
+    """
+    krake.configure(servers=["node-a"])
+    krake.ok("inject", serving.seeds[0])
+    krake.ok("crawl", "--iterations", "1")
+    folders = krake.directory / "dfs" / "crawl"
     before = {path for path in folders.glob("[0-9]*/*") if path.is_dir()}
-    crawled.ok("segment", "drop", "--yes", serving.seeds[0])
-    words = ["--config", str(crawled.file), "segment", "compact", "--yes"]
+    krake.ok("segment", "drop", "--yes", serving.seeds[0])
+    words = ["--config", str(krake.file), "segment", "compact", "--yes"]
     assert run_killed(words, "repair.swap.aside").code == -9
     assert len(before - set(folders.glob("[0-9]*/*"))) == 1
-    crawled.ok("segment", "compact", "--yes")
+    krake.ok("segment", "compact", "--yes")
     assert {path for path in folders.glob("[0-9]*/*") if path.is_dir()} == before
-    assert "clean" in crawled.ok("fsck").out
+    assert "clean" in krake.ok("fsck").out
 
 
 def test_import(crawled: Krake) -> None:

@@ -185,6 +185,28 @@ def test_compact_takes_dropped_pages_out_of_every_file(crawl: Result) -> None:
     assert compact_segment(stores_of(crawl.config), name).state == "nothing"
 
 
+def test_a_segment_may_lose_all_its_pages(crawl: Result) -> None:
+    """Its files stand, without a row, and each reader and check takes them."""
+    segment, name = largest(crawl)
+    urls = [row["url"] for row in rows(segment)]
+    before = segment_counts(segment)
+    drop(crawl, *urls)
+    assert compact_segment(stores_of(crawl.config), name).pages == len(urls) == before["pages"]
+    assert (rows(segment), rows(segment, "links")) == ([], [])
+    counts = segment_counts(segment)
+    assert (counts["pages"], counts["links"], counts["dropped"], counts["taken"]) == (0, 0, len(urls), before["taken"])
+    assert problems(crawl.config, name) == []
+    assert reader_of(crawl, name).taken_out == {key_of(url) for url in urls}
+    check_warcs(crawl)
+    check_cdxj(crawl)
+    export_all(crawl.config, "rest")
+
+
+def segment_counts(segment: Path) -> dict[str, int]:
+    found: dict[str, int] = json.loads((segment / "manifest.json").read_text())["counts"]
+    return found
+
+
 def test_compacting_twice_with_a_drop_between(crawl: Result) -> None:
     segment, name = largest(crawl)
     first, second, _ = some_pages(segment)
