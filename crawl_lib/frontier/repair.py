@@ -72,6 +72,7 @@ def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set(), *, stop: E
     rescue.half_lines()
     rescue.intake()
     rescue.lines()
+    rescue.metas()
     rescue.scope()
     report.done += rescue.done
     report.lost = rescue.lost

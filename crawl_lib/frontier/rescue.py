@@ -173,6 +173,28 @@ class Rescue:
                 write_durable(self.queue.path(name), b"".join(good))
                 self.done.append(f"{name}: {len(bad)} lines cannot be read, and were put into {name}{BROKEN}")
 
+    def metas(self) -> None:
+        """Lines of meta that cannot be read become bare: the next intake would copy them, and no task could take them.
+
+        Their URLs stay, as if people had queued them.
+        """
+        try:
+            numbers = sorted(self.queue.own_metas())
+        except DamagedFileError:
+            return  # then no meta is anybody's
+        for number in numbers:
+            path = self.queue.path(f"{number}.meta")
+            bad = sum(not _is_meta(line) for line in until_stopped(_raw_lines(path), self.stop))
+            if not bad or count_lines(path) != count_lines(self.queue.path(str(number))):
+                continue  # one that has other lines is set aside as a whole
+            beside = self.queue.path(_RESCUED)
+            with beside.open("wb") as out:
+                out.writelines(line if _is_meta(line) else BARE_META + b"\n" for line in _raw_lines(path))
+                fsync_file(out)
+            rename_durable(beside, path)
+            reached("repair.queue.meta")
+            self.done.append(f"{path.name}: {bad} lines could not be read; their URLs are queued without what they said")
+
     def scope(self) -> None:
         """Hosts of adopted URLs, if that file is damaged: those that can be read, and those of bare URLs in the queue.
 
@@ -253,6 +275,21 @@ def _size(path: Path) -> int:
 def _lines(path: Path) -> int:
     with path.open("rb") as file:
         return sum(1 for _ in file)
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    """Lines of a file with their newlines, none if it is not there."""
+    if path.exists():
+        with path.open("rb") as file:
+            yield from file
+
+
+def _is_meta(line: bytes) -> bool:
+    try:
+        decode_meta(b"", whole_line(line), "")
+    except (DamagedFileError, ValueError):
+        return False
+    return True
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:

@@ -59,6 +59,7 @@ BY_STEP = {
     "repair.queue.leftover": DAMAGES["a spool with a damaged part"],
     "repair.queue.lost": DAMAGES["a data file lost lines"],
     "repair.queue.made": DAMAGES["a built segment is cut"],
+    "repair.queue.meta": DAMAGES["the last line of meta is cut"],
     "repair.queue.record": DAMAGES["state says more"],
     "repair.queue.reopened": DAMAGES["a spool with a damaged part"],
     "repair.queue.rescued": DAMAGES["a journal that is none"],
