@@ -193,7 +193,9 @@ class Rescue:
                 fsync_file(out)
             rename_durable(beside, path)
             reached("repair.queue.meta")
-            self.done.append(f"{path.name}: {bad} lines could not be read; their URLs are queued without what they said")
+            self.done.append(
+                f"{path.name}: {bad} lines could not be read; their URLs are queued without what they said"
+            )
 
     def scope(self) -> None:
         """Hosts of adopted URLs, if that file is damaged: those that can be read, and those of bare URLs in the queue.
