@@ -18,7 +18,7 @@ from typing import Self
 
 from crawl_lib.config import WatermarksConfig
 from crawl_lib.crawl.task import NodeTask
-from crawl_lib.errors import NoRoomError, StorageError
+from crawl_lib.errors import KrakeError, NoRoomError, StorageError
 from crawl_lib.storage import Storage
 from crawl_lib.stores import open_stores
 
@@ -60,7 +60,8 @@ class RoomWatch:
     """Looks after the room of a node's task in a thread of its own, while others fetch.
 
     `reason` is None while there is enough. The DFS is asked through a connection of its own, and one that does not
-    answer is no shortage: the task finds out itself, when it needs the DFS.
+    answer is no shortage: the task finds out itself, when it needs the DFS. Nor is anything else that goes wrong in the
+    thread; should it die all the same, the task ends with an error instead of going on unwatched.
     """
 
     def __init__(self, task: NodeTask) -> None:
@@ -80,7 +81,9 @@ class RoomWatch:
         self._over.set()
 
     def is_short(self) -> bool:
-        """Whether the task should pause."""
+        """Whether the task should pause. Raises StorageError if nobody looks any more."""
+        if not self._thread.is_alive():
+            raise StorageError(f"{self._task.directory}: nobody looks after its free room any more; run the task again")
         return self.reason is not None
 
     def _watch(self) -> None:
@@ -92,8 +95,9 @@ class RoomWatch:
                 if look_at_dfs and storage is None and self._config.min_free_dfs_bytes:
                     storage = open_stores(self._task.stores.config, self._task.stores.secrets).storage
                 self.reason = shortage(self._config, self._task.directory, storage if look_at_dfs else None)
-            except (StorageError, OSError) as error:
-                log.warning("free room cannot be looked at: %s", error)
+            except Exception as error:
+                unexpected = None if isinstance(error, KrakeError | OSError) else error
+                log.warning("free room cannot be looked at: %s", error, exc_info=unexpected)
             if look_at_dfs:
                 next_dfs_s = time.monotonic() + DFS_LOOK_INTERVAL_S
             self._over.wait(LOOK_INTERVAL_S)

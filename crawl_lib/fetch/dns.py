@@ -134,7 +134,7 @@ class DnsCache:
             addresses = tuple(self._resolver(host))
         except LookupFailed as error:
             return Answer((), 0.0, str(error), error.temporary)
-        except Exception as error:
+        except BaseException as error:  # whatever ended the thread would leave its URLs waiting
             return Answer((), 0.0, f"{type(error).__name__}: {error}")
         return Answer(addresses, 0.0, "" if addresses else "no address")
 

@@ -104,9 +104,10 @@ def _sizes(storage: Storage, hidden: str) -> dict[str, int]:
 class Sealer:
     """Seals the parts that workers close, in a thread of its own, from `with` to its end.
 
-    A store that fails does not end the crawl: sealing is tried again, after longer and longer pauses, while fetching
-    goes on; what is left at the end is for `seal_all`, which raises the store's error. A stop that the storage knows
-    ends the thread too. `open_storage`: gives the thread a store of its own.
+    A store that fails, or whatever else goes wrong in the thread, does not end the crawl: sealing is tried again, after
+    longer and longer pauses, while fetching goes on; what is left at the end, also by a thread that has died, is for
+    `seal_all`, which raises the error that stays. A stop that the storage knows ends the thread too. `open_storage`:
+    gives the thread a store of its own.
     """
 
     def __init__(
@@ -135,6 +136,9 @@ class Sealer:
                 pause_s = self._interval_s
             except StoppedError:
                 return
-            except (KrakeError, OSError) as error:
+            except Exception as error:  # also a mistake of ours: `seal_all` meets it where the task sees it
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-                log.warning("a WARC file waits on the local disk; sent again in %.0f s: %s", pause_s, error)
+                unexpected = None if isinstance(error, KrakeError | OSError) else error
+                log.warning(
+                    "a WARC file waits on the local disk; sent again in %.0f s: %s", pause_s, error, exc_info=unexpected
+                )

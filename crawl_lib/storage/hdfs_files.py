@@ -132,6 +132,7 @@ class HdfsWriter(io.RawIOBase):
         self._pieces: Queue[bytes | None] = Queue(QUEUED_PIECES)
         self._open_piece = bytearray()
         self._begun = False
+        self._sent = False
         self._error: StorageError | StoppedError | None = None
         self._thread = threading.Thread(target=self._run, name=f"hdfs-write-{path}", daemon=True)
         self._thread.start()
@@ -183,6 +184,8 @@ class HdfsWriter(io.RawIOBase):
         self._put(None)
         self._thread.join()
         self._check()
+        if not self._sent:
+            raise self._died()
 
     def _delete_ours(self) -> None:
         """Never hides the error that led here, and never takes what another writer put there."""
@@ -198,9 +201,16 @@ class HdfsWriter(io.RawIOBase):
 
     def _put(self, piece: bytes | None) -> None:
         while True:
+            alive = self._thread.is_alive()
             self._check()
+            if not alive:
+                raise self._died()
             with suppress(Full):
                 return self._pieces.put(piece, timeout=LOOK_S)
+
+    def _died(self) -> StorageError:
+        """For a thread that ended without a word: whoever writes neither waits for ever nor takes the file for sent."""
+        return StorageError(f"{self._path}: cannot be written: the thread that sends it has ended; run the task again")
 
     def _check(self) -> None:
         if self._error is not None:
@@ -211,7 +221,7 @@ class HdfsWriter(io.RawIOBase):
             self._hdfs.persist("cannot be written", self._path, self._send)
         except (StorageError, StoppedError) as error:
             self._error = self._error or error
-        except Exception as error:  # else whoever writes would wait for ever, or take the file for sent
+        except Exception as error:
             told = StorageError(f"{self._path}: cannot be written: {type(error).__name__}: {error}")
             told.__cause__ = error
             self._error = self._error or told
@@ -221,6 +231,7 @@ class HdfsWriter(io.RawIOBase):
             location = self._datanodes.location("create", self._path, overwrite="false")
             with self._datanodes.watched():
                 self._hdfs.send(location, self._body())
+            self._sent = True
         except (*FOREIGN, RefusedError) as error:
             if self._begun:  # what was taken out of the queue cannot be sent again
                 raise self._broken(problem_of(error)) from error

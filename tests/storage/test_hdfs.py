@@ -498,6 +498,31 @@ def test_a_stream_whose_thread_fails_is_not_taken_for_sent(monkeypatch):
     assert deleted == []  # nothing was begun
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("asks", ["at once", "in the middle", "at the end"])
+def test_a_stream_whose_thread_ends_without_a_word_is_not_taken_for_sent(monkeypatch, asks):
+    store = webhdfs(Time())
+    deleted = []
+
+    def end(*_: object, **params: object) -> None:
+        raise SystemExit
+
+    def send(location: str, body: Iterator[bytes]) -> None:
+        next(body, None)
+        if asks == "at the end":
+            list(body)
+        raise SystemExit
+
+    monkeypatch.setattr(store, "ask", end if asks == "at once" else lambda *_, **params: "http://dn.example/f")
+    monkeypatch.setattr(store, "send", send)
+    writer = HdfsWriter(store, "f", deleted.append)
+    with pytest.raises(StorageError, match="f: cannot be written: the thread that sends it has ended"):
+        [writer.write(bytes(COPY_BYTES)) for _ in range(100 if asks == "in the middle" else 1)] and writer.close()
+    with suppress(StorageError):
+        writer.close()
+    assert deleted == ([] if asks == "at once" else ["f"])
+
+
 def test_a_local_file_that_becomes_shorter_while_it_is_sent(tmp_path):
     (tmp_path / "f").write_bytes(b"12")
     with pytest.raises(StorageError, match="f: became shorter"):
