@@ -328,11 +328,20 @@ class _Change:
                 continue
             keys = list(found)
             for target in targets:
-                late = found.keys() - target.known(keys)
-                self.report.copied.update({target.name: len(late)} if late else {})
-                for state in {state_of(found[key]) for key in late}:
-                    self._insert(target, sorted(key for key in late if state_of(found[key]) is state), state)
+                self._bring_late(target, found)
             server.delete(keys)
+
+    def _bring_late(self, target: KeyServer, rows: Mapping[bytes, int]) -> None:
+        """Add those of these keys, of at most one statement, that a target lacks, and raise those that are behind."""
+        there = target.states(list(rows))
+        late: dict[KeyState, list[bytes]] = {}
+        for key, keyinfo in rows.items():
+            state = state_of(keyinfo)
+            if key not in there or state_of(there[key]) < state:
+                (self.report.raised if key in there else self.report.copied)[target.name] += 1
+                late.setdefault(state, []).append(key)
+        for state, keys in late.items():
+            self._insert(target, keys, state)
 
 
 def _ranges(before: int, after: int) -> Iterator[tuple[bytes, bytes]]:

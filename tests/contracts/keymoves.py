@@ -273,6 +273,30 @@ class KeyMovesContract:
         assert check(store).ok
         assert report.copied.total() == report.deleted.total()
 
+    @pytest.mark.parametrize("step_before", ["repair.reshard.copied", "repair.reshard.deleted"])
+    def test_what_a_task_that_runs_on_marks_is_not_lost(self, filled, servers, monkeypatch, step_before):
+        """In each range a key that waits is fetched after it was copied, before or after it is deleted where it was."""
+        old = filled(2, 1)
+        store = ShardedKeyStore([*old.servers, *servers(1)], 1)
+        ranges = iter(_ranges(2, 3))
+        waiting = [key for key, state in old.states(KEYS).items() if state is QUEUED]
+        marked: dict[bytes, KeyState] = {}
+
+        def reached(step: str) -> None:
+            if step == step_before:
+                low, high = next(ranges)
+                (key, other) = [key for key in waiting if low <= key <= high][:2]
+                for one, state in ((key, CRAWLED), (other, GONE)):
+                    old.mark([one], state)
+                    marked[one] = state
+
+        monkeypatch.setattr("crawl_lib.keys.reshard.reached", reached)
+        report = reshard(store)
+        assert next(ranges, None) is None
+        assert store.states(list(marked)) == marked
+        assert check(store).ok
+        assert 0 < report.raised.total() < len(marked), "of keys that moved"
+
     def test_a_task_that_has_opened_the_tables_before_is_refused_soon(self, filled, servers, monkeypatch):
         now = [0.0]
         old = filled(2, 1)
