@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import multiprocessing
 import os
 import resource
+import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -87,6 +89,18 @@ def failing_fsync(number: int) -> None:
         fsync(descriptor)
 
     os.fsync = fail
+
+
+def dying_sync(name: str) -> None:
+    """The thread that makes a WARC file durable ends with this error of Python, which nobody foresaw."""
+    fsync, error = os.fsync, getattr(builtins, name)
+
+    def die(descriptor: int) -> None:
+        if threading.current_thread().name.startswith("warc-sync"):
+            raise error
+        fsync(descriptor)
+
+    os.fsync = die
 
 
 def small_files(size_bytes: int) -> None:

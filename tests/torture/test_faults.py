@@ -19,6 +19,7 @@ from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, make_config, run_iteration
 from tests.torture.faulty import (
     attempt,
+    dying_sync,
     dying_worker,
     failing_fsync,
     failing_storage,
@@ -62,6 +63,8 @@ FAULTS: list[tuple[Callable[..., None], tuple[Any, ...], str, str]] = [
     (failing_write, (0, 9, True), "KrakeError", "No space left on device"),
     (failing_fsync, (1,), "KrakeError", "Input/output error"),
     (failing_fsync, (3,), "KrakeError", "Input/output error"),
+    (dying_sync, ("ZeroDivisionError",), "KrakeError", "died (exit code"),
+    (dying_sync, ("SystemExit",), "KrakeError", "died (exit code"),
     (failing_storage, ("upload_final", 1, True), "StorageError", "the storage fails"),
     (failing_storage, ("upload_final", 3, True), "StorageError", "the storage fails"),
     (failing_storage, ("rename", 1, False), "StorageError", "the storage fails"),
