@@ -13,6 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import InputError
 from crawl_lib.frontier import HostCounts, NodeLock
 from crawl_lib.keys import ShardedKeyStore
+from crawl_lib.keys.ring import KEY_BYTES
 from crawl_lib.repair.findings import OnProgress
 from crawl_lib.repair.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, key_array, key_bytes
 from crawl_lib.repair.held import held_keys, keys_of, urls_on_their_way
@@ -43,8 +45,8 @@ class ForgetReport:
     `asked`: keys that were meant: of the URLs given, and of pages of the hosts and age given. `forgotten`: those that
     the key servers knew. `lowered`: by node, how many URLs its counts of `urls.max_pages_per_host` went down by;
     `not_lowered`: the same of nodes whose counts are not on this machine ("" where nobody knows the node).
-    `waiting`: URLs that were named, and not forgotten, since they wait to be fetched: without their keys they would be
-    fetched twice. `finished`: decisions of killed commands that were carried out first.
+    `waiting`: URLs that were meant and known, and not forgotten, since they wait to be fetched: without their keys they
+    would be fetched twice. `finished`: decisions of killed commands that were carried out first.
     """
 
     dry_run: bool
@@ -74,8 +76,8 @@ def forget(
     """Forget these canonical URLs, and the pages that are of one of these hosts and whose newest capture is older.
 
     `hosts`: none: of any host, if an age is given. `older_than_s`: seconds. Raises InputError for a host without pages,
-    KeyServerDownError naming a server that is down, before anything is deleted; LockedError; for a URL that is queued,
-    DamagedFileError naming what cannot be read.
+    KeyServerDownError naming a server that is down, before anything is deleted; LockedError; DamagedFileError naming
+    what cannot be read.
     """
     report = ForgetReport(dry_run)
     now_us = round(clock() * 1_000_000)
@@ -102,7 +104,7 @@ def _by_owner(stores: Stores, urls: Sequence[str]) -> dict[bytes, tuple[str, str
 
 @dataclass
 class _Decision:
-    """Which of the keys that were meant are forgotten: those of `named` URLs, and crawled ones; not what is queued."""
+    """Which of the keys that were meant are forgotten: those of `named` URLs, and crawled ones; not what waits."""
 
     stores: Stores
     store: ShardedKeyStore
@@ -113,29 +115,32 @@ class _Decision:
         self.report.asked = len(keys)
         known = bytearray()
         lower: dict[str, Counter[str]] = {}
-        waiting = self._waiting()
-        self.report.waiting, named = len(waiting), self.named - waiting
+        waiting = self._waiting(keys) if len(keys) else set()
         for batch in _batches(keys):
             for key, state in self.store.states(batch).items():
-                if state is not None and (state is not KeyState.QUEUED or key in named):
-                    known += key
-                    node, host = nodes[key]
-                    lower.setdefault(node, Counter())[host] += 1
+                if state is None or (state is KeyState.QUEUED and key not in self.named):
+                    continue
+                if key in waiting:
+                    self.report.waiting += 1
+                    continue
+                known += key
+                node, host = nodes[key]
+                lower.setdefault(node, Counter())[host] += 1
         self.report.forgotten = len(known) // 20
         self._say_counts(lower)
         if known and not self.report.dry_run:
             self._write(Forget(f"{now_us}-{uuid.uuid4().hex[:8]}", now_us, key_array(known), lower, is_open=True))
 
-    def _waiting(self) -> set[bytes]:
-        """The URLs that were named, are queued, and wait on this machine, or are on their way here."""
-        states = self.store.states(self.named) if self.named else {}
-        wanted = {key for key, state in states.items() if state is KeyState.QUEUED}
+    def _waiting(self, keys: Keys) -> set[bytes]:
+        """Those that wait on this machine, or are on their way here, in whatever state: without its key, a URL that
+        waits would be queued again when it is found. One that was crawled waits too if it was imported meanwhile, or
+        put into a queue by hand."""
         found: set[bytes] = set()
-        for node in self.stores.config.servers if wanted else ():
-            for keys in held_keys(self.stores, node):
-                found.update(wanted.intersection(keys))
+        for node in self.stores.config.servers:
+            for some in held_keys(self.stores, node):
+                found.update(_among(some, keys))
             for urls in urls_on_their_way(self.stores, node):
-                found.update(wanted.intersection(keys_of(urls)))
+                found.update(_among(keys_of(urls), keys))
         return found
 
     def _say_counts(self, lower: Mapping[str, Counter[str]]) -> None:
@@ -173,6 +178,12 @@ def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
     for decision in unfinished:
         _carry_out(stores, store, forgotten.folder, decision)
     return len(unfinished)
+
+
+def _among(some: Sequence[bytes], keys: Keys) -> Iterator[bytes]:
+    """Those keys that are among `keys`."""
+    there: list[bool] = np.isin(np.array(some, f"S{KEY_BYTES}"), keys).tolist()
+    return compress(some, there)
 
 
 def _batches(keys: Keys) -> Iterator[list[bytes]]:

@@ -9,7 +9,9 @@ import pytest
 
 from crawl_lib.config import load_config
 from crawl_lib.frontier import HostCounts
+from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.keys import open_key_store
+from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.forget import finish_open, forget
 from crawl_lib.stores import Secrets, Stores, open_stores
 from crawl_lib.synthweb import Serving
@@ -70,6 +72,20 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
     krake.ok("crawl", "--run-id", "again", "--batch-size", "100")
     assert Result(load_config(str(krake.file))).visited()[web.seeds[0]] == 2
     assert "clean" in krake.ok("fsck").out
+
+
+def test_a_crawled_page_that_waits_again_stays_known(copy: Callable[..., Krake], web: Serving) -> None:
+    """Imported while it was queued, or put into a queue by hand: without its key it would be queued once more."""
+    krake = copy()
+    host = host_of(web.seeds[0])
+    of_host = [url for url in visited(krake) if host_of(url) == host]
+    line = encode_line(QueuedUrl(of_host[0]), "h") + b"\n"
+    (krake.directory / "queue" / "node-a" / "handed_on").write_bytes(line)
+    for words in (host, "--json"), ("--older-than", "0", "--json"), (of_host[0], "--json"):
+        assert krake.ok("forget", *words, "--dry-run").json["waiting"] == 1
+    done = krake.ok("forget", "--yes", host, "--json").json
+    assert (done["forgotten"], done["waiting"]) == (len(of_host) - 1, 1)
+    assert known(krake, of_host) == {of_host[0]}
 
 
 def test_only_pages_whose_newest_capture_is_old_are_forgotten(copy: Callable[..., Krake]) -> None:
