@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import getpass
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -21,6 +21,8 @@ from xml.sax.saxutils import escape
 
 import requests
 
+from tests.ports import free_port
+
 HERE = Path(__file__).resolve().parent
 JARS = HERE / "target" / "dependency"
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -28,6 +30,7 @@ DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 NAMESERVICE = "k"
 START_LIMIT_S = 240.0  # on a machine that does much else
+ANSWER_LIMIT_S = 60.0
 PR_SET_PDEATHSIG = 1
 LOG4J = """log4j.rootLogger=INFO,err
 log4j.appender.err=org.apache.log4j.ConsoleAppender
@@ -54,19 +57,24 @@ def resolve_jars() -> None:
         assert done.returncode == 0, f"Maven cannot resolve Hadoop:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def wait_for(what: str, ready: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
     """Ask until the answer is yes."""
     end = time.monotonic() + limit_s
     while not ready():
         assert time.monotonic() < end, f"{what}: not after {limit_s} s"
         time.sleep(0.1)
+
+
+def us() -> str:
+    """Who starts the servers, and is their administrator: what the system says, as Hadoop asks it."""
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def own_names(folder: Path) -> str:
+    """An option of Java: this machine's name is that of the loopback, whatever name servers say, or do not say."""
+    (folder / "hosts.new").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
+    (folder / "hosts.new").replace(folder / "hosts")  # servers that run read it at each look-up
+    return f"-Djdk.net.hosts.file={folder / 'hosts'}"
 
 
 def die_with_parent() -> None:
@@ -129,11 +137,11 @@ class Hdfs:
         """What an administrator does first: a root folder that the user `krake` owns."""
         for query in ("op=MKDIRS", "op=SETOWNER&owner=krake"):
             address = f"{self.active()}/webhdfs/v1/krake?{query}{self.administrator()}"
-            self.session.put(address, timeout=10).raise_for_status()
+            self.session.put(address, timeout=ANSWER_LIMIT_S).raise_for_status()
 
     def administrator(self) -> str:
         """What a request's query says when the user who started HDFS sends it."""
-        return f"&user.name={getpass.getuser()}"
+        return f"&user.name={us()}"
 
     def security(self, folder: Path) -> set[tuple[str, str]]:
         """Options of a secured cluster. `folder`: of a server's configuration."""
@@ -191,15 +199,15 @@ class Hdfs:
         code = self.running[name].poll()
         assert code is None, f"{name} ended with {code}:\n{(self.directory / f'{name}.log').read_text()[-3000:]}"
         try:
-            self.session.get(f"{self.url(name)}/jmx?qry=none", timeout=5)
-            socket.create_connection(("127.0.0.1", self.rpc[name]), timeout=5).close()  # opens later
+            self.session.get(f"{self.url(name)}/jmx?qry=none", timeout=ANSWER_LIMIT_S)
+            socket.create_connection(("127.0.0.1", self.rpc[name]), timeout=ANSWER_LIMIT_S).close()  # opens later
         except OSError:
             return False
         return True
 
     def _answers(self, name: str) -> bool:
         try:
-            return self.session.get(f"{self.url(name)}/webhdfs/v1/?op=GETFILESTATUS", timeout=5).ok
+            return self.session.get(f"{self.url(name)}/webhdfs/v1/?op=GETFILESTATUS", timeout=ANSWER_LIMIT_S).ok
         except requests.RequestException:
             return False
 
@@ -207,7 +215,7 @@ class Hdfs:
         if not self._answers(name):
             return False
         query = "Hadoop:service=NameNode,name=FSNamesystemState"
-        [state] = self.session.get(f"{self.url(name)}/jmx?qry={query}", timeout=5).json()["beans"]
+        [state] = self.session.get(f"{self.url(name)}/jmx?qry={query}", timeout=ANSWER_LIMIT_S).json()["beans"]
         return bool(state["NumLiveDataNodes"] >= 1 and state["FSState"] == "Operational")
 
     def java(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> None:
@@ -223,7 +231,8 @@ class Hdfs:
 
     def _command(self, name: str, main: str) -> list[str]:
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
-        return ["java", *options, *self.java_options, "-cp", f"{self.directory / f'conf-{name}'}:{JARS}/*", main]
+        options += [own_names(self.directory), *self.java_options]
+        return ["java", *options, "-cp", f"{self.directory / f'conf-{name}'}:{JARS}/*", main]
 
     def _configure(self, name: str) -> None:
         folder = self.directory / f"conf-{name}"
@@ -252,8 +261,8 @@ class Hdfs:
             ("dfs.namenode.heartbeat.recheck-interval", "2000"),
             ("dfs.namenode.safemode.extension", "0"),
             # Whoever started it may speak for everybody, as a gateway does.
-            (f"hadoop.proxyuser.{getpass.getuser()}.hosts", "*"),
-            (f"hadoop.proxyuser.{getpass.getuser()}.groups", "*"),
+            (f"hadoop.proxyuser.{us()}.hosts", "*"),
+            (f"hadoop.proxyuser.{us()}.groups", "*"),
             ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "20"),
         }
 
@@ -280,6 +289,3 @@ class Hdfs:
             options.add((f"dfs.namenode.rpc-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.rpc[node]}"))
             options.add((f"dfs.namenode.{self.scheme}-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.http[node]}"))
         return options | ({("dfs.ha.namenode.id", name)} if name in self.names else set())
-
-
-__all__ = ["Hdfs", "die_with_parent", "free_port", "resolve_jars", "wait_for", "why_not"]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import requests
 
-from tests.cluster.hdfs import JARS, LOG4J, START_LIMIT_S, Hdfs, die_with_parent, free_port
+from tests.cluster.hdfs import JARS, LOG4J, START_LIMIT_S, Hdfs, die_with_parent, own_names
+from tests.ports import free_port
 
 MAIN = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
 SITE = """<configuration>
@@ -75,7 +76,7 @@ class HttpFs:
             "httpfs.hadoop.config.dir": self._folder / "conf",
         }
         told = [f"-D{name}={value}" for name, value in options.items()]
-        java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", own_names(self._folder)]
         return [*java, *told, "-cp", f"{self._folder / 'conf'}:{JARS}/*"]
 
     def _wait(self) -> None:

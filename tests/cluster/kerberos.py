@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.storage.kerberos import Negotiate
-from tests.cluster.hdfs import Hdfs, die_with_parent, free_port
+from tests.cluster.hdfs import Hdfs, die_with_parent
+from tests.ports import free_port
 
 REALM = "KRAKE.TEST"
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit", "openssl")
-START_S = 60
+START_S = 240
 KRB5_CONF = """[libdefaults]
  default_realm = {realm}
  dns_lookup_kdc = false

@@ -15,7 +15,7 @@ import psycopg2
 from tests.cluster.processes import end_all, spawn, wait_until
 
 USER = "airflow"
-START_S = 60.0
+START_S = 240.0
 FAST = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 """Options that keep tests fast; a power loss would cost such a server its data."""
 

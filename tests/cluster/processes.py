@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.ports import free_port
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -129,13 +131,6 @@ def is_free(port: int) -> bool:
     return True
 
 
-def any_port() -> int:
-    """A port of the loopback that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Ports:
     """Free ports of the loopback by name, kept in a file: servers that start again have those that they had.
 
@@ -157,7 +152,7 @@ class Ports:
             f"port {kept}, which {name} had, is taken by another program; end that one, or delete"
             f" {self._path.parent} (and the crawl in it)"
         )
-        port = any_port()
+        port = free_port()
         if port in self._ports.values():
             return self.take(name)
         self._ports[name] = port

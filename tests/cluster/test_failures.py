@@ -15,6 +15,7 @@ from crawl_lib.errors import StorageError
 from crawl_lib.storage.hdfs import HdfsStorage
 
 MB = 1 << 20
+LIMIT_S = 600
 PIECES = 400  # more than one block of 128 MB, so that the namenode is needed in the middle
 PIECE = os.urandom(MB)
 
@@ -77,7 +78,7 @@ def test_requests_wait_while_no_namenode_is_active(pair, open_in):
             "nn2",
             answer=b"Y\n",
         )
-        renamed.result(timeout=60)
+        renamed.result(LIMIT_S)
     assert storage.read_bytes("b") == b"1"
 
 
@@ -97,10 +98,10 @@ def upload_with(storage: HdfsStorage, local, happens) -> None:
     local.write_bytes(PIECE * PIECES)
     with ThreadPoolExecutor(1) as other:
         uploaded = other.submit(storage.upload, local, "big")
-        while not any(entry.name.startswith(".big") for entry in storage.list("")):
+        while not uploaded.done() and not any(entry.name.startswith(".big") for entry in storage.list("")):
             pass
         happens()
-        uploaded.result(timeout=120)
+        uploaded.result(LIMIT_S)
 
 
 def test_namenode_restarts_in_the_middle_of_an_upload_and_of_a_read(breakable, storage, tmp_path):
@@ -139,7 +140,7 @@ def test_namenode_restarts_beside_many_small_requests(breakable, storage):
         done = other.submit(work)
         restart(breakable, "nn1")
         restarted.set()
-        number = done.result(timeout=120)
+        number = done.result(LIMIT_S)
     assert len(storage.list("d")) == number
     assert storage.list(".h") == []
 
@@ -180,6 +181,6 @@ def test_small_writes_wait_for_a_datanode_that_restarts(breakable, storage):
         with pytest.raises(TimeoutError):
             written.result(timeout=1.0)
         breakable.start("dn")
-        written.result(timeout=60)
+        written.result(LIMIT_S)
     assert storage.read_bytes("a") == b"1"
     assert [entry.name for entry in storage.list("")] == ["a"]

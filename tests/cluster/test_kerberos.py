@@ -48,7 +48,7 @@ from tests.export.crawls import CrawlMaker
 
 COOKIE_S = 2
 RUN_LIMIT_S = 1200
-LIMIT_S = 120  # for what comes with time on a loaded machine
+LIMIT_S = 300  # for what comes with time on a loaded machine
 AUTHENTICATION, PRINCIPAL = r"hadoop\.security\.authentication", r"dfs\.namenode\.kerberos\.principal"
 TO_DO = r"get a ticket by kinit, or name in KRB5CCNAME .*, or in KRB5_CLIENT_KTNAME a keytab"
 
@@ -91,7 +91,7 @@ def ticket(kdc: Kdc, secured: SecureHdfs, cache: Path) -> Path:
 def config(secured: SecureHdfs) -> DfsConfig:
     """What an operator writes into the section `dfs`."""
     ca_file = str(secured.authority.ca_file)
-    return DfsConfig(security="kerberos", ca_file=ca_file, connect_timeout_s=20.0, timeout_s=60.0, wait_s=60.0)
+    return DfsConfig(security="kerberos", ca_file=ca_file, connect_timeout_s=20.0, timeout_s=60.0, wait_s=240.0)
 
 
 @pytest.fixture
@@ -163,7 +163,10 @@ def renewed(kdc: Kdc, cache: Path) -> Iterator[None]:
             cache.with_suffix(".new").rename(cache)
             if ended.wait(2):
                 return
-            kdc.run("kinit", "-R", "-c", f"FILE:{fresh}")
+            try:
+                kdc.run("kinit", "-R", "-c", f"FILE:{fresh}")
+            except AssertionError:  # this machine took the ticket's whole life for it
+                kdc.ticket("krake", fresh, "-l", "8s", "-r", "1h")
 
     with ThreadPoolExecutor(1) as pool:
         renewing = pool.submit(renew)

@@ -23,7 +23,7 @@ from tests.crawl.test_sealing import begin, crawl, sealed_names, small_parts, sp
 from tests.e2e.crawl import Result, check_warcs
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)
-LIMIT_S = 90.0
+LIMIT_S = 240.0
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_server_restarts_while_files_are_sealed(
     name: str, breakable: Hdfs, serving: Serving, seeds: str, tmp_path: Path
 ) -> None:
     breakable.wait_ready()
-    config, before = config_in(breakable, tmp_path / f"restart-{name}", wait_s=60.0), serving.log().counts()
+    config, before = config_in(breakable, tmp_path / f"restart-{name}", wait_s=240.0), serving.log().counts()
     begin(config, seeds)
 
     def restart() -> None:
@@ -86,7 +86,7 @@ def test_a_server_restarts_while_files_are_sealed(
 
 def test_namenodes_fail_over_in_the_middle_of_a_crawl(pair: Hdfs, serving: Serving, seeds: str, tmp_path: Path) -> None:
     """The active one dies for good while pages are fetched; the task and the one after it go on with the other."""
-    config, before = config_in(pair, tmp_path / "fail-over", wait_s=60.0), serving.log().counts()
+    config, before = config_in(pair, tmp_path / "fail-over", wait_s=240.0), serving.log().counts()
     begin(config, seeds)
     crawl(config, on_progress=at_the_first_seal(config, pair.fail_over))
     stages.commit_iteration(config, run_id="run", iteration=1)
@@ -108,6 +108,6 @@ def test_hdfs_goes_away_for_longer_than_it_is_waited_for(
     assert waiting
     assert all(part.is_closed for part in waiting)
     breakable.start("dn")  # the namenode does not know yet that it was away: requests wait for it
-    patient = dataclasses.replace(config, dfs=DfsConfig(wait_s=60.0))
+    patient = dataclasses.replace(config, dfs=DfsConfig(wait_s=240.0))
     stages.crawl_node(patient, run_id="run", iteration=1, node="node-0")
     check(patient, serving, seeds, before, tmp_path)

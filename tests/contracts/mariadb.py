@@ -24,8 +24,9 @@ import pymysql
 import pytest
 
 from crawl_lib.keys import MySqlKeyServer
+from tests.ports import free_port
 
-START_S = 120
+START_S = 240
 PASSWORD = "kr\u00e4ke-s3cret"
 FAST = (
     "--innodb-flush-log-at-trx-commit=0",  # a real key server keeps the default, 1
@@ -102,7 +103,7 @@ class MariaDb:
     def start(self) -> None:
         """Start it: at first on any free port, later always on the same one."""
         for _ in range(5):  # another process may take the free port first
-            port = self.port or _free_port()
+            port = self.port or free_port()
             if self._started_on(port):
                 self.port = port
                 return
@@ -171,12 +172,6 @@ def _programs() -> tuple[str, str]:
     if server is None or install is None:
         pytest.skip(f"{why_not()}: MariaDB back end not tested")
     return server, install
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager
