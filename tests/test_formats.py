@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,6 +56,16 @@ def test_the_python_example(exported: Path, capsys: pytest.CaptureFixture[str]) 
     assert code.count("data/dfs/export/1700000000") == 1
     exec(code.replace("data/dfs/export/1700000000", str(exported)), {})
     assert capsys.readouterr().out == "b'alpha'\n[1, 2]\n"
+
+
+def test_the_java_example(exported: Path, tmp_path: Path) -> None:
+    java, javac = shutil.which("java"), shutil.which("javac")
+    if java is None or javac is None:
+        pytest.skip("javac or java is not installed (Debian: default-jdk-headless)")
+    [code] = re.findall(r"^```java\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    (tmp_path / "Page.java").write_text(code)
+    done = subprocess.run([java, "Page.java", str(exported), "1"], cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"beta"), done.stderr
 
 
 def test_a_dump_of_keys(config: Config, tmp_path: Path) -> None:
