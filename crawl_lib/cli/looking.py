@@ -104,14 +104,14 @@ def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None)
         queue = f"{entry['queue']:,}" if "queue" in entry else ""
         share = (more.get(node, ""),) if more is not None else ()
         rows.append((node, *share, queue, _settled_text(entry), late))
-    return _rows("nodes", ("node", *(("hosts",) if more is not None else ()), "queue then", "settled", ""), rows)
+    return _rows("nodes", ("node", *(("hosts",) if more is not None else ()), "queue when it settled", "settled after", ""), rows)
 
 
 def _settled_text(entry: Mapping[str, Any]) -> str:
     if "error" in entry:
         return str(entry["error"])
     if "settled" not in entry:
-        return "not since it took URLs"
+        return "not yet, or not since it took URLs"
     for word in ("lost", "retired"):
         if entry.get(word):
             return word
