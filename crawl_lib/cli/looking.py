@@ -104,7 +104,8 @@ def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None)
         queue = f"{entry['queue']:,}" if "queue" in entry else ""
         share = (more.get(node, ""),) if more is not None else ()
         rows.append((node, *share, queue, _settled_text(entry), late))
-    return _rows("nodes", ("node", *(("hosts",) if more is not None else ()), "queue when it settled", "settled after", ""), rows)
+    hosts = ("hosts",) if more is not None else ()
+    return _rows("nodes", ("node", *hosts, "queue when it settled", "settled after", ""), rows)
 
 
 def _settled_text(entry: Mapping[str, Any]) -> str:
