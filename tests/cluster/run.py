@@ -33,6 +33,7 @@ from rich.console import Console
 
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import KrakeError
+from crawl_lib.frontier.seeds import parse_seeds
 from crawl_lib.stores import PASSWORD_VARIABLE
 from crawl_lib.synthweb import Serving, SynthWeb
 from tests.cluster.processes import is_free
@@ -109,6 +110,7 @@ class Cluster:
         """Serve until a signal, or crawl once."""
         with ExitStack() as stack:
             name = self._name()
+            self._check(name)
             self.running = not stack.enter_context(self._only_one())
             if name == DEMO:
                 stack.enter_context(self._synthetic_web())
@@ -150,10 +152,22 @@ class Cluster:
         kept = self.directory / "crawl-name"
         return kept.read_text() if kept.exists() and not self.given.config else CRAWL
 
-    def _config_file(self, name: str) -> Path:
-        (self.directory / "crawl-name").write_text(name)
+    def _check(self, name: str) -> None:
+        """Raise KrakeError for a config, iterations or seeds that would be refused when all runs already."""
+        most = load_config(self._config_path(name)).crawl.max_iterations
+        iterations = self.given.iterations
+        if iterations is not None and not 1 <= iterations <= most:
+            raise KrakeError(f"ITERATIONS is {iterations}; it must be within 1 and crawl.max_iterations, {most}")
+        if self.given.seeds:
+            parse_seeds(seeds_text(self.given.seeds))
+
+    def _config_path(self, name: str) -> Path:
         usual = DEMO_CONFIG if name == DEMO else PROJECT / "config" / "krake-config.yml"
         return Path(self.given.config or usual).resolve()
+
+    def _config_file(self, name: str) -> Path:
+        (self.directory / "crawl-name").write_text(name)
+        return self._config_path(name)
 
     def _iterations(self, config: Config) -> int:
         usual = DEMO_ITERATIONS if (self.directory / "crawl-name").read_text() == DEMO else 3

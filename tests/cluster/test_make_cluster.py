@@ -41,6 +41,25 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--iterations", "99"], "ITERATIONS is 99; it must be within 1 and crawl.max_iterations"),
+        (["--seeds", "nowhere.txt"], "nowhere.txt: no such file or directory"),
+        (["--config", "nowhere.yml"], "nowhere.yml: cannot be read"),
+    ],
+)
+def test_what_would_be_refused_in_the_end_is_refused_before_anything_starts(
+    directory: Path, arguments: list[str], says: str
+) -> None:
+    if missing := why_not():
+        pytest.skip(missing)
+    output, _ = start(directory, "crawl", *arguments).communicate(timeout=200)
+    assert says in output
+    assert len(output.splitlines()) == 1
+    assert list(directory.iterdir()) == []
+
+
 def read_until(process: subprocess.Popen[str], text: str) -> str:
     """What it says up to a line with this text."""
     said = ""
