@@ -37,7 +37,7 @@ def _opened(arguments: argparse.Namespace, *, ring: bool = True) -> Iterator[Sha
     """The key store of the config; `ring`: only if its servers are those that the keys were written for."""
     with open_key_store(config_of(arguments).key_storage, Secrets.from_environment().key_storage_password) as store:
         if ring:
-            store.require_ring()
+            store.require_ring(write=not arguments.dry_run)
         yield store
 
 

@@ -52,13 +52,11 @@ class RingNote:
     """The note of one server.
 
     `place`: its own in `ring`, None for a server that joins. `moving_to`: the ring that a reshard under way is for.
-    `done`: steps of that reshard that are done (on the first server of the ring to come).
     """
 
     ring: Ring | None
     place: int | None
     moving_to: Ring | None = None
-    done: int = 0
 
     def to_text(self) -> str:
         """The text that the server keeps."""
@@ -72,7 +70,7 @@ def read_ring(server: KeyServer) -> RingNote | None:
         return None
     try:
         value = json.loads(text)
-        return RingNote(_ring(value["ring"]), value["place"], _ring(value["moving_to"]), value["done"])
+        return RingNote(_ring(value["ring"]), value["place"], _ring(value["moving_to"]))
     except (ValueError, KeyError, TypeError) as error:
         raise KeyTablesError(
             f"{server.name}: the note of its place among the key servers cannot be read ({error!r}): if"
@@ -124,8 +122,9 @@ def missing_notes(
 def mend_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
     """Write notes that cannot be read again: as the other servers' say, or, where none has one, as the config says.
 
-    Returns the names of those servers. The caller believes that the config is as it was when the keys were written.
-    Raises KeyServerDownError if one does not answer.
+    Returns the names of those servers. The caller believes that the config is as it was when the keys were written, or
+    when a change of the key servers began that is under way: then a server has the place where the others' notes name
+    it, and without one it joins. Raises KeyServerDownError if one does not answer.
     """
     notes, broken = [], []
     for place, server in enumerate(servers):
@@ -136,7 +135,10 @@ def mend_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
     ring = next((note.ring for note in notes if note and note.ring), Ring(0, names_of(servers), replication))
     moving_to = next((note.moving_to for note in notes if note and note.moving_to), None)
     for place in broken:
-        write_ring(servers[place], RingNote(ring, place, moving_to))
+        own: int | None = place
+        if moving_to is not None:
+            own = ring.names.index(servers[place].name) if servers[place].name in ring.names else None
+        write_ring(servers[place], RingNote(ring, own, moving_to))
     return [servers[place].name for place in broken]
 
 
@@ -166,7 +168,7 @@ def _problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int,
         if note.moving_to is not None:
             return f"{name}: a change of the key servers is under way: {RESHARD}, which goes on with it"
         if note.ring is None or note.place != place or not note.ring.same_places(wanted):
-            before = "none" if note.ring is None else f"{note.ring.to_text()}"
+            before = "none" if note.ring is None else note.ring.to_text()
             return (
                 f"{name}: the key servers changed: its keys were written for {before}, and the config says"
                 f" {wanted.to_text()}: {RESHARD}, or put key_storage back as it was"

@@ -234,16 +234,18 @@ class ShardedKeyStore(KeyStore):
         for server in self.servers:
             server.ensure()
 
-    def require_ring(self) -> None:
+    def require_ring(self, *, write: bool = True) -> None:
         """See that the tables were filled for these servers in this order; write the notes that are missing (`rings`).
 
         The servers are asked at the same time, within the limit on connections. From then on a request looks again, if
-        the last look is older than `LOOK_S`. Raises KeyTablesError if the tables were filled for other servers, or
-        while `krake keys reshard` is under way, and KeyStoreError.
+        the last look is older than `LOOK_S`. Without `write`, for dry runs, nothing is written, and this is the only
+        look. Raises KeyTablesError if the tables were filled for other servers, or while `krake keys reshard` is under
+        way, and KeyStoreError.
         """
         notes = missing_notes(self.servers, self.replication, self._looked_at())
-        self._lanes.run(sorted(notes), lambda place: write_ring(self.servers[place], notes[place]))
-        self._next_look_s = self._clock() + LOOK_S
+        if write:
+            self._lanes.run(sorted(notes), lambda place: write_ring(self.servers[place], notes[place]))
+            self._next_look_s = self._clock() + LOOK_S
 
     def _look_again(self) -> None:
         if self._next_look_s is not None and self._clock() >= self._next_look_s:

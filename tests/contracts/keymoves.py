@@ -22,7 +22,7 @@ from crawl_lib.errors import (
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
 from crawl_lib.keys.reshard import _ranges, reshard
-from crawl_lib.keys.rings import read_ring
+from crawl_lib.keys.rings import mend_notes, read_ring
 from crawl_lib.keys.sharded import LOOK_S
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import HIGHEST, LOWEST, Switch, make_keys
@@ -311,6 +311,24 @@ class KeyMovesContract:
         for request in requests:
             with pytest.raises(KeyTablesError, match="under way"):
                 request(KEYS[:1])
+
+    @pytest.mark.parametrize("broken", [0, 1, 2])
+    def test_a_note_that_is_broken_in_the_middle_of_a_change_is_written_again(
+        self, broken, filled, servers, monkeypatch
+    ):
+        """With the place of before, wherever the server stands in the list now; one that joins has none."""
+        first, second = filled(2, 1).servers
+        store = ShardedKeyStore([second, *servers(1), first], 1)
+        with monkeypatch.context() as patched:
+            patched.setattr("crawl_lib.keys.reshard.reached", _die)
+            with pytest.raises(Died):
+                reshard(store)
+        before = [read_ring(server) for server in store.servers]
+        store.servers[broken].write_note("{")
+        assert mend_notes(store.servers, 1) == [store.servers[broken].name]
+        assert [read_ring(server) for server in store.servers] == before
+        reshard(store)
+        self.holds(store)
 
     def test_while_one_change_is_under_way_another_is_refused(self, filled, servers, monkeypatch):
         old = filled(2, 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -141,6 +143,14 @@ def a_leftover(krake: Krake) -> list[str]:
     return []
 
 
+def no_note(krake: Krake) -> list[str]:
+    """As in tables of before servers kept notes of their places."""
+    with closing(sqlite3.connect(krake.directory / "keys" / "0.sqlite")) as base:
+        base.execute("delete from krakenote")
+        base.commit()
+    return []
+
+
 def nothing(krake: Krake) -> list[str]:
     return []
 
@@ -158,13 +168,16 @@ CASES: list[tuple[str, Callable[[Krake], list[str]]]] = [
     ("import", an_archive),
     ("import", archive_and_no_keys),
     ("keys repair", nothing),
+    ("keys repair", no_note),
     ("keys rebuild", nothing),
     ("keys rebuild", no_keys),
     ("keys rebuild", lambda krake: ["--drop-queued"]),
     ("keys reshard", one_more_server),
     ("keys dump", a_name),
     ("keys load", a_dump),
+    ("keys load", lambda krake: [*a_dump(krake), *no_note(krake)]),
     ("forget", a_page),
+    ("forget", lambda krake: [*a_page(krake), *no_note(krake)]),
     ("forget", lambda krake: ["--older-than", "0"]),
     ("nodes retire", node_left),
     ("nodes retire", node_lost),
