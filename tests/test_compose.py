@@ -5,6 +5,7 @@ It says what the code says (commands, options, paths, names), and keeps what it 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -380,6 +381,18 @@ def test_passwords_that_stand_are_kept(tmp_path: Path) -> None:
     assert "stands already" in done.stderr
     assert path.read_text() == "KRAKE_WEB_PORT=1\n"
     assert "cannot be written" in run_compose_env(tmp_path / "no" / ".env").stderr
+
+
+def test_half_a_file_of_passwords_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be kept as that of databases which were never made."""
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fchmod", full)
+    with pytest.raises(OSError, match="No space left"):
+        compose_env.write(tmp_path / ".env")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_make_knows_the_target_and_git_ignores_the_file() -> None:

@@ -30,12 +30,18 @@ def values() -> dict[str, str]:
 
 
 def write(path: Path) -> None:
-    """Write the file with mode 0600. Raises FileExistsError if it stands: the databases know the old passwords."""
+    """Write the file with mode 0600, or leave none. Raises FileExistsError if it stands: the databases know the old
+    passwords.
+    """
     text = "".join(f"{name}={value}\n" for name, value in values().items())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        os.fchmod(descriptor, 0o600)  # whatever the umask
-        file.write(text)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            os.fchmod(descriptor, 0o600)  # whatever the umask
+            file.write(text)
+    except OSError:
+        path.unlink()  # half of one would pass for what the databases know
+        raise
 
 
 def main(argv: list[str]) -> int:

@@ -6,9 +6,11 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from crawl_lib.config import CONFIG_PATH_VARIABLE
+from crawl_lib.durable import fsync_file
 
 PROJECT = Path(__file__).resolve().parents[2]
 """The project's root: `dags/`, `plugins/` and `config/` lie in it."""
@@ -138,11 +140,16 @@ def centre_environment(home: Path, config: Path, *, port: int, database: str, lo
 
 
 def _kept_secret(path: Path) -> str:
-    """A random secret, made once, readable by the owner alone."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text()
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(32))
+    """A random secret, made once, readable by the owner alone. Whoever finds the file finds all of it."""
+    if not path.exists():
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_hex(32).encode("ascii"))
+                fsync_file(file)
+            with suppress(FileExistsError):  # another process was faster
+                os.link(beside, path)
+        finally:
+            beside.unlink()
     return path.read_text()
