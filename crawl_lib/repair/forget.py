@@ -76,8 +76,8 @@ def forget(
     """Forget these canonical URLs, and the pages that are of one of these hosts and whose newest capture is older.
 
     `hosts`: none: of any host, if an age is given. `older_than_s`: seconds. Raises InputError for a host without pages,
-    KeyServerDownError naming a server that is down, before anything is deleted; LockedError; DamagedFileError naming
-    what cannot be read.
+    KeyServerDownError or KeyTablesError naming a server that is down or has no tables, before anything is decided;
+    LockedError; DamagedFileError naming what cannot be read.
     """
     report = ForgetReport(dry_run)
     now_us = round(clock() * 1_000_000)
@@ -150,7 +150,7 @@ class _Decision:
 
     def _write(self, decision: Forget) -> None:
         for server in self.store.servers:
-            server.exists()  # raises while one is down: nothing is decided that cannot be done
+            server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
         folder = Forgotten(self.stores.storage, self.stores.crawl_dir).folder
         self.stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
         reached("repair.forget.decided")

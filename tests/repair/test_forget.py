@@ -109,6 +109,22 @@ def test_what_is_neither_url_nor_host_is_one_line(copy: Callable[..., Krake], we
     assert krake.ok("forget").out.startswith("nothing to do: name URLs")
 
 
+def test_nothing_is_decided_while_a_replica_has_no_tables(copy: Callable[..., Krake], web: Serving) -> None:
+    """What is decided counts as forgotten for `fsck` and `keys rebuild`, and lowers counts."""
+    krake = copy()
+    host = host_of(web.seeds[0])
+    before = counts(krake)
+    (krake.directory / "keys" / "1.sqlite").unlink()
+    assert "krake keys create --missing" in krake("forget", "--yes", host).error()
+    assert not (krake.directory / "dfs" / "crawl" / "forgotten").exists()
+    assert counts(krake) == before
+    krake.ok("keys", "create", "--missing")
+    krake.ok("keys", "repair")
+    krake.ok("forget", "--yes", host)
+    assert counts(krake)[host] < before[host]
+    assert "clean" in krake.ok("fsck").out
+
+
 @pytest.mark.parametrize("step", ["decided", "lowered", "deleted", "done"])
 def test_killed_after_any_step_the_next_one_finishes_it_once(
     copy: Callable[..., Krake], web: Serving, step: str, monkeypatch: pytest.MonkeyPatch
