@@ -252,6 +252,7 @@ def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
     """Fetch what has no record yet, then decide what is left over."""
     task.spool.mkdir(exist_ok=True)
     fsync_dir(task.directory)
+    finished_positions(task.spool)  # what cannot be trusted is named here, with its remedy; workers could not say it
     task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
     if take.count:
         with HostStore(task.directory) as hosts:

@@ -310,13 +310,15 @@ def _built_problem(folder: Path, *, full: bool) -> str | None:
 
 
 def part_problems(part: Part, *, full: bool, stop: Event | None = None) -> list[str]:
-    """What is wrong with a closed part of a spool, in words; `full` reads all its records, unless `stop` is set."""
+    """What is wrong with a closed part of a spool, in words; `full` reads all its files, unless `stop` is set."""
     problems = []
     try:
         pages = part.counts().pages
         positions = len(read_positions(part.path(POSITIONS_SUFFIX)))
         if pages != positions:
             problems.append(f"its part says {pages} pages, and names {positions} positions")
+        if full:
+            part.require_whole()
     except KrakeError as error:
         problems.append(str(error))
     if not part.warc.exists():

@@ -27,9 +27,8 @@ from crawl_lib.segment.manifest import (
     SegmentFacts,
 )
 from crawl_lib.segment.outlinks import handed_on_runs, merge_outlinks
-from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, POSITIONS_SUFFIX, Part, PartCounts, list_parts
+from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part, PartCounts, list_parts
 from crawl_lib.segment.records import FORMAT_VERSION, WarcDates, microseconds
-from crawl_lib.segment.recover import read_positions
 from crawl_lib.segment.runs import merge_runs
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import write_parquet
@@ -96,7 +95,8 @@ def _checked_counts(parts: list[Part], facts: SegmentFacts) -> dict[str, Any]:
         if not part.is_closed:
             raise StorageError(f"{part.warc}: is still open; run the crawl task of node {facts.node} again")
         total.add(part.counts())
-        for position in read_positions(part.path(POSITIONS_SUFFIX)):
+        part.require_whole()
+        for position in part.positions():
             if position >= facts.taken or seen[position]:
                 raise DamagedFileError(
                     f"{part.warc}: position {position} of {facts.taken} taken URLs comes twice or late"

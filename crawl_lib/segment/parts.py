@@ -4,7 +4,7 @@ Of a *sealed* part the WARC file stands on the store, checked, and the local one
 
 <part>.warc.gz             the log; the rest can be made again from it
 <part>.pages.arrow .links.arrow .cdxj.<n> .outlinks.<n> .positions
-<part>.closed.json         written last: counts, and that all of the above is whole
+<part>.closed.json         written last: counts, and that all of the above is whole; sums of all but the log
 <part>.sealed.json         name, size in bytes and SHA-256 of the WARC file on the store; the local one may be gone
 """
 
@@ -12,18 +12,24 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from isal import isal_zlib
+
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.frontier.reading import sealed_json, unsealed
 from crawl_lib.segment.recover import read_positions
 
 WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
 PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
 SEQUENCE = re.compile(r"-\d{5,}$")
+_SUMS = "sums"
+_BLOCK_BYTES = 1 << 18
 
 
 def part_prefix(folder: str, node: str, worker: int) -> str:
@@ -73,22 +79,43 @@ class Part:
         return self.path(CLOSED_SUFFIX).exists()
 
     def close(self, counts: PartCounts) -> None:
-        """Say, durably, that all files are whole."""
-        mapping = vars(counts) | {"scope_hosts": sorted(counts.scope_hosts)}
-        write_durable(self.path(CLOSED_SUFFIX), json.dumps(mapping, sort_keys=True).encode())
+        """Say, durably, that all files are whole. Raises StorageError."""
+        sums = {path.name.removeprefix(self.stem.name): _sum(path) for path in self._made()}
+        mapping = vars(counts) | {"scope_hosts": sorted(counts.scope_hosts), _SUMS: sums}
+        write_durable(self.path(CLOSED_SUFFIX), sealed_json(mapping))
 
     def counts(self) -> PartCounts:
         """What a closed part holds. Raises DamagedFileError or StorageError naming the file."""
+        return self._note()[0]
+
+    def _note(self) -> tuple[PartCounts, dict[str, list[int]]]:
+        """The counts of a closed part, and the sums of its files by suffix."""
         path = self.path(CLOSED_SUFFIX)
         try:
-            mapping = json.loads(path.read_bytes())
+            mapping = unsealed(path.read_bytes())
+            sums = dict(mapping.pop(_SUMS))
             mapping["outcomes"], mapping["rejections"] = Counter(mapping["outcomes"]), Counter(mapping["rejections"])
             mapping["scope_hosts"] = set(mapping["scope_hosts"])
-            return PartCounts(**mapping)
+            return PartCounts(**mapping), sums
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{path}: not the counts of a closed part: {error}") from error
+
+    def require_whole(self) -> None:
+        """Raise DamagedFileError if a closed part's file is not what was written, but for the log, whose records have
+        digests of their own. Reads them all; StorageError where that fails."""
+        for suffix, expected in self._note()[1].items():
+            _require_sum(self.path(suffix), expected)
+
+    def positions(self) -> array[int]:
+        """Batch positions that a closed part holds. Raises StorageError or DamagedFileError naming the file.
+
+        They are believed: a wrong one would be taken for a fetch that was done.
+        """
+        path = self.path(POSITIONS_SUFFIX)
+        _require_sum(path, self._note()[1].get(POSITIONS_SUFFIX))
+        return read_positions(path)
 
     @property
     def is_freed(self) -> bool:
@@ -124,10 +151,13 @@ class Part:
 
     def discard_rows(self) -> None:
         """Delete what can be made again from the WARC file."""
-        start = f"{self.stem.name}."
-        for path in self.stem.parent.iterdir():
-            if path.name.startswith(start) and path != self.warc:
-                path.unlink()
+        for path in [self.path(CLOSED_SUFFIX), self.path(SEALED_SUFFIX), *self._made()]:
+            path.unlink(missing_ok=True)
+
+    def _made(self) -> list[Path]:
+        """Rows, positions, index lines, outlinks: those that are there."""
+        single = [self.path(suffix) for suffix in (PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX)]
+        return [*(path for path in single if path.exists()), *self.runs("cdxj"), *self.runs("outlinks")]
 
 
 def list_parts(directory: Path, prefix: str | None = None) -> list[Part]:
@@ -157,5 +187,24 @@ def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
     finished: set[int] = set()
     for part in list_parts(directory, prefix):
         if part.is_closed:
-            finished.update(read_positions(part.path(POSITIONS_SUFFIX)))
+            finished.update(part.positions())
     return finished
+
+
+def _sum(path: Path) -> list[int]:
+    """Size and CRC-32 of a file: finds every damage of up to four bytes, and costs a hundredth of a digest."""
+    size = checksum = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                size, checksum = size + len(block), isal_zlib.crc32(block, checksum)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    return [size, checksum]
+
+
+def _require_sum(path: Path, expected: list[int] | None) -> None:
+    if not path.exists():
+        raise DamagedFileError(f"{path}: is gone")
+    if _sum(path) != expected:
+        raise DamagedFileError(f"{path}: is not what was written (CRC-32)")

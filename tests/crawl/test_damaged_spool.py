@@ -15,9 +15,11 @@ from tests.e2e.crawl import make_config
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 
 
-def test_the_message_names_the_repair(serving: Serving, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["segment.part.closed:1", "take.leftover:1"])
+def test_the_message_names_the_repair(step: str, serving: Serving, tmp_path: Path) -> None:
+    """Before fetching goes on, and after it."""
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
-    assert run_pass(config, serving.seeds[0], "take.leftover:1") == -9
+    assert run_pass(config, serving.seeds[0], step)
     [positions] = (Path(config.queue.local_dir) / "node-0" / "spool").glob("*.positions")
     positions.write_bytes(b"no positions")
     with pytest.raises(DamagedFileError, match=r"\.positions: .*; run `krake queue repair --node node-0`$"):

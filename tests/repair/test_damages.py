@@ -248,6 +248,12 @@ DAMAGES = {
         kill_at="seal.freed",
     ),
     "a spool with a damaged part": Damage("spool_damaged", closed_part, kill_at="take.leftover"),
+    "rows of a closed part have another byte": Damage(
+        "spool_damaged", flip("queue/node-a/spool/*.links.arrow"), fast=False, kill_at="take.leftover"
+    ),
+    "outlinks of a sealed part have another byte": Damage(
+        "spool_damaged", flip("queue/node-a/spool/*.outlinks.00000"), fast=False, kill_at="seal.freed"
+    ),
     "a built segment has another byte": Damage(
         "spool_damaged", flip("queue/node-a/spool/segment/outlinks"), fast=False, kill_at="segment.publish.uploaded"
     ),

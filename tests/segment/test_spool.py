@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -273,3 +274,32 @@ def test_killed_between_write_and_close(tmp_path, step):
     fill(reference, fetches())
     reference.close()
     assert content(tmp_path, 7) == content(tmp_path / "reference", 7)
+
+
+@pytest.mark.parametrize(
+    "suffix", [".pages.arrow", ".links.arrow", ".positions", ".cdxj.00000", ".outlinks.00000", ".closed.json"]
+)
+def test_another_byte_in_what_a_closed_part_is_trusted_for_is_found(suffix: str, tmp_path: Path) -> None:
+    """Whichever byte it is: a segment is built of what was written, or not at all."""
+    out = writer(tmp_path / "spool")
+    fill(out, fetches())
+    out.close()
+    [part] = list_parts(tmp_path / "spool")
+    part.require_whole()
+    path = part.path(suffix)
+    data = path.read_bytes()
+    for place in {0, len(data) // 3, len(data) // 2, len(data) - 2}:
+        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        with pytest.raises(DamagedFileError, match=re.escape(path.name)):
+            part.require_whole()
+        with pytest.raises(DamagedFileError, match=re.escape(path.name)):
+            build_segment(tmp_path / "spool", tmp_path / "out", facts(7))
+        if suffix in {".positions", ".closed.json"}:
+            with pytest.raises(DamagedFileError, match=re.escape(path.name)):
+                finished_positions(tmp_path / "spool")
+    path.unlink()
+    if suffix != ".closed.json":
+        with pytest.raises(DamagedFileError, match=f"{re.escape(path.name)}: is gone"):
+            build_segment(tmp_path / "spool", tmp_path / "out", facts(7))
+    path.write_bytes(data)
+    build_segment(tmp_path / "spool", tmp_path / "out", facts(7))
