@@ -14,7 +14,7 @@ The durable steps, each with the name by which `durable.reached` knows it. What 
 | a group is written | it survives a kill of the process; a power loss may take the last seconds | see below |
 | `segment.part.log_synced` | the WARC file is whole, its rows may not be | makes the rows again from the WARC |
 | `segment.part.rows_written` | so are the rows; nothing says so yet | the same |
-| `segment.part.closed` | the part is whole, and trusted as long as its sums are right | fetches none of its URLs again; seals it |
+| `segment.part.closed` | the part is whole, and trusted while its sums fit | fetches none of its URLs again; seals it |
 | `seal.uploaded` | the store has the WARC file, read back; nothing says so yet | reads it back, sends nothing |
 | `seal.written` | the seal is trusted; the local WARC file is spare | deletes it, or sends it if the store's is gone |
 | `seal.freed` | only the store has the WARC file | goes on |
