@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.config import Config
-from crawl_lib.errors import DamagedFileError, InputError
+from crawl_lib.errors import DamagedFileError, InputError, UrlError
 from crawl_lib.export.places import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.scratch import local_files
@@ -105,13 +105,17 @@ class OpenExport:
     def find(self, what: str) -> int | None:
         """The NodeID of a URL, a key in hex (40 digits) or a NodeID in decimal; None if it was not crawled.
 
-        Raises UrlError for what is none of them.
+        Raises InputError for what is none of them.
         """
         if KEY_PATTERN.fullmatch(what):
             return self.mapping.node_id(bytes.fromhex(what))
         if NODE_ID_PATTERN.fullmatch(what):
             return int(what) if int(what) < len(self.mapping) else None
-        return self.mapping.node_id(key_of(canonicalize(what)))
+        try:
+            return self.mapping.node_id(key_of(canonicalize(what)))
+        except UrlError as error:
+            reason = f"is neither a NodeID, nor a key of 40 digits, nor a URL that Krake crawls ({error.reason})"
+            raise InputError(f"{what}: {reason}") from error
 
     def view(self, node_id: int, limit: int = 100) -> PageView:
         """A page with at most `limit` in- and out-links each. Raises IndexError beyond the last."""
@@ -162,8 +166,8 @@ def show_page(storage: Storage, config: Config, *, name: str, page: str, limit: 
     """What `krake show URL|KEY|NODEID` prints, as JSON takes it: `PageView.to_mapping`.
 
     `name`: the export; `page`: URL, key in hex, or NodeID; `limit`: in- and out-links shown, each. Raises InputError
-    where the export has no such page, or it was dropped since, PathNotFoundError where there is no such export,
-    UrlError.
+    where the export has no such page, or it was dropped since, or `page` is none of the three, PathNotFoundError
+    where there is no such export.
     """
     with open_export(storage, config, name=name) as export:
         node_id = export.find(page)

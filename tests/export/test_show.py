@@ -7,7 +7,7 @@ import json
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.errors import InputError, PathNotFoundError, UrlError
+from crawl_lib.errors import InputError, PathNotFoundError
 from crawl_lib.export import export_pages
 from crawl_lib.export.show import open_export, show_page
 from crawl_lib.graph import finalize_export, link_export
@@ -60,7 +60,7 @@ def test_what_is_not_there_is_said(storage: Storage, config: Config) -> None:
     for page in ("http://unknown.example/", "0" * 40, "3"):
         with pytest.raises(InputError, match="3 crawled pages of export 'x'"):
             show_page(storage, config, name="x", page=page)
-    with pytest.raises(UrlError):
+    with pytest.raises(InputError, match="no url: is neither a NodeID, nor a key of 40 digits, nor a URL"):
         show_page(storage, config, name="x", page="no url")
     with pytest.raises(PathNotFoundError, match="export/y: there is no such export"):
         show_page(storage, config, name="y", page=A)
