@@ -101,7 +101,8 @@ def rebuild(arguments: argparse.Namespace) -> int:
         )
     _print("rebuilt", report.to_mapping(), arguments)
     if report.elsewhere and not arguments.json:
-        words = " with --anew in place of --drop-queued" if arguments.drop_queued else ""
+        words = " without --drop-queued" if arguments.drop_queued else ""
+        words = " with --anew in place of --drop-queued" if arguments.drop_queued and report.dropped else words
         print(f"next: run the same{words} where these nodes are: {', '.join(report.elsewhere)}")
     if report.anew and not arguments.json:
         print("next: run `krake settle`: these nodes take in every segment anew: " + ", ".join(report.anew))

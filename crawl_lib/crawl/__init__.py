@@ -44,7 +44,7 @@ what is going on. `ready` asks, where all nodes are on one machine, whether they
 | `commit.scope`, `commit.written` | the folder is committed; only a repair writes its index anew | returns its counts |
 | `settle.marked` | `start` may know that the node rests, and with which folders taken in | the same |
 
-`retire` lists the steps of taking a node out.
+`retire` lists the steps of taking a node out, `heldnotes` how other machines know what a node's queue holds.
 
 A step may be seen before it is durable: a process is killed between the rename and the fsync of the directory, and
 then, after the next task has gone on from there, the power fails. So whoever finds a step done makes it durable before

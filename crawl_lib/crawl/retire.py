@@ -35,6 +35,7 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.crawl.handover import RETIRE_FILE, empty_queue, read_decision
+from crawl_lib.crawl.heldnotes import take_note_away
 from crawl_lib.crawl.layout import at_work, is_retired, newest_iteration
 from crawl_lib.crawl.marks import Mark, newest_folder, read_mark, write_mark
 from crawl_lib.crawl.node import fill_missed, finish_what_is_open
@@ -145,6 +146,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
         manifest = _send(stores, name, lines, scope=(), facts={"retired": node, "lost": counts})
     reached("retire.handed_over")
     before = read_mark(stores, node)
+    take_note_away(stores, node)
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
     write_mark(stores, Mark(node, newest, 0, 0, taken_in, retired=True, lost=True))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
+from crawl_lib.crawl.heldnotes import take_note_away
 from crawl_lib.crawl.marks import urls_of_lost_queue
 from crawl_lib.crawl.progress import NodeProgress, OnProgress
 from crawl_lib.crawl.rollback import require_newest
@@ -93,6 +94,7 @@ def locked_directory(
     timeout_s = stores.config.queue.lock_timeout_s
     with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=_LOOK_INTERVAL_S) as lock:
         try:
+            take_note_away(stores, node)
             yield NodeTask(stores, node, directory, lock, stop, progress)
         except OSError as error:
             progress.failed(f"{error.filename or directory}: {error.strerror or error}")

@@ -45,8 +45,8 @@ def lost_advice(count: int) -> str:
     """What to do about URLs that are gone."""
     return (
         f"{count} URLs are in no file of this node any more, and their keys may be known: run"
-        " `krake keys rebuild --drop-queued` (then `krake keys rebuild` on every other node's machine), then"
-        " `krake settle`: they are found again in the segments, all of which are taken in anew"
+        " `krake keys rebuild --drop-queued` (where queues are on several machines, after `krake fsck --node NODE` on"
+        " each), then `krake settle`: they are found again in the segments, all of which are taken in anew"
     )
 
 

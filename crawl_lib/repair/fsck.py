@@ -1,8 +1,12 @@
-"""`krake fsck`: everything of a crawl that this machine can see, room by room. It changes nothing.
+"""`krake fsck`: everything of a crawl that this machine can see, room by room. It changes nothing of the crawl.
 
 Queues are those of the nodes on this machine; a node that somebody works on is skipped, and said to be. A node's queue
 that is gone is missed where it has to be: where keys lie in files (there is no other machine), where the node's
 directory is, on the machine of the node's name, and where the caller says so. Elsewhere it is skipped.
+
+Where the queues of a crawl stand on several machines, a check that is told which of its nodes are here leaves a note of
+the keys that they hold (`held.note_held`). Once every other node has one, the check compares the queued keys of the
+whole crawl, wherever it runs.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from crawl_lib.crawl.places import (
 from crawl_lib.crawl.rollback import mismatch
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.frontier import Queue
-from crawl_lib.frontier.lock import held_without_trace
+from crawl_lib.frontier.lock import LOCK_FILE, held_without_trace
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.fsck_export import check_export
@@ -36,20 +40,23 @@ from crawl_lib.repair.fsck_nodes import check_leftovers, check_lost, check_nodes
 from crawl_lib.repair.fsck_queue import check_queue
 from crawl_lib.repair.fsck_seals import check_seals
 from crawl_lib.repair.fsck_segment import check_segment
+from crawl_lib.repair.held import nodes_unseen, note_held
 from crawl_lib.repair.places import held_quietly
 from crawl_lib.stores import Stores
-
-_NOT_COMPARED = "; so keys that are queued were not compared with the queues"
 
 
 @dataclass
 class FsckReport:
-    """What a check found. `checked`: how many of each room; `skipped`: what was not looked at, and why."""
+    """What a check found. `checked`: how many of each room; `skipped`: what was not looked at, and why.
+
+    `noted`: nodes whose held keys it left a note of.
+    """
 
     full: bool
     findings: list[Finding] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    noted: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -63,6 +70,7 @@ class FsckReport:
             "clean": self.clean,
             "checked": self.checked,
             "skipped": self.skipped,
+            "noted": self.noted,
             "findings": [finding.to_mapping() for finding in self.findings],
         }
 
@@ -70,6 +78,7 @@ class FsckReport:
         """The report for people: a line a finding, then what was looked at."""
         lines = [finding.to_text() for finding in self.findings]
         lines += [f"skipped: {text}" for text in self.skipped]
+        lines += [f"noted the keys of node {node} for checks on other machines" for node in self.noted]
         looked = ", ".join(f"{count} {room}" for room, count in self.checked.items())
         count = sum(finding.severity is not Severity.NOTE for finding in self.findings)
         verdict = "clean" if self.clean else f"{count} findings"
@@ -87,11 +96,15 @@ def fsck(
 ) -> FsckReport:
     """Check a whole crawl. `full`: see the `fsck_*` modules. `here`: nodes whose queues have to be on this machine.
 
-    `dry_run`: locks are held without a trace, so whoever waits for one is not told that this holds it.
+    Where there are other machines, a full check leaves a note of the keys that the nodes `here` hold.
+
+    `dry_run`: nothing is noted; locks are held without a trace, so whoever waits for one is not told that this holds
+    it.
     Raises StorageError where the file store itself fails.
     """
     host = socket.gethostname()
-    return _Fsck(stores, FsckReport(full), {*here, host, host.partition(".")[0]}, dry_run, on_progress).run()
+    check = _Fsck(stores, FsckReport(full), {*here, host, host.partition(".")[0]}, dry_run, on_progress)
+    return check.run(() if dry_run or not full else here)
 
 
 @dataclass
@@ -102,7 +115,8 @@ class _Fsck:
     dry_run: bool
     on_progress: OnProgress | None
 
-    def run(self) -> FsckReport:
+    def run(self, noting: Collection[str]) -> FsckReport:
+        """Check everything. `noting`: nodes whose keys are noted."""
         full, told = self.report.full, self.on_progress
         with ExitStack() as locks:
             nodes = [node for node in self.stores.config.servers if self._hold(node, locks)]
@@ -126,8 +140,11 @@ class _Fsck:
             self._add("segments", check_lost(self.stores), 0)
             self._add("segments", check_leftovers(self.stores, nodes), 0)
             try:
-                servers = len(self.stores.config.key_storage.servers)
-                self._add("key servers", check_keys(self.stores, nodes, full=full, on_progress=told), servers)
+                self._note(noting, nodes)
+                found_of_keys = check_keys(self.stores, nodes, full=full, on_progress=told)
+                self._add("key servers", found_of_keys.findings, len(self.stores.config.key_storage.servers))
+                self._add("queues noted elsewhere", [], found_of_keys.noted)
+                self.report.skipped += found_of_keys.skipped
             except KrakeError as error:
                 findings = Findings("keys", "do what it says, then run `krake fsck` again")
                 findings.add("not_checked", "key_storage", str(error))
@@ -135,6 +152,18 @@ class _Fsck:
         for name in list_exports(self.stores):
             self._add("exports", check_export(self.stores, name, full=full, on_progress=told))
         return self.report
+
+    def _note(self, noting: Collection[str], nodes: Collection[str]) -> None:
+        """Note the keys of nodes that the caller named, where checks on other machines may ask for them."""
+        for node in noting if nodes_unseen(self.stores, nodes) else ():
+            if node not in nodes:
+                continue  # skipped already, or a finding
+            if not (self.stores.node_dir(node) / LOCK_FILE).exists():
+                first = f"run `krake settle --node {node}` first"
+                self.report.skipped.append(f"node {node}: its keys were not noted, since no task has used it: {first}")
+                continue
+            note_held(self.stores, node)
+            self.report.noted.append(node)
 
     def _add(self, room: str, found: list[Finding], count: int = 1) -> None:
         self.report.findings += found
@@ -152,7 +181,7 @@ class _Fsck:
                 held_without_trace(directory, node) if self.dry_run else held_quietly(directory, node, "krake fsck")
             )
         except LockedError as error:
-            self.report.skipped.append(f"node {node}: {error}{_NOT_COMPARED}")
+            self.report.skipped.append(f"node {node}: {error}")
             return False
         return True
 
@@ -161,8 +190,8 @@ class _Fsck:
         embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
         waited = urls_of_lost_queue(self.stores, node)
         if waited is None:
-            compared = "" if embedded else _NOT_COMPARED
-            self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet{compared}")
+            used = f"; if that is here, run `krake settle --node {node}` first" if node in self.here else ""
+            self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet{used}")
         elif embedded or directory.is_dir() or node in self.here:
             repair = (
                 "put the directory, or queue.local_dir, back as it was; if it is lost, run"
@@ -175,7 +204,7 @@ class _Fsck:
             said = f" ({waited} URLs waited in it when it settled last)" if waited else ""
             self.report.skipped.append(
                 f"node {node}: its queue{said} is not on this machine; run `krake fsck --node {node}` where it has to"
-                f" be{_NOT_COMPARED}"
+                " be"
             )
 
     def _is_committed(self, node: str) -> bool:

@@ -1,8 +1,8 @@
 """`krake fsck` of the key tables: do servers answer, are they those the keys were written for, and do they know enough?
 
 Fast: servers, their ring, their counts. Full: replicas against each other, and every page and every queued URL of this
-machine against the tables: a page that the tables do not know would be fetched twice. And, where all queues of the
-crawl can be read, every key that is queued against the files that may hold its URL (`held`).
+machine against the tables: a page that the tables do not know would be fetched twice. And, where it is known of all
+nodes what they hold, every key that is queued against the files that may hold its URL (`held`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
 
 from crawl_lib.config.load import is_sqlite_server
 from crawl_lib.crawl.places import list_folders, segments_of
-from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError
+from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.frontier.rescue import LOST_FILE
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, open_key_store
@@ -24,9 +25,11 @@ from crawl_lib.keys.rings import read_ring
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.repair.forgotten import Forgotten
 from crawl_lib.repair.held import (
+    Sight,
     hold_all,
+    hold_noted,
     keys_of,
-    nodes_unseen,
+    look,
     page_states,
     queued_urls,
     unheld_keys,
@@ -40,35 +43,72 @@ from crawl_lib.stores import Stores
 ROOM = "keys"
 EXAMPLES = 3
 REBUILD = "run `krake keys rebuild`"
+_NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes hold"
+
+
+@dataclass
+class KeysReport:
+    """What a check of the key tables found. `skipped`: what was not looked at, and why; `noted`: see `FsckReport`."""
+
+    findings: list[Finding] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    noted: int = 0
 
 
 def check_keys(
     stores: Stores, nodes: Collection[str], *, full: bool = True, on_progress: OnProgress | None = None
-) -> list[Finding]:
+) -> KeysReport:
     """What is wrong with the key tables; nothing is changed, and no table is made.
 
     `nodes`: whose queues may be read: they lie on this machine, and nobody works on them.
     """
-    findings = Findings(ROOM, REBUILD)
+    findings, report = Findings(ROOM, REBUILD), KeysReport()
+    _check(stores, nodes, findings, report, full=full, on_progress=on_progress)
+    report.findings = findings.list()
+    return report
+
+
+def _check(
+    stores: Stores,
+    nodes: Collection[str],
+    findings: Findings,
+    report: KeysReport,
+    *,
+    full: bool,
+    on_progress: OnProgress | None,
+) -> None:
     config = stores.config.key_storage
     with open_key_store(config, stores.secrets.key_storage_password) as store:
         up = _servers(store, findings)
-        if not up:
-            return findings.list()
-        if _notes(store, findings):
-            return findings.list()
+        if not up or _notes(store, findings):
+            return
         problem = store.ring_problem()
         if problem:
             findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
         elif full:
             _files(up, findings)
             _replicas(store, findings)
-            unseen = nodes_unseen(stores, nodes)
-            compared = not unseen and not _any_lost(stores)
+            sight = look(stores, nodes)
+            report.skipped = _not_comparable(stores, sight, findings)
             with ExitStack() as stack:
-                heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "fsck"))) if compared else None
-                _Known(stores, store, findings, heap, on_progress).run(nodes, unseen)
-    return findings.list()
+                heap = None if report.skipped else KeyHeap(lambda: stack.enter_context(scratch_room(stores, "fsck")))
+                _Known(stores, store, findings, report, sight=sight, heap=heap, on_progress=on_progress).run(nodes)
+
+
+def _not_comparable(stores: Stores, sight: Sight, findings: Findings) -> list[str]:
+    """Why the queued keys are not compared; nothing if they are. A damaged note is a finding too."""
+    for problem in sight.damaged.values():
+        _note_damaged(problem, findings)
+    # A repair noted that URLs are gone: that says what to do about their keys.
+    lost = [node for node in stores.config.servers if (stores.node_dir(node) / LOST_FILE).exists()]
+    lost += [node for node, note in sight.notes.items() if note.lost]
+    if sight.unknown:
+        return [f"{_NOT_COMPARED}: {sight.refusal()}"]
+    return [f"{_NOT_COMPARED}: a repair found URLs gone that {node} held: see there" for node in lost]
+
+
+def _note_damaged(problem: str, findings: Findings) -> None:
+    findings.add("held_note_damaged", problem.partition(":")[0], problem, repair="do so", severity=Severity.WARNING)
 
 
 def _notes(store: ShardedKeyStore, findings: Findings) -> bool:
@@ -153,19 +193,22 @@ class _Known:
         stores: Stores,
         store: ShardedKeyStore,
         findings: Findings,
+        report: KeysReport,
+        *,
+        sight: Sight,
         heap: KeyHeap | None,
         on_progress: OnProgress | None,
     ) -> None:
         """`heap`: gets the keys of pages that are queued; None if it is not asked for."""
         self.stores, self.store, self.findings, self._on_progress = stores, store, findings, on_progress
-        self._heap = heap
+        self._report, self._sight, self._heap = report, sight, heap
         self._asked = 0
 
-    def run(self, nodes: Collection[str], unseen: Collection[str]) -> None:
+    def run(self, nodes: Collection[str]) -> None:
         try:
             self._segments(nodes)
             for node in self.stores.config.servers:
-                if node not in unseen:
+                if node not in self._sight.notes and node not in self._sight.unknown:
                     self._queue(node)
             if self._heap is not None:
                 self._unheld(self._heap)
@@ -191,6 +234,7 @@ class _Known:
                 where = f"{forgotten.folder}/{decision.name}"
                 self.findings.add("forget_open", where, "was not carried out to its end", repair="run `krake forget`")
         open_segments = {_open_segment(stores, node) for node in nodes}
+        open_segments |= {f"{stores.crawl_dir}/{note.take}/{node}" for node, note in self._sight.notes.items()}
         for folder in list_folders(stores.storage, stores.crawl_dir):
             for node in segments_of(stores.storage, stores.crawl_dir, folder):
                 path = f"{stores.crawl_dir}/{folder}/{node}"
@@ -238,20 +282,45 @@ class _Known:
 
     def _unheld(self, heap: KeyHeap) -> None:
         """Keys that are queued, and whose URLs are nowhere. The servers that answer are read, all at once."""
-        try:
-            hold_all(self.stores, self.stores.config.servers, heap)
-        except KrakeError:
-            return  # a finding of the segment: its lines may be what is looked for
+        if not self._held(heap):
+            return
         up = {counts.server for counts in self.store.counts() if counts.up}
+        found, examples = 0, ""
         for keys in unheld_keys([server for server in self.store.servers if server.name in up], heap):
+            found, examples = found + len(keys), examples or _examples(key.hex() for key in keys)
+        if began := self._sight.began(self.stores):
+            self._began(began)
+            return
+        self._report.noted = len(self._sight.notes)
+        if found:
             self.findings.add(
                 "key_without_url",
                 "key tables",
-                f"{_examples(key.hex() for key in keys)} is queued, and no queue, take or segment has its URL: links to"
-                " it are dropped as known",
+                f"{examples} is queued, and no queue, take or segment has its URL: links to it are dropped as known",
                 repair="run `krake keys rebuild --drop-queued`, then `krake settle`, which finds what segments link to",
-                count=len(keys),
+                count=found,
             )
+
+    def _held(self, heap: KeyHeap) -> bool:
+        """Fill the heap; False if it is not known what is held."""
+        for node, note in self._sight.notes.items():
+            try:
+                hold_noted(self.stores, {node: note}, heap)
+            except DamagedFileError as error:
+                _note_damaged(str(error), self.findings)
+                self._report.skipped.append(f"{_NOT_COMPARED}: node {node} has a damaged note of its keys")
+                return False
+            except PathNotFoundError:
+                self._began([node])
+                return False
+        try:
+            hold_all(self.stores, self._sight.notes, heap)
+        except KrakeError:
+            return False  # a finding of the segment: its lines may be what is looked for
+        return True
+
+    def _began(self, nodes: Sequence[str]) -> None:
+        self._report.skipped.append(f"{_NOT_COMPARED}: somebody began to work on {', '.join(nodes)} meanwhile")
 
 
 def _examples(names: Iterable[str]) -> str:
@@ -265,8 +334,3 @@ def _open_segment(stores: Stores, node: str) -> str | None:
     except KrakeError:
         return None
     return f"{stores.crawl_dir}/{take.header.folder}/{node}" if take else None
-
-
-def _any_lost(stores: Stores) -> bool:
-    """Whether a repair noted that URLs are gone: that says what to do about their keys."""
-    return any((stores.node_dir(node) / LOST_FILE).exists() for node in stores.config.servers)

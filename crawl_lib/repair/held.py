@@ -5,13 +5,17 @@ write, or a line of `outlinks` that is handed on past the key check and has not 
 lost without a word: whoever finds a link to it drops it as known. The file `undecided` and other lines of `outlinks`
 hold nothing, since they are dropped if their keys are known.
 
+What a node on another machine holds is known by the note that `krake fsck --node NODE` left (`crawl.heldnotes`).
+
 The other way round, a URL that waits and whose key is unknown is taken for new when the next link to it is found, and
 is fetched twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
@@ -21,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.config.load import is_sqlite_server
+from crawl_lib.crawl.heldnotes import HeldNote, note_command, noted_keys, read_note, write_note
 from crawl_lib.crawl.layout import is_retired
 from crawl_lib.crawl.marks import marked_nodes, urls_of_lost_queue
 from crawl_lib.crawl.sources import waiting_sources
@@ -32,14 +37,16 @@ from crawl_lib.frontier.move import MOVE_FILE, read_move
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK
 from crawl_lib.frontier.queue import QueueReader
 from crawl_lib.frontier.rehome import REHOMED_FILE, REHOMED_HANDED_FILE
+from crawl_lib.frontier.rescue import LOST_FILE
 from crawl_lib.frontier.source import file_lines
-from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE, TAKE_FILE
+from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE, TAKE_FILE, open_take
 from crawl_lib.keys import KeyServer
 from crawl_lib.keys.ring import KEY_BYTES
 from crawl_lib.keys.scans import side_by_side
 from crawl_lib.repair.folder_identity import readable_iterations
 from crawl_lib.repair.forgotten import Forgotten
 from crawl_lib.repair.keyheap import KeyHeap
+from crawl_lib.repair.places import scratch_room
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
@@ -97,18 +104,23 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
         yield from ((NEW_FILE, some) for some in _some(_first_lines(queue.path(NEW_FILE), sent)))
 
 
-def urls_on_their_way(stores: Stores, node: str) -> Iterator[list[bytes]]:
+def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None) -> Iterator[list[bytes]]:
     """URLs that other nodes (or this one) handed on to a node past the key check, and that it has yet to take in.
 
+    `taken_in`: None: what its queue on this machine says.
     Raises DamagedFileError: a finding of the segment, or of injected seeds.
     """
-    try:
-        taken_in = Queue(stores.node_dir(node), node).taken_in()
-    except DamagedFileError:
-        taken_in = TakenIn()
+    taken_in = _taken_in(stores, node) if taken_in is None else taken_in
     sources, _ = waiting_sources(stores, node, taken_in, before=None, planned=[])
     for source in sources:
         yield from _some(_url_of(line) for line in source.open() if HANDED_ON_MARK in line)
+
+
+def _taken_in(stores: Stores, node: str) -> TakenIn:
+    try:
+        return Queue(stores.node_dir(node), node).taken_in()
+    except DamagedFileError:
+        return TakenIn()  # a finding of the queue
 
 
 def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
@@ -136,15 +148,106 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
         yield from map(keys_of, _some(map(_url_of, file_lines(queue.path(name)))))
 
 
-def hold_all(stores: Stores, nodes: Iterable[str], heap: KeyHeap) -> None:
-    """Put the keys of all URLs into a heap that these nodes' directories hold, or that are on their way to them.
+def note_held(stores: Stores, node: str) -> HeldNote:
+    """Leave a note of what a node's directory holds, for checks on other machines. The caller holds the node's lock.
+
+    Raises LockedError while another process of this machine does the same, StorageError.
+    """
+    with ExitStack() as stack:
+        heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, f"held-{node}")))
+        for keys in held_keys(stores, node):
+            heap.add(keys)
+        return write_note(
+            stores,
+            node,
+            heap.blocks(),
+            taken_in=_taken_in(stores, node),
+            lost=(stores.node_dir(node) / LOST_FILE).exists(),
+            take=_open_folder(stores, node),
+        )
+
+
+def _open_folder(stores: Stores, node: str) -> str:
+    try:
+        take = open_take(stores.node_dir(node))
+    except DamagedFileError:
+        return ""  # a finding of the queue
+    return take.header.folder if take else ""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What is known of the nodes of a crawl whose directories cannot be read here: see `look`.
+
+    `notes`: of those that left one that still holds. `unknown`: of the others, what has to be done before it is known
+    what they hold, in words. `damaged`: notes that cannot be read, by node, in words; these are `unknown` too.
+    """
+
+    notes: dict[str, HeldNote] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
+
+    def refusal(self) -> str:
+        """All that has to be done, in words."""
+        return "; ".join(f"node {node} {problem}" for node, problem in self.unknown.items())
+
+    def began(self, stores: Stores) -> list[str]:
+        """Nodes that somebody began to work on since: what was read of the key tables says nothing of them."""
+        return [node for node, note in self.notes.items() if not note.stands(stores)]
+
+
+def look(stores: Stores, nodes: Collection[str]) -> Sight:
+    """See what is known of the nodes that hold URLs elsewhere. `nodes`: those whose lock is held."""
+    sight = Sight()
+    for node in nodes_unseen(stores, nodes):
+        try:
+            note = read_note(stores, node)
+        except DamagedFileError as error:
+            note, sight.damaged[node] = None, str(error)
+        if node in stores.config.servers and note is not None and note.is_of(stores):
+            sight.notes[node] = note
+        else:
+            sight.unknown[node] = _to_do(stores, node, note, damaged=node in sight.damaged)
+    return sight
+
+
+def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -> str:
+    again = f"run `{note_command(node)}` on its machine while it rests"
+    directory = stores.node_dir(node)
+    if node not in stores.config.servers:
+        return f"is not in `servers`, and was not retired: put it back, or run `krake nodes retire {node}` there"
+    if damaged:
+        return f"has a damaged note of its keys: {again}"
+    if note is not None:
+        return f"noted its keys with another config, or other files of Krake: {again}"
+    if not directory.is_dir():
+        return f"has not noted its keys since it was worked on last: {again}"
+    if Queue(directory, node).stands():
+        return "is worked on: run this again when it rests"
+    return f"has lost its queue: put it back, or run `krake queue repair --node {node} --lost`"
+
+
+def hold_noted(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> None:
+    """Put into a heap what nodes on other machines hold.
+
+    Raises DamagedFileError naming the note, PathNotFoundError where one was taken away meanwhile.
+    """
+    for note in notes.values():
+        for keys in noted_keys(stores, note):
+            heap.add(keys)
+
+
+def hold_all(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> None:
+    """Put into a heap what the other nodes' directories hold, and what is on its way to any node.
 
     Raises DamagedFileError, as `urls_on_their_way` does.
     """
-    for node in nodes:
-        for keys in held_keys(stores, node):
-            heap.add(keys)
-        for urls in urls_on_their_way(stores, node):
+    for node in stores.config.servers:
+        note = notes.get(node)
+        if note is None:
+            for keys in held_keys(stores, node):
+                heap.add(keys)
+        for urls in urls_on_their_way(stores, node, note.taken_in if note else None):
             heap.add(keys_of(urls))
 
 

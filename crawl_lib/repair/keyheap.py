@@ -52,6 +52,12 @@ class KeyHeap:
         spilled = path.read_bytes() if path and path.exists() else b""
         return key_array(spilled + self._parts[first])
 
+    def blocks(self) -> Iterator[bytes]:
+        """All keys, one after the other, ascending and each once."""
+        for first in range(256):
+            if len(part := self._part(first)):
+                yield part.tobytes()
+
     def without(self, keys: Iterable[bytes]) -> Iterator[list[bytes]]:
         """Those of some ascending keys that are not in the heap, some at a time."""
         for first, group in groupby(keys, key=lambda key: key[0]):

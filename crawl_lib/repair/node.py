@@ -12,7 +12,7 @@ A queue that is lost with its disk begins anew, empty and with nothing taken in:
 node still stands in the folders it was sent in, and the keys of those that are only queued are dropped by `krake keys
 rebuild --drop-queued`. What only the disk held is gone: URLs that people put into the queue by hand.
 
-Before all that, the node's mark on the store, which says that it is settled, is taken away.
+Before all that, the node's mark on the store, which says that it is settled, and the note of its keys are taken away.
 Each step may be done again, and the command may be stopped anywhere (`Stores.stop`). `--dry-run` does all of it to a
 copy, made of hard links: nothing is written in place.
 """
@@ -30,6 +30,7 @@ from threading import Event
 
 import numpy as np
 
+from crawl_lib.crawl.heldnotes import take_note_away
 from crawl_lib.crawl.marks import read_mark, take_mark_away, urls_of_lost_queue
 from crawl_lib.crawl.places import list_folders
 from crawl_lib.crawl.task import SPOOL_FOLDER
@@ -129,13 +130,17 @@ def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) ->
 
 
 def _take_mark_away(stores: Stores, node: str) -> None:
-    """The mark of a settled node says what its queue holds, which a repair may change. The next `settle` writes it."""
+    """The mark of a settled node says what its queue holds, which a repair may change. The next `settle` writes it.
+
+    So does the note of the keys that it holds.
+    """
     try:
         mark = read_mark(stores, node)
     except DamagedFileError:
         mark = None
     if mark is None or not mark.retired:
         take_mark_away(stores, node)
+    take_note_away(stores, node)
 
 
 def _link_tree(source: Path, target: Path, stop: Event) -> None:

@@ -7,8 +7,8 @@ intake has decided upon (they would be dropped as known), and pages that `krake 
 
 With `drop_queued`, keys that are queued and whose URLs nothing holds are taken out, so that these are new when they are
 found again; and, before that, the nodes of this machine forget what they have taken in, so that the next intake finds
-them in the segments. What nothing holds is known only where all queues of the crawl are on this machine. Else all keys
-that are only queued are taken out first, and each machine puts those of its nodes in again.
+them in the segments. What nothing holds is known where each node's queue is on this machine, or its keys are noted by
+`krake fsck --node NODE` (`held`); else nothing is done.
 
 Every statement may be repeated, and states only rise: killed anywhere, it is run again from the start.
 """
@@ -21,10 +21,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
+from crawl_lib.crawl.heldnotes import note_command, take_note_away
 from crawl_lib.crawl.marks import read_mark, take_mark_away
 from crawl_lib.crawl.places import list_folders, segments_of
 from crawl_lib.durable import delete_durable, reached
-from crawl_lib.errors import DamagedFileError, KeyServerDownError
+from crawl_lib.errors import ConfigError, DamagedFileError, KeyServerDownError, LockedError, PathNotFoundError
 from crawl_lib.frontier import NodeLock, Queue, finish_open_move, open_take, take_in_anew
 from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.rescue import LOST_FILE
@@ -34,9 +35,11 @@ from crawl_lib.repair.forgotten import Forgotten
 from crawl_lib.repair.held import (
     HIGHEST,
     LOWEST,
+    Sight,
     hold_all,
+    hold_noted,
     keys_of,
-    nodes_unseen,
+    look,
     page_states,
     queued_urls,
     unheld_keys,
@@ -85,8 +88,9 @@ def rebuild_keys(
     any more are new when they are found again. `anew`: have this machine's nodes look for them in all segments, though
     it was another machine that took them out. `dry_run`: count only.
 
-    The nodes of this machine are held meanwhile. Raises LockedError naming who works on one, KeyStoreError,
-    DamagedFileError naming a segment or queue that cannot be read (`krake fsck` says what repairs it).
+    The nodes of this machine are held meanwhile. Raises LockedError naming who works on one, or which node of another
+    machine somebody began to work on; KeyStoreError; DamagedFileError naming a segment, queue or note that cannot be
+    read (`krake fsck` says what repairs it); ConfigError if `drop_queued` and it is not known what all nodes hold.
     """
     config = stores.config.key_storage
     with ExitStack() as stack:
@@ -103,9 +107,12 @@ def rebuild_keys(
                 else NodeLock(directory, node, 0.0, what="krake keys rebuild")
             )
             nodes.append(node)
+        sight = look(stores, nodes)
+        if drop_queued and sight.unknown:
+            raise ConfigError(f"--drop-queued: it is not known which queued URLs nodes hold: {sight.refusal()}")
         store = stack.enter_context(open_key_store(config, stores.secrets.key_storage_password))
         heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "rebuild"))) if drop_queued else None
-        _Rebuild(stores, store, report, nodes, heap=heap, on_progress=on_progress).run(anew=anew)
+        _Rebuild(stores, store, report, nodes, sight, heap=heap, on_progress=on_progress).run(anew=anew)
     return report
 
 
@@ -116,32 +123,34 @@ class _Rebuild:
         store: ShardedKeyStore,
         report: RebuildReport,
         nodes: Sequence[str],
+        sight: Sight,
         *,
         heap: KeyHeap | None,
         on_progress: OnProgress | None,
     ) -> None:
         """`nodes`: those of this machine. `heap`: to find what nothing holds; None: not to be dropped."""
-        self.stores, self.store, self.report, self.nodes = stores, store, report, nodes
+        self.stores, self.store, self.report, self.nodes, self._sight = stores, store, report, nodes, sight
         self._heap, self._on_progress = heap, on_progress
         self._empty = False
 
     def run(self, *, anew: bool) -> None:
         heap = self._heap
+        if heap is not None:
+            self._hold_noted(heap)
         standing = self.store.exists()
         if not self.report.dry_run:
             self.report.created = [] if standing else self.store.create_missing()
             self.store.require_ring()
         self._empty = not standing and self.report.dry_run
-        sees_all = not nodes_unseen(self.stores, self.nodes)
-        if anew or (heap is not None and not sees_all):
+        if anew:
             self._take_in_anew()
         if heap is not None and not self._empty:
             for server in self.store.servers:
-                self.report.dropped += self._drop(server, unknown_only=sees_all)
+                self.report.dropped += self._drop_unknown(server)
             reached("repair.rebuild.dropped")
         self._pages()
-        self._queues(self.stores.config.servers if sees_all else self.nodes)
-        if heap is not None and sees_all and not self._empty:
+        self._queues()
+        if heap is not None and not self._empty:
             self._drop_unheld(heap)
         if heap is not None and not self.report.dry_run:
             for node in self.nodes:
@@ -155,13 +164,13 @@ class _Rebuild:
                 mark = read_mark(self.stores, node)
                 if mark is None or not mark.retired:
                     take_mark_away(self.stores, node)
+            take_note_away(self.stores, node)
             take_in_anew(Queue(self.stores.node_dir(node), node))
         reached("repair.rebuild.anew")
 
-    def _drop(self, server: KeyServer, *, unknown_only: bool) -> int:
-        """Delete the keys whose keyinfo is none of ours, and, if not `unknown_only`, those that are queued."""
-        found = 0
-        kept = {KeyState.CRAWLED, KeyState.GONE, *((KeyState.QUEUED,) if unknown_only else ())}
+    def _drop_unknown(self, server: KeyServer) -> int:
+        """Delete the keys whose keyinfo is none of ours."""
+        found, kept = 0, set(KeyState)
         rows = (key for key, keyinfo in server.scan(LOWEST, HIGHEST) if keyinfo not in kept)
         while keys := list(islice(rows, STATEMENT_KEYS)):
             found += len(keys)
@@ -169,10 +178,28 @@ class _Rebuild:
                 server.delete(keys)
         return found
 
+    def _hold_noted(self, heap: KeyHeap) -> None:
+        """First: a note that is damaged is to be found before anything is changed."""
+        try:
+            hold_noted(self.stores, self._sight.notes, heap)
+        except PathNotFoundError:
+            self._refuse_if_began()
+            raise
+
+    def _refuse_if_began(self) -> None:
+        """Raise LockedError if somebody began to work on a node elsewhere: its note does not say what it holds now."""
+        if began := self._sight.began(self.stores):
+            again = " and ".join(f"`{note_command(node)}`" for node in began)
+            raise LockedError(
+                f"somebody began to work on {', '.join(began)} meanwhile: when that is over, run {again} there, then"
+                " this again"
+            )
+
     def _drop_unheld(self, heap: KeyHeap) -> None:
         """Take out what is queued, and held by nothing."""
-        hold_all(self.stores, self.stores.config.servers, heap)
+        hold_all(self.stores, self._sight.notes, heap)
         for keys in unheld_keys(self.store.servers, heap):
+            self._refuse_if_began()  # these were read before: none was sent by a node whose note stands now
             if not self.report.anew:
                 self._take_in_anew()
             self.report.dropped += len(keys) if self.report.dry_run else self.store.forget(keys)
@@ -190,9 +217,9 @@ class _Rebuild:
                         self._write(keys, state, path)
             reached("repair.rebuild.folder")
 
-    def _queues(self, nodes: Sequence[str]) -> None:
-        """What waits for some nodes: in the queues that are here, and on its way."""
-        for node in nodes:
+    def _queues(self) -> None:
+        """What waits: in the queues that are here, and on its way to nodes of which no other machine has more."""
+        for node in self.nodes if self._sight.notes or self._sight.unknown else self.stores.config.servers:
             if node in self.nodes:
                 self._queue(node)
             for urls in urls_on_their_way(self.stores, node):
