@@ -22,7 +22,7 @@ from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.glean import OnProgress
 from crawl_lib.repair.places import SegmentName, require_folder, scratch_room
-from crawl_lib.repair.swap import finish_swaps, replace_segment
+from crawl_lib.repair.swap import COMPACTED_PREFIX, finish_swaps, replace_segment
 from crawl_lib.repair.warcscan import Damage, Whole, scan
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader
 from crawl_lib.segment.build import file_entry
@@ -36,7 +36,6 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
 
-OLD_PREFIX = ".compacted-"
 INDEX_RUN_LINES = 50_000
 
 
@@ -105,8 +104,9 @@ def compact_segment(
         with scratch_room(stores, f"compact-{name.folder}-{name.node}") as room:
             manifest = _Compaction(stores, name, room, on_progress, clock).build(report)
             reached("repair.compact.built")
+            built = room / "segment"
             replace_segment(
-                stores, name.folder, name.node, room / "segment", old_prefix=OLD_PREFIX, keep_old=False, clock=clock
+                stores, name.folder, name.node, built, old_prefix=COMPACTED_PREFIX, keep_old=False, clock=clock
             )
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; run `krake segment salvage {name}` first") from error

@@ -7,7 +7,8 @@ Of an iteration, in this order, since each needs what is before it:
 3. the file of `started` that says which attempt's folder it is (any name of no attempt says that it was chosen); notes
    of what machines agreed on that cannot be read are set aside: none asks for them;
 4. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
-   old one stands; a damaged segment that lies aside while none stands is put back;
+   old one stands; of segments that lie aside while none stands the newest is put back; one without dropped pages
+   replaces the one with them;
 5. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
 6. the mark of dropped pages, and `index.json`, from the manifests of the segments.
 
@@ -58,7 +59,7 @@ from crawl_lib.repair.folder_scope import (
     scope_of_iteration_again,
     scope_of_seeds_again,
 )
-from crawl_lib.repair.swap import DAMAGED_PREFIX, finish_swaps, read_swap, swap_files
+from crawl_lib.repair.swap import COMPACTED_PREFIX, all_aside, finish_swaps, read_swap, swap_files
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.stores import Stores
 
@@ -187,20 +188,35 @@ class _Repair:
 
     def _swaps(self, path: str, folder: str) -> None:
         storage = self.stores.storage
-        for node, name in swap_files(storage, path):
+        begun = swap_files(storage, path)
+        readable = 0
+        for node, name in begun:
             try:
                 read_swap(storage, f"{path}/{name}")
+                readable += 1
             except DamagedFileError as error:
                 self._do(str(error), partial(self._undecided, path, node, name))
-        go_on(self.stores.stop)
-        if not self.dry_run and finish_swaps(self.stores, folder):
-            self._say(f"{path}: a repair that was stopped half-way was carried out")
-        for entry in storage.list(path):
-            node = entry.name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0]
-            if entry.name.startswith(DAMAGED_PREFIX) and not storage.exists(f"{path}/{node}"):
-                back = f"{path}/{entry.name}: no other segment of {node} stands; put back: run `krake segment salvage"
-                act = partial(storage.rename, f"{path}/{entry.name}", f"{path}/{node}")
-                self._do(f"{back} {folder}/{node}`", act)
+        if readable:
+            text = f"{path}: a repair that was stopped half-way is carried out"
+            self._do(text, partial(finish_swaps, self.stores, folder))
+        self._put_aside(path, folder, {node for node, _ in begun} if self.dry_run else set())
+
+    def _put_aside(self, path: str, folder: str, settled: set[str]) -> None:
+        """Segments that lie aside, of nodes that are not `settled`, once no decision means them any more."""
+        storage = self.stores.storage
+        for node, name in all_aside(storage, path):
+            where, target = f"{path}/{name}", f"{path}/{node}"
+            was_compacted = name.startswith(COMPACTED_PREFIX)
+            if node in settled:
+                continue
+            if not storage.exists(target):
+                settled.add(node)
+                again = f"krake segment {'compact' if was_compacted else 'salvage'} {folder}/{node}"
+                text = f"{where}: no other segment of {node} stands; put back: run `{again}`"
+                self._do(text, partial(storage.rename, where, target))
+            elif was_compacted:
+                text = f"{where}: deleted: the segment without dropped pages stands"
+                self._do(text, partial(storage.delete, where))
 
     def _undecided(self, path: str, node: str, name: str) -> None:
         """A decision that cannot be read: what is whole of the new segment decides."""

@@ -33,7 +33,9 @@ from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
 PREFIX, SUFFIX = ".swap-", ".json"
-DAMAGED_PREFIX = ".damaged-"
+DAMAGED_PREFIX, COMPACTED_PREFIX = ".damaged-", ".compacted-"
+"""Of the names that standing segments are given: one that is kept, one that is deleted."""
+_ASIDE = re.compile(rf"(?:{re.escape(DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,13 @@ def read_swap(storage: Storage, where: str) -> Swap:
 def open_swaps(storage: Storage, folder_path: str) -> list[Swap]:
     """The decisions of a folder that are not carried out to the end. Raises DamagedFileError naming the file."""
     return [read_swap(storage, f"{folder_path}/{name}") for _, name in swap_files(storage, folder_path)]
+
+
+def all_aside(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
+    """All segments of a folder that are put aside, newest first: the node, and the name."""
+    found = [(entry.name, _ASIDE.fullmatch(entry.name)) for entry in storage.list(folder_path)]
+    aside = [(int(match[2]), match[1], name) for name, match in found if match]
+    return [(node, name) for _, node, name in sorted(aside, reverse=True)]
 
 
 def set_aside(storage: Storage, folder_path: str, node: str) -> list[str]:

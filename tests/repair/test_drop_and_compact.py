@@ -14,6 +14,7 @@ from crawl_lib.export.show import show_page
 from crawl_lib.repair import swap
 from crawl_lib.repair.compact import compact_segment
 from crawl_lib.repair.drop import DropReport, drop_pages
+from crawl_lib.repair.folders import repair_folder
 from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.salvage import salvage_segment
 from crawl_lib.segment import SegmentReader
@@ -80,6 +81,40 @@ def test_a_drop_sees_a_segment_that_a_killed_repair_put_aside(
     segment, name = largest(crawl)
     first, second, _ = some_pages(segment)
     drop(crawl, first)
+    killed_at(step, crawl, name, monkeypatch)
+    report = drop(crawl, second)
+    assert (report.dropped, report.unknown) == ({str(name): [second]}, [])
+    assert not urls_in(reader_of(crawl, name)) & {first, second}
+    assert problems(crawl.config, name) == []
+
+
+@pytest.mark.parametrize("step", ["repair.swap.decided", "repair.swap.aside", "repair.swap.placed"])
+def test_a_compaction_whose_decision_cannot_be_read_leaves_no_dropped_page_aside(
+    step: str, crawl: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment, name = largest(crawl)
+    url = some_pages(segment)[0]
+    drop(crawl, url)
+    killed_at(step, crawl, name, monkeypatch)
+    (segment.parent / f".swap-{name.node}.json").write_bytes(b"{")
+    with pytest.raises(DamagedFileError, match="krake folder repair"):
+        drop(crawl, url)
+    before = tree(crawl.crawl_dir)
+    planned = repair_folder(stores_of(crawl.config), name.folder, dry_run=True).done
+    assert tree(crawl.crawl_dir) == before
+    assert f"{crawl.config.crawl.directory}/{name.folder}/.swap-{name.node}.json: " in planned[0]
+    repair_folder(stores_of(crawl.config), name.folder)
+    assert repair_folder(stores_of(crawl.config), name.folder).done == []
+    aside = [path.name for path in segment.parent.iterdir() if path.name.startswith(".") and path.is_dir()]
+    assert [path.partition(f"-{name.node}-")[0] for path in aside] == ([".new"] if step.endswith("decided") else [])
+    assert problems(crawl.config, name) == []
+    compact_segment(stores_of(crawl.config), name)
+    assert key_of(url) not in {row["key"] for row in rows(segment)}
+    assert not list(segment.parent.glob(".[cn]*"))
+
+
+def killed_at(step: str, crawl: Result, name: SegmentName, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction that ends at a step of the swap, as if it was killed there."""
 
     def reached(at: str) -> None:
         if at == step:
@@ -89,10 +124,6 @@ def test_a_drop_sees_a_segment_that_a_killed_repair_put_aside(
         patched.setattr(swap, "reached", reached)
         with pytest.raises(KeyboardInterrupt):
             compact_segment(stores_of(crawl.config), name)
-    report = drop(crawl, second)
-    assert (report.dropped, report.unknown) == ({str(name): [second]}, [])
-    assert not urls_in(reader_of(crawl, name)) & {first, second}
-    assert problems(crawl.config, name) == []
 
 
 def test_a_dry_run_of_drop_changes_nothing(crawl: Result) -> None:

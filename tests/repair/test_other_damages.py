@@ -86,3 +86,17 @@ def test_tables_that_changed_places(copy: Callable[..., Krake]) -> None:
     assert found(krake)["table_damaged"] == 2
     krake.ok("segment", "salvage", f"{segment.parent.name}/node-a")
     assert found(krake) == {}
+
+
+def test_of_damaged_segments_that_lie_aside_the_newest_is_put_back(copy: Callable[..., Krake]) -> None:
+    """The one that stood last: an older one may lack what was dropped or salvaged since."""
+    krake = copy()
+    folder = newest_folder(krake.directory)
+    (folder / "node-a").rename(folder / ".damaged-node-a-1700000000")
+    for older in ("1699999999", "99"):
+        (folder / f".damaged-node-a-{older}").mkdir()
+    assert found(krake)["segment_missing"] > 0
+    put_back = [line for line in krake.ok("folder", "repair", folder.name).out.splitlines() if "put back" in line]
+    assert len(put_back) == 1
+    assert found(krake) == {}
+    assert (folder / "node-a" / "manifest.json").exists()
