@@ -206,7 +206,10 @@ def _add_checking(commands: _Commands) -> None:
     fsck = _command(commands, "fsck", "check queues, segments, key tables and exports; changes nothing")
     fsck.add_argument("--fast", action="store_true", help="sizes, counts and structure only; else every byte is read")
     fsck.add_argument(
-        "--node", action="append", default=[], help="its queue has to be on this machine; may be repeated"
+        "--node",
+        action="append",
+        default=[],
+        help="its queue has to be on this machine; its keys are noted for checks on others; may be repeated",
     )
     fsck.add_argument("--dry-run", action="store_true", help="no trace at all, not even in the nodes' locks")
     _add_json(fsck)
