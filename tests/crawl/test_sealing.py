@@ -26,7 +26,7 @@ from tests.crawl.test_kill_at_every_step import rows
 from tests.e2e.crawl import Result, make_config, run_iteration
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 
 
 @pytest.fixture(scope="module")

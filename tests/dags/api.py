@@ -147,7 +147,7 @@ class Ui(Api):
             return []
         children = psutil.Process(self.process.pid).children(recursive=True)
         self.process.send_signal(number)
-        rest, _ = self.process.communicate(timeout=90)
+        rest, _ = self.process.communicate(timeout=300)
         self.output += rest
         alive = [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
         for child in alive:

@@ -20,6 +20,9 @@ from crawl_lib.synthweb import Serving
 from tests.dags.conftest import Reference
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config
 
+pytestmark = pytest.mark.timeout(900)
+LIMIT_S = 400
+
 
 def variables(home: Path) -> dict[str, str]:
     found = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
@@ -32,7 +35,7 @@ def start(home: Path, config: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, _ = process.communicate(timeout=200)
+    output, _ = process.communicate(timeout=LIMIT_S)
     return process.returncode, output
 
 
@@ -132,7 +135,7 @@ def test_a_run_that_cannot_go_on_ends_at_once(home: Path, crawl: tuple[Config, P
 
 def wait_for_spool(queue: Path) -> None:
     """Until a node has begun to fetch."""
-    until_s = time.monotonic() + 60
+    until_s = time.monotonic() + LIMIT_S
     while not list(queue.glob("*/spool*/**/*.warc.gz")):
         assert time.monotonic() < until_s, list(queue.rglob("*"))
         time.sleep(0.02)
@@ -186,7 +189,7 @@ def test_a_signal_in_the_first_seconds_ends_it_without_a_traceback(
 ) -> None:
     """`make ui` loads Airflow in processes of its own only."""
     command = [sys.executable, "-c", INTERRUPTED, module, number, program, "--config", str(crawl[1])]
-    done = subprocess.run(command, env=variables(home), capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, env=variables(home), capture_output=True, text=True, timeout=LIMIT_S)
     assert done.returncode == 128 + signal.Signals[number], done
     assert "Traceback" not in done.stdout + done.stderr
     assert done.stdout.count("\n") == (module == "airflow"), "what it said before"

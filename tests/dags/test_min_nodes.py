@@ -11,7 +11,7 @@ from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, expor
 from tests.dags.test_make_crawl import finish, start
 from tests.e2e.crawl import Result
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_a_run_succeeds_without_a_node_and_the_next_one_finds_the_rest(

@@ -37,7 +37,7 @@ def make_config(directory: Path, *, nodes: int, routing: str = "host", **section
         "key_storage": {"servers": ["keys/0.sqlite"]},
         "queue": {"local_dir": "queue"},
         "scratch": {"directory": "scratch"},
-        "batch": {"size": 100_000, "time_limit_s": 120},
+        "batch": {"size": 100_000, "time_limit_s": 600},
         "frontier": {"routing": routing},
         "urls": {"scope": "hosts"},
         "segment": {"sync_interval_s": 0.5},

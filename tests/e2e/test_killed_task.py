@@ -24,7 +24,7 @@ def crawl_and_kill(path: Path, iteration: int, node: str, when: Callable[[], boo
     """Start a node's task as a process and kill it (its children die with it) as soon as `when` says so."""
     command = [sys.executable, "-c", RUN, str(path), str(iteration), node]
     with subprocess.Popen(command, start_new_session=True) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while process.poll() is None and not when():
             assert time.monotonic() < deadline, "the task neither ended nor came to the point of its death"
             time.sleep(0.02)

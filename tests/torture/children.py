@@ -23,9 +23,9 @@ from tests.torture.nursery import workers_from_a_nursery
 _PR_SET_CHILD_SUBREAPER = 36
 _STEPS_VARIABLE = "KRAKE_TORTURE_STEPS"
 _GROUP_VARIABLE = "KRAKE_TORTURE_KILL_GROUP_AT"
-LONGEST_S = 120.0
+LONGEST_S = 300.0
 """An attempt that takes longer hangs."""
-ORPHANS_S = 30.0
+ORPHANS_S = 120.0
 """Processes that outlive the end of their parent for longer are a finding."""
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.torture.harness import torture
+from tests.torture.harness import LONGEST_S, torture
 from tests.torture.plants import PLANTS
 
+pytestmark = pytest.mark.timeout(LONGEST_S)
 FOUND = {
     "lost_rename": (("--power", 60), "power: "),
     "fsync_order": (("--power", 60), "power: "),

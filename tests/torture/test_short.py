@@ -10,8 +10,9 @@ import re
 
 import pytest
 
-from tests.torture.harness import torture
+from tests.torture.harness import LONGEST_S, torture
 
+pytestmark = pytest.mark.timeout(LONGEST_S)
 KILLS = 40
 
 
