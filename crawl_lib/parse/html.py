@@ -129,12 +129,6 @@ class _Reader:
         self._description: str | None = None
         self._robots: list[str] = []
         self._canonical: str | None = None
-        self._special: dict[str, Callable[[LexborNode], None]] = {
-            "link": self._read_link,
-            "meta": self._read_meta,
-            "base": self._read_base,
-            "title": self._read_title,
-        }
 
     def read(self, nodes: list[LexborNode]) -> None:
         """Take in the answer of the query. Nine of ten nodes are plain `a` elements: they take the short way."""
@@ -157,9 +151,9 @@ class _Reader:
             links.append(_new(Link, (href.strip(), " ".join(text.split())[:max_anchor_chars], "", "a", True, False)))
 
     def _read_other(self, node: LexborNode, tag: str) -> None:
-        special = self._special.get(tag)
+        special = _SPECIAL.get(tag)
         if special is not None:
-            special(node)
+            special(self, node)
         elif tag in _SOURCES:
             self._read_source(node, tag)
 
@@ -247,6 +241,13 @@ class _Reader:
         self._links.append(Link(href, anchor, text, element, followable, "nofollow" in words))
 
 
+# Outside of the reader: bound methods in it would be a cycle, and keep the links of every page until a collection.
+_SPECIAL: dict[str, Callable[[_Reader, LexborNode], None]] = {
+    "link": _Reader._read_link,
+    "meta": _Reader._read_meta,
+    "base": _Reader._read_base,
+    "title": _Reader._read_title,
+}
 _NO_WORDS: frozenset[str] = frozenset()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 
 import pytest
@@ -238,3 +239,19 @@ def test_bytes_in_page_out(data: bytes, header_charset: str | None) -> None:
     assert page.base.startswith("http")
     for link in page.links:
         link.href.encode(), link.anchor.encode()
+
+
+def test_a_page_that_was_read_leaves_nothing_to_the_garbage_collector() -> None:
+    """A cycle would keep the links of thousands of pages until the collector comes."""
+    html = (
+        "<title>t</title><base href=/d/><meta name=robots content=all><link rel=next href=n><a href=x>t</a><img src=i>"
+    )
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        assert len(links_of(html)) == 3
+        gc.collect()
+        assert [found for found in gc.garbage if isinstance(found, (Link, Page))] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
