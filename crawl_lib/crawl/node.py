@@ -22,6 +22,8 @@ from crawl_lib.crawl.marking import mark_pages
 from crawl_lib.crawl.marks import take_mark_away
 from crawl_lib.crawl.places import (
     SCOPE_FILE,
+    SWAP_PREFIX,
+    SWAP_SUFFIX,
     Iteration,
     awaited,
     list_folders,
@@ -96,6 +98,7 @@ def crawl_node(
         drop_decision(task)
         finish_what_is_open(task)
         if not stores.storage.exists(segment_path(stores, own.folder, node)):
+            _require_no_repair(stores, own, node)
             _require_nodes(stores, own)
             fill_missed(task, own.folder)
             wait_for_room(task)
@@ -111,6 +114,16 @@ def crawl_node(
 def segment_path(stores: Stores, folder: str, node: str) -> str:
     """Where a node's segment of an iteration stands, relative to the storage's root."""
     return f"{stores.crawl_dir}/{folder}/{node}"
+
+
+def _require_no_repair(stores: Stores, own: Iteration, node: str) -> None:
+    """Raise DamagedFileError for a segment that a repair, killed since, put aside: another one would be in its way."""
+    decision = f"{stores.crawl_dir}/{own.folder}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}"
+    if stores.storage.exists(decision):
+        raise DamagedFileError(
+            f"{decision}: a repair of this segment was stopped half-way: run"
+            f" `krake segment salvage {own.folder}/{node}`, which goes on"
+        )
 
 
 def _require_nodes(stores: Stores, own: Iteration) -> None:

@@ -36,6 +36,8 @@ MANIFEST_FILE = "manifest.json"
 SEEDS_FOLDER = "seeds"
 SCOPE_FOLDER = "scope"
 DROPPED_MARK = "dropped"
+SWAP_PREFIX, SWAP_SUFFIX = ".swap-", ".json"
+"""Around the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
 IMPORT_NODE = "import"
 """The one "node" of an iteration that holds imported archives."""
 

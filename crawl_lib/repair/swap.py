@@ -9,7 +9,7 @@ segment is whole on the store, under a hidden name; its effects may be carried o
    other parts of `outlinks` may lie elsewhere now; then the decision is deleted.
 
 After a kill between any two, `finish_swaps` goes on: each repair tool calls it first. Between 1 and 2 no segment
-stands; the node's lock keeps its crawl task away meanwhile, where the node is of this machine.
+stands; a crawl task of it refuses to make another one while the decision is there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from crawl_lib.crawl.places import list_folders
+from crawl_lib.crawl.places import SWAP_PREFIX, SWAP_SUFFIX, list_folders
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folder_index import refresh_index
@@ -32,7 +32,6 @@ from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
-PREFIX, SUFFIX = ".swap-", ".json"
 DAMAGED_PREFIX, COMPACTED_PREFIX = ".damaged-", ".compacted-"
 """Of the names that standing segments are given: one that is kept, one that is deleted."""
 _ASIDE = re.compile(rf"(?:{re.escape(DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
@@ -53,9 +52,9 @@ def swap_files(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
     """The decisions of a folder that are not carried out to the end: the node, and the name of the file."""
     names = [entry.name for entry in storage.list(folder_path)]
     return [
-        (name.removeprefix(PREFIX).removesuffix(SUFFIX), name)
+        (name.removeprefix(SWAP_PREFIX).removesuffix(SWAP_SUFFIX), name)
         for name in names
-        if name.startswith(PREFIX) and name.endswith(SUFFIX)
+        if name.startswith(SWAP_PREFIX) and name.endswith(SWAP_SUFFIX)
     ]
 
 
@@ -122,7 +121,7 @@ def replace_segment(
             storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
     reached("repair.swap.uploaded")
     swap = Swap(node, new, f"{old_prefix}{node}-{int(clock())}", keep_old)
-    storage.write_bytes(f"{path}/{PREFIX}{node}{SUFFIX}", json.dumps(asdict(swap)).encode() + b"\n")
+    storage.write_bytes(f"{path}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}", json.dumps(asdict(swap)).encode() + b"\n")
     reached("repair.swap.decided")
     _carry_out(stores, folder, swap)
     return swap.old if keep_old else ""
@@ -155,4 +154,4 @@ def _carry_out(stores: Stores, folder: str, swap: Swap) -> None:
         storage.delete(old)
     refresh_index(stores, folder)
     reached("repair.swap.indexed")
-    storage.delete(f"{path}/{PREFIX}{swap.node}{SUFFIX}")
+    storage.delete(f"{path}/{SWAP_PREFIX}{swap.node}{SWAP_SUFFIX}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,24 @@ def test_a_drop_sees_a_segment_that_a_killed_repair_put_aside(
     assert (report.dropped, report.unknown) == ({str(name): [second]}, [])
     assert not urls_in(reader_of(crawl, name)) & {first, second}
     assert problems(crawl.config, name) == []
+
+
+def test_a_crawl_task_makes_no_other_segment_while_a_repair_is_open(
+    crawl: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of an old iteration is cleared, whose segment a killed repair put aside."""
+    segment, name = largest(crawl)
+    drop(crawl, some_pages(segment)[0])
+    killed_at("repair.swap.aside", crawl, name, monkeypatch)
+    iteration = json.loads((segment.parent / "iteration.json").read_text())
+    round_: dict[str, Any] = {"run_id": iteration["run_id"], "iteration": iteration["iteration"]}
+    stages.start_iteration(crawl.config, **round_)  # the copy's config has other paths
+    task = round_ | {"node": name.node}
+    with pytest.raises(DamagedFileError, match=f"krake segment salvage {name}"):
+        stages.crawl_node(crawl.config, **task)
+    assert not segment.exists()
+    assert salvage_segment(stores_of(crawl.config), name).state == "whole"
+    assert stages.crawl_node(crawl.config, **task)["folder"] == name.folder
 
 
 @pytest.mark.parametrize("step", ["repair.swap.decided", "repair.swap.aside", "repair.swap.placed"])
