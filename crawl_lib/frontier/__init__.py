@@ -33,7 +33,8 @@ The files of a node's directory. Fixed format, for everybody: `0`, `1`..., `stat
 (6) `state.krake`; (7) `move` is deleted. Killed before (2): nothing has happened, the files of (1) are written anew.
 Killed after it: `finish_open_move` does (3) to (7) again; a step whose file is not under its old name is done if it is
 under its new one. The inodes tell the file `0` that is to go from the file `0` that `1` has become. No inode is freed
-and used again under a data file's name, since all files that get such a name exist when the move is planned.
+and used again under a data file's name, since all files that get such a name exist when the move is planned. In a copy
+of the directory all inodes are others: nothing is done, and the error names `krake queue repair`.
 
 **Takes.** (1) `take` is durable; the queue has not changed, so a kill before means that nothing was taken. (2) Fetch;
 `leftover` is durable: it is over. (3) The segment is committed (by the caller). (4) The move `take-<id>`: consumed

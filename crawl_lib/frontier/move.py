@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -172,8 +172,27 @@ def finish_open_move(queue: Queue) -> bool:
     move = read_move(queue)
     if move is None:
         return False
+    if problem := next(impossible_steps(queue, move), None):
+        raise queue.error(f"the open move {problem}; the directory may have been copied within the move")
     _carry_out(queue, move)
     return True
+
+
+def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
+    """What an open move wants of files that are others now, in words: as in a copy of the directory.
+
+    In a copy nothing would be deleted, and URLs that were handed on would be handed on again. A name that the move
+    itself gives to another file says nothing.
+    """
+    steps = [step for group in move.groups for step in group]
+    given = {step.target for step in steps}
+    for step in steps:
+        inode = _inode(queue, step.name)
+        if step.target is None:
+            if inode not in {None, step.inode} and step.name not in given:
+                yield f"deletes `{step.name}`, and another file has that name"
+        elif step.inode not in {inode, _inode(queue, step.target)}:
+            yield f"renames `{step.name}` to `{step.target}`, and neither is that file"
 
 
 def read_move(queue: Queue) -> Move | None:

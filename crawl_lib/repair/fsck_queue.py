@@ -20,7 +20,7 @@ from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, StorageEr
 from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
 from crawl_lib.frontier.hostcounts import COUNTS_FILE
 from crawl_lib.frontier.journal import JOURNAL_FILE, NEW_FILE, UNDECIDED_FILE, Journal, read_journal
-from crawl_lib.frontier.move import MOVE_FILE, Move, read_move
+from crawl_lib.frontier.move import MOVE_FILE, Move, impossible_steps, read_move
 from crawl_lib.frontier.outlinks import decode_line, decode_meta
 from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines, half_line_problem
 from crawl_lib.frontier.record import RECORD_FILE, Record
@@ -126,18 +126,9 @@ class _Check:
     # Moves and state
 
     def _move(self, move: Move) -> None:
-        """Each renaming can be done, or has been."""
-        for step in (step for group in move.groups for step in group):
-            names = {name for name in (step.name, step.target) if name is not None}
-            there = {name for name in names if self._inode(name) == step.inode}
-            if step.target is not None and not there:
-                self._add("move_impossible", MOVE_FILE, f"renames `{step.name}` to `{step.target}`, and neither is it")
-
-    def _inode(self, name: str) -> int | None:
-        try:
-            return self.queue.path(name).stat().st_ino
-        except FileNotFoundError:
-            return None
+        """Each step can be done, or has been."""
+        for problem in impossible_steps(self.queue, move):
+            self._add("move_impossible", MOVE_FILE, problem)
 
     def _state(self, record: Record | None) -> State | None:
         files = self.queue.data_files()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.frontier.move import Move, Step
 from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.fsck_queue import check_queue
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
 
 THE_EXAMPLE = b"230\n1400\n3000\n50\n"
@@ -309,6 +311,43 @@ def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue)
     repair_queue(queue)
     assert queue.path("move.broken").exists()
     assert urls_of(queue) == numbered(0, 3)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_copy_made_within_a_move_does_not_hand_on_again(
+    copied: bool, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The take's segment has carried those URLs. In a copy the move's deletions would find other files."""
+    fill(queue, numbered(0, 5))
+    queue.path("handed_on").write_bytes(b"http://other.test/\t\t0\t0\th\t\n")
+    begun = take(queue, 3)
+
+    class KilledError(Exception):
+        pass
+
+    def kill(step: str) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move, "reached", kill)
+        with pytest.raises(KilledError):
+            advance(queue, begun)
+    assert check_queue(queue.directory, queue.node) == [], "an open move is no damage"
+    if copied:
+        kept = queue.directory.with_name("kept")
+        queue.directory.rename(kept)
+        shutil.copytree(kept, queue.directory)
+        before = sorted(path.name for path in queue.directory.iterdir())
+        with pytest.raises(QueueError, match=r"the open move deletes `handed_on`.*copied.*krake queue repair"):
+            advance(queue, begun)
+        assert sorted(path.name for path in queue.directory.iterdir()) == before, "nothing is done by halves"
+        assert "move_impossible" in {finding.name for finding in check_queue(queue.directory, queue.node)}
+        repair_queue(queue)
+    opened = open_take(queue.directory)
+    assert opened
+    advance(queue, opened)
+    assert not queue.path("handed_on").exists()
+    assert urls_of(queue) == numbered(3, 2)
 
 
 def test_a_move_that_a_killed_task_left_is_made_durable_before_it_is_carried_out(
