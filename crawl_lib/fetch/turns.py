@@ -44,6 +44,8 @@ class IpTurns:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX)
                 os.ftruncate(self._file, size)
+                # Room for all of it: on a full disk a write to a mapped file is no error, but a SIGBUS.
+                os.posix_fallocate(self._file, 0, size)
                 self._map = mmap.mmap(self._file, size)
                 self._start()
             except BaseException:

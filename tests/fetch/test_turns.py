@@ -1,5 +1,7 @@
 """Turns of an IP: start to start, over all processes that have the file open."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +108,17 @@ def test_processes_share_the_turns(tmp_path):
         for _ in range(4)
     ]
     assert sum(int(process.communicate(timeout=60)[0]) for process in running) == 1
+
+
+def test_a_full_disk_is_an_error_not_a_signal(tmp_path, monkeypatch):
+    """What is written to a mapped file has no room to fail: without it the kernel ends the process."""
+
+    def full(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(StorageError, match="turns: No space left on device"):
+        IpTurns(tmp_path / "turns")
 
 
 def test_an_unusable_path_is_named(tmp_path):
