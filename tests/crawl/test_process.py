@@ -1,10 +1,13 @@
-"""A fetching process starts without what it does not need."""
+"""A fetching process starts without what it does not need, and keeps the memory that it needs again and again."""
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,6 +25,30 @@ import pyarrow as pa
 assert pa.array(["x", None]).to_pylist() == ["x", None]
 unwanted = {"numpy", "pandas", "pymysql", "yaml", "duckdb", "pyarrow.parquet"} & set(sys.modules)
 assert not unwanted, unwanted
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other allocators")
+def test_the_memory_of_one_page_serves_the_next():
+    """Else glibc gives the trees of such pages back to the kernel; thousands of page faults bring them again."""
+    code = """
+import resource
+from crawl_lib.crawl.process import keep_memory
+keep_memory()
+from crawl_lib.config import ParseConfig
+from crawl_lib.parse import parse_html
+def read_all():
+    for links in (100, 300, 700, 1500, 2500):
+        page = b"<p><a href=x>text</a>" * links
+        parse_html(page, url="http://a.b/", header_charset=None, config=ParseConfig())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    before = read_all()
+for _ in range(10):
+    after = read_all()
+assert after - before < 500, after - before
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
