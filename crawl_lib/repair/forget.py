@@ -21,14 +21,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawl.places import list_folders, segments_of
+from crawl_lib.crawl.places import IMPORT_NODE, list_folders, segments_of
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError
 from crawl_lib.frontier import HostCounts, NodeLock
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.keys.ring import KEY_BYTES
 from crawl_lib.repair.findings import OnProgress
-from crawl_lib.repair.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, key_array, key_bytes
+from crawl_lib.repair.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.repair.held import held_keys, keys_of, urls_on_their_way
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
@@ -83,23 +83,55 @@ def forget(
     now_us = round(clock() * 1_000_000)
     if not dry_run:
         report.finished = finish_open(stores, store)
-    keys = bytearray(b"".join(key_of(url) for url in urls))
-    lower = _by_owner(stores, urls)
+    named = key_array(b"".join(map(key_of, urls)))
+    meant = _Meant()
+    _add_named(meant, stores, urls)
+    fresh = key_array(b"")
     if hosts or older_than_s is not None:
         cutoff_us = None if older_than_s is None else now_us - round(older_than_s * 1_000_000)
-        chosen = _Choice(stores, hosts, cutoff_us, on_progress).run()
-        now_us = max(now_us, chosen.newest_us)
-        keys += chosen.keys.tobytes()
-        lower |= chosen.lower
-    _Decision(stores, store, report, frozenset(map(key_of, urls))).make(key_array(keys), lower, now_us)
+        choice = _Choice(stores, meant, hosts, cutoff_us, on_progress)
+        choice.run()
+        now_us, fresh = max(now_us, choice.newest_us), key_array(choice.fresh)
+    meant.settle(without=fresh[~is_among(fresh, named)])
+    _Decision(stores, store, report, named).make(meant, now_us)
     return report
 
 
-def _by_owner(stores: Stores, urls: Sequence[str]) -> dict[bytes, tuple[str, str]]:
-    """Key -> (node, host): who has counted a URL. With local routing nobody knows."""
+class _Meant:
+    """Keys that are meant, each with the node and host whose counts have it: 24 bytes a capture."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], int] = {}
+        self._keys, self._counted = bytearray(), bytearray()
+        self.keys, self.counted = key_array(b""), np.zeros(0, np.int32)
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Node and host; the number in `counted` is the place in this list."""
+        return list(self._places)
+
+    def add(self, keys: Keys, node: str, hosts: Sequence[str], number: npt.NDArray[np.int32]) -> None:
+        """Add keys of a node. `number`: of each, which of `hosts` it is of. Later ones win."""
+        places = [self._places.setdefault((node, host), len(self._places)) for host in hosts]
+        self._keys += keys.tobytes()
+        self._counted += np.array(places, np.int32)[number].tobytes()
+
+    def settle(self, without: Keys) -> None:
+        """Make `keys`, ascending and each once, and their `counted`, of what was added but for some."""
+        keys = np.frombuffer(bytes(self._keys), f"S{KEY_BYTES}")[::-1]
+        self.keys, last = np.unique(keys, return_index=True)
+        kept = ~is_among(self.keys, without)
+        self.counted = np.frombuffer(bytes(self._counted), np.int32)[::-1][last][kept]
+        self.keys = self.keys[kept]
+
+
+def _add_named(meant: _Meant, stores: Stores, urls: Sequence[str]) -> None:
+    """With local routing nobody knows who has counted a URL."""
     owners = Owners(stores.config.servers)
     local = stores.config.frontier.routing == "local"
-    return {key_of(url): ("" if local else owners.owner(host_of(url)), host_of(url)) for url in urls}
+    for url in urls:
+        node = "" if local else owners.owner(host_of(url))
+        meant.add(key_array(key_of(url)), node, [host_of(url)], np.zeros(1, np.int32))
 
 
 @dataclass
@@ -109,24 +141,30 @@ class _Decision:
     stores: Stores
     store: ShardedKeyStore
     report: ForgetReport
-    named: frozenset[bytes]
+    named: Keys
 
-    def make(self, keys: Keys, nodes: Mapping[bytes, tuple[str, str]], now_us: int) -> None:
+    def make(self, meant: _Meant, now_us: int) -> None:
+        keys, places = meant.keys, meant.places
         self.report.asked = len(keys)
         known = bytearray()
         lower: dict[str, Counter[str]] = {}
+        named = set(map(key_bytes, self.named))
         waiting = self._waiting(keys) if len(keys) else set()
-        for batch in _batches(keys):
-            for key, state in self.store.states(batch).items():
-                if state is None or (state is KeyState.QUEUED and key not in self.named):
+        for start in range(0, len(keys), ASKED):
+            batch = [key_bytes(key) for key in keys[start : start + ASKED]]
+            states = self.store.states(batch)
+            for key, place in zip(batch, meant.counted[start : start + ASKED].tolist(), strict=True):
+                state = states[key]
+                if state is None or (state is KeyState.QUEUED and key not in named):
                     continue
                 if key in waiting:
                     self.report.waiting += 1
                     continue
                 known += key
-                node, host = nodes[key]
-                lower.setdefault(node, Counter())[host] += 1
-        self.report.forgotten = len(known) // 20
+                node, host = places[place]
+                if node != IMPORT_NODE:  # nobody counts what is imported
+                    lower.setdefault(node, Counter())[host] += 1
+        self.report.forgotten = len(known) // KEY_BYTES
         self._say_counts(lower)
         if known and not self.report.dry_run:
             self._write(Forget(f"{now_us}-{uuid.uuid4().hex[:8]}", now_us, key_array(known), lower, is_open=True))
@@ -182,8 +220,7 @@ def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
 
 def _among(some: Sequence[bytes], keys: Keys) -> Iterator[bytes]:
     """Those keys that are among `keys`."""
-    there: list[bool] = np.isin(np.array(some, f"S{KEY_BYTES}"), keys).tolist()
-    return compress(some, there)
+    return compress(some, is_among(np.array(some, f"S{KEY_BYTES}"), keys).tolist())
 
 
 def _batches(keys: Keys) -> Iterator[list[bytes]]:
@@ -191,26 +228,28 @@ def _batches(keys: Keys) -> Iterator[list[bytes]]:
         yield [key_bytes(key) for key in keys[start : start + ASKED]]
 
 
-@dataclass
-class _Chosen:
-    keys: Keys
-    lower: dict[bytes, tuple[str, str]]
-    newest_us: int
-
-
 class _Choice:
-    """Which pages are of some hosts, and have no capture that is younger than `cutoff_us`."""
+    """Which pages are of some hosts, and have no capture that is younger than `cutoff_us`.
+
+    Those are added to `meant`; `fresh`: keys that have a younger capture; `newest_us`: time of the newest older one.
+    """
 
     def __init__(
-        self, stores: Stores, hosts: Collection[str], cutoff_us: int | None, on_progress: OnProgress | None
+        self,
+        stores: Stores,
+        meant: _Meant,
+        hosts: Collection[str],
+        cutoff_us: int | None,
+        on_progress: OnProgress | None,
     ) -> None:
-        self.stores, self.hosts, self.cutoff_us, self._on_progress = stores, hosts, cutoff_us, on_progress
-        self.nodes: dict[bytes, tuple[str, str]] = {}
+        self.stores, self.meant, self.hosts = stores, meant, hosts
+        self.cutoff_us, self._on_progress = cutoff_us, on_progress
         self.fresh = bytearray()
         self.newest_us = 0
-        self.seen: set[str] = set()
+        self._seen: set[str] = set()
 
-    def run(self) -> _Chosen:
+    def run(self) -> None:
+        """Read all segments. Raises InputError for a host without pages."""
         stores, pages = self.stores, 0
         for folder in list_folders(stores.storage, stores.crawl_dir):
             for node in segments_of(stores.storage, stores.crawl_dir, folder):
@@ -220,24 +259,22 @@ class _Choice:
                     self._batch(batch, node)
                     if self._on_progress:
                         self._on_progress({"checking": path, "done": pages, "unit": "pages"})
-        unknown = sorted(set(self.hosts) - self.seen)
+        unknown = sorted(set(self.hosts) - self._seen)
         if unknown:
             raise InputError(f"{unknown[0]}: not a URL, and no page of a host of that name was crawled")
-        keys = key_array(b"".join(self.nodes))
-        chosen = keys[~np.isin(keys, key_array(self.fresh))] if self.fresh else keys
-        return _Chosen(chosen, self.nodes, self.newest_us)
 
     def _batch(self, batch: pa.RecordBatch, node: str) -> None:
         if self.hosts:
             batch = batch.filter(pc.is_in(batch.column("host"), value_set=pa.array(sorted(self.hosts), pa.string())))
         if not batch.num_rows:
             return
+        keys = np.array(batch.column("key").to_pylist(), f"S{KEY_BYTES}")
         times: npt.NDArray[np.int64] = batch.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
-        rows: list[list[Any]] = [batch.column("key").to_pylist(), batch.column("host").to_pylist()]
-        for key, host, time_us in zip(*rows, times.tolist(), strict=True):
-            self.seen.add(host)
-            if self.cutoff_us is not None and time_us >= self.cutoff_us:
-                self.fresh += key
-            else:
-                self.nodes[key] = (node, host)
-                self.newest_us = max(self.newest_us, time_us)
+        hosts: Any = pc.dictionary_encode(batch.column("host"))
+        numbers = hosts.indices.to_numpy(zero_copy_only=False)
+        self._seen.update(hosts.dictionary.to_pylist())
+        is_old = np.ones(len(keys), np.bool_) if self.cutoff_us is None else times < self.cutoff_us
+        self.fresh += keys[~is_old].tobytes()
+        if is_old.any():
+            self.meant.add(keys[is_old], node, hosts.dictionary.to_pylist(), numbers[is_old])
+            self.newest_us = max(self.newest_us, int(times[is_old].max()))

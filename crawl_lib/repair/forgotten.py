@@ -65,6 +65,14 @@ def key_bytes(key: np.bytes_) -> bytes:
     return bytes(key).ljust(KEY_BYTES, b"\0")
 
 
+def is_among(some: Keys, keys: Keys) -> npt.NDArray[np.bool_]:
+    """Which of some keys are among `keys`, which are ascending."""
+    if not len(keys):
+        return np.zeros(len(some), np.bool_)
+    found: npt.NDArray[np.bool_] = keys[np.minimum(np.searchsorted(keys, some), len(keys) - 1)] == some
+    return found
+
+
 class Forgotten:
     """All that was forgotten in a crawl, 20 bytes a key."""
 

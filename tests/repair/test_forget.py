@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import cast
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
 from crawl_lib.frontier import HostCounts
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.forget import finish_open, forget
+from crawl_lib.repair.forget import _Choice, _Meant, finish_open, forget
+from crawl_lib.repair.forgotten import key_array, key_bytes
 from crawl_lib.stores import Secrets, Stores, open_stores
 from crawl_lib.synthweb import Serving
 from crawl_lib.urls import host_of, key_of
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
+from tests.repair.archives import pages_archive, write
+
+TIMES = st.integers(0, 5)
 
 
 class Died(BaseException):
@@ -151,4 +163,54 @@ def test_killed_after_any_step_the_next_one_finishes_it_once(
         assert finish_open(stores, store) == 0
     assert known(krake, crawled) == set(crawled) - set(of_host)
     assert counts(krake)[host] == before - len(of_host)
+    assert "clean" in krake.ok("fsck").out
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.sampled_from(["x.example", "y.example"]), TIMES),
+        min_size=1,
+        max_size=40,
+    ),
+    hosts=st.sets(st.sampled_from(["x.example", "y.example"])),
+    cutoff_us=st.none() | TIMES,
+    named=st.sets(st.integers(0, 11), max_size=4),
+)
+def test_which_pages_are_meant(
+    rows: list[tuple[str, int, str, int]], hosts: set[str], cutoff_us: int | None, named: set[int]
+) -> None:
+    """Those named, and pages of the hosts without a capture that is young enough, with who counted the last of them."""
+    meant = _Meant()
+    for number in named:
+        meant.add(key_array(key(number)), "n", ["named"], np.zeros(1, np.int32))
+    choice = _Choice(cast("Stores", None), meant, hosts, cutoff_us, None)
+    for node, some in groupby(rows, key=itemgetter(0)):
+        _, keys, names, times = zip(*some, strict=True)
+        columns = [pa.array(list(map(key, keys)), pa.binary(20)), pa.array(names), pa.array(times)]
+        choice._batch(pa.RecordBatch.from_arrays(columns, names=["key", "host", "time"]), node)
+    meant.settle(without=key_array(bytes(choice.fresh)))
+
+    expected = {key(number): ("n", "named") for number in named}
+    fresh = set()
+    for node, number, host, time_us in rows:
+        if not hosts or host in hosts:
+            if cutoff_us is not None and time_us >= cutoff_us:
+                fresh.add(key(number))
+            else:
+                expected[key(number)] = (node, host)
+    wanted = {one: place for one, place in expected.items() if one not in fresh}
+    found = zip(map(key_bytes, meant.keys), meant.counted.tolist(), strict=True)
+    assert [(one, meant.places[place]) for one, place in found] == sorted(wanted.items())
+
+
+def key(number: int) -> bytes:
+    """One that ends with zeros, which numpy cuts off; the higher the number, the lower the key."""
+    return bytes([20 - number]).ljust(20, b"\0")
+
+
+def test_nobody_has_counted_what_was_imported(copy: Callable[..., Krake], tmp_path: Path) -> None:
+    krake = copy()
+    krake.ok("import", str(write(tmp_path / "x.warc.gz", pages_archive(range(3)))))
+    found = krake.ok("forget", "--yes", "old.example", "--json").json
+    assert (found["forgotten"], found["lowered"], found["not_lowered"]) == (3, {}, {})
     assert "clean" in krake.ok("fsck").out
