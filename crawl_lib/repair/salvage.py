@@ -294,8 +294,7 @@ class _Salvage:
         self.report.outlinks_whole = old.is_whole
         if old.is_whole:
             for part in list_parts(self.spool):
-                for path in part.runs("outlinks"):
-                    path.unlink()
+                part.drop_outlinks()
         else:
             self.report.notes.append(
                 "outlinks: what could not be read was made anew from the pages that are whole; URLs that were handed on"

@@ -154,6 +154,13 @@ class Part:
         for path in [self.path(CLOSED_SUFFIX), self.path(SEALED_SUFFIX), *self._made()]:
             path.unlink(missing_ok=True)
 
+    def drop_outlinks(self) -> None:
+        """Delete what a closed part's pages led to, since something else says it."""
+        counts = self.counts()
+        for path in self.runs("outlinks"):
+            path.unlink()
+        self.close(counts)
+
     def _made(self) -> list[Path]:
         """Rows, positions, index lines, outlinks: those that are there."""
         single = [self.path(suffix) for suffix in (PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX)]
