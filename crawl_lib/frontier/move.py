@@ -12,7 +12,7 @@ from crawl_lib.errors import StorageError
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import STATE_FILE, Queue, State
 from crawl_lib.frontier.reading import sealed_json, unsealed
-from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, record_bytes
+from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, meta_digest, record_bytes
 
 MOVE_FILE = "move"
 EMPTY_FILE = "empty"
@@ -69,7 +69,7 @@ class Change:
 
     `consumed`: URLs that leave at the front. `appended`: what joins at the end, None for nothing. `replaces`: the
     whole queue goes (adoption). `deletes`, `renames`: other files, done last. `record`: the record to be written;
-    state, sizes and offsets of it are filled in here; `ours`: the queue is known to be as Krake writes it.
+    state, sizes, metas and offsets of it are filled in here; `ours`: the queue is known to be as Krake writes it.
     """
 
     move_id: str
@@ -95,7 +95,7 @@ def plan_move(queue: Queue, change: Change) -> Move:
     elif appended:
         state = State(state.processed, (*state.totals, appended.count))
     kept = len(change.state.totals) - gone
-    sizes = _data_steps(queue, change, gone, appended)
+    files = _data_steps(queue, change, gone, appended)
     others = [queue_step(queue, name) for name in change.deletes]
     others += [queue_step(queue, name, target) for name, target in change.renames]
     change.groups.append(tuple(step for step in others if step))
@@ -103,7 +103,8 @@ def plan_move(queue: Queue, change: Change) -> Move:
     record = replace(
         change.record,
         state_sha1=state.sha1() if change.ours else "",
-        sizes=tuple(sizes),
+        sizes=tuple(size for size, _ in files),
+        metas=tuple(digest for _, digest in files),
         offset=offsets[0],
         meta_offset=offsets[1],
         last_move=change.move_id,
@@ -121,12 +122,16 @@ def _emptied(queue: Queue, before: State, gone: int, appended: Appended | None) 
     return State(), gone, Appended(EMPTY_FILE, 0)
 
 
-def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[int]:
-    """Add the steps of the data files; returns the sizes of those that will be there."""
+def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[tuple[int, str]]:
+    """Add the steps of the data files; returns the sizes of those that will be there, and the digests of their meta."""
     files = len(change.state.totals)
     metas = queue.own_metas()
-    sizes = [
-        queue.path(str(number)).stat().st_size if change.ours or number in metas else UNKNOWN_SIZE
+    known = dict(enumerate(change.record.metas))
+    found = [
+        (
+            queue.path(str(number)).stat().st_size if change.ours or number in metas else UNKNOWN_SIZE,
+            known.get(number, "") if number in metas else "",
+        )
         for number in range(gone, files)
     ]
     for number in range(gone):
@@ -135,9 +140,9 @@ def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | No
         for number in range(gone, files):
             _add(queue, change, (str(number), str(number - gone)))
     if appended:
-        sizes.append(queue.path(appended.name).stat().st_size)
+        found.append((queue.path(appended.name).stat().st_size, meta_digest(queue.path(f"{appended.name}.meta"))))
         _add(queue, change, (appended.name, str(files - gone)))
-    return sizes
+    return found
 
 
 def _add(queue: Queue, change: Change, pair: tuple[str, str | None]) -> None:

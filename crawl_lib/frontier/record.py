@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,17 @@ class Record:
     """The content of `state.krake`.
 
     `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
-    bytes of each data file. `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta)
-    begins, None if unknown. `last_move`: id of the move that was carried out last. `pending`: counts of intakes (and
-    adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
-    when it was filled; none if that is not known, or was not done by host. `took`: folder of the newest take that the
-    queue has moved past, None before the first one, and where a repair cannot know.
+    bytes of each data file; `metas`: hex digest of the meta of each, "" where it has none, or nobody knows.
+    `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins, None if unknown.
+    `last_move`: id of the move that was carried out last. `pending`: counts of intakes (and adoptions) that no
+    committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided when it was filled;
+    none if that is not known, or was not done by host. `took`: folder of the newest take that the queue has moved past,
+    None before the first one, and where a repair cannot know.
     """
 
     state_sha1: str = ""
     sizes: tuple[int, ...] = ()
+    metas: tuple[str, ...] = ()
     offset: int | None = None
     meta_offset: int | None = None
     last_move: str = ""
@@ -80,6 +83,7 @@ class Record:
         return {
             "state_sha1": self.state_sha1,
             "sizes": list(self.sizes),
+            "metas": list(self.metas),
             "offset": self.offset,
             "meta_offset": self.meta_offset,
             "last_move": self.last_move,
@@ -88,6 +92,15 @@ class Record:
             "nodes": list(self.nodes),
             "took": self.took,
         }
+
+
+def meta_digest(path: Path) -> str:
+    """What `metas` says of a meta file: its SHA-1 in hex, "" if it is not there."""
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha1").hexdigest()
+    except FileNotFoundError:
+        return ""
 
 
 def record_bytes(mapping: dict[str, Any]) -> bytes:
@@ -103,6 +116,7 @@ def read_record(directory: Path) -> Record | None:
         return Record(
             state_sha1=value["state_sha1"],
             sizes=tuple(value["sizes"]),
+            metas=tuple(value["metas"]),
             offset=value["offset"],
             meta_offset=value["meta_offset"],
             last_move=value["last_move"],

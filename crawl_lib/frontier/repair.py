@@ -15,7 +15,7 @@ from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, UrlError
 from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
 from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
-from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, TakenIn, record_bytes
+from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, TakenIn, meta_digest, record_bytes
 from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, Rescue, note_lost
 from crawl_lib.frontier.take import TAKE_FILE, Take, differing_line, open_take, write_take
 from crawl_lib.stopping import go_on, until_stopped
@@ -66,6 +66,7 @@ def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set(), *, stop: E
     _close_gaps(queue, report)
     go_on(stop)
     standing = _standing(queue)
+    _changed_metas(queue, report)
     if not whole_move:
         rescue.after_unreadable_move()
     rescue.note()
@@ -102,6 +103,20 @@ def _waited(queue: Queue) -> int | None:
         return sum(state.totals) if queue.record().state_sha1 == state.sha1() else None
     except (OSError, ValueError, DamagedFileError):
         return None
+
+
+def _changed_metas(queue: Queue, report: RepairReport) -> None:
+    """Meta of the right size that is not what Krake wrote stays: nobody knows which of its lines is another one."""
+    try:
+        digests = dict(enumerate(queue.record().metas))
+        numbers = sorted(queue.own_metas())
+    except DamagedFileError:
+        return
+    for number in numbers:
+        meta = queue.path(f"{number}.meta")
+        if digests.get(number) and digests[number] != meta_digest(meta):
+            kept = "and is kept" if meta.exists() else "for it is gone"
+            report.done.append(f"{meta.name}: is not what Krake wrote, {kept}")
 
 
 def _standing(queue: Queue) -> int:
@@ -234,7 +249,7 @@ def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int]) 
     found = [(number, queue.path(str(number)).stat().st_size) for number in queue.data_files()]
     sizes = tuple(size if number in made or size in record.sizes else UNKNOWN_SIZE for number, size in found)
     taken_in = TakenIn() if report.lost or queue.path(LOST_FILE).exists() else record.taken_in
-    blank = replace(record, state_sha1="", sizes=sizes, offset=None, meta_offset=None, taken_in=taken_in)
+    blank = replace(record, state_sha1="", sizes=sizes, metas=(), offset=None, meta_offset=None, taken_in=taken_in)
     write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))
 
 

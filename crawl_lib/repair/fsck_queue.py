@@ -23,7 +23,7 @@ from crawl_lib.frontier.journal import JOURNAL_FILE, NEW_FILE, UNDECIDED_FILE, J
 from crawl_lib.frontier.move import MOVE_FILE, Move, impossible_steps, read_move
 from crawl_lib.frontier.outlinks import decode_line, decode_meta
 from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines, half_line_problem
-from crawl_lib.frontier.record import RECORD_FILE, Record
+from crawl_lib.frontier.record import RECORD_FILE, Record, meta_digest
 from crawl_lib.frontier.repair import lost_advice
 from crawl_lib.frontier.rescue import LOST_FILE, read_lost, whole_line
 from crawl_lib.frontier.scope import SCOPE_NAME, is_list_of_hosts
@@ -181,6 +181,9 @@ class _Check:
             meta = f"{number}.meta"
             if self.queue.path(meta).exists():
                 self._each_line("line_damaged", meta, lambda line: decode_meta(b"", line, ""))
+            digest = record.metas[number] if number < len(record.metas) else ""
+            if digest and not self.findings.list() and meta_digest(self.queue.path(meta)) != digest:
+                self._add("meta_changed", meta, "is not what Krake wrote: what it says of some URLs is not so")
 
     def _each_line(self, name: str, file: str, read: Callable[[bytes], object]) -> None:
         path = self.queue.path(file)

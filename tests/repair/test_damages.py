@@ -177,6 +177,10 @@ DAMAGES = {
     "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), (REPAIR,), fast=False),
     "the last line of meta is cut": Damage("line_damaged", cut("0.meta", 4), fast=False),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
+    "meta says another depth": Damage(
+        "meta_changed", lambda d: _replace(queue(d) / "0.meta", b"\t1\t0", b"\t7\t0"), fast=False
+    ),
+    "meta is gone": Damage("meta_changed", remove("0.meta"), fast=False),
     "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
     "the record has another byte": Damage(
         "record_damaged", lambda d: _replace(queue(d) / "state.krake", b'"complete": ["', b'"complete": ["1')
