@@ -53,9 +53,10 @@ from crawl_lib.frontier.take import (
     write_take,
 )
 from crawl_lib.keys import open_key_store
-from crawl_lib.repair.forgotten import Keys, key_array
+from crawl_lib.repair.forgotten import Keys, is_among, key_array
 from crawl_lib.repair.fsck_queue import BUILT_FOLDER, part_problems, spool_problems, sqlite_problem
 from crawl_lib.repair.fsck_seals import seal_problem
+from crawl_lib.repair.held import keys_of
 from crawl_lib.segment import Manifest, SegmentReader, hidden_folder
 from crawl_lib.segment.parts import CLOSED_SUFFIX, SEALED_SUFFIX, Part, list_parts
 from crawl_lib.states import KeyState
@@ -233,12 +234,11 @@ class _Repair:
             state.after(count)[0],
             count,
         )
-        lines = QueueReader(self.queue, state).lines(count)
-        take = write_take(self.directory, header, until_stopped(lines, self.stores.stop))
-        keys = key_array(b"".join(url.key for url in take.urls()))
-        if not len(rows) or not bool(np.isin(rows, keys).all()):
-            delete_durable(take.path)
+        lines, stop = QueueReader(self.queue, state).lines, self.stores.stop
+        keys = key_array(b"".join(keys_of(url for url, _ in until_stopped(lines(count), stop))))
+        if not len(rows) or not is_among(rows, keys).all():
             return None
+        take = write_take(self.directory, header, until_stopped(lines(count), stop))
         self._say(f"take {take.take_id}: made again from the queue and its segment {path}")
         return take
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.frontier.outlinks import encode_line
+from crawl_lib.frontier.reading import sealed_json, unsealed
 from crawl_lib.records import QueuedUrl
 from crawl_lib.synthweb import Serving
 from tests.cli.conftest import Krake
@@ -120,6 +121,23 @@ def test_a_page_that_the_key_tables_call_crawled_is_not_fetched_again(copy: Call
     assert "are known as crawled" in krake.ok(*REPAIR).out
     krake.ok("settle")
     assert waiting(krake) == before
+
+
+def test_no_take_is_made_again_that_is_not_the_queue_s(
+    copy: Callable[..., Krake], whole: tuple[Counter[str], Counter[str]]
+) -> None:
+    """Not for a moment: killed then, the next task would take URLs for fetched that were not. The newest segment's take
+    was moved past, which the record does not say any more."""
+    krake = copy()
+    write("take", b"{")(krake.directory)
+    path = queue(krake.directory) / "state.krake"
+    record = unsealed(path.read_bytes())
+    assert record["last_move"]
+    path.write_bytes(sealed_json(record | {"last_move": ""}))
+    assert run_killed(["--config", str(krake.file), *REPAIR], "take.written").code == 0
+    krake.ok("settle")
+    assert waiting(krake) == whole[1]
+    assert found(krake) == Counter()
 
 
 FOLDER_STEPS = {
