@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from crawl_lib.durable import write_durable
 from crawl_lib.frontier.journal import read_journal
 from crawl_lib.frontier.move import finish_open_move
 from crawl_lib.frontier.queue import Queue
-from crawl_lib.frontier.record import RECORD_FILE, TakenIn, record_bytes
+from crawl_lib.frontier.record import RECORD_FILE, record_bytes, taken_in_anew
 
 
 def take_in_anew(queue: Queue) -> None:
-    """Forget what the node has taken in: its next intake reads every source, and drops what is known.
+    """Forget what the node has taken in: its next intake reads every source, and drops what is known (`again`).
 
     An open intake goes on, and reads once more what it has read. The caller holds the node's lock. Raises QueueError,
     DamagedFileError. Repeatable.
     """
     finish_open_move(queue)
     if queue.path(RECORD_FILE).exists():
-        blank = replace(queue.record(), taken_in=TakenIn())
-        write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))
+        write_durable(queue.path(RECORD_FILE), record_bytes(taken_in_anew(queue.record()).to_mapping()))
     journal = read_journal(queue.directory)
     if journal is not None and journal.at:
         journal.plan, journal.at = journal.plan[journal.at :], 0

@@ -12,6 +12,7 @@ from hashlib import sha1
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import QueueError, StoppedError
 from crawl_lib.frontier.adopt import adopt
+from crawl_lib.frontier.again import Again
 from crawl_lib.frontier.draft import UNDECIDED, Draft, Pair
 from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
 from crawl_lib.frontier.journal import (
@@ -83,7 +84,8 @@ def intake(
     if not queue.is_ours():
         adopt(queue, keys, owners if routing == "host" else None, max_length_chars=max_length_chars)
     taken_in = queue.taken_in()
-    waiting = [source for source in sources if (source.folder, source.node) not in taken_in]
+    again = Again(queue, keys)
+    waiting = [again.of(source) for source in sources if (source.folder, source.node) not in taken_in]
     journal = read_journal(queue.directory)
     if waiting or journal or queue.path(UNDECIDED_FILE).exists():
         with closing(_opened(queue, journal, waiting)) as lines:

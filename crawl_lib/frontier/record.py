@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,11 @@ class TakenIn:
                 more.complete.add(folder)
         return more
 
+    def __or__(self, other: TakenIn) -> TakenIn:
+        """What either of them has."""
+        pairs = ((folder, node) for folder, nodes in other.partial.items() for node in nodes)
+        return TakenIn(self.complete | other.complete, self.to_mapping()["partial"]).with_sources(pairs)
+
     def to_mapping(self) -> dict[str, Any]:
         """The form that stands in `state.krake`."""
         return {
@@ -61,10 +66,11 @@ class Record:
     `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
     bytes of each data file; `metas`: hex digest of the meta of each, "" where it has none, or nobody knows.
     `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins, None if unknown.
-    `last_move`: id of the move that was carried out last. `pending`: counts of intakes (and adoptions) that no
-    committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided when it was filled;
-    none if that is not known, or was not done by host. `took`: folder of the newest take that the queue has moved past,
-    None before the first one, and where a repair cannot know.
+    `last_move`: id of the move that was carried out last. `again`: what had been taken in
+    before everything was to be taken in anew (see the module of that name). `pending`: counts of intakes (and
+    adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
+    when it was filled; none if that is not known, or was not done by host. `took`: folder of the newest take that the
+    queue has moved past, None before the first one, and where a repair cannot know.
     """
 
     state_sha1: str = ""
@@ -74,6 +80,7 @@ class Record:
     meta_offset: int | None = None
     last_move: str = ""
     taken_in: TakenIn = field(default_factory=TakenIn)
+    again: TakenIn = field(default_factory=TakenIn)
     pending: dict[str, Any] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     took: str | None = None
@@ -88,10 +95,16 @@ class Record:
             "meta_offset": self.meta_offset,
             "last_move": self.last_move,
             "taken_in": self.taken_in.to_mapping(),
+            "again": self.again.to_mapping(),
             "pending": self.pending,
             "nodes": list(self.nodes),
             "took": self.took,
         }
+
+
+def taken_in_anew(record: Record) -> Record:
+    """The same with nothing taken in; what had been is read once more."""
+    return replace(record, taken_in=TakenIn(), again=record.again | record.taken_in)
 
 
 def meta_digest(path: Path) -> str:
@@ -120,7 +133,8 @@ def read_record(directory: Path) -> Record | None:
             offset=value["offset"],
             meta_offset=value["meta_offset"],
             last_move=value["last_move"],
-            taken_in=TakenIn(value["taken_in"]["complete"], value["taken_in"]["partial"]),
+            taken_in=TakenIn(**value["taken_in"]),
+            again=TakenIn(**value["again"]),
             pending=value["pending"],
             nodes=tuple(value["nodes"]),
             took=value["took"],

@@ -15,7 +15,7 @@ from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, UrlError
 from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
 from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
-from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, TakenIn, meta_digest, record_bytes
+from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, meta_digest, record_bytes, taken_in_anew
 from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, Rescue, note_lost
 from crawl_lib.frontier.take import TAKE_FILE, Take, differing_line, open_take, write_take
 from crawl_lib.stopping import go_on, until_stopped
@@ -248,8 +248,8 @@ def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int]) 
         record = Record()
     found = [(number, queue.path(str(number)).stat().st_size) for number in queue.data_files()]
     sizes = tuple(size if number in made or size in record.sizes else UNKNOWN_SIZE for number, size in found)
-    taken_in = TakenIn() if report.lost or queue.path(LOST_FILE).exists() else record.taken_in
-    blank = replace(record, state_sha1="", sizes=sizes, metas=(), offset=None, meta_offset=None, taken_in=taken_in)
+    record = taken_in_anew(record) if report.lost or queue.path(LOST_FILE).exists() else record
+    blank = replace(record, state_sha1="", sizes=sizes, metas=(), offset=None, meta_offset=None)
     write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))
 
 

@@ -23,11 +23,13 @@ from crawl_lib.frontier import (
     make_take,
     open_plan,
     pending_report,
+    take_in_anew,
 )
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.source import part_source
 from crawl_lib.keys import Answer, Claim, InsertReport, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
+from crawl_lib.states import KeyState
 from crawl_lib.urls import host_of
 from tests.frontier.helpers import Keys, key, source, take_in, urls_of
 
@@ -301,3 +303,25 @@ def test_intake_is_fast(queue: Queue, known: bool) -> None:
     print(f"intake: {rate:,.0f} lines/s ({'known' if known else 'new'})")
     assert rate > 50_000
     assert json.loads(queue.path("state.krake").read_bytes())["pending"]["seen"] == 100_000
+
+
+def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check(queue: Queue, tmp_path: Path) -> None:
+    """Else everything that other nodes ever handed on would be crawled again: of A to E it is D that is lost."""
+    e = "http://e.test/"
+    handed = source("1", "n2", [A, B, C, D, C, D], "h")
+    with ShardedKeyStore([SqliteKeyServer(str(tmp_path / "0.sqlite"))]) as keys:
+        keys.create()
+        take_in(queue, keys, handed, source("1", "n3", [e], "h"))
+        keys.mark([key(A)], KeyState.CRAWLED)
+        keys.mark([key(B)], KeyState.GONE)
+        kept = [item for item in queue.read() if item.url in {C, e}]
+        for name in ("0", "0.meta", "state"):
+            queue.path(name).unlink()
+        queue.path("0").write_bytes(b"".join(item.url.encode() + b"\n" for item in kept))
+        queue.path("state").write_bytes(b"0\n2\n")
+        take_in_anew(queue)
+        take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"), chunk_lines=2)
+        assert urls_of(queue) == [C, e, D, A], "what comes for the first time has its way past the check"
+        take_in_anew(queue)
+        take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"))
+        assert urls_of(queue) == [C, e, D, A]
