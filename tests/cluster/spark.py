@@ -35,7 +35,7 @@ LIMIT_S = 1200
 
 
 def with_spark(config: Config, **options: Any) -> Config:
-    spark = SparkConfig(master="local[2]", **options)
+    spark = SparkConfig(**{"master": "local[2]", **options})
     return dataclasses.replace(config, batch=dataclasses.replace(config.batch, engine="spark"), spark=spark)
 
 

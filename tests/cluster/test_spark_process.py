@@ -11,16 +11,21 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config.model import DfsConfig, SparkConfig
+from crawl_lib.engine import Room, open_engine
 from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, StorageError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import open_storage
 from crawl_lib.synthweb import Serving, SynthWeb
+from tests.cluster import standalone
+from tests.cluster.processes import wait_until
 from tests.cluster.spark import (
+    DEFAULTS,
     LIMIT_S,
     all_stages,
     assert_same_bytes,
     in_scratch,
+    keep_warm,
     one_page,
     random_crawl,
     spark_url,
@@ -93,6 +98,31 @@ def test_a_stage_that_is_stopped_ends_its_java_and_goes_on(maker, config, monkey
         stage(storage, on_spark, name="stopped", **more)
     finalize_export(storage, on_spark, name="stopped")
     assert_same_bytes(storage, "whole", "stopped")
+
+
+def test_executors_that_are_processes_of_a_cluster(hdfs, maker, on_hdfs, tmp_path, monkeypatch):
+    """`spark://`: they leave the same bytes, and end with the session; what they spilled goes with them.
+
+    One session serves both stages, which else start one each.
+    """
+    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS + standalone.DEFAULTS)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    random_crawl(maker, 8)
+    config = on_hdfs(maker)
+    storage = open_storage(config)
+    all_stages(storage, config, maker, "duckdb")
+    with standalone.Standalone(tmp_path / "spark") as cluster:
+        on_spark = with_spark(config, master=cluster.url, dfs_url=spark_url(hdfs, config))
+        with (
+            open_engine(on_spark, Room(storage, tmp_path, ".engine", 1 << 30)) as running,
+            monkeypatch.context() as patch,
+        ):
+            keep_warm(running, patch)
+            all_stages(storage, on_spark, maker, "spark")
+            assert cluster.executors()
+        wait_until("no executor is left", lambda: not (cluster.executors() or cluster.spilled()), LIMIT_S)
+    assert_same_bytes(storage, "duckdb", "spark")
+    assert in_scratch(config) == []
 
 
 def test_other_machines_cannot_read_this_disk(config, maker):
