@@ -34,13 +34,14 @@ from crawl_lib.crawl.heldnotes import take_note_away
 from crawl_lib.crawl.marks import read_mark, take_mark_away, urls_of_lost_queue
 from crawl_lib.crawl.places import list_folders
 from crawl_lib.crawl.task import SPOOL_FOLDER
-from crawl_lib.durable import delete_durable, reached, rename_durable
+from crawl_lib.durable import delete_durable, reached, rename_durable, write_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
 from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
 from crawl_lib.frontier import NodeLock, Queue, RepairReport, open_node_dir, repair_queue
 from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
 from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.queue import QueueReader
+from crawl_lib.frontier.record import RECORD_FILE, Record, record_bytes
 from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, note_lost, read_lost
 from crawl_lib.frontier.take import (
     LEFTOVER_FILE,
@@ -125,9 +126,18 @@ def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) ->
     if dry_run:
         return RepairReport([f"queue: begins anew; {waited} URLs waited when it settled last"], lost=max(waited, 1))
     open_node_dir(directory.parent, node)
+    _note_again(stores, Queue(directory, node))
     if not (directory / LOST_FILE).exists():
         note_lost(Queue(directory, node), max(waited, 1))
     return None
+
+
+def _note_again(stores: Stores, queue: Queue) -> None:
+    """What a node had taken in when it settled last, if its mark still says so: it is read once more."""
+    with suppress(DamagedFileError):
+        mark = read_mark(stores, queue.node)
+        if mark is not None and not queue.path(RECORD_FILE).exists():
+            write_durable(queue.path(RECORD_FILE), record_bytes(Record(again=mark.taken_in).to_mapping()))
 
 
 def _take_mark_away(stores: Stores, node: str) -> None:
