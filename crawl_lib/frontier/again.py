@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha1
 from itertools import islice
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from crawl_lib.frontier.journal import CLAIM_FILE, NEW_FILE
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK
@@ -25,6 +23,10 @@ from crawl_lib.frontier.source import Source, file_lines
 from crawl_lib.frontier.take import HANDED_ON_FILE
 from crawl_lib.keys import KeyStore
 from crawl_lib.states import KeyState
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _CHUNK = 50_000
 
@@ -70,6 +72,8 @@ class Again:
         open_ = [key for key, state in states.items() if state is None or state is KeyState.QUEUED]
         if not open_:
             return set()
+        import numpy as np  # noqa: PLC0415 - fetching processes import this package, and have no use for it
+
         if self._here is None:
             self._here = np.unique(np.frombuffer(b"".join(self._keys_here()), "S20"))
         there: list[bool] = np.isin(np.array(open_, "S20"), self._here).tolist()
