@@ -16,12 +16,14 @@ from crawl_lib.repair.glean import is_robots
 from crawl_lib.repair.places import SegmentName
 from crawl_lib.segment import SegmentReader
 from crawl_lib.segment.manifest import INDEX_NAME
+from crawl_lib.states import Outcome
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, key_of
 
 LOST_NAME = "lost.tsv"
 """URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
+OUTCOMES = frozenset(Outcome)
 OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms")
 
 
@@ -62,6 +64,7 @@ def requeue_urls(stores: Stores, name: SegmentName, urls: Sequence[QueuedUrl]) -
 def old_rows(storage: Storage, path: str, notes: list[str]) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
     """Rows of a damaged segment's `pages`, as far as it can be read; without it, URLs of its index.
 
+    A row whose URL is not that of its key, or whose outcome is none, was changed: it is left out.
     `path`: the segment's; `notes`: gets a line about where reading ended.
     """
     rows = 0
@@ -69,8 +72,10 @@ def old_rows(storage: Storage, path: str, notes: list[str]) -> Iterator[tuple[Qu
         for batch in SegmentReader(storage, path).pages(OLD_COLUMNS, with_dropped=True):
             for row in batch.to_pylist():
                 rows += 1
+                if key_of(row["url"]) != row["key"] or row["outcome"] not in OUTCOMES:
+                    continue
                 yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, row["metadata"] or ""), row
-    except (KrakeError, OSError, ValueError, KeyError):
+    except (KrakeError, OSError, ValueError, KeyError, AttributeError):
         notes.append(f"pages.parquet cannot be read after row {rows}")
     if not rows:
         yield from _old_index(storage, path)

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib import stages
@@ -13,7 +15,7 @@ from crawl_lib.repair.fsck import check_iteration
 from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.salvage import SalvageReport, read_lost, salvage_segment
 from crawl_lib.repair.swap import Swap
-from crawl_lib.segment import SegmentReader
+from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
 from tests.repair.crawled import (
     TABLES,
@@ -145,6 +147,31 @@ def test_warc_and_tables_damaged_at_once(harm: str, crawl: Result) -> None:
     assert (pages - kept) & answered <= named <= pages - kept
     assert report.lost_named == len(named)
     export_all(crawl.config, "after")
+
+
+@pytest.mark.parametrize("changed", [{"url": "http://127.0.1.1/x\nhttp://not.example/"}, {"outcome": "o"}])
+def test_a_row_that_was_changed_says_nothing_of_a_page(changed: dict[str, str], crawl: Result) -> None:
+    """Its URL would be crawled, its outcome be kept."""
+    segment, name = largest(crawl)
+    pages = rows(segment)
+    (broken, fragment) = [row for row in pages if row["status"] == 200][:2]
+    table = pq.read_table(segment / "pages.parquet").to_pylist()
+    for row in table:
+        if row["key"] in {broken["key"], fragment["key"]}:
+            row.update(changed)
+    pq.write_table(pa.Table.from_pylist(table, PAGES_SCHEMA), segment / "pages.parquet")
+    warc = bytearray((segment / broken["warc_file"]).read_bytes())
+    end = broken["warc_offset"] + broken["warc_length"]
+    warc[broken["warc_offset"] : end] = bytes(broken["warc_length"])
+    metadata = fragment["warc_offset"] + fragment["warc_length"]
+    assert end != metadata
+    warc[metadata : metadata + 40] = bytes(40)
+    (segment / broken["warc_file"]).write_bytes(warc)
+    report = salvage(crawl, name, requeue=True)
+    assert (report.state, report.lost, report.without_metadata) == ("salvaged", 1, 1)
+    assert problems(crawl.config, name) == []
+    assert {row["url"] for row in pages} - {row["url"] for row in rows(segment)} == {broken["url"]}
+    assert {queued.url for queued in read_lost(stores_of(crawl.config), name)} <= {broken["url"]}
 
 
 def test_every_place_of_a_flipped_bit(crawled: Result, tmp_path: Path) -> None:
