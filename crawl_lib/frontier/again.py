@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 _CHUNK = 50_000
 
 
@@ -68,6 +72,8 @@ class Again:
 
     def _wanted(self, keys: list[bytes]) -> set[bytes]:
         """Those that are in no queue and in no segment, as far as this node can know; each once."""
+        import numpy as np  # noqa: PLC0415 - fetching processes read this module, and bar it
+
         states = self._keys.states(keys)
         open_ = [key for key, state in states.items() if state is None or state is KeyState.QUEUED]
         if not open_:
