@@ -62,7 +62,7 @@ def crawl(arguments: argparse.Namespace) -> int:
         if arguments.node is None:
             stages.commit_iteration(config, run_id=run_id, iteration=iteration, stop=arguments.stop)
     if not taken and config.crawl.max_pages is None:
-        print("no URL was queued: `krake inject` adds seeds", file=sys.stderr)
+        print("no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new", file=sys.stderr)
     return 0
 
 

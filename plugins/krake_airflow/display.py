@@ -12,10 +12,18 @@ from rich.live import Live
 from rich.table import Table
 
 from crawl_lib.config import Config
+from crawl_lib.states import Outcome
 
 PLAIN_INTERVAL_S = 5.0
 _COLUMNS = {"phase": "phase", "fetched": "pages", "taken": "of", "pages_per_s": "pages/s", "queue": "queue",
             "errors": "errors"}  # fmt: skip
+
+NOTHING = (
+    "none: nothing is queued (what is known is not crawled again: `krake forget URL` makes it new),"
+    " or crawl.max_pages is reached"
+)
+HINTS: dict[str, str] = {Outcome.ADDRESS_REFUSED: " (of an inner network that fetch.allow_networks does not name)"}
+"""What to say of an outcome that the config decides."""
 
 
 class Display:
@@ -130,9 +138,9 @@ def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
     for result in commits:
         outcomes.update(result.get("outcomes", {}))
     table.add_row("iterations", _shown(len(commits)))
-    table.add_row("pages fetched", _shown(sum(outcomes.values())))
+    table.add_row("pages fetched", _shown(sum(outcomes.values())) if outcomes else NOTHING)
     for outcome, number in outcomes.most_common():
-        table.add_row(f"  {outcome}", _shown(number))
+        table.add_row(f"  {outcome}", f"{_shown(number)}{HINTS.get(outcome, '')}")
     for task, names in (("export", ("pages",)), ("linker", ("arcs",)), ("finalizer", ("nodes", "arcs"))):
         for name in names:
             if name in results.get(task, {}):

@@ -217,7 +217,7 @@ def test_a_wrong_argument_exits_with_2(krake: Krake, words: list[str], capsys: p
 
 
 def test_a_crawl_without_seeds_says_what_is_missing(krake: Krake, serving: Serving) -> None:
-    hint = "no URL was queued: `krake inject` adds seeds"
+    hint = "no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new"
     done = krake("crawl")
     assert done.code == 0
     assert hint in done.err

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from krake_airflow.display import Display
+from krake_airflow.display import HINTS, NOTHING, Display, summary
 from rich.console import Console
+
+from crawl_lib.config import from_mapping
 
 
 class Shown:
@@ -52,3 +56,18 @@ def test_between_two_tasks_it_is_over_at_once() -> None:
     shown.display.finished(shown.task(), {})
     shown.display.stop()
     assert (shown.asked, shown.over) == (0, 1)
+
+
+def shown_at_the_end(directory: Path, outcomes: dict[str, int]) -> str:
+    config = from_mapping({"servers": ["node"], "dfs_primary": "dfs"}, base=directory)
+    console = Console(width=400, record=True, file=io.StringIO())
+    console.print(summary(config, {"iteration_1.commit": {"folder": "1", "outcomes": outcomes}}))
+    return console.export_text()
+
+
+def test_who_sees_no_page_is_told_why(tmp_path: Path) -> None:
+    """Both happen to whoever crawls a server of an inner network, forgets to allow it, and tries again."""
+    refused = shown_at_the_end(tmp_path, {"ok": 2, "address_refused": 1})
+    assert f"1{HINTS['address_refused']}" in refused
+    assert NOTHING not in refused
+    assert NOTHING in shown_at_the_end(tmp_path, {})
