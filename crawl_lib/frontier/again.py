@@ -72,8 +72,6 @@ class Again:
 
     def _wanted(self, keys: list[bytes]) -> set[bytes]:
         """Those that are in no queue and in no segment, as far as this node can know; each once."""
-        import numpy as np  # noqa: PLC0415 - fetching processes read this module, and bar it
-
         states = self._keys.states(keys)
         open_ = [key for key, state in states.items() if state is None or state is KeyState.QUEUED]
         if not open_:
