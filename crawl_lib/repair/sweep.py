@@ -86,9 +86,8 @@ def sweep(stores: Stores, *, dry_run: bool = False, on_progress: OnProgress | No
 
 def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
     """What nobody owns. `nodes`: those of this machine whose lock the caller holds."""
-    iterations = readable_iterations(stores)
-    yield from _of_takes(stores, nodes, iterations)
-    yield from _of_starts(stores, iterations)
+    yield from _of_takes(stores, nodes)
+    yield from _of_starts(stores, readable_iterations(stores))
     yield from _of_seeds(stores)
     folders = [f"{stores.crawl_dir}/{folder}" for folder in list_folders(stores.storage, stores.crawl_dir)]
     for name in until_stopped(list_exports(stores), stores.stop):
@@ -98,8 +97,7 @@ def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
         yield from _beside(stores, folder)
 
 
-def _of_takes(stores: Stores, nodes: Collection[str], iterations: list[Iteration]) -> Iterator[Leftover]:
-    known = {IMPORT_NODE, *stores.config.servers, *(node for one in iterations for node in one.nodes)}
+def _of_takes(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
     for folder in until_stopped(list_folders(stores.storage, stores.crawl_dir), stores.stop):
         path = f"{stores.crawl_dir}/{folder}"
         for entry in stores.storage.list(path):
@@ -110,7 +108,7 @@ def _of_takes(stores: Stores, nodes: Collection[str], iterations: list[Iteration
             if node == f"{IMPORT_NODE}-{IMPORT_NODE}":  # the run of an import is its take
                 over = stores.storage.exists(f"{path}/{IMPORT_NODE}")
             else:
-                over = node in known and _is_over(stores, node, take_id, here=node in nodes)
+                over = _is_over(stores, node, take_id, here=node in nodes)
             if over:
                 problem = f"is of an attempt of {node} that nobody can go on with"
                 yield Leftover(f"{path}/{entry.name}", problem)

@@ -68,6 +68,7 @@ def test_pages_that_a_salvage_lost_are_noted_until_they_are_requeued_or_crawled(
 def test_the_hidden_folder_of_a_take_that_was_deleted_is_named_and_swept(copy: Callable[..., Krake]) -> None:
     krake = copy(UPLOADED)
     [folder] = hidden(krake)
+    (folder.parent / f".node-a-{'0' * 32}").mkdir()  # of a take before this one
     krake.ok("sweep")
     assert hidden(krake) == [folder], "its take is open: the next attempt needs it"
     assert "leftover" not in findings(krake)
