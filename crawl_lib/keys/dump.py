@@ -186,8 +186,10 @@ def load_keys(
     Raises DamagedFileError or InputError before any key is written, KeyServerDownError if a server misses some.
     """
     report = DumpReport(str(path))
+    read = 0
     for keys, _ in read_dump(path):
-        _tell(on_progress, "reading", len(keys))
+        read += len(keys)
+        _tell(on_progress, "reading", read)
     for keys, states in read_dump(path):
         known = store.states(keys)
         report.count(list(states))

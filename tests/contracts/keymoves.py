@@ -6,6 +6,7 @@ A subclass gives `new_server` (a new server without tables), as for `KeyStoreCon
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from threading import Event
 
@@ -436,6 +437,40 @@ class KeyMovesContract:
         with pytest.raises(DamagedFileError, match=r"keys\.dump: "):
             load_keys(other, path)
         assert other.servers[0].counts() == {}
+
+    @pytest.mark.parametrize(
+        ("blocks", "total", "says"),
+        [
+            ([[(2, 1)], [(1, 1)]], 2, "do not ascend"),
+            ([[(1, 1)], [(1, 2)]], 2, "do not ascend"),
+            ([[(1, 1), (1, 1)]], 2, "do not ascend"),
+            ([[(1, 4)]], 1, "a state that Krake does not know"),
+            ([[(1, 0)]], 1, "a state that Krake does not know"),
+            ([[(1, 1)]], 2, "has 1 keys, and its end says otherwise"),
+        ],
+    )
+    def test_a_dump_that_another_program_wrote_wrong_is_refused(self, blocks, total, says, filled, tmp_path):
+        """Whole by its digest, and no dump of keys."""
+        data = bytearray(b"krake-keys 1\n")
+        for block in blocks:
+            keys = b"".join(number.to_bytes(20, "big") for number, _ in block)
+            data += len(block).to_bytes(4, "big") + keys + bytes(state for _, state in block)
+        data += bytes(4) + total.to_bytes(8, "big")
+        path = tmp_path / "keys.dump"
+        path.write_bytes(data + sha256(data).digest())
+        with pytest.raises(DamagedFileError, match=says):
+            load_keys(filled(1, 1), path)
+
+    def test_progress_of_dump_and_load_counts_all_keys_so_far(self, filled, tmp_path, monkeypatch):
+        monkeypatch.setattr("crawl_lib.keys.dump.BLOCK_KEYS", 400)
+        store, told = filled(1, 1), []
+        dump_keys(store, tmp_path / "keys.dump", on_progress=told.append)
+        load_keys(store, tmp_path / "keys.dump", on_progress=told.append)
+        assert len(KEYS) == 1002
+        sums = [400, 800, 1002]
+        assert [(one["stage"], one["done"]) for one in told] == [
+            (stage, done) for stage in ("dump", "reading", "load") for done in sums
+        ]
 
     def test_a_file_that_is_there_is_not_overwritten(self, filled, tmp_path: Path):
         (tmp_path / "keys.dump").write_text("mine")
