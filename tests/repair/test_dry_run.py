@@ -1,4 +1,7 @@
-"""A dry run changes nothing: no file of the crawl has another name, another byte or another time."""
+"""A dry run changes nothing: no file of the crawl has another name, another byte or another time.
+
+Nor does a repair that is run twice, the second time.
+"""
 
 from __future__ import annotations
 
@@ -186,6 +189,9 @@ CASES: list[tuple[str, Callable[[Krake], list[str]]]] = [
 ]
 
 
+WITH_YES = {"forget", "segment drop", "segment compact", "segment salvage", "nodes retire"}
+
+
 @pytest.mark.parametrize(("command", "prepare"), CASES, ids=lambda value: getattr(value, "__name__", value))
 def test_a_dry_run_changes_nothing(
     command: str, prepare: Callable[[Krake], list[str]], copy: Callable[..., Krake]
@@ -235,3 +241,33 @@ def test_a_dry_admission_refuses_what_the_admission_refuses(copy: Callable[..., 
     krake.ok(*words)
     assert "may work" in krake.ok(*words, "--dry-run").out
     assert "is not one of servers" in krake("nodes", "admit", "node-x", "--dry-run").error()
+
+
+def contents(directory: Path) -> dict[str, str]:
+    """Every file but locks, and what a data base keeps beside itself while it is open."""
+    return {
+        str(path.relative_to(directory)): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.name.endswith(("lock", "-wal", "-shm"))
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "prepare"),
+    [case for case in CASES if case[1] is not archive_and_no_keys],  # refused without keys
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_run_twice_a_command_finds_its_work_done(
+    command: str, prepare: Callable[[Krake], list[str]], copy: Callable[..., Krake]
+) -> None:
+    krake = copy()
+    words = [*command.split(), *prepare(krake), *(["--yes"] if command in WITH_YES else [])]
+    done = krake(*words)
+    assert not done.err.startswith("krake: "), done
+    before = contents(krake.directory)
+    again = krake(*words)
+    if command == "keys dump":
+        assert "is there already" in again.error()
+    else:
+        assert not again.err.startswith("krake: "), again
+    assert contents(krake.directory) == before
