@@ -48,6 +48,7 @@ from crawl_lib.repair.forgotten import Forgotten
 from crawl_lib.repair.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.segment import SegmentReader
+from crawl_lib.segment.recover import microseconds_of
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize
@@ -78,7 +79,9 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
         yield found
     taken_out = sorted(reader.taken_out - reader.dropped)
     if taken_out:
-        gone = forgotten.of_page(np.array(taken_out, "S20"), np.zeros(len(taken_out), np.int64)).tolist()
+        # When they were captured nobody knows any more, but that it was not before the segment was begun.
+        began_us = np.full(len(taken_out), microseconds_of(reader.manifest.started), np.int64)
+        gone = forgotten.of_page(np.array(taken_out, "S20"), began_us).tolist()
         yield {KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]}
 
 

@@ -86,6 +86,27 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
     assert "clean" in krake.ok("fsck").out
 
 
+def test_a_page_that_was_forgotten_crawled_again_and_dropped_stays_known(
+    copy: Callable[..., Krake], web: Serving
+) -> None:
+    """Also when the key tables are made anew, and its rows are in no file any more; until it is forgotten once more."""
+    krake = copy()
+    seed = web.seeds[0]
+    krake.ok("forget", "--yes", seed)
+    krake.ok("inject", seed, "--run-id", "again")
+    krake.ok("crawl", "--run-id", "again", "--batch-size", "100")
+    krake.ok("segment", "drop", "--yes", seed)
+    krake.ok("segment", "compact", "--yes")
+    assert seed not in visited(krake)
+    for words in ((), ("forget", "--yes", seed)):
+        if words:
+            krake.ok(*words)
+        krake.ok("keys", "create", "--drop", "--yes")
+        krake.ok("keys", "rebuild")
+        assert known(krake, [seed]) == (set() if words else {seed})
+        assert "clean" in krake.ok("fsck").out
+
+
 def test_a_crawled_page_that_waits_again_stays_known(copy: Callable[..., Krake], web: Serving) -> None:
     """Imported while it was queued, or put into a queue by hand: without its key it would be queued once more."""
     krake = copy()
