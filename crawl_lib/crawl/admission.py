@@ -4,6 +4,10 @@ What was sent to it went to others when it was retired as lost, and the mark on 
 this concerns. With an empty disk the node would read them all again, and take for new what its new owners have yet to
 take in. So its tasks are refused, and admitting it has two durable steps: one move of its queue, which notes those
 sources as taken in (`admit.noted`); then the mark says that the node takes part again. Killed between, it is run again.
+
+A node that was retired with its queue, and returns with an empty directory, need not be admitted: its first task makes
+that move. Without it the node would read all that it was ever sent, and what others had handed on to it would be
+crawled again.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from crawl_lib.crawl.marks import Mark, read_mark, write_mark
 from crawl_lib.crawl.task import NodeTask, locked_node, require_known
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError
-from crawl_lib.frontier import Change, Queue, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier import Change, Queue, State, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.move import read_move
+from crawl_lib.frontier.record import RECORD_FILE
 from crawl_lib.stores import Stores
 
 
@@ -33,9 +38,15 @@ def refusal(mark: Mark | None) -> str | None:
 
 
 def require_admitted(task: NodeTask) -> None:
-    """Raise ConfigError if the task's node was retired as lost, and was not admitted again."""
-    if problem := refusal(read_mark(task.stores, task.node)):
+    """Raise ConfigError if the task's node was retired as lost, and was not admitted again.
+
+    Of one that was retired otherwise, and begins with nothing, what it was sent before counts as taken in.
+    """
+    mark = read_mark(task.stores, task.node)
+    if problem := refusal(mark):
         raise ConfigError(problem)
+    if mark is not None and mark.retired and _is_bare(task.queue):
+        _note_taken_in(task, mark)
 
 
 def admit_node(stores: Stores, *, node: str, stop: Event) -> dict[str, Any]:
@@ -73,8 +84,19 @@ def _move_id(mark: Mark) -> str:
     return f"admit-{mark.newest}"
 
 
+def _is_bare(queue: Queue) -> bool:
+    """Whether nothing has ever been in a queue: at most it was made, by an attempt that was killed right after."""
+    if not queue.directory.is_dir():
+        return True
+    if queue.path(RECORD_FILE).exists() or any(queue.path(str(number)).stat().st_size for number in queue.data_files()):
+        return False
+    state = queue.path("state")
+    return not state.exists() or state.read_bytes() == State().to_bytes()
+
+
 def _require_no_queue(queue: Queue, mark: Mark) -> None:
-    if queue.path("state").exists() and queue.record().last_move != _move_id(mark):
+    stands = queue.path("state").exists() and not _is_bare(queue)
+    if stands and queue.record().last_move != _move_id(mark):
         raise ConfigError(
             f"{queue.directory}: holds the queue of before node {queue.node} was retired, and others have its URLs:"
             " move the directory away, then run this again"

@@ -19,6 +19,7 @@ from crawl_lib.stores import open_stores
 from crawl_lib.synthweb import Serving
 from tests.crawl.children import run_stage
 from tests.crawl.test_nodes_change import WEB, assert_truth, begun, retire, settle, to_the_end, with_nodes
+from tests.e2e.crawl import run_iteration
 
 STOP = Event()
 
@@ -105,3 +106,31 @@ def test_a_retirement_that_was_begun_and_given_up(step: str, serving: Serving, t
     waiting = Queue(Path(old.queue.local_dir) / "node-2").length()
     assert retire(two, "node-2")["handed_over"] == waiting
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
+
+
+def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(serving: Serving, tmp_path: Path) -> None:
+    """All that was ever handed on to it stands in old segments, past the key check; others crawled it meanwhile."""
+    before = serving.log().counts()
+    old = begun(tmp_path, serving, 0, 1)
+    settle(old)
+    more = with_nodes(old, 0, 1, 2)
+    for number in (1, 2):
+        run_iteration(more, "more", number)
+    settle(more)
+    assert Queue(Path(old.queue.local_dir) / "node-2").taken_in().complete
+    assert retire(old, "node-2")["retired"]
+    shutil.rmtree(Path(old.queue.local_dir) / "node-2")
+    run_iteration(old, "less", 1)
+    settle(old)
+    assert_truth(to_the_end(more), serving, serving.log().counts() - before)
+
+
+def test_an_admission_that_was_killed_before_its_move_is_run_again(serving: Serving, tmp_path: Path) -> None:
+    old = begun(tmp_path, serving, 0, 1, 2)
+    settle(old)
+    place = Path(old.queue.local_dir) / "node-2"
+    shutil.rmtree(place)
+    retire_lost(open_stores(with_nodes(old, 0, 1)), node="node-2")
+    place.mkdir()
+    Queue(place, "node-2").create()
+    assert admit(old, "node-2")
