@@ -349,6 +349,19 @@ class KeyMovesContract:
         assert report.lost == ["server-1"]
         self.holds(store)
 
+    def test_a_server_that_was_away_during_a_change_joins_empty(self, filled):
+        """Its note is of an older ring, which is no other crawl's; what it holds may have been forgotten since."""
+        first, second, away = filled(3, 2).servers
+        away.down = True
+        reshard(ShardedKeyStore([first, second], 2))
+        away.down = False
+        store = ShardedKeyStore([first, second, away], 2)
+        with pytest.raises(KeyTablesError, match=f"{away.name}: is to join, and has [0-9]+ keys"):
+            reshard(store)
+        away.create(drop=True)
+        reshard(store)
+        self.holds(store)
+
     def test_keys_that_nobody_has_are_an_error_before_anything_is_done(self, filled):
         old = filled(3, 1)
         rows = [rows_of(server) for server in old.servers]

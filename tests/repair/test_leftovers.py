@@ -120,3 +120,14 @@ def test_what_killed_attempts_left_beside_what_stands_is_swept(copy: Callable[..
     krake.ok("sweep")
     assert not made.exists()
     assert other.exists(), "nothing stands in its place: an attempt may be at work on it"
+
+
+def test_the_hidden_folder_of_an_import_is_left_until_its_segment_stands(copy: Callable[..., Krake]) -> None:
+    """It may be at work on any machine."""
+    krake = copy()
+    folder = min(krake.directory.glob("dfs/crawl/1*"))
+    (folder / f".import-import-{'a' * 32}").mkdir()
+    assert krake.ok("sweep").out == "nothing is left over\n"
+    (folder / "import").mkdir()
+    krake.ok("sweep")
+    assert not list(folder.glob(".import-*"))
