@@ -85,6 +85,8 @@ def _show_local(found: Mapping[str, Any], console: Console) -> None:
 def _queue_text(queue: Mapping[str, Any]) -> str:
     if "error" in queue:
         return str(queue["error"])
+    if "note" in queue:
+        return str(queue["note"])
     text = f"{queue['length']:,}"
     progress = queue.get("progress", {})
     if "open_take" in queue:

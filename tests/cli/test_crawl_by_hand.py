@@ -267,4 +267,5 @@ def test_a_status_where_nothing_is_yet(krake: Krake) -> None:
     assert status["iterations"] == status["exports"] == []
     assert set(status["queues"]) == {"node-a", "node-b"}
     assert "not on this machine, or not used yet" in json.dumps(status["queues"])
+    assert krake.ok("status").out.count("not on this machine, or not used yet") == 2, "0 would be no answer"
     assert "node-a" in krake.ok("status").out
