@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from crawl_lib.config import Config
 from crawl_lib.states import Outcome
@@ -60,15 +61,15 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
-    def note(self, text: str) -> None:
-        """Say something above the table."""
-        self._console.print(text, highlight=False, soft_wrap=True)
+    def note(self, text: str | Text) -> None:
+        """Say something above the table, as it stands: what is in brackets is no style."""
+        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def started(self, task: Any) -> None:
         """A stage begins."""
         self._task, self._began_s = task, time.monotonic()
         self.failures.pop(task.task_id, None)
-        self._show(f"[cyan]{task.task_id}[/] ...")
+        self._show(task.task_id, " ...")
 
     def progressed(self, task: Any, progress: Mapping[str, Any]) -> None:
         """New numbers of a stage; those of a node go to the table."""
@@ -77,7 +78,7 @@ class Display:
             text = "  ".join(f"{title} {_shown(progress.get(name))}" for name, title in _COLUMNS.items())
         else:
             text = "  ".join(f"{name} {_shown(value)}" for name, value in progress.items())
-        self._show(f"[cyan]{task.task_id}[/]  {'' if self._live else text}")
+        self._show(task.task_id, "" if "node" in progress else f"  {text}")
         if self._live is None and time.monotonic() - self._last_s >= PLAIN_INTERVAL_S:
             self._last_s = time.monotonic()
             self.note(f"  {task.task_id:28} {text}")
@@ -86,14 +87,15 @@ class Display:
         """A stage is done: one line that stays."""
         self.results[task.task_id] = result
         self._task = None
-        self.note(f"[green]done[/] {task.task_id:28} {time.monotonic() - self._began_s:6.1f} s  {_gist(result)}")
-        self._show("")
+        text = f" {task.task_id:28} {time.monotonic() - self._began_s:6.1f} s  {_gist(result)}"
+        self.note(Text.assemble(("done", "green"), text))
+        self._show()
 
     def failed(self, task: Any, message: str, *, final: bool) -> None:
         """A stage failed: its line stays."""
         self.failures[task.task_id] = message
         self._task = None
-        self.note(f"[red]FAILED[/] {task.task_id}: {message}")
+        self.note(Text.assemble(("FAILED", "red"), f" {task.task_id}: {message}"))
         if self.stopping or (final and task.run_needs_it):
             self._over()
 
@@ -105,14 +107,15 @@ class Display:
         else:
             self._over()
 
-    def _show(self, now: str) -> None:
+    def _show(self, task_id: str = "", text: str = "") -> None:
+        """Below all that stays: the stage that runs, what it says of itself, and the table of the nodes."""
         if self._live is None:
             return
-        table = Table(title=now, title_justify="left", box=None, pad_edge=False)
+        table = Table(title=Text.assemble((task_id, "cyan"), text), title_justify="left", box=None, pad_edge=False)
         for title in ("node", *_COLUMNS.values()):
             table.add_column(title, justify="left" if title in ("node", "phase") else "right")
         for node, progress in sorted(self._nodes.items()):
-            table.add_row(node, *(_shown(progress.get(name)) for name in _COLUMNS))
+            table.add_row(Text(node), *(Text(_shown(progress.get(name))) for name in _COLUMNS))
         self._live.update(table)
 
 

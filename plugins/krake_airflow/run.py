@@ -79,10 +79,10 @@ def main(arguments: list[str] | None = None) -> int:
             if is_demo:
                 params["seeds"] = stack.enter_context(_synthetic_web(home, console))
             os.environ.update(environment(home, path))
-            console.print(f"Config {path}. Starting Airflow (its log: {log}) ...", highlight=False, soft_wrap=True)
+            _say(console, f"Config {path}. Starting Airflow (its log: {log}) ...")
             return _Crawl(stack, console, config, log).run(home, params)
         except KrakeError as error:
-            console.print(f"[red]{error}[/]", highlight=False, soft_wrap=True)
+            _say(console, str(error), "red")
             return 1
 
 
@@ -116,7 +116,8 @@ def seeds_text(given: str) -> str:
 def _airflow_prints_to(log: Path) -> Iterator[Console]:
     """Send standard output and error of this process and its children to a file; yields a console on the old output.
 
-    By descriptor, because Airflow, its libraries and the workers each print in their own way.
+    By descriptor, because Airflow, its libraries and the workers each print in their own way. To the console nothing in
+    brackets is a style: errors and paths of others have them too.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -125,7 +126,7 @@ def _airflow_prints_to(log: Path) -> Iterator[Console]:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:
-            yield Console(file=terminal, width=None if terminal.isatty() else PLAIN_WIDTH)
+            yield Console(file=terminal, width=None if terminal.isatty() else PLAIN_WIDTH, markup=False)
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -148,11 +149,8 @@ def _synthetic_web(home: Path, console: Console) -> Iterator[str]:
     serving = Serving(web, port=int(kept.read_text()) if kept.exists() else 0)
     with _fallback(serving, lambda: Serving(web)) as server:
         kept.write_text(str(server.port))
-        console.print(
-            f"No SEEDS given: crawling a synthetic web of {web.sites} sites on this machine, port {server.port}.",
-            highlight=False,
-            soft_wrap=True,
-        )
+        text = f"crawling a synthetic web of {web.sites} sites on this machine, port {server.port}."
+        _say(console, f"No SEEDS given: {text}")
         yield "\n".join(server.seeds)
 
 
@@ -217,13 +215,18 @@ class _Crawl:
             self._say("Stopped. What was fetched is kept; the same command goes on.")
             return self.code
         for task_id, message in sorted(display.failures.items()):
-            self._say(f"[red]{task_id}: {message}[/]")
-        self._say(f"[red]The run failed.[/] Everything that was said: {self.log}")
+            self._say(f"{task_id}: {message}", "red")
+        self._say("The run failed.", "red")
+        self._say(f"Everything that was said: {self.log}")
         self._say("Mend what is named and run the same command again: it goes on where this one stopped.")
         return self.code
 
-    def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+    def _say(self, text: str, style: str = "") -> None:
+        _say(self.console, text, style)
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style, highlight=False, soft_wrap=True)
 
 
 def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) -> tuple[Path, datetime]:
@@ -239,7 +242,7 @@ def _join(console: Console, home: Path, config: Config, params: dict[str, Any]) 
         noted = json.loads(path.read_text(encoding="utf-8"))
         begun = datetime.fromisoformat(noted.pop("begun"))
         if noted == wanted:
-            console.print(f"Going on with the unfinished run of {begun.isoformat()}.", highlight=False, soft_wrap=True)
+            _say(console, f"Going on with the unfinished run of {begun.isoformat()}.")
             return path, begun
     begun = datetime.now(UTC)
     write_durable(path, json.dumps({"begun": begun.isoformat(), **wanted}).encode() + b"\n")

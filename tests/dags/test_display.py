@@ -58,6 +58,21 @@ def test_between_two_tasks_it_is_over_at_once() -> None:
     assert (shown.asked, shown.over) == (0, 1)
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("progress", [{"checking": "[/x]: [a]"}, {"node": "[node-a]", "phase": "[/x]: [a]"}])
+def test_what_stands_in_brackets_is_shown(progress: dict[str, str], terminal: bool) -> None:
+    """To the console it could be a style, which is left out, or the end of one, which is an error."""
+    console = Console(width=200, record=True, file=io.StringIO(), force_terminal=terminal)
+    task = SimpleNamespace(task_id="export", run_needs_it=True)
+    with Display(console, lambda: None) as display:
+        display.started(task)
+        display.progressed(task, progress)
+        display.failed(task, "servers: [node-a, node-b]: [/y]", final=True)
+    text = console.export_text()
+    assert "FAILED export: servers: [node-a, node-b]: [/y]" in text
+    assert "[/x]: [a]" in text
+
+
 def shown_at_the_end(directory: Path, outcomes: dict[str, int]) -> str:
     config = from_mapping({"servers": ["node"], "dfs_primary": "dfs"}, base=directory)
     console = Console(width=400, record=True, file=io.StringIO())
