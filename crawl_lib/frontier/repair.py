@@ -15,7 +15,15 @@ from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, UrlError
 from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
 from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
-from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, meta_digest, record_bytes, taken_in_anew
+from crawl_lib.frontier.record import (
+    RECORD_FILE,
+    UNKNOWN_SIZE,
+    Record,
+    TakenIn,
+    meta_digest,
+    record_bytes,
+    taken_in_anew,
+)
 from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, Rescue, note_lost
 from crawl_lib.frontier.take import TAKE_FILE, Take, differing_line, open_take, write_take
 from crawl_lib.stopping import go_on, until_stopped
@@ -50,8 +58,15 @@ def lost_advice(count: int) -> str:
     )
 
 
-def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set(), *, stop: Event | None = None) -> RepairReport:
+def repair_queue(
+    queue: Queue,
+    crawled: Crawled = lambda keys: set(),
+    *,
+    again: Callable[[], TakenIn] = TakenIn,
+    stop: Event | None = None,
+) -> RepairReport:
     """Repair a node's queue; the caller holds its lock. `crawled`: which of these keys are known as crawled or gone.
+    `again`: what it had taken in, as far as others can tell, if its record cannot.
 
     What is there is counted, and `state` says so. What cannot be used is set aside as `<name>.broken`. Where `state`
     does not fit file 0, the record or the key tables say how many of its URLs have been processed. The next intake
@@ -86,7 +101,7 @@ def repair_queue(queue: Queue, crawled: Crawled = lambda keys: set(), *, stop: E
         report.done.append(f"data files: {before - standing} of {before} URLs are gone")
         note_lost(queue, before - standing)
     go_on(stop)
-    _believe_nothing(queue, report, rescue.made)
+    _believe_nothing(queue, report, rescue.made, again)
     reached("repair.queue.record")
     go_on(stop)
     write_durable(queue.path(STATE_FILE), report.state.to_bytes())
@@ -240,12 +255,12 @@ def _crawled_first(queue: Queue, crawled: Crawled, stop: Event | None) -> int:
     return count
 
 
-def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int]) -> None:
+def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int], again: Callable[[], TakenIn]) -> None:
     try:
-        record = queue.record()
+        record = queue.record() if queue.path(RECORD_FILE).exists() else Record(again=again())
     except DamagedFileError:
         _set_aside(queue, RECORD_FILE, report)
-        record = Record()
+        record = Record(again=again())
     found = [(number, queue.path(str(number)).stat().st_size) for number in queue.data_files()]
     sizes = tuple(size if number in made or size in record.sizes else UNKNOWN_SIZE for number, size in found)
     record = taken_in_anew(record) if report.lost or queue.path(LOST_FILE).exists() else record

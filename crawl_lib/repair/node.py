@@ -31,17 +31,17 @@ from threading import Event
 import numpy as np
 
 from crawl_lib.crawl.heldnotes import take_note_away
+from crawl_lib.crawl.layout import SEEDS_NODE
 from crawl_lib.crawl.marks import read_mark, take_mark_away, urls_of_lost_queue
-from crawl_lib.crawl.places import list_folders
+from crawl_lib.crawl.places import list_folders, read_iteration, segments_of
 from crawl_lib.crawl.task import SPOOL_FOLDER
-from crawl_lib.durable import delete_durable, reached, rename_durable, write_durable
+from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
 from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
-from crawl_lib.frontier import NodeLock, Queue, RepairReport, open_node_dir, repair_queue
+from crawl_lib.frontier import NodeLock, Queue, RepairReport, TakenIn, open_node_dir, repair_queue
 from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
 from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.frontier.queue import QueueReader
-from crawl_lib.frontier.record import RECORD_FILE, Record, record_bytes
 from crawl_lib.frontier.rescue import BROKEN, LOST_FILE, note_lost, read_lost
 from crawl_lib.frontier.take import (
     LEFTOVER_FILE,
@@ -126,18 +126,23 @@ def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) ->
     if dry_run:
         return RepairReport([f"queue: begins anew; {waited} URLs waited when it settled last"], lost=max(waited, 1))
     open_node_dir(directory.parent, node)
-    _note_again(stores, Queue(directory, node))
     if not (directory / LOST_FILE).exists():
         note_lost(Queue(directory, node), max(waited, 1))
     return None
 
 
-def _note_again(stores: Stores, queue: Queue) -> None:
-    """What a node had taken in when it settled last, if its mark still says so: it is read once more."""
-    with suppress(DamagedFileError):
-        mark = read_mark(stores, queue.node)
-        if mark is not None and not queue.path(RECORD_FILE).exists():
-            write_durable(queue.path(RECORD_FILE), record_bytes(Record(again=mark.taken_in).to_mapping()))
+def _taken_in_before(stores: Stores, node: str) -> TakenIn:
+    """What a node had taken in, as its newest segment shows: all that stood before that iteration."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    folders = list_folders(storage, crawl_dir)
+    own = next((folder for folder in reversed(folders) if storage.exists(f"{crawl_dir}/{folder}/{node}")), None)
+    if own is None:
+        return TakenIn()
+    older = [folder for folder in folders if int(folder) < int(own)]
+    pairs = [(folder, found_by) for folder in older for found_by in segments_of(storage, crawl_dir, folder)]
+    with suppress(DamagedFileError, PathNotFoundError):
+        pairs += [(digest, SEEDS_NODE) for digest in read_iteration(storage, crawl_dir, own).seeds]
+    return TakenIn().with_sources(pairs)
 
 
 def _take_mark_away(stores: Stores, node: str) -> None:
@@ -174,7 +179,9 @@ class _Repair:
 
     def run(self) -> RepairReport:
         had_take = (self.directory / TAKE_FILE).exists()
-        self.report = repair_queue(self.queue, self._crawled, stop=self.stores.stop)
+        self.report = repair_queue(
+            self.queue, self._crawled, again=lambda: _taken_in_before(self.stores, self.node), stop=self.stores.stop
+        )
         take = open_take(self.directory)
         if take is None and (had_take or (self.directory / f"{TAKE_FILE}{BROKEN}").exists()):
             take = self._take_of_segment()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from crawl_lib.frontier.outlinks import encode_line
+from crawl_lib.records import QueuedUrl
 from tests.cli.conftest import Krake
 from tests.repair.test_damages import found, queue, snapshot, visited, waiting
 
@@ -69,3 +71,38 @@ def test_a_queue_that_stands_is_not_lost(copy: Callable[..., Krake]) -> None:
     queued = waiting(krake)
     assert "holds a queue" in krake(*LOST).error()
     assert waiting(krake) == queued
+
+
+def record_damaged(krake: Krake) -> None:
+    (queue(krake.directory) / "state.krake").write_bytes(b"{")
+    krake.ok("queue", "repair", "--node", "node-a")
+
+
+def queue_lost(krake: Krake) -> None:
+    shutil.rmtree(queue(krake.directory))
+    krake.ok(*LOST)
+    krake.ok(*DROP)
+
+
+def all_anew(krake: Krake) -> None:
+    krake.ok(*DROP, "--anew")
+
+
+@pytest.mark.parametrize("read_again", [record_damaged, queue_lost, all_anew])
+def test_what_was_handed_on_is_not_crawled_again_when_all_is_read_again(
+    read_again: Callable[[Krake], None], copy: Callable[..., Krake]
+) -> None:
+    """A page that was put into the queue by hand once more is crawled once more, not whenever all is read anew."""
+    krake = copy()
+    [again, *_] = visited(krake)
+    (queue(krake.directory) / "handed_on").write_bytes(encode_line(QueuedUrl(again), "h") + b"\n")
+    krake.ok("crawl", "--iterations", "3")
+    krake.ok("settle")
+    assert visited(krake)[again] == 2
+    queued = waiting(krake)
+    read_again(krake)
+    krake.ok("settle")
+    assert waiting(krake) == queued
+    krake.ok("crawl", "--iterations", "2")
+    assert visited(krake)[again] == 2
+    assert found(krake) == {}
