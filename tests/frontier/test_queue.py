@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha1
 from pathlib import Path
 
 import pytest
@@ -373,3 +374,23 @@ def test_a_move_that_a_killed_task_left_is_made_durable_before_it_is_carried_out
     assert move.finish_open_move(queue)
     assert done[:2] == ["fsync", "step"]
     assert queue.length() == 0
+
+
+def test_the_record_says_the_digest_of_each_meta_that_krake_wrote(queue: Queue) -> None:
+    """Through takes and intakes; another byte in one is found."""
+    fill(queue, numbered(0, 3))
+    fill(queue, numbered(3, 4), "2")
+    for size, files in ((2, 2), (3, 1)):
+        advance(queue, take(queue, size, f"t{size}"))
+        close_take(queue.directory)
+        metas = [sha1(queue.path(f"{number}.meta").read_bytes()).hexdigest() for number in range(files)]
+        assert queue.record().metas == tuple(metas)
+    fill(queue, numbered(7, 2), "3")
+    assert queue.record().metas[1] == sha1(queue.path("1.meta").read_bytes()).hexdigest()
+    assert [one.name for one in check_queue(queue.directory, "node-a")] == []
+    queue.path("1.meta").write_bytes(queue.path("1.meta").read_bytes().replace(b"0", b"1", 1))
+    assert [one.name for one in check_queue(queue.directory, "node-a")] == ["meta_changed"]
+    report = repair_queue(queue)
+    assert "1.meta: is not what Krake wrote, and is kept" in report.done
+    assert queue.record().metas == ()
+    assert check_queue(queue.directory, "node-a") == []

@@ -26,6 +26,7 @@ from crawl_lib.synthweb import Serving
 from crawl_lib.urls import key_of
 from tests.cli.conftest import Krake, run_in_process
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
+from tests.e2e.crawl import run_crawl
 from tests.repair.killed import run_killed
 
 __all__ = ["mariadb"]
@@ -71,11 +72,12 @@ def two_nodes(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a crawl of two nodes on one machine, settled; both have URLs that wait."""
     directory = tmp_path_factory.mktemp("two")
     krake = Krake(directory, lambda words: run_killed(words, None))
-    krake.configure(urls={"scope": "hosts"})
-    krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
-    krake.ok("crawl", "--run-id", "one", "--batch-size", "4", "--iterations", "2")
-    krake.ok("inject", "\n".join(strangers("old")), "--run-id", "two")
-    krake.ok("settle")
+    krake.configure(urls={"scope": "hosts"}, batch={"size": 4})
+    config = load_config(str(krake.file))
+    run_crawl(config, web.seeds, 2, run_id="one", process=False)
+    stages.inject(config, run_id="two", seeds="\n".join(strangers("old")))
+    for node in config.servers:
+        stages.settle_node(config, node=node)
     return directory
 
 
