@@ -85,7 +85,8 @@ def drop(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(report.to_mapping())
     else:
-        for title, pages in (("dropped", report.dropped), ("dropped before", report.already)):
+        dropped = "would drop" if arguments.dry_run else "dropped"
+        for title, pages in ((dropped, report.dropped), ("dropped before", report.already)):
             for segment, named in pages.items():
                 print(f"{title}: {segment}: {', '.join(named)}")
         for page in report.unknown:

@@ -50,7 +50,8 @@ def test_drop_and_compact(crawled: Krake) -> None:
     for words in (("export", "--label", "before"), ("link",), ("finalize",)):
         crawled.ok(*words)
     seed = crawled.ok("show", "0", "--export", "before").json["url"]
-    assert crawled("segment", "drop", seed, "http://nowhere.example/", "--dry-run").code == 1
+    looked = crawled("segment", "drop", seed, "http://nowhere.example/", "--dry-run")
+    assert (looked.code, looked.out.startswith("would drop: ")) == (1, True)
     assert "before" in crawled.ok("segment", "drop", "--yes", seed).out
     assert "was dropped" in crawled("show", seed, "--export", "before").error()
     assert "dropped" in crawled("export", "--label", "before").error()
