@@ -77,6 +77,12 @@ def own_names(folder: Path) -> str:
     return f"-Djdk.net.hosts.file={folder / 'hosts'}"
 
 
+def site(options: Mapping[str, str]) -> str:
+    """A file of Hadoop's configuration."""
+    lines = [f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in options.items()]
+    return "<configuration>\n" + "\n".join(sorted(lines)) + "\n</configuration>\n"
+
+
 def die_with_parent() -> None:
     """In a server: its end when the thread that started it ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -238,12 +244,13 @@ class Hdfs:
         folder = self.directory / f"conf-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "log4j.properties").write_text(LOG4J)
-        options = self._common(name) | (self._pair(name) if len(self.names) > 1 else self._single())
-        options |= self.security(folder)
-        lines = [f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in options]
-        text = "<configuration>\n" + "\n".join(sorted(lines)) + "\n</configuration>\n"
         for file in ("core-site.xml", "hdfs-site.xml"):
-            (folder / file).write_text(text)
+            (folder / file).write_text(site(self.options(name, folder)))
+
+    def options(self, name: str, folder: Path) -> dict[str, str]:
+        """The configuration of a server, and of its clients. `folder`: where it lies."""
+        own = self._pair(name) if len(self.names) > 1 else self._single()
+        return dict(self._common(name) | own | self.security(folder))
 
     def _common(self, name: str) -> set[tuple[str, str]]:
         data, http, ipc = self.data_ports

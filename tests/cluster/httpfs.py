@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import time
+from http import HTTPStatus
 from pathlib import Path
 
 import requests
 
-from tests.cluster.hdfs import JARS, LOG4J, START_LIMIT_S, Hdfs, die_with_parent, own_names
+from tests.cluster.hdfs import JARS, LOG4J, START_LIMIT_S, Hdfs, die_with_parent, own_names, site
 from tests.ports import free_port
 
 MAIN = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
-SITE = """<configuration>
-<property><name>fs.defaultFS</name><value>hdfs://127.0.0.1:{rpc}</value></property>
-<property><name>hadoop.tmp.dir</name><value>{folder}/tmp</value></property>
-<property><name>httpfs.http.hostname</name><value>127.0.0.1</value></property>
-<property><name>httpfs.http.port</name><value>{port}</value></property>
-</configuration>
-"""
 
 
 class HttpFs:
-    """The gateway of one cluster, which trusts whoever started both. Use as a context manager."""
+    """The gateway of one cluster, which trusts it. Use as a context manager."""
 
     def __init__(self, hdfs: Hdfs, folder: Path) -> None:
         self._hdfs, self._folder, self._port = hdfs, folder, free_port()
@@ -37,9 +31,8 @@ class HttpFs:
         for name in ("conf", "log", "temp", "tmp"):
             (self._folder / name).mkdir(parents=True)
         conf = self._folder / "conf"
-        site = SITE.format(rpc=self._hdfs.rpc["nn1"], folder=self._folder, port=self._port)
         for name in ("core-site.xml", "hdfs-site.xml", "httpfs-site.xml"):
-            (conf / name).write_text(site)
+            (conf / name).write_text(site(self.options(conf)))
         (conf / "httpfs-signature.secret").write_text("of one run")
         for name in ("log4j.properties", "httpfs-log4j.properties"):
             (conf / name).write_text(LOG4J)
@@ -61,6 +54,14 @@ class HttpFs:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
+    def options(self, folder: Path) -> dict[str, str]:
+        """Its configuration, which lies in `folder`: also that of a client of HDFS."""
+        return self._hdfs.options("nn1", folder) | {
+            "hadoop.tmp.dir": str(self._folder / "tmp"),
+            "httpfs.http.hostname": "127.0.0.1",
+            "httpfs.http.port": str(self._port),
+        }
+
     def stop(self) -> None:
         """Kill it."""
         if self._process is not None:
@@ -76,7 +77,14 @@ class HttpFs:
             "httpfs.hadoop.config.dir": self._folder / "conf",
         }
         told = [f"-D{name}={value}" for name, value in options.items()]
-        java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", own_names(self._folder)]
+        java = [
+            "java",
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            own_names(self._folder),
+            *self._hdfs.java_options,
+        ]
         return [*java, *told, "-cp", f"{self._folder / 'conf'}:{JARS}/*"]
 
     def _wait(self) -> None:
@@ -90,6 +98,7 @@ class HttpFs:
 
     def _answers(self) -> bool:
         try:
-            return requests.get(f"{self.url}/webhdfs/v1/?op=GETFILESTATUS&user.name=krake", timeout=60).ok
+            answer = requests.get(f"{self.url}/webhdfs/v1/?op=GETFILESTATUS&user.name=krake", timeout=60)
         except requests.RequestException:
             return False
+        return answer.ok or answer.status_code == HTTPStatus.UNAUTHORIZED  # a secured one asks for a ticket

@@ -16,6 +16,7 @@ from typing import Any
 
 from crawl_lib.storage.kerberos import Negotiate
 from tests.cluster.hdfs import Hdfs, die_with_parent
+from tests.cluster.httpfs import HttpFs
 from tests.ports import free_port
 
 REALM = "KRAKE.TEST"
@@ -213,7 +214,7 @@ class SecureHdfs(Hdfs):
         self.kdc, self.authority, self.cookie_s = kdc, authority, cookie_s
         self.java_options = (f"-Djava.security.krb5.conf={kdc.config}",)
         self._keystore = authority.keystore(_PASSWORD)
-        self._keytab = kdc.keytab("hdfs/localhost", "HTTP/127.0.0.1")
+        self.keytab = kdc.keytab("hdfs/localhost", "HTTP/127.0.0.1")
         kdc.keytab("krake")
         self._administrator = _Administrator(kdc, directory / "administrator")
         self.environment = {"KRB5CCNAME": str(directory / "administrator")}  # for Java, which knows no FILE:
@@ -248,12 +249,30 @@ class SecureHdfs(Hdfs):
             ("hadoop.http.filter.initializers", "org.apache.hadoop.security.AuthenticationFilterInitializer"),
             ("hadoop.http.authentication.type", "kerberos"),
             ("hadoop.http.authentication.kerberos.principal", web),
-            ("hadoop.http.authentication.kerberos.keytab", str(self._keytab)),
+            ("hadoop.http.authentication.kerberos.keytab", str(self.keytab)),
             ("hadoop.http.authentication.token.validity", str(self.cookie_s)),
             ("dfs.web.authentication.kerberos.principal", web),
-            ("dfs.web.authentication.kerberos.keytab", str(self._keytab)),
+            ("dfs.web.authentication.kerberos.keytab", str(self.keytab)),
+            # For a gateway, which has a ticket of the same user.
+            ("hadoop.proxyuser.hdfs.hosts", "*"),
+            ("hadoop.proxyuser.hdfs.groups", "*"),
         }
         for service in ("namenode", "datanode"):
             options.add((f"dfs.{service}.kerberos.principal", server))
-            options.add((f"dfs.{service}.keytab.file", str(self._keytab)))
+            options.add((f"dfs.{service}.keytab.file", str(self.keytab)))
         return options
+
+
+class SecureHttpFs(HttpFs):
+    """A gateway that asks for a ticket, and shows one of its own; by plain HTTP."""
+
+    _hdfs: SecureHdfs
+
+    def options(self, folder: Path) -> dict[str, str]:
+        """As https://hadoop.apache.org/docs/r3.4.2/hadoop-hdfs-httpfs/ServerSetup.html says."""
+        return super().options(folder) | {
+            "hadoop.http.authentication.type": "kerberos",
+            "httpfs.hadoop.authentication.type": "kerberos",
+            "httpfs.hadoop.authentication.kerberos.principal": f"hdfs/localhost@{self._hdfs.kdc.realm}",
+            "httpfs.hadoop.authentication.kerberos.keytab": str(self._hdfs.keytab),
+        }

@@ -30,7 +30,7 @@ from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.kerberos import Negotiate
 from crawl_lib.storage.webhdfs import WebHdfs, parse_address
 from crawl_lib.synthweb import Serving
-from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, why_not
+from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, SecureHttpFs, why_not
 from tests.cluster.spark import (
     all_stages,
     assert_same_bytes,
@@ -120,6 +120,30 @@ class TestSecuredHdfs(StorageContract):
     @pytest.fixture
     def storage(self, ticket, address, config):
         return HdfsStorage.open(address, config)
+
+
+@pytest.fixture(scope="module")
+def gateway(secured: SecureHdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHttpFs]:
+    with SecureHttpFs(secured, tmp_path_factory.mktemp("gateway") / "run") as running:
+        yield running
+
+
+class TestSecuredHttpFs(StorageContract):
+    """The gateway asks for the ticket; what it writes is the ticket's user's."""
+
+    @pytest.fixture
+    def storage(self, gateway, ticket, config):
+        return HdfsStorage.open(f"{gateway.url}/krake/{uuid.uuid4().hex}", dataclasses.replace(config, ca_file=None))
+
+    def test_files_are_those_of_the_tickets_user(self, storage):
+        storage.write_bytes("f", b"1")
+        assert storage._hdfs.call("cannot be looked at", "get_file_status", "f")["owner"] == "krake"
+
+    def test_without_a_ticket_it_lets_nobody_in(self, gateway, cache, config):
+        with pytest.raises(StorageAccessError, match=TO_DO):
+            HdfsStorage.open(f"{gateway.url}/krake/x", config)
+        with pytest.raises(StorageAccessError, match=r"set dfs\.security: kerberos"):
+            HdfsStorage.open(f"{gateway.url}/krake/x", DfsConfig())
 
 
 def test_a_ticket_is_shown_once_and_again_when_the_cookie_has_run_out(ticket, address, config, exchanges):
