@@ -105,7 +105,7 @@ class AirflowServer:
         """The password of the user `settings.USER`, once Airflow is ready."""
         return str(json.loads((self.home / PASSWORDS_FILE).read_text())[USER])
 
-    def start(self, timeout_s: float = 300.0, stopped: Callable[[], bool] = lambda: False) -> bool:
+    def start(self, timeout_s: float = 600.0, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Make the database if need be, start the parts, and wait until API, scheduler and DAG processor are healthy.
 
         Returns False if `stopped` says so first. Raises KrakeError naming the log of what does not start.

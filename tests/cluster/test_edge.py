@@ -31,7 +31,7 @@ from tests.contracts.mariadb import PASSWORD
 from tests.dags.crawls import exported_bytes
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3600)
 
 WEB = SynthWeb(seed=20, sites=7, pages_per_site=20)
 WEB_ITERATIONS = 7

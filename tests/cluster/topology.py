@@ -38,7 +38,7 @@ from tests.dags.api import Api
 
 BATCH = "batch"
 """The machine of the tasks that belong to no node; they are in Airflow's queue `default`."""
-START_S = 240.0
+START_S = 480.0
 CENTRE = ("api-server", "scheduler", "dag-processor")
 
 
