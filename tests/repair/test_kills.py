@@ -35,7 +35,13 @@ STEPS = {
     ],
     "drop": ["repair.drop.marked", "repair.drop.written"],
     "compact": ["repair.compact.built", "repair.swap.placed"],
-    "import": ["repair.import.file", "segment.publish.renamed", "repair.import.marked"],
+    "import": [
+        "segment.part.log_synced:2",  # in the second archive
+        "segment.part.closed:2",
+        "repair.import.file",
+        "segment.publish.renamed",
+        "repair.import.marked",
+    ],
 }
 MODULES = ("salvage", "drop", "compact", "importing", "import_folders", "swap")
 
