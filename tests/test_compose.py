@@ -77,13 +77,13 @@ def test_compose_accepts_the_file(tmp_path: Path) -> None:
     compose_env.write(tmp_path / ".env")
     command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "--env-file", str(tmp_path / ".env")]
     clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=60)
+    done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=240)
     assert done.returncode == 0, done.stderr
     assert set(yaml.safe_load(done.stdout)["services"]) == set(SERVICES)
     # Without the file nothing starts with an empty password.
     (tmp_path / "empty").touch()
     command[-1] = str(tmp_path / "empty")
-    done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=60)
+    done = subprocess.run([*command, "config"], capture_output=True, text=True, env=clean, timeout=240)
     assert done.returncode != 0
     assert "make compose-env" in done.stderr
 

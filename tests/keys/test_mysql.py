@@ -221,7 +221,7 @@ def test_a_row_of_another_writer_that_is_not_committed_yet_is_waited_for(mariadb
             thread.join(0.15)
             assert thread.is_alive()
         other.commit()
-        thread.join(20)
+        thread.join(200)
     finally:
         other.close()
     assert answers[0].theirs == {KEYS[3]}
