@@ -130,6 +130,20 @@ def test_good_records_come_out_of_a_damaged_warc(harm: str, crawl: Result) -> No
     export_all(crawl.config, "after")
 
 
+def test_a_warc_file_that_is_there_twice_counts_once(crawl: Result) -> None:
+    """As somebody's copy beside it does."""
+    segment, name = largest(crawl)
+    before = rows(segment)
+    warc = warc_of(segment)
+    warc.with_name(warc.name.replace("-00000.", "-00009.")).write_bytes(warc.read_bytes())
+    (segment / "pages.parquet").unlink()
+    report = salvage(crawl, name)
+    assert (report.state, report.lost) == ("salvaged", 0)
+    assert report.repeated >= report.pages == len(before)
+    assert rows(segment) == before
+    assert problems(crawl.config, name) == []
+
+
 @pytest.mark.parametrize("harm", ["a block of zeros", "cut short"])
 def test_warc_and_tables_damaged_at_once(harm: str, crawl: Result) -> None:
     """What is left is kept; without the tables the index still names what is lost."""
