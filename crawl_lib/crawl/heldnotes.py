@@ -91,9 +91,9 @@ def write_note(
         config=stores.config_digest,
     )
     stores.storage.write_bytes(f"{hidden}/{NOTE_FILE}", sealed_json(note.to_mapping()))
-    reached("held.written")
+    reached("repair.held.written")
     stores.storage.rename(hidden, note.path(stores))
-    reached("held.noted")
+    reached("repair.held.noted")
     return note
 
 
