@@ -120,12 +120,12 @@ def wait_until(what: str, ready: Callable[[], bool], limit_s: float) -> None:
         time.sleep(0.1)
 
 
-def is_free(port: int) -> bool:
-    """Whether nobody listens on a port of the loopback."""
+def is_free(port: int, address: str = "127.0.0.1") -> bool:
+    """Whether nobody listens on a port of an address of the loopback."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address, port))
         except OSError:
             return False
     return True

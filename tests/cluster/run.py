@@ -137,8 +137,10 @@ class Cluster:
         """Serve the demo's web, always at the same port, unless `make cluster` does; its seeds become ours."""
         web = SynthWeb(seed=1, sites=DEMO_SITES, pages_per_site=100)
         port = self.topology.ports.take("web")
-        self.given.seeds = "\n".join(web.seeds(port))
-        if self.running and not is_free(port):
+        seeds = web.seeds(port)
+        self.given.seeds = "\n".join(seeds)
+        # Each site has an address of its own; 127.0.0.1 is none of them.
+        if self.running and not is_free(port, str(urllib.parse.urlsplit(seeds[0]).hostname)):
             yield
             return
         with Serving(web, port=port):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import yaml
 from krake_airflow.settings import PROJECT
 
 from crawl_lib.synthweb import Serving
+from tests.cluster.run import Cluster, parser
 from tests.cluster.topology import why_not
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, WEB
 
@@ -58,6 +60,17 @@ def test_what_would_be_refused_in_the_end_is_refused_before_anything_starts(
     assert says in output
     assert len(output.splitlines()) == 1
     assert list(directory.iterdir()) == []
+
+
+def test_a_crawl_that_joins_a_cluster_finds_the_synthetic_web_served(directory: Path) -> None:
+    if missing := why_not():
+        pytest.skip(missing)
+    given = parser().parse_args(["crawl", "--directory", str(directory)])
+    first, second = Cluster(given, threading.Event()), Cluster(given, threading.Event())
+    with first._synthetic_web():
+        second.running = True
+        with second._synthetic_web():
+            pass
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:
