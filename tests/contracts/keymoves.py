@@ -20,7 +20,7 @@ from crawl_lib.errors import (
     KeyTablesError,
     StoppedError,
 )
-from crawl_lib.keys import KeyServer, ShardedKeyStore, check, replicas
+from crawl_lib.keys import KeyServer, ShardedKeyStore, check, repair, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
 from crawl_lib.keys.reshard import _ranges, reshard
 from crawl_lib.keys.rings import mend_notes, read_ring
@@ -360,6 +360,21 @@ class KeyMovesContract:
             reshard(store)
         away.create(drop=True)
         reshard(store)
+        self.holds(store)
+
+    def test_a_server_that_was_away_during_changes_is_not_used_in_its_old_place(self, filled, servers):
+        """Where it stood another one stands since: that its keys are old, only the generation of its note tells."""
+        first, second, away = filled(3, 2).servers
+        away.down = True
+        reshard(ShardedKeyStore([first, second], 2))
+        reshard(ShardedKeyStore([first, second, *servers(1)], 2))
+        away.down = False
+        store = ShardedKeyStore([first, second, away], 2)
+        with pytest.raises(KeyTablesError, match=f"{away.name}: was away while the key servers were changed"):
+            store.require_ring()
+        away.create(drop=True)
+        store.require_ring()
+        repair(store)
         self.holds(store)
 
     def test_keys_that_nobody_has_are_an_error_before_anything_is_done(self, filled):
