@@ -54,8 +54,9 @@ cluster-crawl: setup
 	@exec $(BIN)/python -m tests.cluster.run crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
 
 # Kills until N processes are dead, and compares; SEED chooses what is killed when. POWER=1: each kill is a loss of power.
+# OPERATORS=N: instead, N crawls whose operators use all commands in any order.
 torture: setup
-	$(BIN)/python -m tests.torture $(or $(N),200) $(if $(SEED),--seed $(SEED)) $(if $(POWER),--power) --report docs/reliability.md
+	$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md)
 
 # Three processes on two cores, since tests of Airflow mostly wait: 12 minutes for 15.
 test: setup

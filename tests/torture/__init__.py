@@ -7,6 +7,9 @@ chooses how each attempt dies: at a random instant, or right after a named durab
 it. After every kill the task runs again, now and then in another order, or twice at once, or the run is given up and a
 new one begins. When the crawl is done, `checks` compares.
 
+`python -m tests.torture.operators N` is about what operators do (`acts`): commands that forget, drop, repair, move keys
+and nodes, damage and old copies, in any order, killed, run again or given up (`operated`).
+
 With `--power` each kill is also a loss of power: what was not durable is undone (`power`). `--plant` puts a known
 mistake into the crawler (`plants`): the harness must find it, which `test_planted` shows.
 

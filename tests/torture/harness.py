@@ -21,9 +21,9 @@ def memory_disk() -> str | None:
     return "/dev/shm" if there else None
 
 
-def torture(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `python -m tests.torture` with these arguments; nothing of it is left on the disk."""
+def torture(*arguments: object, program: str = "tests.torture") -> subprocess.CompletedProcess[str]:
+    """Run `python -m tests.torture` with these arguments, or another `program`; nothing of it is left on the disk."""
     with tempfile.TemporaryDirectory(prefix="krake-torture-", dir=memory_disk()) as directory:
-        command = [sys.executable, "-m", "tests.torture", "--directory", directory, *map(str, arguments)]
+        command = [sys.executable, "-m", program, "--directory", directory, *map(str, arguments)]
         variables = {"PATH": os.environ["PATH"], "TMPDIR": directory, "PYTHONPATH": str(ROOT)}
         return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=LONGEST_S)
