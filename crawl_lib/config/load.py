@@ -29,7 +29,9 @@ def find_config_path(environ: Mapping[str, str]) -> Path:
     named = environ.get(CONFIG_PATH_VARIABLE)
     path = Path(named) if named else Path("config/krake-config.yml")
     if not path.is_file():
-        hint = f"{CONFIG_PATH_VARIABLE} names {named}" if named else f"give --config FILE, or set {CONFIG_PATH_VARIABLE}"
+        hint = (
+            f"{CONFIG_PATH_VARIABLE} names {named}" if named else f"give --config FILE, or set {CONFIG_PATH_VARIABLE}"
+        )
         raise ConfigError(f"{path}: no such config file ({hint})")
     return path.resolve()
 
