@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,9 @@ KILLS_OF_AIRFLOW = 3
 END_S = 900
 QUICK = {"AIRFLOW__CORE__MAX_TASK_RETRY_DELAY": "10"}
 """Else tasks that were killed several times wait minutes before they are tried again."""
+SAID = {"inject": 0.3, "iteration_1": 0.3, "iteration_1.commit": 0.3, "iteration_2.start": 0.3, "settle": 0.0}
+SAID |= {"export": 0.0, "linker": 0.0}
+"""Words of `make crawl`, and how long it may go on after each, in seconds; near the end all takes about a second."""
 SEED = 5
 
 
@@ -79,42 +83,74 @@ def assert_as_if_nothing_had_happened(
 def test_make_crawl_killed_and_typed_again(
     serving: Serving, untroubled: tuple[dict[str, bytes], list[object]], tmp_path: Path
 ) -> None:
-    """It joins the unfinished run."""
-    config, path = slow_config(tmp_path, 0.3)
-    home = tmp_path / "home"
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
-    variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
-    command = [sys.executable, "-m", "krake_airflow", "crawl", "--config", str(path)]
-    command += ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
-    rng, deaths, start_s = random.Random(SEED), [], time.monotonic()
-    output = tmp_path / "output"
-    # How long the process may go on after it said a word, in seconds. Where most is done already the rest takes about a
-    # second, and a kill after the end would not be one of this run.
-    said = {"inject": 0.3, "iteration_1": 0.3, "iteration_1.commit": 0.3, "iteration_2.start": 0.3, "settle": 0.0}
-    said |= {"export": 0.0, "linker": 0.0}
-    while len(deaths) < KILLS_OF_MAKE_CRAWL:
-        with output.open("w") as file:
-            process = subprocess.Popen(command, env=variables, stdout=file, stderr=subprocess.STDOUT)
-            word = rng.choice(list(said))
-            wait_until(partial(ended_or_said, process, output, word), 300)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(rng.uniform(0, said[word]))
-            if process.poll() is not None:
-                break
-            kill_all(psutil.Process(process.pid))
-            process.wait()
-        deaths.append((time.monotonic(),) * 2)
-    assert len(deaths) == KILLS_OF_MAKE_CRAWL, f"done after {len(deaths)} kills: {output.read_text()}"
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Going on with the unfinished run" in done.stdout
-    assert_as_if_nothing_had_happened(config, serving, untroubled, start_s, deaths=deaths)
-    again = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=900)
-    assert "unfinished" not in again.stdout, "a run that is done is not gone on with"
+    """It joins the unfinished run. Where it got to the end before it could be killed, another crawl bears the rest."""
+    rng, kills = random.Random(SEED), []
+    while sum(kills) < KILLS_OF_MAKE_CRAWL:
+        config, path = slow_config(tmp_path / str(len(kills)), 0.3)
+        crawl = MakeCrawl(tmp_path / "home", path, serving.seeds)
+        start_s = time.monotonic()
+        deaths = crawl.killed_and_typed_again(rng, KILLS_OF_MAKE_CRAWL - sum(kills))
+        kills.append(len(deaths))
+        assert ("Going on with the unfinished run" in crawl.output) == bool(deaths)
+        assert_as_if_nothing_had_happened(config, serving, untroubled, start_s, deaths=deaths)
+        crawl.type().wait(END_S)
+        assert "unfinished" not in crawl.output, "a run that is done is not gone on with"
 
 
-def ended_or_said(process: subprocess.Popen[bytes], output: Path, word: str) -> bool:
-    return process.poll() is not None or word in output.read_text()
+class MakeCrawl:
+    """`make crawl`, typed again and again."""
+
+    def __init__(self, home: Path, config: Path, seeds: Sequence[str]) -> None:
+        self._home = home
+        self._variables = {
+            name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))
+        }
+        path = f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"
+        self._variables |= {"KRAKE_AIRFLOW_HOME": str(home), "PYTHONPATH": path}
+        self._command = [sys.executable, "-m", "krake_airflow", "crawl", "--config", str(config)]
+        self._command += ["--seeds", " ".join(seeds), "--iterations", str(ITERATIONS)]
+        self._output = config.with_name("output")
+
+    @property
+    def output(self) -> str:
+        """What it has said since it was typed last."""
+        return self._output.read_text()
+
+    def type(self) -> subprocess.Popen[bytes]:
+        with self._output.open("w") as file:
+            return subprocess.Popen(self._command, env=self._variables, stdout=file, stderr=subprocess.STDOUT)
+
+    def killed_and_typed_again(self, rng: random.Random, most: int) -> list[tuple[float, float]]:
+        """To its end, after at most so many kills; returns when they were."""
+        deaths: list[tuple[float, float]] = []
+        while True:
+            process = self.type()
+            if len(deaths) == most:
+                process.wait(END_S)
+            else:
+                self._wait_for_a_word(process, rng)
+                self._kill_before_its_end(process)
+            if process.returncode == 0:
+                return deaths
+            assert process.returncode == -signal.SIGKILL, self.output
+            deaths.append((time.monotonic(),) * 2)
+
+    def _kill_before_its_end(self, process: subprocess.Popen[bytes]) -> None:
+        """A run that is over is not gone on with, though the process may still be saying so: that one is let be."""
+        if process.poll() is None:
+            victim = psutil.Process(process.pid)
+            victim.suspend()
+            if list(self._home.glob("crawl/unfinished-*.json")):
+                kill_all(victim)
+            else:
+                victim.resume()
+            process.wait(END_S)
+
+    def _wait_for_a_word(self, process: subprocess.Popen[bytes], rng: random.Random) -> None:
+        word = rng.choice(list(SAID))
+        wait_until(lambda: process.poll() is not None or word in self.output, END_S)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(rng.uniform(0, SAID[word]))
 
 
 def wait_until(true: Callable[[], bool], seconds: float) -> None:
