@@ -30,9 +30,7 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 
 def inject(arguments: argparse.Namespace) -> int:
-    """Add seeds to the crawl. Raises ConfigError if none are given."""
-    if not arguments.seeds.strip():
-        raise ConfigError("no seeds are given: URLs, or the path of a file or of a folder of files")
+    """Add seeds to the crawl."""
     result = stages.inject(config_of(arguments), run_id=_run_id(arguments), seeds=arguments.seeds, stop=arguments.stop)
     print_counts("injected", result)
     return 0

@@ -190,7 +190,6 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
         (("export", "--folders", "1700000000"), "no iteration 1700000000; there are none yet"),
         (("export", "--label", "../x"), "label '../x'"),
         (("inject", "no-such-file.txt"), "no-such-file.txt: no such file or directory"),
-        (("inject", " "), "no seeds are given"),
         (("forget", "--yes", "http://127.0.0.1/"), "run `krake keys create --missing`"),
     ],
 )
