@@ -187,7 +187,7 @@ class Acts:
         it.look()
         segment = it.rng.choice(segments)
         name = f"{segment.parent.name}/{segment.name}"
-        self._damage(it.rng.choice(sorted(path for path in segment.iterdir() if path.stat().st_size)))
+        self._damage(it.rng.choice(sorted(path for path in segment.iterdir() if "dropped" not in path.name)))
         requeue = it.rng.random() < 0.5
         words = ["segment", "salvage", name, "--yes", *(["--requeue"] if requeue else [])]
         it.krake(*words, each_time=it.allow(it.pages.get(name, ()) if requeue else ()))

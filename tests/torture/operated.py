@@ -161,7 +161,11 @@ class Operated:
         kind, seconds = kind_of(words), min(2.0, ended.end - ended.start)
         self.known.seconds[kind] = max(self.known.seconds.get(kind, 0.0), seconds)
         self.known.steps[kind] = self.known.steps.get(kind, Counter()) | Counter(ended.steps)
-        return Done(*json.loads(said.read_text()))
+        done = Done(*json.loads(said.read_text()))
+        if done.code and "died (signal 9)" in done.err:  # a step killed a fetching process
+            self.killed += 1
+            return Done(None)
+        return done
 
     def krake(self, *words: str, refused: str = "", each_time: Callable[[], None] = lambda: None) -> Done:
         """Run a command until it is done, however often it is killed. `refused`: what an error may say."""
