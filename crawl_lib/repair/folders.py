@@ -196,6 +196,7 @@ class _Repair:
                 readable += 1
             except DamagedFileError as error:
                 self._do(str(error), partial(self._undecided, path, node, name))
+        go_on(self.stores.stop)
         if readable:
             text = f"{path}: a repair that was stopped half-way is carried out"
             self._do(text, partial(finish_swaps, self.stores, folder))
