@@ -242,7 +242,8 @@ class Acts:
 
     def dump(self) -> None:
         self.dumps.append(self.it.home / f"dump-{self.it.run_id()}")
-        self.it.krake("keys", "dump", str(self.dumps[-1]))
+        # killed right after the file had its name, it refuses that name when it is run again
+        self.it.krake("keys", "dump", str(self.dumps[-1]), refused="is there already")
 
     def load(self) -> bool | None:
         """An old backup is added, or replaces tables that are lost; then pages and queues are added."""
@@ -383,7 +384,9 @@ class Acts:
             words += ["--lost", "--yes"]
         if how != "here":
             self.lost.add(node)
-        it.krake(*words)
+        if it.krake(*words, refused="before the others have settled").code and not it.is_between:
+            it.krake("settle")  # a repair that came between two tries took a mark away
+            it.krake(*words)
         return None
 
     def add(self) -> bool | None:
