@@ -10,7 +10,7 @@ from crawl_lib.frontier.record import RECORD_FILE, record_bytes, taken_in_anew
 
 
 def take_in_anew(queue: Queue) -> None:
-    """Forget what the node has taken in: its next intake reads every source, and drops what is known (`again`).
+    """Forget what the node has taken in: its next intake reads every source, and drops what is known (`past_check`).
 
     An open intake goes on, and reads once more what it has read. The caller holds the node's lock. Raises QueueError,
     DamagedFileError. Repeatable.

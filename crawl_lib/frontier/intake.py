@@ -12,7 +12,6 @@ from hashlib import sha1
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import QueueError, StoppedError
 from crawl_lib.frontier.adopt import adopt
-from crawl_lib.frontier.again import Again
 from crawl_lib.frontier.draft import UNDECIDED, Draft, Pair
 from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
 from crawl_lib.frontier.journal import (
@@ -30,6 +29,7 @@ from crawl_lib.frontier.journal import (
 )
 from crawl_lib.frontier.move import HOSTS_FILE, Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK
+from crawl_lib.frontier.past_check import DROPPED, PastCheck
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.source import Source, SourceLines, file_lines
 from crawl_lib.frontier.take import open_take
@@ -84,8 +84,8 @@ def intake(
     if not queue.is_ours():
         adopt(queue, keys, owners if routing == "host" else None, max_length_chars=max_length_chars)
     taken_in = queue.taken_in()
-    again = Again(queue, keys)
-    waiting = [again.of(source) for source in sources if (source.folder, source.node) not in taken_in]
+    past_check = PastCheck(queue, keys)
+    waiting = [past_check.of(source) for source in sources if (source.folder, source.node) not in taken_in]
     journal = read_journal(queue.directory)
     if waiting or journal or queue.path(UNDECIDED_FILE).exists():
         with closing(_opened(queue, journal, waiting)) as lines:
@@ -164,6 +164,10 @@ class _Intake:
         """Which lines to append; the undecided ones go to their file, all are counted."""
         fresh: dict[bytes, bytes] = {}
         past: set[bytes] = set()
+        report = self.report
+        report.seen += len(lines)
+        report.known += lines.count(DROPPED)
+        lines = [line for line in lines if line != DROPPED]
         for line in lines:
             key = sha1(line[: line.find(b"\t")]).digest()
             if HANDED_ON_MARK in line:
@@ -175,8 +179,6 @@ class _Intake:
         new = answer.new | past
         accepted = [line for key, line in fresh.items() if key in new]
         undecided = [line for key, line in fresh.items() if key in answer.undecided]
-        report = self.report
-        report.seen += len(lines)
         report.duplicates += len(lines) - len(fresh)
         report.known += len(fresh) - len(accepted) - len(undecided)
         report.past_check += len(past)

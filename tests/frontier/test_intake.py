@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from crawl_lib.frontier import (
     Source,
     TakenIn,
     advance,
+    close_take,
     intake,
     lines_of,
     make_take,
@@ -27,7 +26,7 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.source import part_source
-from crawl_lib.keys import Answer, Claim, InsertReport, ShardedKeyStore, SqliteKeyServer
+from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.states import KeyState
 from crawl_lib.urls import host_of
@@ -278,31 +277,21 @@ def test_a_part_of_a_file_is_a_source(queue: Queue, tmp_path: Path) -> None:
     assert urls_of(queue) == [B, C]
 
 
-class Instant(Keys):
-    """A key store that costs nothing and knows everything, or nothing."""
-
-    def __init__(self, known: bool) -> None:
-        super().__init__()
-        self.all_known = known
-
-    def unknown(self, keys) -> Answer:
-        return Answer(known=set(keys)) if self.all_known else Answer(new=set(keys))
-
-    def insert(self, keys, state=None):
-        return InsertReport()
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_intake_is_fast(queue: Queue, known: bool) -> None:
-    """Well over 100,000 lines/s without the key server; the floor here is low, for busy machines."""
-    via = bytes(range(20))
-    lines = [f"http://h{n % 500}.test/some/path/{n}\t{via.hex()}\t3\t0\t\t".encode() for n in range(100_000)]
-    start_s = time.process_time()
-    intake(queue, [Source("1", "n1", lambda: iter(lines))], Instant(known), routing="host", max_pages_per_host=10**6)
-    rate = len(lines) / (time.process_time() - start_s)
-    print(f"intake: {rate:,.0f} lines/s ({'known' if known else 'new'})")
-    assert rate > 50_000
-    assert json.loads(queue.path("state.krake").read_bytes())["pending"]["seen"] == 100_000
+def test_what_was_handed_on_and_waits_here_already_is_not_queued_twice(queue: Queue, tmp_path: Path) -> None:
+    """It may come from a node that divided its queue anew, and once more when that node is retired as lost."""
+    with ShardedKeyStore([SqliteKeyServer(str(tmp_path / "0.sqlite"))]) as keys:
+        keys.create()
+        take_in(queue, keys, source("1", "n2", [A, B], "h"))
+        take_in(queue, keys, source("2", "n2", [A, C, C], "h"), source("2", "n3", [B, C, D], "h"), chunk_lines=2)
+        assert urls_of(queue) == [A, B, C, D]
+        report = queue.record().pending
+        assert (report["seen"], report["new"], report["past_check"]) == (8, 4, 4)
+        assert (report["known"], report["duplicates"]) == (4, 0)
+        begun = make_take(queue, 4, take_id="t", run_id="r", iteration=1, folder="9", processes=1)
+        advance(queue, begun)
+        close_take(queue.directory)
+        take_in(queue, keys, source("3", "n2", [A], "h"))
+        assert urls_of(queue) == [A], "what waits no more, and is to be crawled again, has its way"
 
 
 def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check(queue: Queue, tmp_path: Path) -> None:
