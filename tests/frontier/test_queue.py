@@ -12,6 +12,7 @@ from crawl_lib.errors import ConfigError, DamagedFileError, QueueError
 from crawl_lib.frontier import (
     Queue,
     State,
+    Take,
     advance,
     close_take,
     make_take,
@@ -314,17 +315,12 @@ def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue)
     assert urls_of(queue) == numbered(0, 3)
 
 
-@pytest.mark.parametrize("copied", [False, True])
-def test_a_copy_made_within_a_move_does_not_hand_on_again(
-    copied: bool, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The take's segment has carried those URLs. In a copy the move's deletions would find other files."""
-    fill(queue, numbered(0, 5))
-    queue.path("handed_on").write_bytes(b"http://other.test/\t\t0\t0\th\t\n")
-    begun = take(queue, 3)
+class KilledError(Exception):
+    """Stands for the death of the process."""
 
-    class KilledError(Exception):
-        pass
+
+def killed_within_a_move(queue: Queue, begun: Take, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is written, and nothing of it is done."""
 
     def kill(step: str) -> None:
         raise KilledError
@@ -333,6 +329,17 @@ def test_a_copy_made_within_a_move_does_not_hand_on_again(
         patch.setattr(move, "reached", kill)
         with pytest.raises(KilledError):
             advance(queue, begun)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_copy_made_within_a_move_does_not_hand_on_again(
+    copied: bool, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The take's segment has carried those URLs. In a copy the move's deletions would find other files."""
+    fill(queue, numbered(0, 5))
+    queue.path("handed_on").write_bytes(b"http://other.test/\t\t0\t0\th\t\n")
+    begun = take(queue, 3)
+    killed_within_a_move(queue, begun, monkeypatch)
     assert check_queue(queue.directory, queue.node) == [], "an open move is no damage"
     if copied:
         kept = queue.directory.with_name("kept")
@@ -356,17 +363,7 @@ def test_a_move_that_a_killed_task_left_is_made_durable_before_it_is_carried_out
 ) -> None:
     """It was renamed and no more: its steps could outlive it, and `state` would lie."""
     fill(queue, numbered(0, 3))
-
-    class KilledError(Exception):
-        pass
-
-    def kill(step: str) -> None:
-        raise KilledError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(move, "reached", kill)
-        with pytest.raises(KilledError):
-            advance(queue, take(queue, 3))
+    killed_within_a_move(queue, take(queue, 3), monkeypatch)
     done: list[str] = []
     fsync_dir, step = move.fsync_dir, move._do
     monkeypatch.setattr(move, "fsync_dir", lambda directory: (done.append("fsync"), fsync_dir(directory)))
