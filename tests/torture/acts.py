@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from crawl_lib.errors import UrlError
 from crawl_lib.synthweb import SynthWeb
+from crawl_lib.urls import canonicalize
 from tests.torture.operated import AbandonedError, FindingError, Operated
 
 NODES = ("node-0", "node-1", "node-2")
@@ -436,9 +439,17 @@ class Acts:
         at = rng.randrange(len(data)) if data else 0
         if how == "flip" and data:
             data[at] ^= 0x10
+            if path.name.isdigit():  # a line of a queue; changed, it may be a URL all the same, which nobody can tell
+                with suppress(UrlError):
+                    self.it.made_up.add(canonicalize(_line_at(data, at)))
         elif how == "zero":
             data[at : at + 40] = bytes(len(data[at : at + 40]))
         path.write_bytes({"cut": data[:at], "garbage": b"\0garbage\xff" * 7}.get(how, data))
+
+
+def _line_at(data: bytes | bytearray, at: int) -> str:
+    """The line of a file in which a byte is."""
+    return data[data.rfind(b"\n", 0, at) + 1 :].partition(b"\n")[0].decode("latin-1")
 
 
 ACTIONS = {

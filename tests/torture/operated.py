@@ -75,9 +75,9 @@ def kind_of(words: tuple[str, ...]) -> str:
 class Operated:
     """One crawl below `home`. `mapping`: its config; `rng`: of the action under way.
 
-    `allowed`: how often each URL may be crawled beside the first time. `pages`: rows of each segment that ever stood.
-    `usual`: findings of `fsck` that an action has explained, by name. `deleted`: URLs of folders deleted by hand.
-    `counts_fetches`: whether doubles are a finding at all.
+    `allowed`: how often each URL may be crawled beside the first time. `made_up`: URLs that damage made of others.
+    `pages`: rows of each segment that ever stood. `usual`: findings of `fsck` that an action has explained, by name.
+    `deleted`: URLs of folders deleted by hand. `counts_fetches`: whether doubles are a finding at all.
     """
 
     def __init__(self, home: Path, mapping: dict[str, Any], known: Known, *, kill: float = 0.0) -> None:
@@ -95,6 +95,7 @@ class Operated:
         self.pages: dict[str, Counter[str]] = {}
         self.live: Counter[str] = Counter()
         self.allowed: Counter[str] = Counter()
+        self.made_up: set[str] = set()
         self.deleted: set[str] = set()
         self.usual = ""
         self.counts_fetches = mapping["frontier"]["routing"] == "host"
@@ -287,7 +288,7 @@ class Operated:
         """No page that is not of the web, and none too often. `truth`: all URLs of the web."""
         self.look()
         total = self.total()
-        if strange := set(total) - truth:
+        if strange := set(total) - truth - self.made_up:
             raise FindingError(f"I1: not of this web: {checks.some(strange)}")
         twice = [f"{url} {count}" for url, count in total.items() if count > 1 + self.allowed[url]]
         if twice and self.counts_fetches:
