@@ -21,7 +21,9 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.keys import check, open_key_store
+from crawl_lib.repair.sweep import sweep
 from crawl_lib.storage import LocalStorage, open_storage
+from crawl_lib.stores import open_stores
 from crawl_lib.synthweb import Serving, SynthWeb, Truth, TruthOptions
 from tests.cluster.processes import wait_until
 from tests.cluster.spark import assert_same_bytes, spark_url, with_spark
@@ -187,7 +189,9 @@ class Crawl:
         return Result(dataclasses.replace(self.config, dfs_primary=str(directory / "copied")), export=export)
 
     def check(self, web: Web, directory: Path) -> Result:
-        """The truth, each URL once, and the bytes of the export on embedded stores."""
+        """The truth, each URL once, and the bytes of the export on embedded stores; and nothing is left hidden."""
+        if not self._all_began_once():
+            sweep(open_stores(self.config))
         result = self.result(directory)
         visited = result.visited()
         assert set(visited) == set(web.truth.visits)
@@ -199,8 +203,7 @@ class Crawl:
         assert check_warcs(result)["response"] > 0
         assert check_cdxj(result) > 0
         assert exported_bytes(result.config, result.export) == web.exported
-        if self._all_began_once():
-            assert list((directory / "copied").rglob(".*")) == []
+        assert list((directory / "copied").rglob(".*")) == []
         return result
 
     def _all_began_once(self) -> bool:
