@@ -199,7 +199,7 @@ def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
 
 
 def _sum(path: Path) -> list[int]:
-    """Size and CRC-32 of a file: finds every damage of up to four bytes, and costs a hundredth of a digest."""
+    """Size and CRC-32 of a file: finds each damage that lies within four bytes, and costs a hundredth of a digest."""
     size = checksum = 0
     try:
         with path.open("rb") as file:
