@@ -5,7 +5,8 @@ The flow of URLs:
 1. `inject` leaves seeds for their nodes in a folder of the crawl directory (`seeds`, `inject`); a segment leaves the
    URLs that it discovered in the same form, the file `outlinks` (`outlinks`).
 2. `intake` reads the parts that are this node's, asks the key store which URLs are new, and appends those to the
-   queue (`source`, `intake`, `journal`). A queue that people made by hand is adopted first (`adopt`).
+   queue (`source`, `intake`, `journal`). URLs that other nodes handed on join it unasked, unless they wait in it
+   already (`past_check`). A queue that people made by hand is adopted first (`adopt`).
 3. `make_take` writes down the next URLs; they are fetched, and their segment is committed (`take`).
 4. `advance` moves the queue past them; what was left over joins its end (`take`, `move`).
 
@@ -49,7 +50,7 @@ journal says "claim"; the claim is sent. (4) The URLs are appended to `new` and 
 says so: the decision. (6) Their keys are inserted. At the end (7) `new.hosts`, then one move: `new` becomes the last
 data file, `new.undecided` becomes `undecided`, the sources are noted, the journal goes.
 Killed before (5): what lies beyond the journal's sizes is cut off, and the chunk is done again; no key of it was
-inserted. After (5): its keys are inserted again, which changes nothing. Killed at (3) once the journal says "claim":
+inserted, and nothing of it counts as waiting here. After (5): its keys are inserted again, which changes nothing. Killed at (3) once the journal says "claim":
 the claim may have been sent, a second answer would call our own keys known; so all candidates are kept, counted as
 `unsure`. With `host` routing one node writes a key, so nothing is lost and nothing is doubled. The report stays in
 `state.krake` until a segment is committed, so no count is lost either.
