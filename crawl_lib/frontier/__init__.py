@@ -52,8 +52,8 @@ data file, `new.undecided` becomes `undecided`, the sources are noted, the journ
 Killed before (5): what lies beyond the journal's sizes is cut off, and the chunk is done again; no key of it was
 inserted, and nothing of it counts as waiting here. After (5): its keys are inserted again, which changes nothing.
 Killed at (3) once the journal says "claim": the claim may have been sent, a second answer would call our own keys
-known; so all candidates are kept, counted as `unsure`. With `host` routing one node writes a key, so nothing is lost and nothing is doubled. The report stays in
-`state.krake` until a segment is committed, so no count is lost either.
+known; so all candidates are kept, counted as `unsure`. With `host` routing one node writes a key, so nothing is lost
+and nothing is doubled. The report stays in `state.krake` until a segment is committed, so no count is lost either.
 
 **Adoption.** The whole queue is written anew, canonical, into `adopted`; keys are inserted; one move replaces it.
 Killed before the move: it is done again from the start.
