@@ -1,7 +1,7 @@
-"""How a fetching process begins: without what it does not need, since a small take is paid for by its start.
+"""The program from which fetching processes are forked (`forkserver`). It loads nothing that they do not need.
 
 Arrow imports numpy when it is loaded and pandas at its first array, where they are installed, and works without them.
-They would cost each process 0.1 and 1.7 s of CPU; a worker uses neither. So they are barred before anything else.
+They would cost 0.1 and 1.7 s of CPU; a worker uses neither. So they are barred before anything else.
 
 And with an allocator that keeps what is freed: the tree of a page is some hundred KB, and a page comes after the next.
 glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again.
@@ -41,14 +41,19 @@ def keep_memory() -> None:
 
 
 def main() -> int:
-    """Bar the packages, set the allocator, then run the worker."""
+    """Bar the packages, set the allocator, load the worker's modules, then fork workers as the task says.
+
+    Arguments of the program: the task's process, and the descriptor of the socket to it.
+    """
     sys.meta_path.insert(0, _Bar())
     keep_memory()
     gc.disable()  # modules leave nothing to collect, and looking for it is a tenth of their cost
-    from crawl_lib.crawl import worker  # noqa: PLC0415 - it imports Arrow
+    from crawl_lib.crawl import forkserver, worker  # noqa: PLC0415 - it imports Arrow
 
+    gc.freeze()  # and no collection in a worker writes to what they share
     gc.enable()
-    return worker.main()
+    forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), worker.main)
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ once it has said its first line, has it begin nothing more, bring what is in fli
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import json
 import os
@@ -39,7 +38,6 @@ from crawl_lib.version import VERSION
 
 PROGRESS_INTERVAL_S = 0.5
 TURNS_FILE = "ip-turns"
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -165,18 +163,9 @@ def say(message: dict[str, Any]) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies (Linux), and end now if it is dead already."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def main() -> int:
     """Run the task that stands on standard input."""
     given = json.loads(sys.stdin.readline())
-    die_with_parent(given.pop("parent"))
-    gc.freeze()
     gc.set_threshold(200_000, 20, 100)
     try:
         worker = _Worker(WorkerTask(**given))
@@ -189,7 +178,6 @@ def main() -> int:
 
         signal.signal(signal.SIGTERM, on_signal)
         signal.signal(PAUSE_SIGNAL, on_pause)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         say({"outcomes": {}})
         say(worker.run())
     except KrakeError as error:

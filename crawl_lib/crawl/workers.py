@@ -1,8 +1,8 @@
 """The parent's side of the fetching processes of one take.
 
-A worker is a process of its own (`python -m crawl_lib.crawl.process`): it gets its task as one JSON line on standard
-input, answers with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the
-descriptor of the node's lock, so the lock is free only when the last writer is dead, and dies with its parent.
+A worker is a process of its own (forked by `forkserver`): it gets its task as one JSON line on standard input, answers
+with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the descriptor of the
+node's lock, so the lock is free only when the last writer is dead, and dies with its parent.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import json
 import os
 import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from crawl_lib.crawl.forkserver import Forked, GoneError, fork_server
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
 
 STOP_GRACE_S = 4.0
@@ -29,7 +28,7 @@ POLL_S = 0.1
 @dataclass
 class _Worker:
     number: int
-    process: subprocess.Popen[bytes]
+    process: Forked
     log: Path
     buffer: bytes = b""
     progress: dict[str, Any] = field(default_factory=dict)
@@ -71,23 +70,16 @@ def run_workers(
 
 
 def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: int) -> _Worker:
-    log = log_dir / f"worker-{number}.log"
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "crawl_lib.crawl.process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            pass_fds=(lock_descriptor,),
-            cwd="/",
-        )
-    assert process.stdin is not None
-    try:
-        process.stdin.write(json.dumps({**task, "parent": os.getpid()}).encode() + b"\n")
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # it died at once; `_result` says so
-    return _Worker(number, process, log)
+    path, line = log_dir / f"worker-{number}.log", json.dumps(task).encode() + b"\n"
+    with path.open("wb") as log:
+        try:
+            process = fork_server().fork(line, log.fileno(), lock_descriptor)
+        except GoneError:  # it may have had nothing to do for long, and ended just now
+            try:
+                process = fork_server().fork(line, log.fileno(), lock_descriptor)
+            except GoneError as error:
+                raise KrakeError(f"fetching processes cannot be started: {error or 'no reason given'}") from error
+    return _Worker(number, process, path)
 
 
 def _wait(
@@ -98,7 +90,7 @@ def _wait(
 ) -> None:
     with selectors.DefaultSelector() as selector:
         for worker in workers:
-            selector.register(_stdout(worker), selectors.EVENT_READ, worker)
+            selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
         while selector.get_map():
             if stop():
                 raise StoppedError("stopped as asked; run the task again to go on")
@@ -114,18 +106,13 @@ def _wait(
 def _pause(workers: list[_Worker]) -> None:
     """Tell every worker once; one that has not said a line yet would die of the signal, and is told later."""
     for worker in workers:
-        if worker.progress and not worker.told_to_pause and worker.process.poll() is None:
+        if worker.progress and not worker.told_to_pause:
             worker.process.send_signal(PAUSE_SIGNAL)
             worker.told_to_pause = True
 
 
-def _stdout(worker: _Worker) -> IO[bytes]:
-    assert worker.process.stdout is not None
-    return worker.process.stdout
-
-
 def _read(worker: _Worker) -> bool:
-    data = os.read(_stdout(worker).fileno(), 1 << 16)
+    data = os.read(worker.process.stdout, 1 << 16)
     *lines, worker.buffer = (worker.buffer + data).split(b"\n")
     for line in lines:
         message = json.loads(line)
@@ -155,13 +142,10 @@ def _result(worker: _Worker) -> dict[str, Any]:
 def _end(workers: list[_Worker]) -> None:
     """No worker outlives this call: asked to stop, then killed."""
     for worker in workers:
-        if worker.process.poll() is None:
-            worker.process.send_signal(signal.SIGTERM)
+        worker.process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + STOP_GRACE_S
     for worker in workers:
-        try:
-            worker.process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
+        if worker.process.wait(max(0.0, deadline - time.monotonic())) is None:
+            worker.process.send_signal(signal.SIGKILL)
             worker.process.wait()
-        _stdout(worker).close()
+        worker.process.close()

@@ -14,22 +14,25 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.crawl import workers
 from crawl_lib.crawl.signals import LastResort
-from crawl_lib.crawl.workers import run_workers
-from crawl_lib.errors import KrakeError, QueueError, StoppedError, StorageError
+from crawl_lib.errors import QueueError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, open_node_dir, open_take
 from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
+from tests.torture.children import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 
 
 def fetching_processes() -> list[int]:
-    """Workers that this process has started."""
-    pids = [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
-    return [pid for pid in pids if b"crawl_lib.crawl.process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """Workers of this process: what its fork servers have forked."""
+    servers = [pid for pid in children_of(os.getpid()) if b"crawl_lib.crawl.process" in command_of(pid)]
+    return [pid for server in servers for pid in children_of(server)]
+
+
+def command_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_worker_that_was_stopped_alone_stops_the_task(tmp_path: Path) -> None:
@@ -95,33 +98,6 @@ def test_stop_while_another_task_holds_the_node(tmp_path: Path) -> None:
         stages.settle_node(config, node="node-0", stop=stop, on_progress=on_progress)
     assert "the other task" in seen[0]
     assert not (directory / "progress.json").exists(), "the file tells what the holder does"
-
-
-def test_worker_that_cannot_be_started_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An orphan would hold the node's lock, and write to the spool."""
-    sleeper = tmp_path / "sleeper"
-    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
-    sleeper.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(sleeper))
-    started: list[subprocess.Popen[bytes]] = []
-    real = subprocess.Popen
-
-    def popen(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
-        if started:
-            raise OSError(11, "Resource temporarily unavailable")
-        started.append(real(*args, **kwargs))
-        return started[-1]
-
-    monkeypatch.setattr(workers.subprocess, "Popen", popen)
-    with (tmp_path / "lock").open("w") as lock, pytest.raises(KrakeError, match="temporarily unavailable"):
-        run_workers(
-            [{}, {}],
-            log_dir=tmp_path,
-            lock_descriptor=lock.fileno(),
-            stop=lambda: False,
-            on_progress=lambda progress: None,
-        )
-    assert started[0].poll() is not None
 
 
 def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,6 @@ With `--power` each kill is also a loss of power: what was not durable is undone
 mistake into the crawler (`plants`): the harness must find it, which `test_planted` shows.
 
 Stage processes are forked from the harness, which has everything imported: an attempt costs milliseconds instead of
-half a second. Nothing else differs from a task of Airflow; in a part of the rounds fetching processes are started as
-always, not forked. Everything that a web's server does it does in a process that outlives all kills.
+half a second. So are their fork servers; in a part of the rounds these are started as always. Nothing else differs from
+a task of Airflow. Everything that a web's server does it does in a process that outlives all kills.
 """

@@ -18,7 +18,7 @@ from typing import Any
 
 from crawl_lib import durable
 from crawl_lib.errors import KrakeError
-from tests.torture.nursery import workers_from_a_nursery
+from tests.torture.nursery import begin_fork_server
 
 _PR_SET_CHILD_SUBREAPER = 36
 _STEPS_VARIABLE = "KRAKE_TORTURE_STEPS"
@@ -34,8 +34,8 @@ class Kill:
     """How an attempt is to die.
 
     `after_s`: SIGKILL after so many seconds. `step`: by itself, right after a durable step (`name:times`). `whom`:
-    `group` (all processes at once), `parent` or `worker`: whom the SIGKILL after `after_s` reaches. `at_once`: at the
-    step, too, all processes die, and not only the one that reached it.
+    `group` (all processes at once), `parent`, `server` (which forks) or `worker`: whom the SIGKILL after `after_s`
+    reaches. `at_once`: at the step, too, all processes die, and not only the one that reached it.
     """
 
     after_s: float | None = None
@@ -66,7 +66,7 @@ def adopt_orphans() -> None:
 class Attempt:
     """A running attempt. `call`: what it does, in the child; `prepare`: runs first there.
 
-    `directory`: where it may log. `fork_workers`: fetching processes are forked, too.
+    `directory`: where it may log. `fork_server`: its fork server is forked, too, and not started.
     """
 
     number = 0
@@ -78,26 +78,25 @@ class Attempt:
         kill: Kill | None = None,
         *,
         prepare: Callable[[], None] = lambda: None,
-        fork_workers: bool = True,
+        fork_server: bool = True,
     ) -> None:
         Attempt.number += 1
         self.kill = kill or Kill()
         self._steps_path = directory / f"steps-{Attempt.number}"
         self._log = directory / "stderr"
-        self._nursed = fork_workers
         self._answer, answer = os.pipe()
         self.start = time.monotonic()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._answer)
-            self._be_the_child(call, prepare, answer, fork_workers)
+            self._be_the_child(call, prepare, answer, fork_server)
         os.close(answer)
         with contextlib.suppress(PermissionError, ProcessLookupError):  # it did so itself
             os.setpgid(self.pid, self.pid)
         self._pidfd = os.pidfd_open(self.pid)
 
     def _be_the_child(
-        self, call: Callable[[], dict[str, Any]], prepare: Callable[[], None], answer: int, fork_workers: bool
+        self, call: Callable[[], dict[str, Any]], prepare: Callable[[], None], answer: int, fork_server: bool
     ) -> None:
         value: dict[str, Any] = {}
         try:
@@ -111,8 +110,8 @@ class Attempt:
             os.environ[_STEPS_VARIABLE] = str(self._steps_path)
             note_steps()
             prepare()
-            if fork_workers:
-                workers_from_a_nursery()
+            if fork_server:
+                begin_fork_server()
             value = {"result": call()}
         except KrakeError as error:
             value = {"error": f"{type(error).__name__}: {error}"}
@@ -161,9 +160,12 @@ class Attempt:
         elif self.kill.whom == "parent":
             os.kill(self.pid, signal.SIGKILL)
         else:
-            for child in children_of(self.pid)[1 if self._nursed else 0 :][:1]:
+            struck = servers = children_of(self.pid)
+            if self.kill.whom == "worker":
+                struck = [worker for server in servers for worker in children_of(server)]
+            for pid in struck[:1]:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
 
     def _reap(self) -> str:
         """Wait for processes of the group that lost their parent: they must end by themselves."""

@@ -18,7 +18,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawl import worker
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.storage.local import LocalStorage
-from tests.torture.nursery import workers_from_a_nursery
+from tests.torture.nursery import begin_fork_server
 from tests.torture.tasks import Task
 
 LONGEST_S = 300.0
@@ -45,7 +45,7 @@ def attempt(task: Task, config: Config, fault: Callable[..., None], *arguments: 
 def _attempt(answer: Connection, task: Task, config: Config, fault: Callable[..., None], arguments: Any) -> None:
     try:
         fault(*arguments)
-        workers_from_a_nursery()
+        begin_fork_server()
         task.call(config)
         answer.send(("done", ""))
     except KrakeError as error:

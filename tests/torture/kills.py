@@ -61,7 +61,7 @@ class Chance:
             return Kill(step=f"{step}:{rng.randint(1, times)}", at_once=self._power)
         whom = "group"
         if kind == "crawl" and not self._power:
-            whom = rng.choices(("group", "parent", "worker"), (8, 1, 1))[0]
+            whom = rng.choices(("group", "parent", "server", "worker"), (12, 2, 1, 1))[0]
         return Kill(after_s=rng.random() * self._known.seconds[kind] * 1.05, whom=whom)
 
     def died(self, kind: str, ended: Ended) -> None:

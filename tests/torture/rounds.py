@@ -34,7 +34,7 @@ GIVEN_UP = 0.3
 DARK_AFTERWARDS = 0.3
 """The chance that the power goes after an attempt that was to be killed and was not."""
 STARTED_AS_ALWAYS = 0.1
-"""The share of rounds whose fetching processes are not forked."""
+"""The share of rounds whose fork servers are started, as always."""
 SMALL_CHUNK_LINES = 40
 SMALL_TAKE_URLS = 10
 
@@ -143,7 +143,7 @@ class Round:
         self.disk = Disk(self.directory / "crawl", self.directory / "power") if self.power else None
         self.done: list[Task] = []
         self.crawl_deaths: list[tuple[float, float]] = []
-        self.fork_workers = not self.killer or not self.odd or self.power or self.rng.random() >= STARTED_AS_ALWAYS
+        self.fork_server = not self.killer or not self.odd or self.power or self.rng.random() >= STARTED_AS_ALWAYS
 
     @property
     def killed(self) -> int:
@@ -265,7 +265,7 @@ class Round:
                 self.disk.recorder().install()
 
         return Attempt(
-            lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_workers=self.fork_workers
+            lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_server=self.fork_server
         )
 
     def _note(self, task: Task, ended: Ended, *, by_step: bool = False, beside: bool = False) -> None:

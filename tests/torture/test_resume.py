@@ -17,6 +17,7 @@ from crawl_lib.config import Config
 from crawl_lib.frontier import open_node_dir, open_take
 from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
+from tests.torture.children import children_of
 from tests.torture.faulty import attempt, dying_worker
 from tests.torture.tasks import Task
 
@@ -65,15 +66,9 @@ def start_by_hand(config: Config, directory: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, str(write_config(config, directory))])
 
 
-def fetching(parent: int) -> list[int]:
-    """Its fetching processes."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return [int(pid) for pid in children if b"crawl_lib.crawl.process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize("stopped", ["nobody", "worker", "server"])
 def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
-    stopped: bool, serving: Serving, tmp_path: Path
+    stopped: str, serving: Serving, tmp_path: Path
 ) -> None:
     """Else it would hold the node's lock for ever (SIGSTOP: a debugger, a frozen container), or write beside others."""
     quick = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, queue={"lock_timeout_s": 60})
@@ -85,9 +80,10 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
     while serving.log().counts().total() < before + 2:
         assert process.poll() is None
         time.sleep(0.05)
-    [worker] = fetching(process.pid)
-    if stopped:
-        os.kill(worker, signal.SIGSTOP)
+    [server] = children_of(process.pid)
+    [worker] = children_of(server)
+    if stopped != "nobody":
+        os.kill(worker if stopped == "worker" else server, signal.SIGSTOP)
     process.kill()
     process.wait()
     directory = open_node_dir(Path(quick.queue.local_dir), "node-0")

@@ -1,0 +1,256 @@
+"""Fetching processes are forked from a server, which comes and goes without notice; see `crawl.forkserver`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.crawl.forkserver import ForkServer, GoneError, fork_server
+from crawl_lib.crawl.workers import run_workers
+from crawl_lib.errors import KrakeError, StorageError
+from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from tests.e2e.crawl import Result, make_config, run_iteration
+from tests.torture.children import children_of
+
+ROOT = Path(__file__).resolve().parents[2]
+WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
+SERVER = """\
+import os, sys
+from crawl_lib.crawl import forkserver
+def echo():
+    line = sys.stdin.readline()
+    os.write(1, line.encode())
+    print("logged", file=sys.stderr)
+    return 3
+def wait():
+    os.write(1, b"up")
+    os.read(0, 1 << 16)
+    os.read(forkserver.os.pipe()[0], 1)
+{prepare}
+forkserver.serve(int(sys.argv[-2]), int(sys.argv[-1]), {run})
+"""
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Have servers run a program of the test's, given what it runs first and what it forks."""
+    yield lambda prepare="", run="echo": _python(tmp_path, monkeypatch, SERVER.format(prepare=prepare, run=run))
+    fork_server.__globals__["_here"].__dict__.clear()
+
+
+def _python(directory: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    (directory / "program.py").write_text(program)
+    script = directory / "python"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} {directory}/program.py "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def run(directory: Path, count: int = 1, **more: Any) -> list[dict[str, Any]]:
+    """`run_workers` with `count` tasks."""
+    given: dict[str, Any] = {"stop": lambda: False, "on_progress": lambda progress: None} | more
+    tasks = [{"final": True, "number": number} for number in range(count)]
+    with (directory / "lock").open("w") as lock:
+        return run_workers(tasks, log_dir=directory, lock_descriptor=lock.fileno(), **given)
+
+
+def fork(server: ForkServer, directory: Path, task: bytes = b"") -> Any:
+    with (directory / "log").open("wb") as log, (directory / "lock").open("wb") as lock:
+        return server.fork(task, log.fileno(), lock.fileno())
+
+
+def test_takes_of_a_thread_share_a_server(tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    seen: list[ForkServer] = []
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        for number in (1, 2):
+            run_iteration(config, "run", number)
+            seen.append(fork_server())
+        truth = serving.truth(options=TruthOptions(rounds=2))
+    assert seen[0] is seen[1]
+    assert set(Result(config).visited()) == set(truth.visits)
+
+
+def test_each_process_has_its_own_streams_and_code(python: Any, tmp_path: Path) -> None:
+    python()
+    server = ForkServer()
+    found = [fork(server, tmp_path, f"{number}\n".encode()) for number in range(3)]
+    for number, forked in enumerate(found):
+        with os.fdopen(forked.stdout) as said:
+            assert said.read() == f"{number}\n"
+        assert forked.wait() == 3
+    assert (tmp_path / "log").read_text() == "logged\n"
+
+
+def test_a_task_may_be_longer_than_a_pipe_holds(python: Any, tmp_path: Path) -> None:
+    python()
+    forked = fork(ForkServer(), tmp_path, b"x" * (1 << 20) + b"\n")
+    with os.fdopen(forked.stdout) as said:
+        assert len(said.read()) == (1 << 20) + 1
+    assert forked.wait() == 3
+
+
+def test_a_process_holds_the_lock_until_it_is_dead_and_the_server_does_not(python: Any, tmp_path: Path) -> None:
+    python(run="wait")
+    server = ForkServer()
+    forked = fork(server, tmp_path)
+    assert os.read(forked.stdout, 2) == b"up"
+
+    def holders() -> list[int]:
+        lock = (tmp_path / "lock").resolve()
+        pids = [server._process.pid, forked.pid]
+        return [pid for pid in pids if lock in [entry.resolve() for entry in Path(f"/proc/{pid}/fd").iterdir()]]
+
+    assert holders() == [forked.pid]
+    assert forked.wait(timeout_s=0) is None
+    forked.send_signal(signal.SIGTERM)
+    assert forked.wait() == -signal.SIGTERM
+    forked.send_signal(signal.SIGTERM)  # which reaches nobody
+
+
+def test_a_server_that_ended_is_replaced(tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        run_iteration(config, "run", 1)
+        first = fork_server()
+        os.kill(first._process.pid, signal.SIGKILL)
+        run_iteration(config, "run", 2)
+        assert set(serving.log().counts().values()) == {1}
+    assert fork_server() is not first
+
+
+def test_a_server_that_ends_as_it_is_asked_is_replaced(python: Any, tmp_path: Path) -> None:
+    """It had nothing to do for long; whether it still runs, its task cannot know."""
+    first = tmp_path / "first"
+    python(
+        prepare=f"if not os.path.exists({str(first)!r}):\n    open({str(first)!r}, 'w').close()\n    sys.exit()",
+        run="lambda: 0 * echo()",
+    )
+    assert run(tmp_path) == [{"final": True, "number": 0}]
+    assert first.exists()
+
+
+def test_a_server_that_dies_while_its_processes_run_ends_the_task(tmp_path: Path) -> None:
+    """Its processes die with it, and the next attempt does the rest."""
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.7})
+
+    def on_progress(progress: Mapping[str, Any]) -> None:
+        if progress["phase"] == "fetch" and progress["fetched"]:
+            os.kill(fork_server()._process.pid, signal.SIGKILL)
+
+    with Serving(WEB) as serving:
+        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        run_iteration(config, "run", 1)
+        stages.start_iteration(config, run_id="run", iteration=2)
+        with pytest.raises(KrakeError, match=r"died \(signal 9\).*run the task again"):
+            stages.crawl_node(config, run_id="run", iteration=2, node="node-0", on_progress=on_progress)
+        counts = run_iteration(config, "run", 2)
+        truth = serving.truth(options=TruthOptions(rounds=2))
+    assert counts["deferred"] == 0
+    assert set(Result(config).visited()) == set(truth.visits)
+
+
+def test_another_environment_gets_another_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a process would not see, say, the certificates that its task sees."""
+    first = fork_server()
+    assert fork_server() is first
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path))
+    second = fork_server()
+    assert second is not first
+    with pytest.raises(GoneError):
+        fork(first, tmp_path)
+
+
+def test_a_server_with_nothing_to_do_ends(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        program = SERVER.format(prepare="forkserver.IDLE_S = 0.01", run="echo")
+        arguments = [sys.executable, "-c", program, str(os.getpid()), str(theirs.fileno())]
+        done = subprocess.run(arguments, cwd=ROOT, pass_fds=(theirs.fileno(),), check=False, timeout=300)
+    assert done.returncode == 0
+
+
+def test_a_server_does_not_end_while_a_process_runs(python: Any, tmp_path: Path) -> None:
+    python(prepare="forkserver.IDLE_S = 0.01", run="wait")
+    forked = fork(ForkServer(), tmp_path)
+    assert os.read(forked.stdout, 2) == b"up"
+    assert forked.wait(timeout_s=0.2) is None
+
+
+def test_servers_that_cannot_start_are_an_error_with_the_reason(python: Any, tmp_path: Path) -> None:
+    python(prepare='sys.exit("no room for modules")')
+    with pytest.raises(KrakeError, match="fetching processes cannot be started: no room for modules"):
+        run(tmp_path)
+
+
+def test_a_program_that_is_not_there_is_an_error_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
+    with pytest.raises(StorageError, match=r"gone: fetching processes: No such file"):
+        run(tmp_path)
+
+
+def test_a_process_that_cannot_be_forked_ends_the_others(python: Any, tmp_path: Path) -> None:
+    """An orphan would hold the node's lock, and write to the spool."""
+    refuse = """
+times, real = [], os.fork
+def refuse():
+    times.append(1)
+    if len(times) == 2:
+        raise OSError(11, "")
+    return real()
+os.fork = refuse
+"""
+    python(prepare=refuse, run="wait")
+    with pytest.raises(StorageError, match="fetching processes: Resource temporarily unavailable"):
+        run(tmp_path, count=2)
+    assert children_of(fork_server()._process.pid) == []
+
+
+def test_a_server_goes_with_its_thread(python: Any, tmp_path: Path) -> None:
+    python(run="wait")
+    servers: list[ForkServer] = []
+
+    def take() -> None:
+        servers.append(fork_server())
+        assert os.read(fork(servers[0], tmp_path).stdout, 2) == b"up"
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert servers[0]._process.wait(timeout=300) == -signal.SIGKILL
+
+
+def test_a_fork_of_the_task_has_a_server_of_its_own() -> None:
+    """And leaves that of its parent alone, also when it ends."""
+    code = """
+import json, os
+from crawl_lib.crawl.forkserver import fork_server
+first = fork_server()
+pid = os.fork()
+own = fork_server()._process.pid
+if pid == 0:
+    print(json.dumps(own), flush=True)
+else:
+    os.waitpid(pid, 0)
+    print(json.dumps([first._process.pid, own, first._process.poll()]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    of_child, (first, of_parent, ended) = map(json.loads, done.stdout.splitlines())
+    assert of_child != first == of_parent
+    assert ended is None
+    assert not Path(f"/proc/{of_child}").exists()
+    assert not Path(f"/proc/{first}").exists()
