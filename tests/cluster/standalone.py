@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -58,8 +59,16 @@ class Standalone:
         self._running = {}
 
     def executors(self) -> list[psutil.Process]:
-        """The processes that do the work of stages."""
-        return psutil.Process(self._running["worker"].pid).children(recursive=True)
+        """The processes that do the work of stages.
+
+        Not all children of the worker: the shell that started it may have left it one of its own, dead, and unburied.
+        """
+        found = []
+        for process in psutil.Process(self._running["worker"].pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline():
+                    found.append(process)
+        return found
 
     def spilled(self) -> list[Path]:
         """Files that executors have on the worker's disk."""
