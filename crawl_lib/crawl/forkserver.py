@@ -3,11 +3,11 @@
 Else each would load them again, and a small take, or one shared among many processes, would pay more for that than for
 its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves held.
 
-`ForkServer` is the task's side, `serve` the other process: no thread of its own, nothing open but its socket. On that
-(SOCK_SEQPACKET, so a message stays whole) the task says `fork`, with four descriptors (standard input, output, error,
-and the node's lock), or which process gets which signal. It hears the id of a new process, and how one ended; only the
-server knows that, as their parent, and that an id is not yet somebody else's. Each process dies with the one above it
-(`die_with_parent`), so none outlives the task, whatever ends that.
+`ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
+and nothing open but its socket. On that (SOCK_SEQPACKET, so a message stays whole) the task says `fork`, with four
+descriptors (standard input, output, error, and the node's lock), or which process gets which signal. It hears the id of
+a new process, and how one ended; only the server knows that, as their parent, and that an id is not yet somebody
+else's. Each process dies with the one above it (`die_with_parent`), so none outlives the task, whatever ends that.
 """
 
 from __future__ import annotations
