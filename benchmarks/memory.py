@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
+
+import psutil
 
 from benchmarks.crawl import make_config, served
 from benchmarks.report import Row, measure
@@ -53,18 +55,14 @@ def crawl_watched(config: Config, size: int) -> tuple[int, list[float]]:
 
 
 def _watch(seen: list[float], over: Event) -> None:
+    task = psutil.Process()
     while not over.wait(LOOK_S):
-        children = [child for task in Path("/proc/self/task").iterdir() for child in _words(task / "children")]
-        sizes = [int(words[1]) for child in children if (words := _words(Path(f"/proc/{child}/statm")))]
+        sizes = []
+        for process in task.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it has ended
+                sizes.append(process.memory_info().rss)
         if sizes:
-            seen.append(max(sizes) * os.sysconf("SC_PAGE_SIZE") / (1 << 20))
-
-
-def _words(path: Path) -> list[str]:
-    try:
-        return path.read_text().split()
-    except OSError:  # it has ended
-        return []
+            seen.append(max(sizes) / (1 << 20))
 
 
 def run(directory: Path) -> list[Row]:

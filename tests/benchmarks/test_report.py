@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as bench
-from benchmarks.report import Row, _autogroups, ahead, markdown
+from benchmarks.report import Row, _autogroups, ahead, markdown, measure
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,15 @@ def test_a_process_without_a_session_has_no_priority_of_a_session(tmp_path: Path
     (tmp_path / "told").write_text("/autogroup-41 nice -5\n")
     notes = [tmp_path / name for name in ("empty", "told", "missing")]
     assert _autogroups(notes) == [(tmp_path / "told", "-5")]
+
+
+def burn_in_a_child_that_stays() -> None:
+    """A step whose child has used a second of CPU, and then waits for nothing."""
+    code = "import os, time\nwhile time.process_time() < 1: pass\nos.write(1, b'.')\ntime.sleep(1000)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.read(1)
+
+
+def test_the_cpu_of_children_that_stay_counts() -> None:
+    assert measure(burn_in_a_child_that_stays).cpu_s >= 1
