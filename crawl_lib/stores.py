@@ -75,7 +75,7 @@ class Stores:
             return
         stand = list(map(_stands, store.servers))
         lost = [first for first in range(len(stand)) if not any(stand[place] for place in store.places(first))]
-        if lost and self._has_segments():
+        if lost and self.has_segments():
             if problem := store.ring_problem():  # other servers: that their files are not there yet is no loss
                 raise KeyTablesError(problem)
             gone = sorted({place for first in lost for place in store.places(first)})
@@ -85,7 +85,7 @@ class Stores:
                 " as they were, or run `krake keys create --missing`, then `krake keys rebuild`"
             )
 
-    def _has_segments(self) -> bool:
+    def has_segments(self) -> bool:
         """Whether an iteration has a segment."""
         if not self.storage.exists(self.crawl_dir):
             return False

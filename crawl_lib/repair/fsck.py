@@ -142,7 +142,7 @@ class _Fsck:
             try:
                 self._note(noting, nodes)
                 found_of_keys = check_keys(self.stores, nodes, full=full, on_progress=told)
-                self._add("key servers", found_of_keys.findings, len(self.stores.config.key_storage.servers))
+                self._add("key servers", found_of_keys.findings, found_of_keys.servers)
                 self._add("queues noted elsewhere", [], found_of_keys.noted)
                 self.report.skipped += found_of_keys.skipped
             except KrakeError as error:

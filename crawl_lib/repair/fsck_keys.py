@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from crawl_lib.config.load import is_sqlite_server
+from crawl_lib.crawl.marks import urls_of_lost_queue
 from crawl_lib.crawl.places import list_folders, segments_of
 from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
@@ -48,9 +49,11 @@ _NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes
 
 @dataclass
 class KeysReport:
-    """What a check of the key tables found. `skipped`: what was not looked at, and why; `noted`: see `FsckReport`."""
+    """What a check of the key tables found. `servers`: how many were looked at; `skipped`: what was not, and why;
+    `noted`: see `FsckReport`."""
 
     findings: list[Finding] = field(default_factory=list)
+    servers: int = 0
     skipped: list[str] = field(default_factory=list)
     noted: int = 0
 
@@ -79,6 +82,11 @@ def _check(
 ) -> None:
     config = stores.config.key_storage
     with open_key_store(config, stores.secrets.key_storage_password) as store:
+        if not nodes and _are_to_be_made(stores, store):
+            names = ", ".join(server.name for server in store.servers)
+            report.skipped = [f"key servers: nothing was crawled yet, and the first task makes {names}"]
+            return
+        report.servers = len(store.servers)
         up = _servers(store, findings)
         if not up or _notes(store, findings):
             return
@@ -93,6 +101,17 @@ def _check(
             with ExitStack() as stack:
                 heap = None if report.skipped else KeyHeap(lambda: stack.enter_context(scratch_room(stores, "fsck")))
                 _Known(stores, store, findings, report, sight=sight, heap=heap, on_progress=on_progress).run(nodes)
+
+
+def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
+    """Whether no task of the crawl has come to the embedded tables: no file is there, nor what goes with keys."""
+    embedded = all(is_sqlite_server(server.name) for server in store.servers)
+    return (
+        embedded
+        and not any(server.exists() for server in store.servers)
+        and not any(urls_of_lost_queue(stores, node) is not None for node in stores.config.servers)
+        and not stores.has_segments()
+    )
 
 
 def _not_comparable(stores: Stores, sight: Sight, findings: Findings) -> list[str]:
@@ -125,10 +144,17 @@ def _notes(store: ShardedKeyStore, findings: Findings) -> bool:
     return found
 
 
-_SERVER_FAILED = (
-    "do what it says; if its tables are lost or cannot be used, delete them and run `krake keys create --missing`, then"
-    " `krake keys repair` (or `krake keys rebuild` where no replica has its keys)"
-)
+_MAKE = "`krake keys create --missing`"
+_THEN_FILL = f"run {_MAKE}, then `krake keys repair` (or `krake keys rebuild` where no replica has its keys)"
+
+
+def _server_failed(server: str, error: str, findings: Findings) -> None:
+    """The error of a server without tables names the command that makes them: what fills them belongs to it."""
+    problem, no_tables, _ = error.partition(f": run {_MAKE}")
+    repair = (
+        f"put them back, or {_THEN_FILL}" if no_tables else f"if its tables cannot be used, delete them, {_THEN_FILL}"
+    )
+    findings.add("server_failed", server, problem, repair=repair)
 
 
 def _servers(store: ShardedKeyStore, findings: Findings) -> list[KeyServer]:
@@ -137,7 +163,7 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> list[KeyServer]:
     for server, counts in zip(store.servers, store.counts(), strict=True):
         up += [server] if counts.up else []
         if not counts.up:
-            findings.add("server_failed", counts.server, counts.error, repair=_SERVER_FAILED)
+            _server_failed(counts.server, counts.error, findings)
         elif counts.by_state.get("other"):
             findings.add(
                 "keyinfo_unknown",
