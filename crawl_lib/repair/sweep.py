@@ -8,6 +8,7 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
   in the queue (its file was deleted by hand), or were sent to other nodes (it was lost with its disk).
 * `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen.
 * `seeds/.<digest>-<id>`, `.<name>.<id>` beside a file: what was to be made stands under its name.
+* `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
 
 A repair that was killed before it decided leaves `<folder>/.new-<node>-<digest>`; the next one of that segment deletes
 it, since another machine's may be at work there.
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.crawl.exports import list_exports
+from crawl_lib.crawl.heldnotes import HELD_FOLDER
 from crawl_lib.crawl.marks import read_mark
 from crawl_lib.crawl.naming import hidden_prefix
 from crawl_lib.crawl.places import IMPORT_NODE, SEEDS_FOLDER, Iteration, list_folders
@@ -33,6 +35,7 @@ from crawl_lib.frontier.lock import held_without_trace
 from crawl_lib.repair.findings import OnProgress
 from crawl_lib.repair.folder_identity import readable_iterations
 from crawl_lib.stopping import until_stopped
+from crawl_lib.storage.local import DELETED
 from crawl_lib.stores import Stores
 
 _ID = "[0-9a-f]{32}"
@@ -89,7 +92,9 @@ def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
     yield from _of_takes(stores, nodes)
     yield from _of_starts(stores, readable_iterations(stores))
     yield from _of_seeds(stores)
-    folders = [f"{stores.crawl_dir}/{folder}" for folder in list_folders(stores.storage, stores.crawl_dir)]
+    folders = [stores.crawl_dir, *(f"{stores.crawl_dir}/{name}" for name in (SEEDS_FOLDER, HELD_FOLDER))]
+    folders += [f"{stores.crawl_dir}/{folder}" for folder in list_folders(stores.storage, stores.crawl_dir)]
+    folders.append(stores.config.export.directory.strip("/"))
     for name in until_stopped(list_exports(stores), stores.stop):
         with suppress(KrakeError):
             folders.append(ExportFolder(stores.storage, stores.config, name).path)
@@ -144,7 +149,9 @@ def _of_seeds(stores: Stores) -> Iterator[Leftover]:
 
 
 def _beside(stores: Stores, folder: str) -> Iterator[Leftover]:
-    for entry in stores.storage.list(folder):
+    for entry in stores.storage.list(folder) if stores.storage.exists(folder) else ():
         found = _BESIDE.fullmatch(entry.name)
-        if found and stores.storage.exists(f"{folder}/{found[1]}"):
+        if found and found[1] == DELETED:
+            yield Leftover(f"{folder}/{entry.name}", "was being deleted")
+        elif found and stores.storage.exists(f"{folder}/{found[1]}"):
             yield Leftover(f"{folder}/{entry.name}", f"is of an attempt to write {found[1]}, which stands")

@@ -20,6 +20,8 @@ from crawl_lib.storage.base import Entry, Storage, check_path
 
 AT_FDCWD = -100
 RENAME_NOREPLACE = 1  # renameat2(2)
+DELETED = "deleted"
+"""A folder that is being deleted is called `.deleted.<id>`."""
 NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
@@ -137,10 +139,10 @@ class LocalStorage(Storage):
             return False
         with _translated(place, "cannot be deleted"):
             if place.is_dir() and not place.is_symlink():
-                rubbish = place.with_name(f".deleted-{uuid.uuid4().hex}")
+                rubbish = place.with_name(f".{DELETED}.{uuid.uuid4().hex}")
                 place.rename(rubbish)
                 fsync_dir(place.parent)
-                shutil.rmtree(rubbish)
+                shutil.rmtree(rubbish, onerror=_unless_gone)
             else:
                 place.unlink()
             fsync_dir(place.parent)
@@ -291,6 +293,12 @@ def _rename_by_claim(source: Path, target: Path) -> None:
         with suppress(OSError):
             target.rmdir()
         raise
+
+
+def _unless_gone(function: object, path: str, error: tuple[object, BaseException, object]) -> None:
+    """For `shutil.rmtree`: what another one deleted meanwhile is deleted."""
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
 
 
 @contextmanager

@@ -122,6 +122,29 @@ def test_what_killed_attempts_left_beside_what_stands_is_swept(copy: Callable[..
     assert other.exists(), "nothing stands in its place: an attempt may be at work on it"
 
 
+DELETED_IN = ("dfs/crawl", "dfs/crawl/seeds", "dfs/crawl/held", "dfs/crawl/{one}", "dfs/export", "dfs/export/x")
+
+
+@pytest.mark.parametrize("place", DELETED_IN)
+def test_what_a_killed_attempt_was_deleting_is_named_and_swept(copy: Callable[..., Krake], place: str) -> None:
+    krake = copy()
+    krake.ok("export", "--label", "x")
+    one = min(krake.directory.glob("dfs/crawl/1*")).name
+    made = krake.directory / place.format(one=one) / f".deleted.{'0123456789abcdef' * 2}"
+    (made / "below").mkdir(parents=True)
+    assert findings(krake)["leftover"]["where"] == str(made.relative_to(krake.directory / "dfs"))
+    krake.ok("sweep")
+    assert not made.exists()
+    assert findings(krake) == {}
+
+
+def test_a_node_called_deleted_keeps_the_hidden_folder_of_its_take(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    made = min(krake.directory.glob("dfs/crawl/1*")) / f".deleted-{'a' * 32}"
+    made.mkdir()
+    assert krake.ok("sweep").out == "nothing is left over\n"
+
+
 def test_the_hidden_folder_of_an_import_is_left_until_its_segment_stands(copy: Callable[..., Krake]) -> None:
     """It may be at work on any machine."""
     krake = copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,21 @@ def test_a_final_file_is_copied_where_it_cannot_be_linked(tmp_path, monkeypatch)
     storage.upload_final(tmp_path / "source", "d/f")
     assert storage.read_bytes("d/f") == b"1"
     assert not (tmp_path / "root/d/f").samefile(tmp_path / "source")
+
+
+def test_a_folder_that_two_delete_at_once_is_gone_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep takes what a killed attempt was deleting, and cannot know that it was killed."""
+    store = LocalStorage.open(tmp_path / "store")
+    store.write_bytes("folder/a", b"")
+    store.write_bytes("folder/below/b", b"")
+    real = os.unlink
+
+    def unlink(path: str, *, dir_fd: int | None = None) -> None:
+        monkeypatch.undo()
+        [rubbish] = (tmp_path / "store").glob(".deleted.*")
+        shutil.rmtree(rubbish)
+        real(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    assert store.delete("folder")
+    assert list(tmp_path.glob("store/*")) == []
