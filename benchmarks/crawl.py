@@ -125,7 +125,7 @@ def run(directory: Path) -> list[Row]:
 def _beside(name: str, peer: peers.Peer | None, per_core: float, least: float, whole: bool) -> Row:
     what, budget = f"crawl: beside {name}, per CPU-second", f"{least:g} x"
     if peer is None:
-        return Row(what, "not measured: it is not installed", budget)
+        return Row(what, "not measured: it is not installed, or failed", budget)
     times = per_core / peer.urls_per_cpu_s
     value = f"{times:.2f} x ({peer.urls_per_cpu_s:,.0f} URLs/s of CPU; {peer.urls:,} responses)"
     return Row(what, value, budget, times >= least if whole else None)

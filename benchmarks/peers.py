@@ -26,7 +26,7 @@ class Peer:
 
 
 def wget(seeds: Sequence[str], directory: Path) -> Peer | None:
-    """wget, which writes requests and responses as WARC, and a mirror; None if it is not installed.
+    """wget, which writes requests and responses as WARC, and a mirror; None if it is not installed, or left no WARC.
 
     It follows the elements that Krake follows, obeys robots.txt, and never leaves the seeds' hosts.
     """
@@ -39,15 +39,17 @@ def wget(seeds: Sequence[str], directory: Path) -> Peer | None:
 
 
 def scrapy(seeds: Sequence[str], directory: Path) -> Peer | None:
-    """Scrapy with a WARC pipeline (`scrapy_peer`); None if its environment is not there."""
+    """Scrapy with a WARC pipeline (`scrapy_peer`); None if its environment is not there, or it left no WARC file."""
     if not SCRAPY_PYTHON.exists():
         return None
     warc = directory / "scrapy.warc.gz"
     return _peer([str(SCRAPY_PYTHON), "-m", "benchmarks.scrapy_peer", str(warc), *seeds], warc)
 
 
-def _peer(command: Sequence[str], warc: Path) -> Peer:
+def _peer(command: Sequence[str], warc: Path) -> Peer | None:
     measured = measure(_run, command)
+    if not warc.exists():
+        return None
     with gzip.open(warc) as file:
         responses = sum(line == b"WARC-Type: response\r\n" for line in file)
     return Peer(responses, responses / measured.cpu_s)
