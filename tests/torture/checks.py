@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator
@@ -153,9 +154,21 @@ def refetched(log: RequestLog, deaths: Sequence[tuple[float, float]]) -> tuple[i
     return allowed, [f"I2: fetched again though no kill broke the fetch: {some(wrong)}"] if wrong else []
 
 
-def polite(log: RequestLog, delay_s: float, delays: Mapping[str, float]) -> Iterator[str]:
-    """I6: no two requests to a host are closer than its delay. `delays`: of hosts that ask for more."""
-    for host in log.hosts():
+def polite(
+    log: RequestLog, delay_s: float, delays: Mapping[str, float], deaths: Sequence[tuple[float, float]]
+) -> Iterator[str]:
+    """I6: no two requests to a host are closer than its delay. `delays`: of hosts that ask for more.
+
+    `deaths`: as for `refetched`. The server goes on with an answer that nobody waits for any more; for the crawler that
+    request ended with the process, and so it does here.
+    """
+    seen = RequestLog([_as_the_crawler_saw(request, deaths) for request in log.requests])
+    for host in seen.hosts():
         wanted_s = max(delay_s, delays.get(host, 0.0))
-        if wanted_s and (gap_s := log.closest_gap_s(host)) < wanted_s:
+        if wanted_s and (gap_s := seen.closest_gap_s(host)) < wanted_s:
             yield f"I6: {host}: a gap of {gap_s:.4f} s, and the delay is {wanted_s} s"
+
+
+def _as_the_crawler_saw(request: LoggedRequest, deaths: Sequence[tuple[float, float]]) -> LoggedRequest:
+    ends = [last_s for _, last_s in deaths if request.start <= last_s < request.end]
+    return replace(request, end=min(ends)) if ends else request

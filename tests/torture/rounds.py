@@ -305,7 +305,7 @@ class Round:
         self.refetched, findings = checks.refetched(log, self.crawl_deaths)
         if not self.power:  # a loss of power takes the last seconds' records
             self.findings += findings
-        self.findings += checks.polite(log, flavour.delay_s, self.ground.delays())
+        self.findings += checks.polite(log, flavour.delay_s, self.ground.delays(), self.crawl_deaths)
 
 
 class BrokenRoundError(Exception):
