@@ -132,8 +132,10 @@ class Acts:
         it.allow(urls)()
         it.usual = "row_repeated"
         processed, *totals = map(int, (queue / "state").read_text().split())
-        with (queue / str(len(totals) - 1)).open("a") as file:
-            file.write("".join(f"{line}\n" for line in [*urls, "no url"]))
+        path = queue / str(len(totals) - 1)
+        unended = path.read_bytes()[-1:] not in (b"", b"\n")  # what a repair kept of a damaged file
+        with path.open("a") as file:
+            file.write("\n" * unended + "".join(f"{line}\n" for line in [*urls, "no url"]))
         totals[-1] += len(urls) + 1
         (queue / "state").write_text("".join(f"{number}\n" for number in (processed, *totals)))
         it.say(f"  {len(urls)} URLs into the queue of {node}")
