@@ -50,6 +50,7 @@ from datetime import UTC, datetime
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import (  # type: ignore[attr-defined]  # the package's stub forgets ParamsDict
     DAG,
+    BaseOperator,
     Param,
     ParamsDict,
     TaskGroup,
@@ -126,13 +127,19 @@ with DAG(
     default_args=default_args(),
     tags=["krake"],
 ) as dag:
+    # Edges are drawn as soon as both ends are there: for each end Airflow looks at all tasks that the DAG has by then.
+    # settle hangs on inject and on ALL commits, skipped ones too: on the last commit alone it would begin as soon as
+    # that one is skipped, which is at once. `committed` and `settled` are not work, and no worker sees them: they save
+    # an edge for each pair of commit and node, and of node and key server.
     inject = InjectOperator(task_id="inject", later=ids)
-    starts, crawls, commits = {}, {}, {}
+    committed = EmptyOperator(task_id="committed", trigger_rule=TriggerRule.NONE_FAILED)
+    inject >> committed
+    before: BaseOperator = inject
     for i in range(1, most + 1):
         with TaskGroup(f"iteration_{i}"):
-            starts[i] = StartOperator(task_id="start", iteration=i)
+            start = StartOperator(task_id="start", iteration=i)
             with TaskGroup("crawl"):
-                crawls[i] = [
+                crawls = [
                     CrawlOperator(
                         task_id=node,
                         iteration=i,
@@ -144,10 +151,9 @@ with DAG(
                     for node in config.servers
                 ]
             later = {number: tasks for number, tasks in ids.items() if number > i}
-            commits[i] = CommitOperator(
-                task_id="commit", iteration=i, later=later, trigger_rule=after_all_nodes(config)
-            )
-    committed = EmptyOperator(task_id="committed", trigger_rule=TriggerRule.NONE_FAILED)
+            commit = CommitOperator(task_id="commit", iteration=i, later=later, trigger_rule=after_all_nodes(config))
+        before >> start >> crawls >> commit >> committed
+        before = commit
     with TaskGroup("settle"):
         settles = [
             SettleOperator(
@@ -176,12 +182,4 @@ with DAG(
     # Not given to DAG(): each task would copy them, at each level of its class, which took half of the time to parse.
     dag.params = params
 
-    # The edges. settle hangs on inject and on ALL commits, skipped ones too: on the last commit alone it would begin as
-    # soon as that one is skipped, which is at once. The two tasks between are not work, and no worker sees them: they
-    # save an edge for each pair of commit and node, and of node and key server.
-    inject >> starts[1]
-    for i in range(1, most + 1):
-        starts[i] >> crawls[i] >> commits[i] >> committed
-        if i < most:
-            commits[i] >> starts[i + 1]
-    inject >> committed >> settles >> settled >> maintains >> export >> linker >> finalizer
+    committed >> settles >> settled >> maintains >> export >> linker >> finalizer
