@@ -57,6 +57,16 @@ class Ended:
     steps: tuple[str, ...] = ()
     unexpected: str = ""
 
+    def last_step(self, kill: Kill | None) -> str:
+        """The step that it died after, "" if it was before the first.
+
+        Where `kill` asked for a step that was reached, it is that one, whatever other processes did until they ended.
+        """
+        name, _, times = kill.step.partition(":") if kill else ("", "", "")
+        if name and self.steps.count(name) >= int(times or 1):
+            return name
+        return self.steps[-1] if self.steps else ""
+
 
 def adopt_orphans() -> None:
     """Have processes whose parent was killed become children of this one, which can wait for their end."""

@@ -26,7 +26,7 @@ class Killer(Protocol):
     def next(self, kind: str, killed: int) -> Kill | None:
         """How the next attempt at a task of this kind dies, which was killed `killed` times; None: it lives."""
 
-    def died(self, kind: str, ended: Ended) -> None:
+    def died(self, kind: str, ended: Ended, kill: Kill | None) -> None:
         """An attempt that was to be killed has ended, maybe before that."""
 
 
@@ -64,7 +64,7 @@ class Chance:
             whom = rng.choices(("group", "parent", "server", "worker"), (12, 2, 1, 1))[0]
         return Kill(after_s=rng.random() * self._known.seconds[kind] * 1.05, whom=whom)
 
-    def died(self, kind: str, ended: Ended) -> None:
+    def died(self, kind: str, ended: Ended, kill: Kill | None) -> None:
         """See Killer."""
         self._left -= ended.killed
 
@@ -82,10 +82,10 @@ class EveryStep:
         left = self.left.get(kind)
         return Kill(step=left[0]) if left else None
 
-    def died(self, kind: str, ended: Ended) -> None:
+    def died(self, kind: str, ended: Ended, kill: Kill | None) -> None:
         """See Killer. A step that an attempt did not reach comes last, and is tried again."""
         left = self.left[kind]
         if not ended.killed:
             left.append(left.pop(0))
-        elif ended.steps and ended.steps[-1] in left:
-            left.remove(ended.steps[-1])
+        elif ended.last_step(kill) in left:
+            left.remove(ended.last_step(kill))

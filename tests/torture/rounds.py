@@ -238,20 +238,20 @@ class Round:
     def _two_attempts(self, task: Task, kill: Kill) -> None:
         """Two attempts at once, one of which is killed: both may end well, or one may be refused."""
         first, second = self._begin(task, kill), self._begin(task, None)
-        for ended in (first.wait(), second.wait()):
-            self._note(task, ended, beside=True)
+        for ended, its_kill in ((first.wait(), kill), (second.wait(), None)):
+            self._note(task, ended, its_kill, beside=True)
             if self.killer and ended.killed:
-                self.killer.died(task.kind, ended)
+                self.killer.died(task.kind, ended, its_kill)
             if ended.error and not ended.killed:
                 self.refused[ended.error.partition(":")[0]] += 1
 
     def _attempt(self, task: Task, kill: Kill | None) -> Ended:
         ended = self._begin(task, kill).wait()
-        self._note(task, ended, by_step=bool(kill and kill.step))
+        self._note(task, ended, kill)
         if self.killer is None:
             self.ground.known.note(task.kind, ended)
         elif kill:
-            self.killer.died(task.kind, ended)
+            self.killer.died(task.kind, ended, kill)
         if self.disk and (ended.killed or (kill and self.rng.random() < DARK_AFTERWARDS)):
             loss = self.rng.choice(list(Loss))
             self.story += [f"  power: {loss}: {line}" for line in self.disk.lose_power(loss, self.rng)]
@@ -268,11 +268,11 @@ class Round:
             lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_server=self.fork_server
         )
 
-    def _note(self, task: Task, ended: Ended, *, by_step: bool = False, beside: bool = False) -> None:
-        last = ended.steps[-1] if ended.steps else "before the first"
+    def _note(self, task: Task, ended: Ended, kill: Kill | None, *, beside: bool = False) -> None:
+        last = ended.last_step(kill) or "before the first"
         if ended.killed:
             self.deaths[task.kind, last] += 1
-            self.at_steps[task.kind] += by_step
+            self.at_steps[task.kind] += bool(kill and kill.step) and not beside
             if task.kind in ("crawl", "settle"):
                 # Beside another attempt, that one may have gone on before this one's end was seen.
                 self.crawl_deaths.append((ended.start if beside else ended.end, ended.end))

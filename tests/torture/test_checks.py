@@ -6,6 +6,7 @@ import pytest
 
 from crawl_lib.synthweb.log import LoggedRequest, RequestLog
 from tests.torture.checks import polite
+from tests.torture.children import Ended, Kill
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,14 @@ def test_a_delay_counts_from_the_end_of_an_answer_or_of_who_waited_for_it(
     asked = [LoggedRequest("host", "/", 200, 1.0, 1.07), LoggedRequest("host", "/", 200, 1.1, 1.2)]
     found = list(polite(RequestLog(asked), 0.05, {}, deaths))
     assert bool(found) is impolite
+
+
+@pytest.mark.parametrize(
+    ("asked", "last"),
+    [("", "c"), ("a", "a"), ("a:2", "a"), ("a:3", "c"), ("x", "c")],
+    ids=["at an instant", "at a step", "the second time", "not so often", "a step that was not reached"],
+)
+def test_who_was_killed_at_a_step_died_after_it_whatever_others_still_did(asked: str, last: str) -> None:
+    ended = Ended(None, "", True, 0.0, 0.0, steps=("a", "b", "a", "c"))
+    assert ended.last_step(Kill(step=asked)) == last
+    assert Ended(None, "", True, 0.0, 0.0).last_step(Kill(step=asked)) == ""
