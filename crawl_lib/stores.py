@@ -73,7 +73,7 @@ class Stores:
         """Raise KeyTablesError where all replicas of some keys are gone, and their pages would be crawled again."""
         if not all(map(is_sqlite_server, self.config.key_storage.servers)):
             return
-        stand = list(map(_stands, store.servers))
+        stand = list(map(stands, store.servers))
         lost = [first for first in range(len(stand)) if not any(stand[place] for place in store.places(first))]
         if lost and self.has_segments():
             if problem := store.ring_problem():  # other servers: that their files are not there yet is no loss
@@ -113,7 +113,7 @@ class Stores:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _stands(server: KeyServer) -> bool:
+def stands(server: KeyServer) -> bool:
     """Whether a server has its tables; one that cannot be asked is left out by whoever asks it, and counted."""
     try:
         return server.exists()

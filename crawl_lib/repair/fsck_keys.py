@@ -39,7 +39,7 @@ from crawl_lib.repair.held import (
 from crawl_lib.repair.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.states import KeyState
-from crawl_lib.stores import Stores
+from crawl_lib.stores import Stores, stands
 
 ROOM = "keys"
 EXAMPLES = 3
@@ -108,7 +108,7 @@ def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
     embedded = all(is_sqlite_server(server.name) for server in store.servers)
     return (
         embedded
-        and not any(server.exists() for server in store.servers)
+        and not any(map(stands, store.servers))
         and not any(urls_of_lost_queue(stores, node) is not None for node in stores.config.servers)
         and not stores.has_segments()
     )

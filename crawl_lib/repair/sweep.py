@@ -92,9 +92,10 @@ def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
     yield from _of_takes(stores, nodes)
     yield from _of_starts(stores, readable_iterations(stores))
     yield from _of_seeds(stores)
-    folders = [stores.crawl_dir, *(f"{stores.crawl_dir}/{name}" for name in (SEEDS_FOLDER, HELD_FOLDER))]
+    others = [stores.crawl_dir, *(f"{stores.crawl_dir}/{name}" for name in (SEEDS_FOLDER, HELD_FOLDER))]
+    others.append(stores.config.export.directory.strip("/"))
+    folders = [folder for folder in others if stores.storage.exists(folder)]
     folders += [f"{stores.crawl_dir}/{folder}" for folder in list_folders(stores.storage, stores.crawl_dir)]
-    folders.append(stores.config.export.directory.strip("/"))
     for name in until_stopped(list_exports(stores), stores.stop):
         with suppress(KrakeError):
             folders.append(ExportFolder(stores.storage, stores.config, name).path)
@@ -149,7 +150,7 @@ def _of_seeds(stores: Stores) -> Iterator[Leftover]:
 
 
 def _beside(stores: Stores, folder: str) -> Iterator[Leftover]:
-    for entry in stores.storage.list(folder) if stores.storage.exists(folder) else ():
+    for entry in stores.storage.list(folder):
         found = _BESIDE.fullmatch(entry.name)
         if found and found[1] == DELETED:
             yield Leftover(f"{folder}/{entry.name}", "was being deleted")

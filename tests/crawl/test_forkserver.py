@@ -121,6 +121,20 @@ def test_a_process_holds_the_lock_until_it_is_dead_and_the_server_does_not(pytho
     forked.send_signal(signal.SIGTERM)  # which reaches nobody
 
 
+def test_a_ctrl_c_that_reaches_all_processes_is_left_to_the_task(python: Any, tmp_path: Path) -> None:
+    """Else a fetching process would end with a traceback, in the middle of what the task may still want to have."""
+    python(run="wait")
+    server = ForkServer()
+    forked = fork(server, tmp_path)
+    assert os.read(forked.stdout, 2) == b"up"
+    for pid in (server._process.pid, forked.pid):
+        os.kill(pid, signal.SIGINT)
+    os.kill(server._process.pid, signal.SIGTERM)
+    assert forked.wait(timeout_s=0.2) is None
+    forked.send_signal(signal.SIGTERM)
+    assert forked.wait() == -signal.SIGTERM, "its own one reaches it, by a server that still obeys"
+
+
 def test_a_server_that_ended_is_replaced(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(WEB) as serving:
