@@ -100,3 +100,16 @@ def test_of_damaged_segments_that_lie_aside_the_newest_is_put_back(copy: Callabl
     assert len(put_back) == 1
     assert found(krake) == {}
     assert (folder / "node-a" / "manifest.json").exists()
+
+
+def test_missing_tables_are_told_how_they_are_made_and_filled_once(copy: Callable[..., Krake]) -> None:
+    krake = copy()
+    lost, broken = sorted(krake.directory.glob("keys/*.sqlite"))
+    lost.unlink()
+    broken.write_bytes(b"no tables\n" * 1000)
+    told = {Path(one["where"]).name: one for one in krake("fsck", "--fast", "--json").json["findings"]}
+    assert told[lost.name]["problem"] == "no such file"
+    assert told[lost.name]["repair"].startswith("put them back, or run `krake keys create --missing`, then")
+    assert told[broken.name]["repair"].startswith("if its tables cannot be used, delete them, run `krake keys create")
+    for one in told.values():
+        assert "`krake keys repair`" in one["repair"]
