@@ -108,6 +108,7 @@ class PageHandler:
             redirect_url,
             headers.get("etag"),
             headers.get("last-modified"),
+            content.error or None,
         )
         of_page = (charset, None, None, None, None) if page is None else page[:5]
         self._writer.add_page(PageRow._make((*_always(taken, fetched, position), *of_response, *of_page)))
@@ -133,4 +134,5 @@ def _always(taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Any,
         queued.via,
         fetched.truncated,
         queued.metadata or None,
+        fetched.error or None,
     )

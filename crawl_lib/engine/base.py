@@ -55,7 +55,10 @@ class Engine(ABC):
 
     @abstractmethod
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
-        """Parquet files as one table with a column more, `segment`: the file's place in `paths`. `schema`: if none."""
+        """Parquet files as one table with a column more, `segment`: the file's place in `paths`.
+
+        Columns of `schema` that a file lacks (it is older) are null there.
+        """
 
     @abstractmethod
     def table(self, name: str, path: str) -> None:

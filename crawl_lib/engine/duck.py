@@ -33,11 +33,14 @@ class Duck(Engine):
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
         """See Engine."""
-        if paths:
-            source = f"select *, cast(file_index as integer) as segment from {self._files(paths)}"
-            self.execute(f"create view {name} as {source}")
-        else:
-            self.values(name, schema.append(pa.field("segment", pa.int32())).empty_table())
+        columns = schema.append(pa.field("segment", pa.int32())).empty_table()
+        if not paths:
+            self.values(name, columns)
+            return
+        self.values(f"{name}_columns", columns)
+        files = self._files(paths, "union_by_name=true")
+        source = f"select *, cast(file_index as integer) as segment from {files}"
+        self.execute(f"create view {name} as from {name}_columns union all by name {source}")
 
     def table(self, name: str, path: str) -> None:
         """See Engine."""
@@ -77,10 +80,10 @@ class Duck(Engine):
     def _percent(self) -> int:
         return max(0, int(self._connection.query_progress()))
 
-    def _files(self, paths: Sequence[str]) -> str:
+    def _files(self, paths: Sequence[str], *options: str) -> str:
         """Files of the store as DuckDB reads them: from the local disk, else over the store."""
         names = ", ".join(f"'{quoted(self._address(path))}'" for path in paths)
-        return f"read_parquet([{names}])"
+        return f"read_parquet({', '.join([f'[{names}]', *options])})"
 
     def _address(self, path: str) -> str:
         local = self._storage.local_path(path)

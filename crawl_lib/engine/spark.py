@@ -61,15 +61,16 @@ class Spark(Engine):
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
         """See Engine."""
+        columns = schema.append(pa.field("segment", pa.int32())).empty_table()
         if not paths:
-            self.values(name, schema.append(pa.field("segment", pa.int32())).empty_table())
+            self.values(name, columns)
             return
-        self._do(lambda: self._make_table(name, paths))
+        self._do(lambda: self._make_table(name, paths, columns))
 
-    def _make_table(self, name: str, paths: Sequence[str]) -> None:
+    def _make_table(self, name: str, paths: Sequence[str], columns: pa.Table) -> None:
         with _translated():
             places = [self._place(path, f"{name}-{number}.parquet") for number, path in enumerate(paths)]
-            frame = self._read(places)
+            frame = self._read(places, mergeSchema="true")
             numbers = {_path_of(place): number for number, place in enumerate(places)}
             found = [(_as_metadata(uri), numbers.get(unquote(_path_of(uri)))) for uri in frame.inputFiles()]
             if sorted(number for _, number in found if number is not None) != list(range(len(paths))):
@@ -79,7 +80,7 @@ class Spark(Engine):
             files = self._given(pa.table(given))
             named = frame.select("*", sql.col("_metadata.file_path").alias("krake_file"))
             joined = named.join(sql.broadcast(files), "krake_file").drop("krake_file")
-            joined.createOrReplaceTempView(name)
+            self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(name)
 
     def table(self, name: str, path: str) -> None:
         """See Engine."""
@@ -148,9 +149,9 @@ class Spark(Engine):
             self._room.storage.download(path, local)
         return f"file://{local}"
 
-    def _read(self, places: Sequence[str]) -> DataFrame:
+    def _read(self, places: Sequence[str], **options: str) -> DataFrame:
         # Without recursiveFileLookup a folder `a=b` on the way to the file would become a column `a`.
-        reader = self._session.read.option("recursiveFileLookup", "true")
+        reader = self._session.read.options(recursiveFileLookup="true", **options)
         try:
             return reader.parquet(*[GLOB.sub(r"\\\1", place) for place in places])
         except AnalysisException as error:

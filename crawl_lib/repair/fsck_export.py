@@ -36,6 +36,7 @@ from crawl_lib.graph.linker import ARC_SCHEMAS
 from crawl_lib.graph.webgraph import Node, WebGraph
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
 from crawl_lib.segment.dropped import segment_digest
+from crawl_lib.segment.schema import LATER_FIELDS
 from crawl_lib.stores import Stores
 
 ROOM = "export"
@@ -246,7 +247,8 @@ def read_table(path: str, schema: pa.Schema) -> None:
     OSError where it cannot be read, or a page has not the CRC that was written with it.
     """
     with pq.ParquetFile(path, page_checksum_verification=True) as table:
-        if not table.schema_arrow.equals(schema):
+        before = pa.schema([field for field in schema if field.name not in LATER_FIELDS])
+        if not (table.schema_arrow.equals(schema) or table.schema_arrow.equals(before)):
             raise DamagedFileError(f"has the columns {table.schema_arrow.names}, not {schema.names}, or other types")
         for group in range(table.num_row_groups):
             table.read_row_group(group)  # by batches, a column that is too short would not be noticed

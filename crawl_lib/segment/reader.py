@@ -12,6 +12,7 @@ from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.frontier.outlinks import part_mapping, read_outlinks
 from crawl_lib.segment.dropped import dropped_files, read_dropped
 from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
+from crawl_lib.segment.schema import LATER_FIELDS, PAGES_SCHEMA, with_later_fields
 from crawl_lib.segment.warcread import WarcRecord, read_one, walk
 from crawl_lib.storage import Storage
 
@@ -108,10 +109,14 @@ class SegmentReader:
         with self._storage.open_seekable(where) as file:
             try:
                 with pq.ParquetFile(file) as table:
-                    missing = sorted(set(columns or ()) - set(table.schema_arrow.names))
+                    there = table.schema_arrow.names
+                    missing = sorted(set(columns or ()).difference(there, LATER_FIELDS))
                     if missing:  # of which Arrow says nothing
                         raise DamagedFileError(f"{where}: has no column {missing[0]}: it is another table")
-                    yield from table.iter_batches(BATCH_ROWS, columns=list(columns) if columns else None)
+                    read = [column for column in columns if column in there] if columns else None
+                    wanted = columns or (PAGES_SCHEMA.names if name == PAGES_NAME else ())
+                    for batch in table.iter_batches(BATCH_ROWS, columns=read):
+                        yield with_later_fields(batch, wanted)
             except pa.ArrowException as error:
                 raise DamagedFileError(f"{where}: {error}") from error
             except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -38,10 +38,15 @@ _PAGE_FIELDS: list[pa.Field[Any]] = [
     pa.field("warc_offset", pa.int64(), nullable=False),
     pa.field("warc_length", pa.int64(), nullable=False),
     pa.field("metadata", pa.string()),
+    pa.field("error", pa.string()),
+    pa.field("parse_error", pa.string()),
 ]
 PAGES_SCHEMA = pa.schema(_PAGE_FIELDS)
 """`pages`: null where unknown. `length`, `digest`: of the content with codings undone, bytes and SHA-1. `warc_*`: the
-response record, or the metadata record of a URL without response. `metadata`: JSON object of the seed's fields."""
+response record, or the metadata record of a URL without response. `metadata`: JSON object of the seed's fields.
+`error`: what failed in the fetch; `parse_error`: what of the content could not be read. New columns go to the end."""
+LATER_FIELDS = ("error", "parse_error")
+"""Columns of `pages` that older segments lack; they read as null there."""
 
 _LINK_FIELDS: list[pa.Field[Any]] = [
     pa.field("source", pa.binary(20), nullable=False),
@@ -78,6 +83,7 @@ class PageRow(NamedTuple):
     via_key: bytes | None = None
     truncated: str | None = None
     metadata: str | None = None
+    error: str | None = None
     status: int | None = None
     mime_declared: str | None = None
     mime_detected: str | None = None
@@ -86,11 +92,22 @@ class PageRow(NamedTuple):
     redirect_url: str | None = None
     etag: str | None = None
     last_modified: str | None = None
+    parse_error: str | None = None
     charset: str | None = None
     title: str | None = None
     description: str | None = None
     meta_robots: str | None = None
     canonical_url: str | None = None
+
+
+def with_later_fields(batch: pa.RecordBatch, names: Iterable[str]) -> pa.RecordBatch:
+    """Rows of an older segment with those of `LATER_FIELDS` that `names` asks for, all null; others as they are."""
+    missing = [name for name in names if name in LATER_FIELDS and name not in batch.schema.names]
+    if not missing:
+        return batch
+    schema = pa.schema([*batch.schema, *(PAGES_SCHEMA.field(name) for name in missing)])
+    nulls = [pa.nulls(batch.num_rows, schema.field(name).type) for name in missing]
+    return pa.RecordBatch.from_arrays([*batch.columns, *nulls], schema=schema)
 
 
 class LinkColumns(NamedTuple):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import DamagedFileError, StorageError
-from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
+from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow, with_later_fields
 
 GROUP_ROWS = 50_000
 LINK_BLOCK_ROWS = 16_384
@@ -165,20 +165,20 @@ def write_parquet(path: Path, schema: pa.Schema, parts: Iterable[Path]) -> int:
     with _translated(path), path.open("wb") as file:
         writer = pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=dictionary)  # type: ignore[arg-type]
         with writer:
-            for group in _groups(parts):
+            for group in _groups(parts, schema):
                 rows += group.num_rows
                 writer.write_table(group, row_group_size=group.num_rows)
         fsync_file(file)
     return rows
 
 
-def _groups(parts: Iterable[Path]) -> Iterator[pa.Table]:
-    """Blocks put together to row groups."""
+def _groups(parts: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Blocks put together to row groups; those of a spool that an older version left have all columns too."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for part in parts:
         for block in read_blocks(part):
-            held.append(block)
+            held.append(with_later_fields(block, schema.names))
             rows += block.num_rows
             if rows >= GROUP_ROWS:
                 yield pa.Table.from_batches(held)

@@ -118,6 +118,19 @@ class EngineContract:
         wanted = pa.Table.from_pylist([*rows[0], *rows[1]], PAGES_SCHEMA).to_pylist()
         assert found == [{**row, "segment": number} for number, row in enumerate(wanted)]
 
+    @pytest.mark.parametrize("newest", [0, 1])
+    def test_columns_that_a_file_lacks_are_null(self, engine, storage, write_query, newest):
+        table, columns = self.name(), {"n": pa.array([1], pa.int32()), "later": pa.array(["x"])}
+        files = [pa.table({"n": columns["n"]}), pa.table({"n": columns["n"]})]
+        files[newest] = pa.table(columns)
+        paths = [put(storage, f"{table}/{place}/pages.parquet", file) for place, file in enumerate(files)]
+        schema = pa.schema([("n", pa.int32()), ("later", pa.string()), ("latest", pa.string())])
+        engine.tables(table, paths, schema)
+        rows = self.rows(engine, write_query(f"select * from {table} order by segment"))
+        assert [list(row.values()) for row in rows] == [
+            [1, "x" if place == newest else None, None, place] for place in range(2)
+        ]
+
     def test_many_files_keep_their_places(self, engine, storage, write_query):
         table = self.name()
         places = list(range(40))

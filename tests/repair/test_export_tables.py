@@ -11,6 +11,7 @@ import pytest
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.fsck_export import SCHEMAS, read_table
+from crawl_lib.segment.schema import LATER_FIELDS
 
 NAMES = ("pages.parquet", "arcs-out.parquet", "arcs-in.parquet")
 
@@ -37,3 +38,14 @@ def test_a_flipped_bit_is_found_or_changes_no_row(tables: list[Path], tmp_path: 
             else:
                 assert pq.read_table(place).equals(rows)
     assert found > 50
+
+
+def test_an_export_from_before_a_column_is_whole_but_one_without_another_column_is_not(
+    tables: list[Path], tmp_path: Path
+) -> None:
+    rows = pq.read_table(tables[0])
+    pq.write_table(rows.drop_columns(LATER_FIELDS), tmp_path / "before", write_page_checksum=True)
+    read_table(str(tmp_path / "before"), SCHEMAS["pages.parquet"])
+    pq.write_table(rows.drop_columns(["metadata"]), tmp_path / "other", write_page_checksum=True)
+    with pytest.raises(DamagedFileError, match="columns"):
+        read_table(str(tmp_path / "other"), SCHEMAS["pages.parquet"])
