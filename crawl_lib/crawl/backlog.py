@@ -7,12 +7,15 @@ stake: after a kill the rows of an open part are made again from its records.
 
 from __future__ import annotations
 
-from crawl_lib.crawl.page import Handled, PageHandler
+from crawl_lib.crawl.large import Handled
+from crawl_lib.crawl.page import PageHandler
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import Position
 
 MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
+MOST_S = 0.1
+"""So long they may hold the loop; what is left then waits for the next one."""
 
 
 class Backlog:
@@ -31,9 +34,19 @@ class Backlog:
         self._waiting.append((taken, fetched, position))
         self._bytes += len(fetched.body)
         if len(self._waiting) >= MOST_FETCHES or self._bytes >= MOST_BYTES:
-            self.drain()
+            self._some()
+
+    def is_empty(self) -> bool:
+        """Whether all rows are written, after some more work on those that wait."""
+        self._some()
+        return not self._waiting and self._handler.is_idle
 
     def drain(self) -> None:
-        """Write the rows of all that waits."""
+        """Write the rows of all that waits, and of the large pages that the handler keeps back."""
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         self._handler.handle_all(waiting)
+        self._handler.drain()
+
+    def _some(self) -> None:
+        del self._waiting[: self._handler.handle_all(self._waiting, MOST_S)]
+        self._bytes = sum(len(fetched.body) for _, fetched, _ in self._waiting)

@@ -54,8 +54,11 @@ class Discovery:
         self._known: dict[str, _Verdict] = {}
         self._sent: dict[str, int] = {}
 
-    def links(self, taken: TakenUrl, page: Page, nofollow: bool) -> None:
-        """Write the links of a page, and hand on those that are followed. `nofollow`: the page says so for all."""
+    def links(self, taken: TakenUrl, page: Page, nofollow: bool, start: int = 0) -> None:
+        """Write the links of a page, and hand on those that are followed. `nofollow`: the page says so for all.
+
+        `start`: the place on the page of the first of them, where it comes a part at a time.
+        """
         if page.links_cut:
             self._writer.count_rejection(Rejection.PAGE_LIMIT, page.links_cut)
         if not page.links:
@@ -68,7 +71,7 @@ class Discovery:
             ("" if not (nofollow or barred) else _NOFOLLOW) if may else _ELEMENT
             for may, barred in zip(followable, nofollows, strict=True)
         ]
-        keys, urls, followed, rules = self._judged(taken, page.base, hrefs, bars)
+        keys, urls, followed, rules = self._judged(taken, page.base, hrefs, bars, start)
         columns: list[Sequence[Any]] = [keys, urls, anchors, rels, elements, followed, rules]
         self._writer.count_rejections(compress(rules, map(not_, followed)))
         if b"" in keys:
@@ -76,7 +79,7 @@ class Discovery:
         self._writer.add_links(LinkColumns(taken.key, *columns))
 
     def _judged(
-        self, taken: TakenUrl, base: str, hrefs: Sequence[str], bars: Sequence[str]
+        self, taken: TakenUrl, base: str, hrefs: Sequence[str], bars: Sequence[str], start: int
     ) -> tuple[Sequence[bytes], Sequence[str], Sequence[bool], Sequence[str]]:
         """Key, URL, whether it is followed, and the rule's name, of each link; the key of what is no URL is empty."""
         unique = list(dict.fromkeys(hrefs))
@@ -84,7 +87,7 @@ class Discovery:
         position, known = taken.position, self._known
         verdicts: dict[str, _Verdict] = {}  # of the hrefs that nothing is against
         judged = []
-        for index, (href, bar) in enumerate(zip(hrefs, bars, strict=True)):
+        for index, (href, bar) in enumerate(zip(hrefs, bars, strict=True), start):
             if bar:
                 url, key, _, rejection = targets[href]
                 judged.append((key, url, False, rejection or bar, _NEVER))

@@ -6,28 +6,22 @@ does not tell how often its task was killed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from hashlib import sha1
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from crawl_lib.config import Config
+from crawl_lib.crawl.aside import Aside
 from crawl_lib.crawl.discovery import Discovery
-from crawl_lib.parse import (
-    HTML_TYPES,
-    Page,
-    decode_body,
-    detect_mime,
-    parse_head,
-    parse_html,
-    x_robots_nofollow,
-)
+from crawl_lib.crawl.large import Handled, LargePages, Pieces
+from crawl_lib.crawl.notes import ReadingNotes
+from crawl_lib.crawl.reading import NOTED_BYTES, SLICE_LINKS, Reader, Reading, barred, is_page, slices
+from crawl_lib.parse import Content, Headers, Page, parse_head, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PageRow, PartWriter, Position
 from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.urls import UrlFilter, host_of
-
-Handled = tuple[TakenUrl, Fetched, Position]
-"""A URL, what its fetch ended in, and where its records stand."""
 
 _MOST_LINKS = 20_000
 
@@ -37,7 +31,8 @@ class PageHandler:
 
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
-    redirect brings its target's host into the scope; imported pages have that depth and are none.
+    redirect brings its target's host into the scope; imported pages have that depth and are none. `aside`: reads large
+    pages; without it they are read in place. Rows of large pages come later, at the latest with `drain`.
     """
 
     def __init__(
@@ -49,35 +44,83 @@ class PageHandler:
         writer: PartWriter,
         *,
         seeds_widen_scope: bool = True,
+        aside: Aside | None = None,
     ) -> None:
-        self._parse = config.parse
-        self._max_content_bytes = config.fetch.max_decompressed_bytes
         self._token = config.fetch.user_agent
         self._writer = writer
+        self._reader = Reader(config)
+        self._has_aside = aside is not None
+        self._notes = ReadingNotes(writer.notes_path)
+        self._large = LargePages(aside, self._notes, self._write)
         self._discovery = Discovery(config, nodes, own_index, url_filter, writer, seeds_widen_scope=seeds_widen_scope)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the rows of all large pages are written."""
+        return self._large.is_idle
+
+    def attach(self, loop: asyncio.AbstractEventLoop, failed: Callable[[BaseException], None]) -> None:
+        """Leave large pages to the turns of a loop. `failed`: gets what is raised there."""
+        self._large.attach(loop, failed)
+
+    def detach(self) -> None:
+        """The loop ends; what is left of large pages waits for `drain`."""
+        self._large.detach()
+
+    def drain(self) -> None:
+        """Write the rows of all large pages."""
+        self._large.drain()
 
     def handle(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
         """Write the rows of one fetch whose records stand at `position`."""
         self.handle_all([(taken, fetched, position)])
 
-    def handle_all(self, fetches: Iterable[Handled]) -> None:
-        """Write the rows of fetches: first pages, then links, so that each step finds its code in the caches."""
+    def handle_all(self, fetches: Sequence[Handled], most_s: float = float("inf")) -> int:
+        """Write the rows of fetches: first pages, then links, so that each step finds its code in the caches.
+
+        Ends after about `most_s`; returns how many were handled.
+        """
         found: list[tuple[TakenUrl, Page, bool]] = []
-        links = 0
+        links = done = 0
+        end_s = time.monotonic() + most_s
         for fetch in fetches:
             page, nofollow = self._page(*fetch)
+            done += 1
             if page is not None:
                 found.append((fetch[0], page, nofollow))
                 links += len(page.links)
                 if links > _MOST_LINKS:
                     self._links(found)
                     links = 0
+            if time.monotonic() > end_s:
+                break
         self._links(found)
+        return done
+
+    def _content(self, headers: Headers, fetched: Fetched) -> Content | None:
+        """The content; None if it is to be found out aside."""
+        if self._has_aside:
+            return self._reader.small_content(headers, fetched)
+        return self._reader.content(headers, fetched.body)
 
     def _links(self, found: list[tuple[TakenUrl, Page, bool]]) -> None:
         for taken, page, nofollow in found:
-            self._discovery.links(taken, page, nofollow)
+            if len(page.links) > SLICE_LINKS:
+                self._large.add(self._link_steps(taken, slices(page), nofollow))
+            else:
+                self._discovery.links(taken, page, nofollow)
         found.clear()
+
+    def _link_steps(self, taken: TakenUrl, pieces: Pieces, nofollow: bool) -> Iterator[None]:
+        for start, piece in pieces:
+            self._discovery.links(taken, piece, nofollow, start)
+            yield
+
+    def _write(self, handled: Handled, reading: Reading, pieces: Pieces) -> Iterator[None]:
+        """The rows of an answer that was read aside, by steps."""
+        headers = parse_head(handled[1].head)
+        nofollow = self._row(handled, headers, reading)
+        yield from self._link_steps(handled[0], pieces, nofollow)
 
     def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Page | None, bool]:
         """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""
@@ -85,34 +128,52 @@ class PageHandler:
             self._writer.add_page(PageRow(*_always(taken, fetched, position)))
             return None, False
         headers = parse_head(fetched.head)
-        content = decode_body(headers, fetched.body, max_bytes=self._max_content_bytes)
+        content = self._content(headers, fetched)
+        if content is None:
+            self._large.read(taken, fetched, position)
+            return None, False
+        reading = self._reader.facts(headers, fetched, content)
+        if is_page(fetched.outcome, reading.mime):
+            reading = self._with_page(taken, headers, fetched, content, reading)
+        return reading.page, self._row((taken, fetched, position), headers, reading)
+
+    def _with_page(
+        self, taken: TakenUrl, headers: Headers, fetched: Fetched, content: Content, reading: Reading
+    ) -> Reading:
+        is_noted = len(content.data) > NOTED_BYTES
+        if is_noted:
+            if self._notes.is_barred(taken.position):
+                return barred(reading)
+            self._notes.begin(taken.position)
+        reading = reading._replace(page=self._reader.page(headers, fetched.url, content))
+        if is_noted:
+            self._notes.end(taken.position)
+        return reading
+
+    def _row(self, handled: Handled, headers: Headers, reading: Reading) -> bool:
+        """Write the row of an answer; returns whether it says nofollow."""
+        taken, fetched, _ = handled
         mime_declared, charset = headers.content_type
-        mime = detect_mime(mime_declared, content.data)
-        page, nofollow = None, False
-        if fetched.outcome is Outcome.OK and mime in HTML_TYPES:
-            page = parse_html(
-                content.data, url=fetched.url, header_charset=charset, config=self._parse, user_agent=self._token
-            )
-            nofollow = page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
         redirect_url = None
         if fetched.outcome is Outcome.REDIRECT and (location := headers.get("location")) is not None:
             redirect_url = self._discovery.redirect(taken, fetched.url, location)
-        same = content.data is fetched.body  # no coding was undone
-        digest = fetched.body_sha1() if same else sha1(content.data, usedforsecurity=False).digest()
         of_response = (
             fetched.status,
             mime_declared,
-            mime,
-            len(content.data),
-            digest,
+            reading.mime,
+            reading.length,
+            reading.digest,
             redirect_url,
             headers.get("etag"),
             headers.get("last-modified"),
-            content.error or None,
+            reading.error,
         )
+        page = reading.page
         of_page = (charset, None, None, None, None) if page is None else page[:5]
-        self._writer.add_page(PageRow._make((*_always(taken, fetched, position), *of_response, *of_page)))
-        return page, nofollow
+        self._writer.add_page(PageRow._make((*_always(*handled), *of_response, *of_page)))
+        if page is None:
+            return False
+        return page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
 
 
 def _always(taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Any, ...]:

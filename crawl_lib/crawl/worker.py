@@ -25,6 +25,7 @@ from typing import Any
 import uvloop
 
 from crawl_lib.config import Config, from_mapping
+from crawl_lib.crawl.aside import Aside
 from crawl_lib.crawl.backlog import Backlog
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.workers import PAUSE_SIGNAL
@@ -82,6 +83,7 @@ class _Worker:
         self.outcomes: Counter[str] = Counter()
         self.stopping = False
         self.pausing = False
+        self.failed: BaseException | None = None
         self.left = 0
         self.last_report_s = 0.0
 
@@ -90,12 +92,15 @@ class _Worker:
         task = self.task
         spool = Path(task.spool)
         info = WarcInfo(**task.info)
-        with PartWriter(spool, task.prefix, info, self.config.segment) as self.writer:
-            self.handler = PageHandler(
-                self.config, task.nodes, task.nodes.index(task.node), self._filter(), self.writer
-            )
+        with (
+            Aside(self.config, spool) as aside,  # forked before there are threads
+            PartWriter(spool, task.prefix, info, self.config.segment) as self.writer,
+        ):
+            own = task.nodes.index(task.node)
+            self.handler = PageHandler(self.config, task.nodes, own, self._filter(), self.writer, aside=aside)
             self.backlog = Backlog(self.handler)
             self.writer.before_close = self.backlog.drain
+            self.writer.may_close = self.backlog.is_empty
             finished = finished_positions(spool, task.prefix) | self._take_back()
             items = [taken for taken in self._share() if taken.position not in finished]
             if items:
@@ -131,6 +136,7 @@ class _Worker:
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
         node_dir = Path(self.task.node_dir)
+        self.handler.attach(asyncio.get_running_loop(), self._fail)
         with HostStore(node_dir) as hosts, IpTurns(node_dir / TURNS_FILE) as turns:
             summary = await fetch_all(
                 items,
@@ -138,13 +144,22 @@ class _Worker:
                 version=VERSION,
                 hosts=hosts,
                 turns=turns,
-                stop=lambda: self.stopping,
+                stop=self._stop,
                 deadline_s=time.monotonic() + self.task.seconds_left,
                 close=lambda: self.pausing,
                 on_fetched=self._on_fetched,
                 on_robots=self._on_robots,
             )
+        self.handler.detach()
         self.left = summary.left
+
+    def _fail(self, error: BaseException) -> None:
+        self.failed = self.failed or error
+
+    def _stop(self) -> bool:
+        if self.failed is not None:
+            raise self.failed
+        return self.stopping
 
     def _on_robots(self, fetched: Fetched) -> None:
         self.writer.append_robots(fetched)

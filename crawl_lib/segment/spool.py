@@ -160,7 +160,8 @@ class PartWriter:
     * After a kill: a new writer of the same `directory` and `prefix` continues. First run through `recovered()` and add
       the rows of each group again; `finished_positions` names what closed parts hold.
     * A page's rows are added after its `append`, before its part is closed: what keeps rows back has `before_close`
-      called, which may be set once, before each part is closed.
+      called, which may be set once, before each part is closed. A part may grow to twice `max_warc_bytes` while
+      `may_close`, which may be set too, says no.
 
     `prefix`: see `part_prefix`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
     Raises StorageError naming the file: the operator looks at the disk.
@@ -188,6 +189,7 @@ class PartWriter:
         self._next_number = max((part.number for part in parts), default=-1) + 1
         self._open: _OpenPart | None = None
         self.before_close: Callable[[], None] = lambda: None
+        self.may_close: Callable[[], bool] = lambda: True
 
     def __enter__(self) -> PartWriter:
         return self
@@ -198,6 +200,11 @@ class PartWriter:
         elif self._open is not None:
             part, self._open = self._open, None
             part.abandon()
+
+    @property
+    def notes_path(self) -> Path:
+        """Where notes may be kept beside the parts."""
+        return self._directory / f"{self._prefix}.reading"
 
     def recovered(self) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
         """The whole groups of the part that a kill left open, in file order; None is taken for a robots.txt capture.
@@ -283,13 +290,17 @@ class PartWriter:
 
     def _append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:
         part = self._open
-        if part is None or self._unfinished is not None or part.log.size >= self._config.max_warc_bytes:
+        if part is None or self._unfinished is not None or self._is_full(part.log.size):
             part = self._next_part()
         group = self._encoder.group(fetched, taken)
         offset = part.log.append(group.data)
         position = Position(part.name, offset + group.main_offset, group.main_length)
         part.note(taken, fetched, position, group.digest if group.has_response else None)
         return position
+
+    def _is_full(self, size: int) -> bool:
+        limit = self._config.max_warc_bytes
+        return size >= limit and (self.may_close() or size >= 2 * limit)
 
     def _next_part(self) -> _OpenPart:
         if self._unfinished is not None:

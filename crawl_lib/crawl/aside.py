@@ -1,0 +1,219 @@
+"""A process of its own for pages whose reading would hold the loop: the answers of one worker, one at a time.
+
+The worker forks a small server early, before it has threads, connections and bodies. On a socket (SOCK_SEQPACKET, so a
+message stays whole) it says where in the spool the records of an answer lie; the server forks a child for it, which has
+limits of memory, of CPU and of what it may write, reads the record, and writes what it found to a file in memory: a
+line of JSON with the facts, then a line for each slice of the page's links. No pickle: strangers' bytes went through
+that child. The server says how the child ended, and hands the file over. It inherits the walls of the worker, and both
+die with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+from crawl_lib.config import Config
+from crawl_lib.crawl.forkserver import die_with_parent
+from crawl_lib.crawl.reading import Reader, Reading, is_page, slices
+from crawl_lib.errors import KrakeError
+from crawl_lib.parse import Link, Page, parse_head
+from crawl_lib.records import Fetched
+from crawl_lib.segment import Position
+from crawl_lib.segment.warcread import read_one
+from crawl_lib.states import Outcome
+
+DATA_BYTES = 192 << 20
+"""Memory of a child, beside what it has of the worker: above, its allocations fail."""
+CPU_S = 10
+WALL_S = 120
+ANSWER_BYTES = 32 << 20
+_MAX_MESSAGE_BYTES = 160_000
+
+
+class Found(NamedTuple):
+    """What a child found. `pieces`: of the page, by slices of its links, each with the place of the first of them."""
+
+    reading: Reading
+    pieces: Iterator[tuple[int, Page]]
+
+
+class Aside:
+    """The worker's side. `directory`: the spool. `fileno` is ready to read when an answer is there."""
+
+    def __init__(self, config: Config, directory: Path) -> None:
+        self._directory = directory
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent = os.getpid()
+        sys.stderr.flush()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _be_server(parent, theirs, config)
+        theirs.close()
+
+    def __enter__(self) -> Aside:
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server, and with it what it is at."""
+        self._socket.close()
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        return self._socket.fileno()
+
+    def is_ready(self) -> bool:
+        """Whether `answer` would not wait."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def ask(self, fetched: Fetched, position: Position, *, links: bool) -> None:
+        """Have an answer read: its content, and, if `links`, the page that it may be. One at a time."""
+        message = {
+            "path": str(self._directory / position.warc_file),
+            "offset": position.offset,
+            "length": position.length,
+            "head_bytes": len(fetched.head),
+            "url": fetched.url,
+            "outcome": fetched.outcome,
+            "links": links,
+        }
+        self._socket.send(json.dumps(message).encode())
+
+    def answer(self) -> Found | None:
+        """Wait for what was found; None if the child died or passed a limit. Raises KrakeError without a server."""
+        data, descriptors, _, _ = socket.recv_fds(self._socket, _MAX_MESSAGE_BYTES, 1)
+        if not data:
+            raise KrakeError("the process that reads large pages died; run the task again")
+        file = os.fdopen(descriptors[0], "rb")
+        if json.loads(data)["code"]:
+            file.close()
+            return None
+        file.seek(0)
+        facts = json.loads(file.readline())
+        digest = None if facts["digest"] is None else bytes.fromhex(facts["digest"])
+        found = Reading(facts["mime"], facts["length"], digest, facts["error"], None)
+        if facts["page"] is None:
+            file.close()
+            return Found(found, iter(()))
+        page = Page(**facts["page"], links=[])
+        return Found(found._replace(page=page), _pieces(file, page))
+
+
+def _pieces(file: IO[bytes], page: Page) -> Iterator[tuple[int, Page]]:
+    with file:
+        for line in file:
+            piece = json.loads(line)
+            links = [Link(*link) for link in zip(*piece["links"], strict=True)]
+            yield piece["start"], page._replace(links=links, links_cut=0 if piece["start"] else page.links_cut)
+
+
+def _be_server(parent: int, told: socket.socket, config: Config) -> NoReturn:
+    """Fork a child for each message, until the socket closes."""
+    code = 1
+    try:
+        die_with_parent(parent)
+        _drop_descriptors(told.fileno())
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the worker, who decides when
+        gc.freeze()
+        reader = Reader(config)
+        while message := told.recv(_MAX_MESSAGE_BYTES):
+            file = os.memfd_create("answer")
+            pid = os.fork()
+            if pid == 0:
+                _be_child(os.getppid(), json.loads(message), reader, file)
+            ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            socket.send_fds(told, [json.dumps({"code": ended}).encode()], [file])
+            os.close(file)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _drop_descriptors(kept: int) -> None:
+    """Hold nothing open but `kept` and standard error: the ends of the worker's pipes and locks say who is alive."""
+    for number, end in enumerate(os.pipe()):  # nothing is read or written there, and no file is opened for it
+        os.dup2(end, number)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _be_child(parent: int, message: dict[str, Any], reader: Reader, file: int) -> NoReturn:
+    code = 1
+    try:
+        die_with_parent(parent)
+        for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        _limit(resource.RLIMIT_DATA, _data_bytes() + DATA_BYTES)
+        _limit(resource.RLIMIT_CPU, CPU_S)
+        _limit(resource.RLIMIT_FSIZE, ANSWER_BYTES)
+        _limit(resource.RLIMIT_CORE, 0)
+        signal.alarm(WALL_S)
+        with os.fdopen(file, "wb") as out:
+            _read(message, reader, out)
+        code = 0
+    except BaseException as error:
+        # A page may take all memory there is: no more than a line.
+        os.write(2, f"{message['url']}: read aside: {type(error).__name__}: {error}\n".encode(errors="replace"))
+    finally:
+        os._exit(code)
+
+
+def _data_bytes() -> int:
+    """What this process has of the memory that RLIMIT_DATA counts."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
+    except OSError:  # no /proc, or it may not be read: as much as a fetching process has at its start
+        return 256 << 20
+
+
+def _limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
+    fetched = _fetched(message)
+    headers = parse_head(fetched.head)
+    content = reader.content(headers, fetched.body)
+    found = reader.facts(headers, fetched, content)
+    page = None
+    if message["links"] and is_page(fetched.outcome, found.mime):
+        page = reader.page(headers, fetched.url, content)
+    facts = found._asdict() | {
+        "digest": None if found.digest is None else found.digest.hex(),
+        "page": None if page is None else {name: value for name, value in page._asdict().items() if name != "links"},
+    }
+    out.write(json.dumps(facts).encode() + b"\n")
+    for start, piece in slices(page) if page is not None else ():
+        columns = [list(column) for column in zip(*piece.links, strict=True)]
+        out.write(json.dumps({"start": start, "links": columns}).encode() + b"\n")
+
+
+def _fetched(message: dict[str, Any]) -> Fetched:
+    """The answer, as it stands in the spool."""
+    with Path(message["path"]).open("rb") as file:
+        file.seek(message["offset"])
+        block = read_one(file.read(message["length"]), message["offset"], message["path"]).block
+    length = message["head_bytes"]
+    return Fetched(message["url"], 0.0, Outcome(message["outcome"]), head=block[:length], body=block[length:])

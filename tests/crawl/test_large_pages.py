@@ -1,0 +1,264 @@
+"""Large pages hold the loop for a moment only, give the rows of a reading in place, and kill nothing for good."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import random
+import signal
+import time
+import zlib
+from hashlib import sha1
+from pathlib import Path
+
+import pytest
+
+from crawl_lib import stages
+from crawl_lib.config import Config, from_mapping
+from crawl_lib.crawl import aside as aside_module
+from crawl_lib.crawl import reading
+from crawl_lib.crawl.aside import Aside
+from crawl_lib.crawl.backlog import Backlog
+from crawl_lib.crawl.page import PageHandler
+from crawl_lib.crawl.reading import BARRED, Reader
+from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.segment import PartWriter, list_parts
+from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
+from crawl_lib.segment.tables import read_blocks
+from crawl_lib.states import Outcome
+from crawl_lib.urls import UrlFilter, key_of
+from tests.crawl.children import run_stage
+from tests.e2e.crawl import Result, make_config
+from tests.segment.helpers import INFO
+from tests.web.hostile import HostileWeb
+
+HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+Item = tuple[TakenUrl, Fetched]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return from_mapping(
+        {"servers": ["node"], "dfs_primary": "dfs", "key_storage": {"servers": ["0.sqlite"]}, "urls": {"scope": "any"}},
+        base=tmp_path,
+    )
+
+
+def page(count: int, seed: int = 0) -> bytes:
+    """A page of links, some of them several times."""
+    rng = random.Random(seed)
+    links = (f"<a href='/{rng.randrange(count)}?{'x' * 20}'>a link</a><img src='i'>\n" for _ in range(count))
+    return f"<title>t</title><meta name=description content=d>{''.join(links)}".encode()
+
+
+def item(position: int, body: bytes, head: bytes = HTML, outcome: Outcome = Outcome.OK) -> Item:
+    url = f"http://a.example/{position}"
+    fetched = Fetched(url, 1.0, outcome, 200, "192.0.2.1", b"GET", head + b"\r\n", body, attempts=1)
+    return TakenUrl(position, key_of(url), QueuedUrl(url)), fetched
+
+
+def chunked(body: bytes, size: int) -> bytes:
+    chunks = (body[at : at + size] for at in range(0, len(body), size))
+    return b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+
+
+def kinds() -> list[Item]:
+    """Small and large, of every coding, whole and damaged; HTML and not; links few and many."""
+    small, large, many = page(5), page(3000), page(9000, 1)
+    zipped = HTML + b"Content-Encoding: gzip\r\n"
+    twice = HTML + b"Content-Encoding: gzip, gzip\r\n"
+    in_chunks = HTML + b"Transfer-Encoding: chunked\r\n"
+    image = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
+    bodies = [
+        *[(body, HTML) for body in (small, large, many, large[:-9], b"")],
+        *[(gzip.compress(body), zipped) for body in (small, large, many, b" " * (3 << 20))],
+        (gzip.compress(gzip.compress(b" " * (3 << 20))), twice),
+        (gzip.compress(large)[:-2000], zipped),
+        (zlib.compress(large), HTML + b"Content-Encoding: deflate\r\n"),
+        *[(chunked(body, size), in_chunks) for body in (small, large) for size in (1, 5000)],
+        *[(body, image) for body in (b"\x89PNG\r\n\x1a\n" + large, b"GIF89a")],
+        (gzip.compress(b"GIF89a" + large), image + b"Content-Encoding: gzip\r\n"),
+        (large, HTML + b"X-Robots-Tag: nofollow\r\n"),
+    ]
+    found = [item(position, *given) for position, given in enumerate(bodies)]
+    return [*found, item(len(found), large, outcome=Outcome.GONE)]
+
+
+def handler_of(config: Config, writer: PartWriter, aside: Aside | None) -> PageHandler:
+    return PageHandler(config, ["node"], 0, UrlFilter(config.urls, ()), writer, aside=aside)
+
+
+def read(config: Config, spool: Path, items: list[Item], *, aside: bool = True, cut: bool = False) -> None:
+    """Write items and their rows, without a loop; `cut`: end as a kill would, before the part is closed."""
+    spool.mkdir(exist_ok=True)
+    with Aside(config, spool) as process, PartWriter(spool, "p", INFO, config.segment, clock=lambda: 1.0) as writer:
+        handler = handler_of(config, writer, process if aside else None)
+        writer.before_close = handler.drain
+        for taken, fetched, position in writer.recovered():
+            assert taken is not None
+            handler.handle(taken, fetched, position)
+        for taken, fetched in items:
+            handler.handle(taken, fetched, writer.append(taken, fetched))
+        if cut:
+            assert writer._open is not None
+            writer._open.abandon()
+            writer._open = None
+
+
+def rows(spool: Path, suffix: str = PAGES_SUFFIX) -> list[tuple[object, ...]]:
+    """Rows of a table, sorted, without places in files: these depend on random ids."""
+    parts = [block for part in list_parts(spool) for block in read_blocks(part.path(suffix))]
+    found = [row for block in parts for row in block.to_pylist()]
+    return sorted((tuple(v for name, v in row.items() if not name.startswith("warc_")) for row in found), key=repr)
+
+
+def outlinks(spool: Path) -> list[str]:
+    runs = [run for part in list_parts(spool) for run in part.runs("outlinks")]
+    return sorted(line for run in runs for line in run.read_text().splitlines())
+
+
+def errors(spool: Path) -> dict[str, str | None]:
+    [part] = list_parts(spool)
+    found = [row for block in read_blocks(part.path(PAGES_SUFFIX)) for row in block.to_pylist()]
+    return {row["url"].rpartition("/")[2]: row["parse_error"] for row in found}
+
+
+@pytest.fixture
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes at which pages count as large, small enough for quick tests."""
+    monkeypatch.setattr(reading, "IN_PLACE_BYTES", 20_000)
+    monkeypatch.setattr(reading, "NOTED_BYTES", 10_000)
+    monkeypatch.setattr("crawl_lib.crawl.page.NOTED_BYTES", 10_000)
+    monkeypatch.setattr(reading, "SLICE_LINKS", 100)
+    monkeypatch.setattr("crawl_lib.crawl.page.SLICE_LINKS", 100)
+
+
+@pytest.mark.parametrize("max_bytes", [64 << 20, 100_000, 15_000])
+def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_limits, max_bytes):
+    limits = {"fetch": {"max_decompressed_bytes": max_bytes}, "parse": {"max_links_per_page": 5000}}
+    base = {"servers": ["node"], "dfs_primary": "dfs", "key_storage": {"servers": ["0.sqlite"]}}
+    config = from_mapping({**base, **limits, "urls": {"scope": "any"}}, base=tmp_path)
+    for name, aside in (("aside", True), ("in place", False)):
+        read(config, tmp_path / name, kinds(), aside=aside)
+    for suffix in (PAGES_SUFFIX, LINKS_SUFFIX):
+        assert rows(tmp_path / "aside", suffix) == rows(tmp_path / "in place", suffix)
+    assert outlinks(tmp_path / "aside") == outlinks(tmp_path / "in place")
+    [counts] = [[part.counts() for part in list_parts(tmp_path / name)] for name in ["aside"]]
+    assert counts == [part.counts() for part in list_parts(tmp_path / "in place")]
+
+
+def test_a_bomb_is_noticed_by_bounded_work_and_read_aside(config, tmp_path, monkeypatch):
+    limits = []
+    true = reading.decode_body
+    monkeypatch.setattr(
+        reading, "decode_body", lambda *given, max_bytes: limits.append(max_bytes) or true(*given, max_bytes=max_bytes)
+    )
+    content = b" " * (64 << 20)
+    body = gzip.compress(content)
+    assert len(body) < 70_000
+    read(config, tmp_path / "spool", [item(0, body, HTML + b"Content-Encoding: gzip\r\n")])
+    assert limits == [reading.IN_PLACE_BYTES]
+    [row] = [row for part in list_parts(tmp_path / "spool") for row in _dicts(part)]
+    assert (row["length"], row["digest"]) == (len(content), sha1(content).digest())
+
+
+def _dicts(part):
+    return [row for block in read_blocks(part.path(PAGES_SUFFIX)) for row in block.to_pylist()]
+
+
+def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
+    """No turn of the loop takes more than 250 ms of CPU, with bombs, and with 50,000 links, one after the other."""
+    zipped = HTML + b"Content-Encoding: gzip\r\n"
+    links = b"".join(b"<a href=/%d>x</a>" % number for number in range(50_000))
+    hostile = [gzip.compress(body) for body in (b" " * (64 << 20), links, b"x" * (3 << 20), links[: 500 << 10])]
+    turns = []
+
+    async def main() -> None:
+        handler.attach(asyncio.get_running_loop(), lambda error: pytest.fail(repr(error)))
+        before = time.thread_time()
+        for number, body in enumerate(hostile):
+            taken, fetched = item(number, body, zipped)
+            waiting.add(taken, fetched, writer.append(taken, fetched))
+        while not waiting.is_empty():
+            await asyncio.sleep(0)
+            turns.append(time.thread_time() - before)
+            before = time.thread_time()
+        handler.detach()
+
+    with (
+        Aside(config, tmp_path) as process,
+        PartWriter(tmp_path, "p", INFO, config.segment, clock=lambda: 1.0) as writer,
+    ):
+        handler = handler_of(config, writer, process)
+        waiting = Backlog(handler)
+        writer.before_close = waiting.drain
+        asyncio.run(main())
+    assert len(rows(tmp_path, LINKS_SUFFIX)) > 70_000
+    assert [errors(tmp_path)[str(number)] for number in (1, 3)] == [None, None]
+    assert max(turns) < 0.25, sorted(turns)[-5:]
+
+
+def dying(monkeypatch, kind: str) -> None:
+    """Have the reading of pages whose URL ends in /3 end its process, or pass a limit."""
+    true = Reader.page
+    monkeypatch.setattr(aside_module, "CPU_S", 1)
+    monkeypatch.setattr(aside_module, "ANSWER_BYTES", 1 << 20)
+
+    def page(self, headers, url, content):
+        while url.endswith("/3") and kind == "time":
+            pass
+        if url.endswith("/3") and kind == "memory":
+            return [bytes(16 << 20) for _ in range(100)]
+        if url.endswith("/3") and kind == "signal":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        found = true(self, headers, url, content)
+        if url.endswith("/3") and kind == "answer":
+            return found._replace(base="x" * (2 << 20))
+        return found
+
+    monkeypatch.setattr(Reader, "page", page)
+
+
+@pytest.mark.parametrize("kind", ["time", "memory", "signal", "answer"])
+def test_a_page_that_kills_its_reader_is_a_row_without_links_and_so_again(
+    config, tmp_path, low_limits, monkeypatch, kind
+):
+    dying(monkeypatch, kind)
+    items = [item(position, page(1000, position)) for position in range(6)]
+    read(config, tmp_path, items, cut=True)
+    for _ in range(2):  # the second part was never open: nothing is left to do
+        read(config, tmp_path, [])
+        assert errors(tmp_path) == {str(n): BARRED if n == 3 else None for n in range(6)}
+        pages = _dicts(list_parts(tmp_path)[0])
+        assert all(row["length"] == len(page(1000)) or row["digest"] for row in pages)
+        [bad] = [row for row in pages if row["parse_error"]]
+        assert (bad["title"], bad["mime_detected"]) == (None, "text/html")
+        sources = {row[0] for row in rows(tmp_path, LINKS_SUFFIX)}
+        assert sources == {key_of(f"http://a.example/{n}") for n in range(6) if n != 3}
+
+
+@pytest.mark.parametrize("size", [300 << 10, 2 << 20])
+def test_a_page_at_which_the_fetching_process_died_twice_is_skipped_and_named(tmp_path, size):
+    """The first time when it is fetched, the second time when the spool is read again."""
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
+    heavy = page(size // 50)
+    assert len(heavy) > size
+    with HostileWeb() as web:
+        paths = [f"/{number}" for number in range(6)]
+        for path in paths:
+            web.on(path, lambda talk: talk.reply(body=heavy if talk.seen.path == "/3" else b"<a href=/next>x</a>"))
+        (tmp_path / "seeds").write_text("".join(f"{web.url(path)}\n" for path in paths))
+        stages.inject(config, run_id="run", seeds=str(tmp_path / "seeds"))
+        stages.start_iteration(config, run_id="run", iteration=1)
+        crawl = {"run_id": "run", "iteration": 1, "node": "node-0"}
+        for _ in range(2):
+            assert run_stage(config, "crawl_node", kill_at="page.noted", **crawl) != 0
+        assert run_stage(config, "crawl_node", **crawl) == 0
+        assert sorted(path for path in web.paths() if path in paths) == paths, "each was fetched once"
+    found = Result(config).rows("pages", ["url", "outcome", "parse_error", "length"])
+    assert {row["url"].rpartition("/")[2]: row["parse_error"] for row in found} == {
+        str(number): BARRED if number == 3 else None for number in range(6)
+    }
+    assert {row["outcome"] for row in found} == {"ok"}
+    assert max(row["length"] for row in found) == len(heavy)
