@@ -30,6 +30,7 @@ MAY_DIFFER = {
     "export": "asked by the machine of the batch stages alone",
     "fetch.processes": "cores of this machine",
     "fetch.connections": "room of this machine",
+    "fetch.max_inflight_bytes": "room of this machine",
     "fetch.connect_timeout_s": "this machine's way to the web",
     "fetch.time_limit_s": "this machine's way to the web",
     "fetch.dns_ttl_s": "this machine's way to the web",

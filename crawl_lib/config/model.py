@@ -146,6 +146,7 @@ class FetchConfig:
     connections_per_host: int = option(1, minimum=1, maximum=1000)
     processes: int | None = option(None, minimum=1, maximum=256)
     max_body_bytes: int = option(16 << 20, minimum=1)
+    max_inflight_bytes: int = option(128 << 20, minimum=1 << 20)
     max_decompressed_bytes: int = option(64 << 20, minimum=1)
     max_header_bytes: int = option(64 << 10, minimum=1024, maximum=300_000)
     max_redirects: int = option(10, minimum=0)

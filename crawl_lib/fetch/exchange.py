@@ -6,10 +6,12 @@ another one than the last time.
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.budget import InflightBudget
 from crawl_lib.fetch.messages import (
     MARK_ADDRESS,
     MARK_HEADER,
@@ -40,24 +43,45 @@ class Exchange:
     __slots__ = (
         "address_refused",
         "ask",
+        "budget",
         "connect_to",
         "done",
+        "due",
         "filter",
         "handle",
         "header_limit",
+        "held",
         "is_fresh",
+        "left",
+        "limits",
         "lines",
         "mark",
+        "on_resumed",
         "opened",
         "parts",
         "room",
         "sent",
+        "spared",
         "started",
         "started_wall",
     )
 
-    def __init__(self, config: FetchConfig, headers: list[str], address_filter: AddressFilter | None) -> None:
+    def __init__(
+        self,
+        config: FetchConfig,
+        headers: list[str],
+        address_filter: AddressFilter | None,
+        budget: InflightBudget,
+        on_resumed: Callable[[Exchange], None],
+    ) -> None:
         self.filter = address_filter
+        self.budget = budget
+        self.on_resumed = on_resumed
+        self.limits = config.connect_timeout_s, config.time_limit_s
+        self.due = math.inf
+        self.left = 0.0
+        self.held = 0
+        self.spared = False
         self.header_limit = config.max_header_bytes
         self.lines: list[bytes] = []
         self.parts: list[bytes] = []
@@ -89,8 +113,10 @@ class Exchange:
         setopt(pycurl.SSL_VERIFYPEER, 1 if config.verify_tls else 0)
         setopt(pycurl.SSL_VERIFYHOST, 2 if config.verify_tls else 0)
         _trust(self.handle)
-        setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(config.connect_timeout_s * 1000)))
-        setopt(pycurl.TIMEOUT_MS, max(1, int(config.time_limit_s * 1000)))
+        # Time is ours to watch (`due`): curl would end a transfer whose answer has come while the loop was held, or
+        # that is paused. It divides the time to connect among the addresses of a proxy, and so must know it there.
+        connect_s = config.connect_timeout_s + (0 if config.proxy else config.time_limit_s)
+        setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000)))
         setopt(pycurl.BUFFERSIZE, 65536)
         setopt(pycurl.HEADERFUNCTION, self.lines.append)
         setopt(pycurl.WRITEFUNCTION, self.on_body)
@@ -108,6 +134,8 @@ class Exchange:
         self.mark = self.address_refused = ""
         self.started_wall = time.time()
         self.started = time.monotonic()
+        self.due = self.started + min(self.limits)
+        self.spared = False
         handle = self.handle
         handle.setopt(pycurl.URL, ask.url)
         if ask.address != self.connect_to:
@@ -145,6 +173,7 @@ class Exchange:
             self.mark = MARK_STALE
             return int(pycurl.PREREQFUNC_ABORT)
         self.sent = 1
+        self.due = self.started + self.limits[1]
         if self.ask.before_send is not None:
             self.ask.before_send(primary_ip)
         return int(pycurl.PREREQFUNC_OK)
@@ -154,6 +183,9 @@ class Exchange:
         if not self.parts and not self._takes_body():
             return -1
         room = self.room
+        if not self.budget.takes(self, self.ask.max_body_bytes - room, min(len(data), room)):
+            self.left, self.due = self.due - time.monotonic(), math.inf
+            return int(pycurl.WRITEFUNC_PAUSE)
         if len(data) > room:
             self.parts.append(data[:room])
             self.room = 0
@@ -162,6 +194,13 @@ class Exchange:
         self.parts.append(data)
         self.room = room - len(data)
         return len(data)
+
+    def resume(self) -> None:
+        """Go on after a pause, which does not count as the transfer's time."""
+        self.due = time.monotonic() + self.left
+        with suppress(pycurl.error):  # of the body's callback, which has set the mark
+            self.handle.pause(pycurl.PAUSE_CONT)
+        self.on_resumed(self)
 
     def _takes_body(self) -> bool:
         allowed = self.ask.mime_types
@@ -176,9 +215,17 @@ class Exchange:
             return False
         return True
 
+    def late_message(self) -> str:
+        """What is said of a transfer whose time is over."""
+        what = "received all of an answer" if self.sent else "connected"
+        return f"not {what} after {time.monotonic() - self.started:.1f} s"
+
     def reply(self, code: int, message: str, request: bytes) -> Reply:
         """What came, after the transfer's end. `code`, `message`: of curl; `request`: the head as sent."""
         duration_s = time.monotonic() - self.started
+        body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+        self.parts = []
+        self.due = math.inf
         self.close_opened()
         head = last_block(self.lines) if self.lines else b""
         mark = self.mark
@@ -194,7 +241,7 @@ class Exchange:
             bool(self.sent),
             request if self.sent else b"",
             head,
-            self.parts[0] if len(self.parts) == 1 else b"".join(self.parts),
+            body,
             handle.getinfo(pycurl.RESPONSE_CODE) if head else 0,
             handle.getinfo(pycurl.PRIMARY_IP) or None if self.sent else None,
         )

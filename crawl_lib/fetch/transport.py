@@ -11,7 +11,9 @@ one reader instead of one a connection, and one turn of the loop serves every so
 from __future__ import annotations
 
 import asyncio
+import math
 import select
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -20,12 +22,17 @@ import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.budget import InflightBudget
 from crawl_lib.fetch.exchange import Exchange
 from crawl_lib.fetch.messages import MARK_UNUSABLE, Ask, Reply, user_agent_header
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 # Not br, though we could undo it: warcio 1.8.1's `check` ends in an AttributeError on such a body with brotli 1.2.
 ACCEPT_ENCODING = "gzip, deflate"
+
+
+_LATE_S = 0.1
+"""A deadline that comes later than so was not the server's fault."""
 
 
 class Transport:
@@ -50,6 +57,7 @@ class Transport:
         self._forwards = bool(config.proxy) and not str(config.proxy).lower().startswith("socks")
         if self._forwards:
             self._headers.append("Proxy-Connection:")
+        self._budget = InflightBudget(config.max_inflight_bytes, config.connections)
         self._free: list[Exchange] = []
         self._running: dict[Any, Exchange] = {}
         self._epoll = select.epoll()
@@ -57,6 +65,8 @@ class Transport:
         self._timer_at = 0.0
         self._wanted_at: float | None = None
         self._kick: asyncio.Handle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline_at = math.inf
         self._closed = False
         self._multi: Any = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
@@ -66,7 +76,7 @@ class Transport:
 
     def start(self, ask: Ask, done: Callable[[Reply], None]) -> None:
         """Send a request; `done` is called once with the reply, never before `start` has returned."""
-        exchange = self._free.pop() if self._free else Exchange(self._config, self._headers, self._filter)
+        exchange = self._free.pop() if self._free else self._new_exchange()
         try:
             exchange.prepare(ask, done)
             self._multi.add_handle(exchange.handle)
@@ -77,6 +87,10 @@ class Transport:
             self._loop.call_soon(self._deliver, done, reply)
             return
         self._running[exchange.handle] = exchange
+        self._watch(exchange)
+
+    def _new_exchange(self) -> Exchange:
+        return Exchange(self._config, self._headers, self._filter, self._budget, self._resumed)
 
     def close(self) -> None:
         """Abandon what runs, without calling back, and close every connection."""
@@ -84,7 +98,7 @@ class Transport:
             return
         self._closed = True
         self._loop.remove_reader(self._epoll.fileno())
-        for handle in (self._timer, self._kick):
+        for handle in (self._timer, self._kick, self._deadline):
             if handle is not None:
                 handle.cancel()
         for exchange in self._running.values():
@@ -179,16 +193,55 @@ class Transport:
             ended = [(handle, 0, "") for handle in whole]
             ended += broken
             for handle, code, message in ended:
-                exchange = self._running.pop(handle, None)
-                if exchange is None:
-                    continue
-                self._multi.remove_handle(handle)
-                reply = exchange.reply(code, message, self.request_head(exchange.ask) if exchange.sent else b"")
-                done = exchange.done
-                self._free.append(exchange)
-                self._deliver(done, reply)
+                if handle in self._running:
+                    self._end(self._running[handle], code, message)
                 if self._closed:
                     return
+
+    def _end(self, exchange: Exchange, code: int, message: str) -> None:
+        del self._running[exchange.handle]
+        self._multi.remove_handle(exchange.handle)
+        reply = exchange.reply(code, message, self.request_head(exchange.ask) if exchange.sent else b"")
+        self._deliver(exchange.done, reply)
+        del reply
+        self._budget.release(exchange)
+        self._free.append(exchange)
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def _watch(self, exchange: Exchange) -> None:
+        if exchange.due < self._deadline_at:
+            self._set_deadline(exchange.due)
+
+    def _set_deadline(self, due: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline, self._deadline_at = None, due
+        if due < math.inf:
+            self._deadline = self._loop.call_later(max(0.0, due - time.monotonic()), self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        """End the transfers whose time is over; not yet those whose answer may have come while the loop was held."""
+        now = time.monotonic()
+        late_s = now - self._deadline_at
+        for exchange in [exchange for exchange in self._running.values() if exchange.due <= now]:
+            if late_s > _LATE_S and not exchange.spared:
+                exchange.spared = True
+                exchange.due = now + late_s
+            elif exchange.handle in self._running:
+                self._end(exchange, pycurl.E_OPERATION_TIMEDOUT, exchange.late_message())
+            if self._closed:
+                return
+        self._set_deadline(min((exchange.due for exchange in self._running.values()), default=math.inf))
+
+    def _resumed(self, exchange: Exchange) -> None:
+        if exchange.mark:  # the piece that it was paused with is one that ends it
+            self._loop.call_soon(self._end_marked, exchange)
+        self._watch(exchange)
+
+    def _end_marked(self, exchange: Exchange) -> None:
+        if exchange.mark and exchange.handle in self._running and not self._closed:
+            self._end(exchange, pycurl.E_WRITE_ERROR, "")
 
     def _deliver(self, done: Callable[[Reply], None], reply: Reply) -> None:
         if self._closed:
