@@ -33,7 +33,7 @@ from crawl_lib.segment import Position
 from crawl_lib.segment.warcread import read_one
 from crawl_lib.states import Outcome
 
-DATA_BYTES = 192 << 20
+DATA_BYTES = 128 << 20
 """Memory of a child, beside what it has of the worker: above, its allocations fail."""
 CPU_S = 10
 WALL_S = 120
@@ -60,6 +60,8 @@ class Aside:
         if self._pid == 0:
             _be_server(parent, theirs, config)
         theirs.close()
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
 
     def __enter__(self) -> Aside:
         return self
@@ -77,11 +79,9 @@ class Aside:
         """The descriptor to wait for."""
         return self._socket.fileno()
 
-    def is_ready(self) -> bool:
-        """Whether `answer` would not wait."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(0))
+    def is_ready(self, wait_ms: int | None = 0) -> bool:
+        """Whether `answer` would not wait. `wait_ms`: wait so long for it to be so, None for ever."""
+        return bool(self._poll.poll(wait_ms))
 
     def ask(self, fetched: Fetched, position: Position, *, links: bool) -> None:
         """Have an answer read: its content, and, if `links`, the page that it may be. One at a time."""
@@ -98,6 +98,7 @@ class Aside:
 
     def answer(self) -> Found | None:
         """Wait for what was found; None if the child died or passed a limit. Raises KrakeError without a server."""
+        self.is_ready(None)  # a loop makes the socket one that does not wait
         data, descriptors, _, _ = socket.recv_fds(self._socket, _MAX_MESSAGE_BYTES, 1)
         if not data:
             raise KrakeError("the process that reads large pages died; run the task again")
@@ -197,6 +198,7 @@ def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
     headers = parse_head(fetched.head)
     content = reader.content(headers, fetched.body)
     found = reader.facts(headers, fetched, content)
+    fetched.body = b""
     page = None
     if message["links"] and is_page(fetched.outcome, found.mime):
         page = reader.page(headers, fetched.url, content)

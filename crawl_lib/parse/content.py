@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from typing import Any, Protocol, cast
 
 import brotli  # type: ignore[import-untyped]
@@ -14,7 +15,9 @@ from isal import isal_zlib
 
 from crawl_lib.parse.headers import Headers, parse_head
 
-_BLOCK_BYTES = 1 << 16
+# A block of a bomb becomes a thousand times as much, which is in memory twice for a moment.
+_BLOCK_BYTES = 1 << 13
+_PIECE_BYTES = 1 << 22
 _MAX_CODINGS = 5
 _MAX_MEMBERS = 1000
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -43,7 +46,7 @@ class _Decoder(Protocol):
     def done(self) -> bool: ...
     @property
     def rest(self) -> bytes: ...
-    def feed(self, block: bytes, limit: int) -> bytes: ...
+    def feed(self, block: bytes, out: BytesIO, limit: int) -> None: ...
 
 
 def decode_content(head: bytes, body: bytes, *, max_bytes: int) -> Content:
@@ -142,8 +145,8 @@ class _Inflater:
     def rest(self) -> bytes:
         return bytes(self._inflater.unused_data)
 
-    def feed(self, block: bytes, limit: int) -> bytes:
-        return bytes(self._inflater.decompress(block, limit))
+    def feed(self, block: bytes, out: BytesIO, limit: int) -> None:
+        out.write(self._inflater.decompress(block, limit))
 
 
 class _Unbrotli:
@@ -159,13 +162,11 @@ class _Unbrotli:
     def done(self) -> bool:
         return bool(self._decompressor.is_finished())
 
-    def feed(self, block: bytes, limit: int) -> bytes:
-        pieces = [self._decompressor.process(block, output_buffer_limit=limit)]
-        size = len(pieces[0])
-        while size < limit and not self._decompressor.can_accept_more_data():
-            pieces.append(self._decompressor.process(b"", output_buffer_limit=limit - size))
-            size += len(pieces[-1])
-        return b"".join(pieces)
+    def feed(self, block: bytes, out: BytesIO, limit: int) -> None:
+        process = self._decompressor.process
+        limit -= out.write(process(block, output_buffer_limit=min(limit, _PIECE_BYTES)))
+        while limit > 0 and not self._decompressor.can_accept_more_data():
+            limit -= out.write(process(b"", output_buffer_limit=min(limit, _PIECE_BYTES)))
 
 
 # mypy takes isal's alias of its error class for a variable.
@@ -180,17 +181,17 @@ def _expand(data: bytes, start: Callable[[bool], _Decoder], limit: int) -> tuple
         try:
             return expansion.run(start, fast)
         except _ERRORS as error:
-            problem = f"damaged after {len(expansion.out)} bytes: {error}"
+            problem = f"damaged after {expansion.out.tell()} bytes: {error}"
             if not fast:
                 careful_from = expansion.place
-    return bytes(expansion.out), False, problem
+    return expansion.out.getvalue(), False, problem
 
 
 class _Expansion:
     """One try to decompress `data`: in blocks, and from byte `careful_from` on byte by byte."""
 
     def __init__(self, data: bytes, limit: int, careful_from: int) -> None:
-        self.out = bytearray()
+        self.out = BytesIO()  # it gives its bytes away without a copy
         self.place = 0
         self._data = data
         self._limit = limit
@@ -202,20 +203,21 @@ class _Expansion:
         members = 1
         while self.place < len(self._data):
             block = self._next_block()
-            self.out += decoder.feed(block, self._limit - len(self.out) + 1)
+            decoder.feed(block, self.out, self._limit - self.out.tell() + 1)
             self.place += len(block)
-            if len(self.out) > self._limit:
-                return bytes(self.out[: self._limit]), True, ""
+            if self.out.tell() > self._limit:
+                self.out.truncate(self._limit)
+                return self.out.getvalue(), True, ""
             if decoder.done:
                 self.place -= len(decoder.rest)
                 if not (decoder.repeats and self._data.startswith(_GZIP_MAGIC, self.place)):
                     # What follows the last member is padding or rubbish; readers of the web leave it alone.
-                    return bytes(self.out), False, ""
+                    return self.out.getvalue(), False, ""
                 if members == _MAX_MEMBERS:
-                    return bytes(self.out), False, f"more than {_MAX_MEMBERS} members"
+                    return self.out.getvalue(), False, f"more than {_MAX_MEMBERS} members"
                 decoder = start(fast)
                 members += 1
-        return bytes(self.out), False, "" if decoder.done else "ends before its end"
+        return self.out.getvalue(), False, "" if decoder.done else "ends before its end"
 
     def _next_block(self) -> bytes:
         if self.place >= self._careful_from:

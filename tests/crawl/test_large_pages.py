@@ -13,6 +13,7 @@ from hashlib import sha1
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping
@@ -193,7 +194,8 @@ def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
         handler = handler_of(config, writer, process)
         waiting = Backlog(handler)
         writer.before_close = waiting.drain
-        asyncio.run(main())
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
     assert len(rows(tmp_path, LINKS_SUFFIX)) > 70_000
     assert [errors(tmp_path)[str(number)] for number in (1, 3)] == [None, None]
     assert max(turns) < 0.25, sorted(turns)[-5:]

@@ -1,0 +1,107 @@
+"""A fetching process, with what reads large pages for it, stays under 400 MB whatever comes."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import brotli
+import pytest
+
+from crawl_lib import stages
+from tests.e2e.crawl import Result, make_config
+from tests.torture.children import children_of
+from tests.web.hostile import HostileWeb
+
+MOST_BYTES = 400_000_000
+HTML = b"Content-Type: text/html\r\n"
+LIMIT = 16 << 20
+
+
+class Watch(threading.Thread):
+    """Samples the memory of this process's descendants: of the one that fetches its peak, of its own what they add."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.over = threading.Event()
+        self.fetching: dict[int, int] = {}
+        self.beside = 0
+
+    def run(self) -> None:
+        while not self.over.wait(0.01):
+            for server in children_of(os.getpid()):
+                for worker in children_of(server):
+                    with suppress(OSError, StopIteration):
+                        self.fetching[worker] = max(self.fetching.get(worker, 0), field(worker, "status", "VmHWM"))
+                        self.beside = max(self.beside, sum(map(private, below(worker))))
+
+    def stop(self) -> int:
+        """End; returns the most bytes."""
+        self.over.set()
+        self.join()
+        return max(self.fetching.values(), default=0) + self.beside
+
+
+def below(pid: int) -> list[int]:
+    return [found for child in children_of(pid) for found in (child, *below(child))]
+
+
+def field(pid: int, file: str, name: str) -> int:
+    """A line of a file of /proc, in bytes."""
+    lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1]) * 1024
+
+
+def private(pid: int) -> int:
+    with suppress(OSError, StopIteration):
+        return field(pid, "smaps_rollup", "Private_Clean") + field(pid, "smaps_rollup", "Private_Dirty")
+    return 0
+
+
+def bombs() -> dict[str, tuple[bytes, bytes]]:
+    """Headers and bodies of answers that are large, or become large."""
+    rng = random.Random(1)
+    noise = rng.randbytes(1 << 20) * 16
+    links = b"".join(b"<a href='/%d'>%d</a>\n" % (number, number) for number in range(700_000))[:LIMIT]
+    return {
+        "zero": (HTML + b"Content-Encoding: gzip\r\n", gzip.compress(bytes(64 << 20))),
+        "tags": (HTML + b"Content-Encoding: gzip\r\n", gzip.compress(b"<b id=1>" * (8 << 20))),
+        "links": (HTML + b"Content-Encoding: gzip\r\n", gzip.compress((links * 4)[: 64 << 20], 1)),
+        "brotli": (HTML + b"Content-Encoding: br\r\n", brotli.compress(b"<p>" * (20 << 20), quality=1)),
+        "twice": (
+            HTML + b"Content-Encoding: gzip, gzip\r\n",
+            gzip.compress(gzip.compress(b" " * (64 << 20))),
+        ),
+        "plain": (HTML, links),
+        "noise": (b"Content-Type: image/png\r\n", noise),
+        "legacy": (b"Content-Type: text/html; charset=gb18030\r\n", b"\xd6\xd0" * (LIMIT // 2)),
+    }
+
+
+def test_a_fetching_process_stays_under_400_mb_whatever_comes(tmp_path):
+    kinds = bombs()
+    fetch = {"host_delay_s": 0.0, "connections_per_host": 64, "robots": "ignore", "time_limit_s": 60}
+    config = make_config(tmp_path, nodes=1, urls={"scope": "hosts", "max_depth": 0}, fetch=fetch)
+    with HostileWeb() as web:
+        for name, (headers, body) in kinds.items():
+            for number in range(20 if name == "noise" else 2):
+                web.on(f"/{name}{number}", lambda talk, h=headers, b=body: talk.reply(headers=h, body=b))
+        seeds = [web.url(path) for path in web._handlers]
+        (tmp_path / "seeds").write_text("\n".join(seeds))
+        stages.inject(config, run_id="run", seeds=str(tmp_path / "seeds"))
+        stages.start_iteration(config, run_id="run", iteration=1)
+        watch = Watch()
+        watch.start()
+        stages.crawl_node(config, run_id="run", iteration=1, node="node-0")
+        most = watch.stop()
+    rows = Result(config).rows("pages", ["url", "outcome", "length", "parse_error"])
+    assert len(rows) == len(seeds)
+    assert {row["outcome"] for row in rows} == {"ok"}
+    print(watch.fetching, watch.beside, most)
+    for r in rows:
+        print(r)
+    assert most < MOST_BYTES, most
