@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LIBRARY = HERE / "liblinks.so"
 SOURCES = ("links.c", "foreign.c", "tokens.c", "text.c")
-FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
+FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
 
 def build(compiler: list[str], target: Path, *flags: str, sources: tuple[str, ...] = SOURCES) -> None:

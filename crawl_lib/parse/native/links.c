@@ -9,8 +9,10 @@
 enum { MAX_TITLE = 1000, MAX_DESCRIPTION = 2000, MAX_REL = 200 };
 
 enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, SLOTS };
-static const char *const SLOT_NAMES[SLOTS] = {"href", "src", "data", "alt", "rel", "name", "content", "http-equiv",
-                                              "type", "encoding", "color", "face", "size"};
+static const struct { const char *name; unsigned char length; } SLOT[SLOTS] = {
+    {"href", 4}, {"src", 3}, {"data", 4}, {"alt", 3}, {"rel", 3}, {"name", 4}, {"content", 7}, {"http-equiv", 10},
+    {"type", 4}, {"encoding", 8}, {"color", 5}, {"face", 4}, {"size", 4},
+};
 
 enum said { TITLE, DESCRIPTION, ROBOTS, CANONICAL, BASE, SAID };
 
@@ -48,12 +50,9 @@ struct reader {
 };
 
 static const struct tag *tag_of(const struct reader *r, struct span name) {
-    char lowered[sizeof TAGS->name] = {0};
-    if (name.length >= sizeof lowered) return NULL;
-    for (size_t i = 0; i < name.length; i++) lowered[i] = (char)lower(name.at[i]);
-    size_t letter = (size_t)(lowered[0] - 'a');
+    size_t letter = (size_t)(lower(name.at[0]) - 'a');
     for (size_t i = r->first_tag[letter]; i < r->first_tag[letter + 1]; i++)
-        if (memcmp(TAGS[i].name, lowered, sizeof lowered) == 0) return &TAGS[i];
+        if (span_equals(name, TAGS[i].name, TAGS[i].length)) return &TAGS[i];
     return NULL;
 }
 
@@ -67,9 +66,8 @@ static void index_tags(struct reader *r) {
 
 static void keep_attribute(void *context, struct span name, struct span value) {
     struct reader *r = context;
-    if (name.length < 3 || name.length > 10) return;
     for (int slot = 0; slot < SLOTS; slot++) {
-        if (!span_is(name, SLOT_NAMES[slot])) continue;
+        if (!span_equals(name, SLOT[slot].name, SLOT[slot].length)) continue;
         if (!(r->seen & 1u << slot)) r->values[slot] = value;  /* the first of a name counts */
         r->seen |= 1u << slot;
         return;
@@ -113,18 +111,11 @@ static struct piece keep_value(struct reader *r, enum slot slot) {
     return (struct piece){from + (size_t)(trimmed.at - kept.at), trimmed.length};
 }
 
-static bool span_equals(struct span s, struct span lowered) {
-    if (s.length != lowered.length) return false;
-    for (size_t i = 0; i < s.length; i++)
-        if (lower(s.at[i]) != lowered.at[i]) return false;
-    return true;
-}
-
-static bool value_is(struct reader *r, enum slot slot, const char *name, bool trimmed) {
+static bool value_is(struct reader *r, enum slot slot, const char *name, size_t length, bool trimmed) {
     size_t from = r->text.length;
     decode(r, value_of(r, slot), REFERENCES_COUNT | IN_ATTRIBUTE, buffer_sink, &r->text);
     struct span value = span_of(&r->text, from);
-    bool is = span_is(trimmed ? span_trim(value) : value, name);
+    bool is = span_equals(trimmed ? span_trim(value) : value, name, length);
     r->text.length = from;
     return is;
 }
@@ -233,7 +224,8 @@ static struct span refresh_target(struct span content) {
     at = past_spaces(at, end);
     if (at < end && (*at == ';' || *at == ',')) at++;
     at = past_spaces(at, end);
-    if (end - at >= 3 && span_is((struct span){at, 3}, "url")) {
+    struct span first = {at, 3};
+    if (end - at >= 3 && span_is(first, "url")) {
         from = past_spaces(at + 3, end);
         if (from < end && *from == '=') at = past_spaces(from + 1, end);
     }
@@ -263,7 +255,7 @@ static void start_meta(struct reader *r) {
         struct piece name = keep_value(r, NAME);
         struct span given = {span_of(&r->text, 0).at + name.from, name.length};
         bool describes = !r->text.failed && span_is(given, "description");
-        bool instructs = !r->text.failed && (span_is(given, "robots") || (r->agent.length && span_equals(given, r->agent)));
+        bool instructs = !r->text.failed && (span_is(given, "robots") || (r->agent.length && span_equals(given, (const char *)r->agent.at, r->agent.length)));
         r->text.length = name.from;
         if (describes && !r->has[DESCRIPTION]) say(r, DESCRIPTION, keep_words(r, CONTENT, MAX_DESCRIPTION));
         if (instructs) {
@@ -272,7 +264,7 @@ static void start_meta(struct reader *r) {
             add_words(r, &r->robots, CONTENT, MAX_DESCRIPTION);
         }
     }
-    if (has(r, HTTP_EQUIV) && value_is(r, HTTP_EQUIV, "refresh", true)) add_refresh(r);
+    if (has(r, HTTP_EQUIV) && value_is(r, HTTP_EQUIV, "refresh", sizeof "refresh" - 1, true)) add_refresh(r);
 }
 
 static void start_element(struct reader *r, const struct tag *tag) {
@@ -283,7 +275,7 @@ static void start_element(struct reader *r, const struct tag *tag) {
     case ROLE_SRC: start_source(r, tag->code, SRC, false, false); break;
     case ROLE_OBJECT: start_source(r, tag->code, DATA, false, false); break;
     case ROLE_INPUT:
-        if (value_is(r, TYPE, "image", false)) start_source(r, tag->code, SRC, false, false);
+        if (value_is(r, TYPE, "image", sizeof "image" - 1, false)) start_source(r, tag->code, SRC, false, false);
         break;
     case ROLE_LINK: start_link(r); break;
     case ROLE_META: start_meta(r); break;
@@ -307,13 +299,13 @@ static void end_block(struct reader *r, const struct tag *tag) {
 
 static void read_raw(struct reader *r, const struct tag *tag) {
     r->tokens.content = tag->content;
-    r->tokens.raw_name = (struct span){(const unsigned char *)tag->name, strlen(tag->name)};
+    r->tokens.raw_name = (struct span){(const unsigned char *)tag->name, tag->length};
 }
 
 static void on_start(struct reader *r, const struct tag *tag, bool self_closing) {
     bool font = tag != NULL && tag->role == ROLE_FONT && (has(r, COLOR) || has(r, FACE) || has(r, SIZE));
     bool annotation = tag != NULL && (tag->flags & ANNOTATION) &&
-                      (value_is(r, ENCODING, "text/html", false) || value_is(r, ENCODING, "application/xhtml+xml", false));
+                      (value_is(r, ENCODING, "text/html", sizeof "text/html" - 1, false) || value_is(r, ENCODING, "application/xhtml+xml", sizeof "application/xhtml+xml" - 1, false));
     bool foreign = foreign_start(&r->foreign, tag, self_closing, font, annotation);
     if (tag == NULL) return;
     bool image = tag->role == ROLE_IMG && tag->name[2] == 'a';  /* `image`: in HTML another name of img */

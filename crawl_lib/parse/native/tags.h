@@ -21,75 +21,77 @@ enum {
 };
 
 struct tag {
-    char name[16];
+    char name[15];
+    unsigned char length;
     enum role role;
     char code;  /* of its links in the answer */
     unsigned flags;
     enum content content;  /* what its start tag makes of the text behind it */
 };
 
-#define PLAIN(name, flags) {name, ROLE_NONE, 0, flags, CONTENT_DATA}
+#define TAG(name, role, code, flags, content) {name, sizeof name - 1, role, code, flags, content}
+#define PLAIN(name, flags) TAG(name, ROLE_NONE, 0, flags, CONTENT_DATA)
 
 /* Sorted by the first letter. */
 static const struct tag TAGS[] = {
-    {"a", ROLE_A, 'a', 0, CONTENT_DATA},
-    {"area", ROLE_AREA, 'r', VOID, CONTENT_DATA},
-    {"audio", ROLE_SRC, 'u', 0, CONTENT_DATA},
+    TAG("a", ROLE_A, 'a', 0, CONTENT_DATA),
+    TAG("area", ROLE_AREA, 'r', VOID, CONTENT_DATA),
+    TAG("audio", ROLE_SRC, 'u', 0, CONTENT_DATA),
     PLAIN("address", BLOCK), PLAIN("applet", BLOCK), PLAIN("article", BLOCK), PLAIN("aside", BLOCK),
     PLAIN("annotation-xml", ANNOTATION),
-    {"base", ROLE_BASE, 0, VOID, CONTENT_DATA},
+    TAG("base", ROLE_BASE, 0, VOID, CONTENT_DATA),
     PLAIN("b", BREAKOUT), PLAIN("big", BREAKOUT), PLAIN("blockquote", BLOCK | BREAKOUT), PLAIN("body", BREAKOUT),
     PLAIN("br", VOID | BREAKOUT), PLAIN("button", BLOCK),
     PLAIN("caption", CELL), PLAIN("center", BLOCK | BREAKOUT), PLAIN("code", BREAKOUT), PLAIN("col", VOID),
     PLAIN("dd", BLOCK | BREAKOUT), PLAIN("desc", SVG_HTML), PLAIN("details", BLOCK), PLAIN("dialog", BLOCK),
     PLAIN("dir", BLOCK), PLAIN("div", BLOCK | BREAKOUT), PLAIN("dl", BLOCK | BREAKOUT), PLAIN("dt", BLOCK | BREAKOUT),
-    {"embed", ROLE_SRC, 'e', VOID | BREAKOUT, CONTENT_DATA},
+    TAG("embed", ROLE_SRC, 'e', VOID | BREAKOUT, CONTENT_DATA),
     PLAIN("em", BREAKOUT),
-    {"frame", ROLE_SRC, 'f', VOID, CONTENT_DATA},
-    {"font", ROLE_FONT, 0, 0, CONTENT_DATA},
+    TAG("frame", ROLE_SRC, 'f', VOID, CONTENT_DATA),
+    TAG("font", ROLE_FONT, 0, 0, CONTENT_DATA),
     PLAIN("fieldset", BLOCK), PLAIN("figcaption", BLOCK), PLAIN("figure", BLOCK), PLAIN("footer", BLOCK),
     PLAIN("foreignobject", SVG_HTML), PLAIN("form", BLOCK),
     PLAIN("h1", BLOCK | BREAKOUT), PLAIN("h2", BLOCK | BREAKOUT), PLAIN("h3", BLOCK | BREAKOUT),
     PLAIN("h4", BLOCK | BREAKOUT), PLAIN("h5", BLOCK | BREAKOUT), PLAIN("h6", BLOCK | BREAKOUT),
     PLAIN("head", BREAKOUT), PLAIN("header", BLOCK), PLAIN("hgroup", BLOCK), PLAIN("hr", VOID | BREAKOUT),
-    {"img", ROLE_IMG, 'g', VOID | BREAKOUT, CONTENT_DATA},
-    {"iframe", ROLE_SRC, 'i', 0, CONTENT_RAWTEXT},
-    {"input", ROLE_INPUT, 'n', VOID, CONTENT_DATA},
-    {"image", ROLE_IMG, 'g', VOID, CONTENT_DATA},
+    TAG("img", ROLE_IMG, 'g', VOID | BREAKOUT, CONTENT_DATA),
+    TAG("iframe", ROLE_SRC, 'i', 0, CONTENT_RAWTEXT),
+    TAG("input", ROLE_INPUT, 'n', VOID, CONTENT_DATA),
+    TAG("image", ROLE_IMG, 'g', VOID, CONTENT_DATA),
     PLAIN("i", BREAKOUT),
-    {"link", ROLE_LINK, 'l', VOID, CONTENT_DATA},
+    TAG("link", ROLE_LINK, 'l', VOID, CONTENT_DATA),
     PLAIN("li", BLOCK | BREAKOUT), PLAIN("listing", BLOCK | BREAKOUT),
-    {"meta", ROLE_META, 'm', VOID | BREAKOUT, CONTENT_DATA},
-    {"math", ROLE_MATH, 0, 0, CONTENT_DATA},
+    TAG("meta", ROLE_META, 'm', VOID | BREAKOUT, CONTENT_DATA),
+    TAG("math", ROLE_MATH, 0, 0, CONTENT_DATA),
     PLAIN("main", BLOCK), PLAIN("malignmark", VOID), PLAIN("marquee", BLOCK), PLAIN("menu", BLOCK | BREAKOUT),
     PLAIN("mglyph", VOID), PLAIN("mi", MATH_TEXT), PLAIN("mn", MATH_TEXT), PLAIN("mo", MATH_TEXT),
     PLAIN("ms", MATH_TEXT), PLAIN("mtext", MATH_TEXT),
     PLAIN("nav", BLOCK), PLAIN("nobr", BREAKOUT),
-    {"noembed", ROLE_NONE, 0, 0, CONTENT_RAWTEXT},
-    {"noframes", ROLE_NONE, 0, 0, CONTENT_RAWTEXT},
-    {"object", ROLE_OBJECT, 'j', BLOCK, CONTENT_DATA},
+    TAG("noembed", ROLE_NONE, 0, 0, CONTENT_RAWTEXT),
+    TAG("noframes", ROLE_NONE, 0, 0, CONTENT_RAWTEXT),
+    TAG("object", ROLE_OBJECT, 'j', BLOCK, CONTENT_DATA),
     PLAIN("ol", BLOCK | BREAKOUT),
-    {"plaintext", ROLE_NONE, 0, BLOCK, CONTENT_PLAINTEXT},
+    TAG("plaintext", ROLE_NONE, 0, BLOCK, CONTENT_PLAINTEXT),
     PLAIN("p", BLOCK | BREAKOUT), PLAIN("param", VOID), PLAIN("pre", BLOCK | BREAKOUT),
     PLAIN("ruby", BREAKOUT),
-    {"script", ROLE_SRC, 's', 0, CONTENT_SCRIPT},
-    {"source", ROLE_SRC, 'o', VOID, CONTENT_DATA},
-    {"style", ROLE_NONE, 0, 0, CONTENT_RAWTEXT},
-    {"svg", ROLE_SVG, 0, 0, CONTENT_DATA},
+    TAG("script", ROLE_SRC, 's', 0, CONTENT_SCRIPT),
+    TAG("source", ROLE_SRC, 'o', VOID, CONTENT_DATA),
+    TAG("style", ROLE_NONE, 0, 0, CONTENT_RAWTEXT),
+    TAG("svg", ROLE_SVG, 0, 0, CONTENT_DATA),
     PLAIN("s", BREAKOUT), PLAIN("search", BLOCK), PLAIN("section", BLOCK), PLAIN("small", BREAKOUT),
     PLAIN("span", BREAKOUT), PLAIN("strike", BREAKOUT), PLAIN("strong", BREAKOUT), PLAIN("sub", BREAKOUT),
     PLAIN("summary", BLOCK), PLAIN("sup", BREAKOUT),
-    {"title", ROLE_TITLE, 0, SVG_HTML, CONTENT_RCDATA},
-    {"template", ROLE_TEMPLATE, 0, 0, CONTENT_DATA},
-    {"textarea", ROLE_NONE, 0, 0, CONTENT_RCDATA},
-    {"track", ROLE_SRC, 't', VOID, CONTENT_DATA},
+    TAG("title", ROLE_TITLE, 0, SVG_HTML, CONTENT_RCDATA),
+    TAG("template", ROLE_TEMPLATE, 0, 0, CONTENT_DATA),
+    TAG("textarea", ROLE_NONE, 0, 0, CONTENT_RCDATA),
+    TAG("track", ROLE_SRC, 't', VOID, CONTENT_DATA),
     PLAIN("table", BLOCK | BREAKOUT), PLAIN("tbody", CELL), PLAIN("td", CELL), PLAIN("tfoot", CELL), PLAIN("th", CELL),
     PLAIN("thead", CELL), PLAIN("tr", CELL), PLAIN("tt", BREAKOUT),
     PLAIN("u", BREAKOUT), PLAIN("ul", BLOCK | BREAKOUT),
-    {"video", ROLE_SRC, 'v', 0, CONTENT_DATA},
+    TAG("video", ROLE_SRC, 'v', 0, CONTENT_DATA),
     PLAIN("var", BREAKOUT),
     PLAIN("wbr", VOID),
-    {"xmp", ROLE_NONE, 0, BLOCK, CONTENT_RAWTEXT},
+    TAG("xmp", ROLE_NONE, 0, BLOCK, CONTENT_RAWTEXT),
 };
 
 enum { TAG_COUNT = sizeof TAGS / sizeof *TAGS, LETTERS = 26 };

@@ -2,12 +2,6 @@
 
 #include <string.h>
 
-bool span_is(struct span s, const char *name) {
-    size_t i = 0;
-    while (i < s.length && name[i] != '\0' && lower(s.at[i]) == (unsigned char)name[i]) i++;
-    return i == s.length && name[i] == '\0';
-}
-
 static const unsigned char *find(struct tokenizer *t, const unsigned char *from, int byte) {
     const unsigned char *hit = from < t->end ? memchr(from, byte, (size_t)(t->end - from)) : NULL;
     if (hit == NULL) hit = t->end;
@@ -19,7 +13,12 @@ static struct span between(const unsigned char *from, const unsigned char *to) {
     return (struct span){from, (size_t)(to - from)};
 }
 
-static bool ends_name(unsigned char c) { return is_space(c) || c == '/' || c == '>'; }
+/* What ends the name of a tag (1), and of an attribute (1 or 2). */
+static const unsigned char ENDS[256] = {
+    ['\t'] = 1, ['\n'] = 1, ['\f'] = 1, ['\r'] = 1, [' '] = 1, ['/'] = 1, ['>'] = 1, ['='] = 2,
+};
+
+static bool ends_name(unsigned char c) { return ENDS[c] == 1; }
 
 /* Whether `name` (lower case) stands at `at`, and then a byte that ends the name of a tag. */
 static bool named(const struct tokenizer *t, const unsigned char *at, struct span name) {
@@ -99,7 +98,8 @@ static enum token read_cdata(struct tokenizer *t, struct span *data) {
 static enum token read_declaration(struct tokenizer *t, const unsigned char *from, struct span *data) {
     size_t left = (size_t)(t->end - from);
     if (left >= 2 && from[0] == '-' && from[1] == '-') return read_comment(t, from + 2, data);
-    if (left >= 7 && span_is((struct span){from, 7}, "doctype"))
+    struct span first = {from, 7};
+    if (left >= 7 && span_is(first, "doctype"))
         return read_until(t, from + 7, data, TOKEN_DOCTYPE);  /* `>` ends it in every state, within quotes too */
     if (t->cdata && left >= 7 && memcmp(from, "[CDATA[", 7) == 0) {
         t->at = from + 7;
@@ -258,7 +258,7 @@ bool token_attributes(struct tokenizer *t, attribute_sink *sink, void *context, 
             continue;
         }
         struct span name = {at++, 1}, value;
-        while (at < end && !ends_name(*at) && *at != '=') at++;
+        while (at < end && !ENDS[*at]) at++;
         name.length = (size_t)(at - name.at);
         value = between(at, at);
         at = skip_space(at, end);

@@ -46,13 +46,20 @@ enum token token_next(struct tokenizer *t, struct span *data);
 /* Reads the rest of a tag. False at the end of the page: then the tag counts as not there. `sink` may be NULL. */
 bool token_attributes(struct tokenizer *t, attribute_sink *sink, void *context, bool *self_closing);
 
-static inline bool is_space(unsigned char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\f' || c == '\r'; }
+static inline bool is_space(unsigned char c) { return c <= ' ' && (c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f'); }
 
 static inline bool is_letter(unsigned char c) { return (unsigned char)((c | 0x20) - 'a') < 26; }
 
 static inline unsigned char lower(unsigned char c) { return (unsigned char)(c - 'A') < 26 ? c | 0x20 : c; }
 
-/* Whether `s` is `name` (lower case) in any case of ASCII. */
-bool span_is(struct span s, const char *name);
+/* Whether `s` is `name` (lower case, `length` bytes) in any case of ASCII. */
+static inline bool span_equals(struct span s, const char *name, size_t length) {
+    if (s.length != length) return false;
+    for (size_t i = 0; i < length; i++)
+        if (lower(s.at[i]) != (unsigned char)name[i]) return false;
+    return true;
+}
+
+#define span_is(s, name) span_equals(s, name, sizeof(name) - 1)
 
 #endif
