@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -116,7 +117,11 @@ _ELEMENTS = {
 }
 _NAME = {letter: name for low, (name, _) in _ELEMENTS.items() for letter in (low, low.upper())}
 _FOLLOWABLE = {letter: may for low, (_, may) in _ELEMENTS.items() for letter in (low, low.upper())}
+_NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _SAID = 7  # fields before the hrefs
+# The scanner cuts titles, descriptions and anchors too, but at characters of UTF-8: a byte that was none became one.
+_MAX_TITLE_CHARS = 1000
+_MAX_DESCRIPTION_CHARS = 2000
 _MAX_ROBOTS_CHARS = 2000
 
 
@@ -139,9 +144,9 @@ def parse_html(data: bytes, *, url: str, header_charset: str | None, config: Par
     base = (None if base_href is None else _resolved(url, base_href)) or url
     return Page(
         charset=charset,
-        title=title,
-        description=description,
-        meta_robots=None if robots is None else robots[:_MAX_ROBOTS_CHARS],
+        title=title and title[:_MAX_TITLE_CHARS],
+        description=description and description[:_MAX_DESCRIPTION_CHARS],
+        meta_robots=robots and robots[:_MAX_ROBOTS_CHARS],
         canonical_url=None if canonical is None else _resolved(base, canonical),
         base=base,
         links=_links_of(letters, found[_SAID:], config.max_anchor_chars, codec_of(charset)),
@@ -154,7 +159,6 @@ def _links_of(letters: str, found: list[str], max_anchor_chars: int, codec: str)
     count = len(letters)
     hrefs, anchors, rels = found[:count], found[count : 2 * count], found[2 * count : 3 * count]
     if max(map(len, anchors), default=0) > max_anchor_chars:
-        # The scanner counts characters of UTF-8; each byte that was none became a character.
         anchors = [anchor[:max_anchor_chars] for anchor in anchors]
     followable = [_FOLLOWABLE[letter] for letter in letters]
     for place in [place for place, letter in enumerate(letters) if letter in "lL"]:
@@ -184,10 +188,9 @@ def _encode_query(href: str, codec: str) -> str:
     query, sharp, fragment = rest.partition("#")
     if not question or query.isascii() or "#" in before:
         return href
-    escaped = "".join(char if char.isascii() else _escape(char, codec) for char in query)
-    return f"{before}?{escaped}{sharp}{fragment}"
+    return f"{before}?{_NON_ASCII.sub(lambda chars: _escape(chars[0], codec), query)}{sharp}{fragment}"
 
 
-def _escape(char: str, codec: str) -> str:
+def _escape(chars: str, codec: str) -> str:
     """What the charset lacks becomes an escaped character reference: browsers do so."""
-    return quote_from_bytes(char.encode(codec, "xmlcharrefreplace"), safe="")
+    return quote_from_bytes(chars.encode(codec, "xmlcharrefreplace"), safe="")

@@ -14,7 +14,7 @@ import pytest
 import crawl_lib
 
 NATIVE = Path(crawl_lib.__file__).parent / "parse" / "native"
-SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 class Answer(NamedTuple):
@@ -47,7 +47,7 @@ class Driver:
         self._program = program
 
     def tokens(self, pages: Iterable[tuple[bytes, int, str]]) -> list[Answer]:
-        """The tokens of pages; each with the state of the tokenizer it begins in, and the name of the last start tag."""
+        """The tokens of pages; each with the state it begins in, and the name of the last start tag."""
         return self._run(
             b"tokens %d %d %b\n" % (len(page), state, (name or "-").encode()) + page for page, state, name in pages
         )

@@ -323,6 +323,7 @@ static void on_start(struct reader *r, const struct tag *tag, bool self_closing)
 }
 
 static void on_end(struct reader *r, const struct tag *tag) {
+    r->tokens.steps += r->foreign.depth;
     if (tag != NULL && tag->role == ROLE_A && r->open_link && r->foreign.depth > r->link_depth)
         r->foreign.depth = r->link_depth;  /* an svg that was never closed ends with the link around it */
     bool foreign = foreign_end(&r->foreign, tag);
