@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LIBRARY = HERE / "liblinks.so"
-SOURCES = ("links.c", "foreign.c", "tokens.c", "text.c")
+SOURCES = ("links.c", "foreign.c", "tags.c", "tokens.c", "text.c")
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
 

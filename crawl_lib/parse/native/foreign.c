@@ -38,24 +38,32 @@ bool foreign_start(struct foreign *f, const struct tag *tag, bool self_closing, 
         if (!self_closing) open_one(f, tag, tag->role == ROLE_MATH, false);
         return true;
     }
-    if (f->depth && !(tag != NULL && (tag->flags & VOID))) f->open[f->depth - 1].inner++;
+    bool is_void = tag != NULL && (tag->flags & VOID);
+    if (f->depth && !is_void) f->open[f->depth - 1].inner++;
+    else if (tag != NULL && !is_void) f->around[tag - TAGS]++;
     return false;
 }
 
+/* Ends the element of HTML that is open around SVG and MathML, if there is one: then they end with it. */
+static bool end_around(struct foreign *f, const struct tag *tag) {
+    size_t *around = &f->around[tag - TAGS];
+    if (*around == 0 || (tag->flags & STAYS)) return false;
+    --*around;
+    return true;
+}
+
 bool foreign_end(struct foreign *f, const struct tag *tag) {
-    if (f->depth == 0) return false;
-    size_t *inner = &f->open[f->depth - 1].inner;
-    if (*inner) {
+    size_t *inner = f->depth ? &f->open[f->depth - 1].inner : NULL;
+    if (inner != NULL && *inner) {
         if (!(tag != NULL && (tag->flags & VOID))) --*inner;
         return false;
     }
-    if (tag == NULL) return true;
+    if (tag == NULL) return f->depth > 0;
     for (size_t i = f->depth; i-- > 0 && !f->open[i].inner;) {
         if (f->open[i].tag != tag) continue;
         f->depth = i;
         return true;
     }
-    if (!(tag->flags & LEAVES)) return tag->role != ROLE_A;
-    leave(f);
+    if (end_around(f, tag) || (tag->flags & ENDS_DRAWING)) leave(f);
     return foreign_inside(f);
 }

@@ -15,6 +15,7 @@ struct foreign {
         size_t inner;   /* elements of HTML that are open within it */
     } open[MAX_FOREIGN];
     size_t depth;
+    size_t around[TAG_COUNT];  /* elements of HTML that are open around all that */
 };
 
 /* Whether a tag that comes now is one of SVG or MathML, unless its name says otherwise. */

@@ -29,7 +29,7 @@ struct link {
 struct reader {
     struct tokenizer tokens;
     struct foreign foreign;
-    unsigned char first_tag[LETTERS + 1];
+    struct tag_index tags;
     struct span values[SLOTS];
     unsigned seen;  /* a bit for each slot: the tag has that attribute */
     struct span agent;
@@ -48,21 +48,6 @@ struct reader {
     size_t blocks;       /* blocks that began within it */
     size_t link_depth;   /* of SVG and MathML, where it began */
 };
-
-static const struct tag *tag_of(const struct reader *r, struct span name) {
-    size_t letter = (size_t)(lower(name.at[0]) - 'a');
-    for (size_t i = r->first_tag[letter]; i < r->first_tag[letter + 1]; i++)
-        if (span_equals(name, TAGS[i].name, TAGS[i].length)) return &TAGS[i];
-    return NULL;
-}
-
-static void index_tags(struct reader *r) {
-    size_t i = 0;
-    for (int letter = 0; letter <= LETTERS; letter++) {
-        r->first_tag[letter] = (unsigned char)i;
-        while (i < TAG_COUNT && TAGS[i].name[0] == 'a' + letter) i++;
-    }
-}
 
 static void keep_attribute(void *context, struct span name, struct span value) {
     struct reader *r = context;
@@ -353,7 +338,7 @@ static void read_page(struct reader *r) {
         if (kind >= TOKEN_TEXT && kind <= TOKEN_CDATA) {
             on_text(r, kind, data);
         } else if (kind == TOKEN_START) {
-            const struct tag *tag = tag_of(r, data);
+            const struct tag *tag = tag_named(&r->tags, data);
             bool matters = tag != NULL && (tag->role != ROLE_NONE || (tag->flags & ANNOTATION)), closing;
             r->seen = 0;
             if (!token_attributes(&r->tokens, matters ? keep_attribute : NULL, r, &closing)) break;
@@ -362,7 +347,7 @@ static void read_page(struct reader *r) {
             bool closing;
             r->in_title = false;
             if (!token_attributes(&r->tokens, NULL, NULL, &closing)) break;
-            on_end(r, tag_of(r, data));
+            on_end(r, tag_named(&r->tags, data));
         } else {
             continue;
         }
@@ -402,7 +387,7 @@ int krake_links(const char *html, size_t length, const char *agent, size_t agent
     r.agent = (struct span){(const unsigned char *)agent, agent_length};
     r.max_links = max_links;
     r.max_anchor_chars = max_anchor_chars;
-    index_tags(&r);
+    tags_index(&r.tags);
     read_page(&r);
     bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.links.failed;
     if (!failed) write_page(&r, &out);
