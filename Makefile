@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
 SPARK_STAMP := $(VENV)/.synced-spark
 KERBEROS_STAMP := $(VENV)/.synced-kerberos
+NATIVE := crawl_lib/parse/native
+SCANNER := $(NATIVE)/liblinks.so
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.synced
 export PYTHONPATH := plugins
@@ -14,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup setup-spark setup-kerberos setup-bench crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
 
-setup: $(STAMP)
+setup: $(STAMP) $(SCANNER)
 
 $(STAMP): requirements.lock requirements.build.lock pyproject.toml
 	@echo 'Setting up the environment in $(VENV) (once, about a minute) ...'
@@ -23,6 +25,10 @@ $(STAMP): requirements.lock requirements.build.lock pyproject.toml
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --no-build-isolation requirements.build.lock requirements.lock $(if $(wildcard $(SPARK_STAMP)),requirements.spark.lock) $(if $(wildcard $(KERBEROS_STAMP)),requirements.kerberos.lock)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
+
+# The scanner of links, in C. Where no compiler works, one is downloaded for it.
+$(SCANNER): $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h) $(NATIVE)/compile.py requirements.compiler.lock | $(STAMP)
+	$(BIN)/python $(NATIVE)/compile.py requirements.compiler.lock
 
 # What `batch.engine: spark` needs besides Java 17: half a GB. Once it is there, `make setup` keeps it.
 setup-spark: $(SPARK_STAMP)
@@ -90,6 +96,7 @@ $(BENCH_STAMP): requirements.bench.lock | $(STAMP)
 
 lock: setup
 	$(BIN)/uv pip compile requirements.build.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.build.lock
+	$(BIN)/uv pip compile requirements.compiler.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.compiler.lock
 	$(BIN)/uv pip compile requirements.bench.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.bench.lock
 	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['spark'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.spark.lock
@@ -97,5 +104,5 @@ lock: setup
 
 # Never touches data/: a crawl's results are deleted by hand.
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .airflow
+	rm -rf $(VENV) $(BENCH_VENV) $(SCANNER) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .airflow
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

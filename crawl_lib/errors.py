@@ -2,6 +2,7 @@
 
     KrakeError                      anything Krake raises on purpose
     |-- ConfigError                 the operator: mend the config file, option or argument that is named
+    |-- SetupError                  the operator runs `make setup`: a part of Krake is not compiled
     |-- InputError                  the operator: mend the input (seeds, file by hand) that is named
     |-- StorageError                Airflow retries; if it stays, the operator looks at the named store or path
     |   |-- TargetExistsError       nobody for a rerun; else the operator chooses another name or deletes
@@ -34,6 +35,10 @@ class KrakeError(Exception):
 
 class ConfigError(KrakeError):
     """A config file or option is wrong. The operator mends what the message names (file and key)."""
+
+
+class SetupError(KrakeError):
+    """A compiled part of Krake is missing or is not of these sources. The operator runs `make setup`."""
 
 
 class InputError(KrakeError):

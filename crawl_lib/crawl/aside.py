@@ -3,7 +3,7 @@
 The worker forks a small server early, before it has threads, connections and bodies. On a socket (SOCK_SEQPACKET, so a
 message stays whole) it says where in the spool the records of an answer lie; the server forks a child for it, which has
 limits of memory, of CPU and of what it may write, reads the record, and writes what it found to a file in memory: a
-line of JSON with the facts, then a line for each slice of the page's links. No pickle: strangers' bytes went through
+line of JSON with the facts, then the page, a line for each slice of its links. No pickle: strangers' bytes went through
 that child. The server says how the child ended, and hands the file over. It inherits the walls of the worker, and both
 die with it.
 """
@@ -27,7 +27,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawl.forkserver import die_with_parent
 from crawl_lib.crawl.reading import Reader, Reading, is_page, slices
 from crawl_lib.errors import KrakeError
-from crawl_lib.parse import Link, Page, parse_head
+from crawl_lib.parse import Page, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position
 from crawl_lib.segment.warcread import read_one
@@ -107,22 +107,24 @@ class Aside:
             file.close()
             return None
         file.seek(0)
-        facts = json.loads(file.readline())
-        digest = None if facts["digest"] is None else bytes.fromhex(facts["digest"])
-        found = Reading(facts["mime"], facts["length"], digest, facts["error"], None)
-        if facts["page"] is None:
+        mime, length, digest, error, _ = json.loads(file.readline())
+        found = Reading(mime, length, bytes.fromhex(digest), error, None)
+        line = file.readline()
+        if not line:
             file.close()
             return Found(found, iter(()))
-        page = Page(**facts["page"], links=[])
-        return Found(found._replace(page=page), _pieces(file, page))
+        page = Page.from_json(line)
+        return Found(found._replace(page=page), _pieces(page, file))
 
 
-def _pieces(file: IO[bytes], page: Page) -> Iterator[tuple[int, Page]]:
+def _pieces(piece: Page, file: IO[bytes]) -> Iterator[tuple[int, Page]]:
+    start = 0
     with file:
+        yield start, piece
         for line in file:
-            piece = json.loads(line)
-            links = [Link(*link) for link in zip(*piece["links"], strict=True)]
-            yield piece["start"], page._replace(links=links, links_cut=0 if piece["start"] else page.links_cut)
+            start += len(piece.links)
+            piece = Page.from_json(line)
+            yield start, piece
 
 
 def _be_server(parent: int, told: socket.socket, config: Config) -> NoReturn:
@@ -202,14 +204,10 @@ def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
     page = None
     if message["links"] and is_page(fetched.outcome, found.mime):
         page = reader.page(headers, fetched.url, content)
-    facts = found._asdict() | {
-        "digest": None if found.digest is None else found.digest.hex(),
-        "page": None if page is None else {name: value for name, value in page._asdict().items() if name != "links"},
-    }
-    out.write(json.dumps(facts).encode() + b"\n")
-    for start, piece in slices(page) if page is not None else ():
-        columns = [list(column) for column in zip(*piece.links, strict=True)]
-        out.write(json.dumps({"start": start, "links": columns}).encode() + b"\n")
+    assert found.digest is not None
+    out.write(json.dumps(found._replace(digest=found.digest.hex())).encode() + b"\n")  # type: ignore[arg-type]
+    for _, piece in slices(page) if page is not None else ():
+        out.write(piece.to_json().encode() + b"\n")
 
 
 def _fetched(message: dict[str, Any]) -> Fetched:

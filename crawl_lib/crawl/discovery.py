@@ -63,16 +63,17 @@ class Discovery:
             self._writer.count_rejection(Rejection.PAGE_LIMIT, page.links_cut)
         if not page.links:
             return
-        hrefs, anchors, rels, elements, followable, nofollows = zip(*page.links, strict=True)
-        if self._follows_all:
-            nofollow, nofollows = False, (False,) * len(hrefs)
+        links = page.links
         # Why a link is not even asked for; "" if nothing is against it.
-        bars = [
-            ("" if not (nofollow or barred) else _NOFOLLOW) if may else _ELEMENT
-            for may, barred in zip(followable, nofollows, strict=True)
-        ]
-        keys, urls, followed, rules = self._judged(taken, page.base, hrefs, bars, start)
-        columns: list[Sequence[Any]] = [keys, urls, anchors, rels, elements, followed, rules]
+        if self._follows_all:
+            bars = ["" if may else _ELEMENT for may in links.followable]
+        else:
+            bars = [
+                ("" if not (nofollow or barred) else _NOFOLLOW) if may else _ELEMENT
+                for may, barred in zip(links.followable, links.nofollow, strict=True)
+            ]
+        keys, urls, followed, rules = self._judged(taken, page.base, links.hrefs, bars, start)
+        columns: list[Sequence[Any]] = [keys, urls, links.anchors, links.rels, links.elements, followed, rules]
         self._writer.count_rejections(compress(rules, map(not_, followed)))
         if b"" in keys:
             columns = [list(compress(column, keys)) for column in columns]

@@ -9,11 +9,12 @@ page are written by slices.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from hashlib import sha1
 from typing import NamedTuple
 
 from crawl_lib.config import Config
-from crawl_lib.parse import HTML_TYPES, Content, Headers, Page, decode_body, detect_mime, parse_html
+from crawl_lib.parse import HTML_TYPES, Content, Headers, Links, Page, decode_body, detect_mime, parse_html
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
@@ -96,7 +97,5 @@ def barred(reading: Reading) -> Reading:
 def slices(page: Page) -> Iterator[tuple[int, Page]]:
     """The page with a part of its links at a time, and the place of the first of them; once if it has none."""
     for start in range(0, max(1, len(page.links)), SLICE_LINKS):
-        yield (
-            start,
-            page._replace(links=page.links[start : start + SLICE_LINKS], links_cut=0 if start else page.links_cut),
-        )
+        columns = [getattr(page.links, field.name)[start : start + SLICE_LINKS] for field in fields(Links)]
+        yield start, page._replace(links=Links(*columns), links_cut=0 if start else page.links_cut)

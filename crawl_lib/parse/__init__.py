@@ -5,10 +5,10 @@ Data flows through this room in this order, once for each fetched answer:
 1. `parse_head` reads status line and header lines (`headers`).
 2. `decode_content` undoes transfer and content codings, up to a limit (`content`).
 3. `detect_mime` says what the content is (`mime`).
-4. `parse_html` finds the charset (`charset`), parses once, asks one CSS query, and returns a `Page` with its `Link`s in
-   document order (`html`). What robots metas mean is read in `robots`.
+4. `parse_html` finds the charset (`charset`), has the page scanned once (`scan`, which is C: `native/links.c`), and
+   returns a `Page` with its links in document order, by columns (`html`). What robots metas mean is read in `robots`.
 
-Links leave as text (`Link.href`) with the page's `base`; `crawl_lib.urls.LinkResolver` makes targets of them.
+Links leave as text (`Links.hrefs`) with the page's `base`; `crawl_lib.urls.LinkResolver` makes targets of them.
 
 Whatever the bytes are, nothing here raises: strangers wrote them. Damage gives the part that could be read, and a word
 that says so. Nothing is kept on disk, and the same bytes always give the same answer, so a page can be parsed again
@@ -17,7 +17,7 @@ from its WARC record after a crash.
 
 from crawl_lib.parse.content import Content, decode_body, decode_content
 from crawl_lib.parse.headers import Headers, parse_content_type, parse_head
-from crawl_lib.parse.html import Link, Page, parse_html
+from crawl_lib.parse.html import Link, Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
 from crawl_lib.parse.robots import x_robots_nofollow
 
@@ -26,6 +26,7 @@ __all__ = [
     "Content",
     "Headers",
     "Link",
+    "Links",
     "Page",
     "decode_body",
     "decode_content",

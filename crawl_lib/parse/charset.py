@@ -67,16 +67,15 @@ _LABELS = {label: name for name, _, *labels in _ROWS for label in (name, *labels
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "utf-16le"))
 _XML = re.compile(rb"""<\?xml[\t\n\f\r ][^>]*?encoding[\t\n\f\r ]*=[\t\n\f\r ]*["']([^"'>]*)["']""")
-# One token of markup. Possessive quantifiers: hostile bytes cannot make it look twice.
-_TOKEN = re.compile(
-    rb"""<!--(?:.*?-->)?"""
-    rb"""|<(meta)[\t\n\f\r /]((?:[^>"']|"[^"]*"|'[^']*')*+)>"""
-    rb"""|</?[a-z](?:[^>"']|"[^"]*"|'[^']*')*+>"""
-    rb"""|<[!/?][^>]*>""",
-    re.IGNORECASE | re.DOTALL,
+# What the prescan looks for: a comment, a meta, another tag up to its name's end, or a declaration as a whole.
+_MARKUP = re.compile(
+    rb"<(?:(!--)|(meta)(?=[\t\n\f\r /])|/?[a-z][^\t\n\f\r >]*+|([!/?])[^>]*+>)",
+    re.IGNORECASE,
 )
+# One attribute, or the end of the tag. Possessive quantifiers: hostile bytes cannot make it look twice.
 _ATTRIBUTE = re.compile(
-    rb"""([^\t\n\f\r />=]++)[\t\n\f\r ]*+(?:=[\t\n\f\r ]*+(?:"([^"]*)"|'([^']*)'|([^\t\n\f\r >]*)))?""",
+    rb"""[\t\n\f\r /]*+(?:(>)|([^>][^=\t\n\f\r />]*+)[\t\n\f\r ]*+"""
+    rb"""(?:(?!=)|=[\t\n\f\r ]*+(?:"([^"]*+)"|'([^']*+)'|(?=>)|([^"'>\t\n\f\r ][^\t\n\f\r >]*+)(?=[\t\n\f\r >]))))"""
 )
 _META_CHARSET = re.compile(
     rb"""charset[\t\n\f\r ]*=[\t\n\f\r ]*(?:"([^"]*)"|'([^']*)'|([^\t\n\f\r ;"']+))""", re.IGNORECASE
@@ -128,21 +127,45 @@ def _detect(data: bytes, header_charset: str | None) -> tuple[str, int]:
 def _prescan(data: bytes) -> str | None:
     """Return the encoding that a meta or an XML declaration in `data` names."""
     lowered = data.lower()
-    if b"charset" in lowered:
-        metas = (token[2] for token in _TOKEN.finditer(data) if token[1])
-        name = next(filter(None, map(_meta_encoding, metas)), None)
-        if name is not None:
-            return name
-    if lowered.startswith(b"<?xml"):
+    name = _prescan_metas(data) if b"charset" in lowered else None
+    if name is None and lowered.startswith(b"<?xml"):
         match = _XML.match(lowered)
-        return _as_declared(match[1]) if match else None
+        name = _as_declared(match[1]) if match else None
+    return name
+
+
+def _prescan_metas(data: bytes) -> str | None:
+    """https://html.spec.whatwg.org/#prescan-a-byte-stream-to-determine-its-encoding"""
+    place = 0
+    while markup := _MARKUP.search(data, place):
+        comment, meta, declaration = markup.groups()
+        place = markup.end()
+        if comment:
+            end = data.find(b"-->", markup.start() + 2)
+            if end < 0:
+                return None
+            place = end + 3
+        elif not declaration:
+            values, place = _read_attributes(data, place)
+            name = _meta_encoding(values) if meta and place < len(data) else None
+            if name is not None:
+                return name
     return None
 
 
-def _meta_encoding(attributes: bytes) -> str | None:
+def _read_attributes(data: bytes, place: int) -> tuple[dict[bytes, bytes], int]:
+    """The attributes of a tag, the first of each name, and where it ends: at the end of `data` if it is cut."""
     values: dict[bytes, bytes] = {}
-    for match in _ATTRIBUTE.finditer(attributes):
-        values.setdefault(match[1].lower(), match[2] or match[3] or match[4] or b"")
+    while match := _ATTRIBUTE.match(data, place):
+        place = match.end()
+        end, name, *value = match.groups()
+        if end:
+            return values, place - 1
+        values.setdefault(name.lower(), next(filter(None, value), b""))
+    return values, len(data)
+
+
+def _meta_encoding(values: dict[bytes, bytes]) -> str | None:
     if b"charset" in values:
         return _as_declared(values[b"charset"])
     if values.get(b"http-equiv", b"").lower() == b"content-type":

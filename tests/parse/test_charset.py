@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -57,12 +59,48 @@ def test_order(data: bytes, header: str | None, name: str, text: str) -> None:
         (b"<meta charset=x-user-defined>\xe9", "windows-1252"),
         (b"<meta charset=utf-7>", "utf-8"),
         (b"<meta charset=nonsense><meta charset=koi8-r>", "koi8-r"),
+        (b'<meta http-equiv="Content-Type<meta charset="koi8-r">', "utf-8"),
+        (b"<meta charset=koi8-r", "utf-8"),
+        (b"<meta charset='koi8-r>", "utf-8"),
+        (b"<meta <meta charset=koi8-r>", "koi8-r"),
+        (b"<!--><meta charset=koi8-r>", "koi8-r"),
+        (b"<!x <meta charset=koi8-r>", "utf-8"),
+        (b"<metax charset=koi8-r>", "utf-8"),
         (b" " * 1020 + b"<meta charset=koi8-r>", "utf-8"),
         (b" " * 1000 + b"<meta charset=koi8-r>", "koi8-r"),
     ],
 )
 def test_prescan(html: bytes, name: str) -> None:
     assert to_utf8(html, None)[1] == name
+
+
+FILES = sorted((Path(__file__).parents[3] / "shared" / "testdata" / "html" / "encoding").glob("tests*.dat"))
+
+
+def test_the_tests_of_html5lib() -> None:
+    """A meta beyond the first 1024 bytes, for which a browser begins again, is not looked for."""
+    if not FILES:
+        pytest.skip("html5lib's tests are not beside this project")
+    count = 0
+    for block in b"\n".join(path.read_bytes() for path in FILES).split(b"#data\n")[1:]:
+        html, _, encoding = block.partition(b"\n#encoding\n")
+        expected = encoding_of(encoding.split(b"\n")[0].decode())
+        # Bytes that are no UTF-8 behind it, so that what declares nothing is windows-1252, as there.
+        if len(html) <= charset.PRESCAN_BYTES:
+            assert to_utf8(html + b"\n\xff\xff\xff\xff", None)[1] == expected, html
+            count += 1
+    assert count > 70
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"<", b"<!--", b"<a ", b"<meta charset", b"<meta charset=", b"<meta charset='", b"<a =", b"<?xml ", b"charset="],
+)
+def test_the_prescan_looks_at_the_first_bytes_only_and_once(unit: bytes) -> None:
+    start = time.process_time()
+    for _ in range(20):
+        to_utf8(b"charset" + unit * 200_000, None)
+    assert time.process_time() - start < 2
 
 
 def test_every_label_has_a_codec() -> None:

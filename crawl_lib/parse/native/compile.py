@@ -1,0 +1,68 @@
+"""Compiles the scanner of links: by `cc` where one works, else by a compiler that PyPI brings. `make setup` runs it.
+
+    python crawl_lib/parse/native/compile.py REQUIREMENTS
+
+REQUIREMENTS: a lock file, with hashes, that names the compiler of PyPI (ziglang, 100 MB); it is downloaded where no
+compiler works only, and deleted again. Needs neither headers of Python nor any package.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LIBRARY = HERE / "liblinks.so"
+SOURCES = ("links.c", "foreign.c", "tags.c", "tokens.c", "text.c")
+FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
+
+
+def build(compiler: list[str], target: Path, *flags: str, sources: tuple[str, ...] = SOURCES) -> None:
+    """Compile. Raises OSError if the compiler cannot be started and CalledProcessError if it fails."""
+    beside = target.with_name(f"{target.name}.{os.getpid()}")
+    command = [*compiler, *FLAGS, *flags, "-o", str(beside), *(str(HERE / source) for source in sources)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    beside.replace(target)  # a process that uses the old one keeps it
+
+
+def _build_shared(compiler: list[str]) -> None:
+    build(compiler, LIBRARY, "-shared", "-fPIC")
+
+
+def _build_with_packaged(requirements: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="krake-compiler-") as folder:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+        subprocess.run([*pip, "--require-hashes", "--target", folder, "--requirement", requirements], check=True)
+        # Its cache would stay behind in the home directory.
+        os.environ.update(PYTHONPATH=folder, ZIG_GLOBAL_CACHE_DIR=folder, ZIG_LOCAL_CACHE_DIR=folder)
+        _build_shared([sys.executable, "-m", "ziglang", "cc"])
+
+
+def main() -> None:
+    """Compile into LIBRARY; the exit status is not 0 if that failed."""
+    compiler = shlex.split(os.environ.get("CC") or "cc")
+    try:
+        _build_shared(compiler)
+        return
+    except OSError:
+        _say(f"No compiler `{compiler[0]}` here: one is downloaded for the scanner of links (100 MB, once) ...")
+    except subprocess.CalledProcessError as error:
+        _say(f"`{compiler[0]}` cannot compile the scanner of links:\n{error.stderr}")
+        _say("Another compiler is downloaded (100 MB, once) ...")
+    try:
+        _build_with_packaged(sys.argv[1])
+    except subprocess.CalledProcessError as error:
+        _say(f"{error}\n{error.stderr or ''}")
+        sys.exit("The scanner of links was not compiled: install gcc, then run `make setup` again")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    main()

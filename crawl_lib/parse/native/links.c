@@ -1,0 +1,407 @@
+#include "links.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "foreign.h"
+#include "text.h"
+
+enum { MAX_TITLE = 1000, MAX_DESCRIPTION = 2000, MAX_REL = 200 };
+
+enum slot { HREF, SRC, DATA, ALT, REL, NAME, CONTENT, HTTP_EQUIV, TYPE, ENCODING, COLOR, FACE, SIZE, SLOTS };
+static const struct { const char *name; unsigned char length; } SLOT[SLOTS] = {
+    {"href", 4}, {"src", 3}, {"data", 4}, {"alt", 3}, {"rel", 3}, {"name", 4}, {"content", 7}, {"http-equiv", 10},
+    {"type", 4}, {"encoding", 8}, {"color", 5}, {"face", 4}, {"size", 4},
+};
+
+enum said { TITLE, DESCRIPTION, ROBOTS, CANONICAL, BASE, SAID };
+
+/* A part of `reader.text`. */
+struct piece {
+    size_t from, length;
+};
+
+struct link {
+    struct piece href, anchor, rel;
+    char code;
+};
+
+struct reader {
+    struct tokenizer tokens;
+    struct foreign foreign;
+    struct tag_index tags;
+    struct span values[SLOTS];
+    unsigned seen;  /* a bit for each slot: the tag has that attribute */
+    struct span agent;
+    size_t max_links, max_anchor_chars;
+
+    struct buffer text, anchor, robots, links;
+    size_t link_count;
+    uint64_t cut;
+    struct piece said[SAID];
+    bool has[SAID];
+
+    size_t templates;   /* open ones: nothing in them counts */
+    bool in_title;
+    struct words words;  /* of the title or of the link whose text is read */
+    size_t open_link;    /* number of the link whose text is read, and 1; 0: none */
+    size_t blocks;       /* blocks that began within it */
+    size_t link_depth;   /* of SVG and MathML, where it began */
+};
+
+static void keep_attribute(void *context, struct span name, struct span value) {
+    struct reader *r = context;
+    for (int slot = 0; slot < SLOTS; slot++) {
+        if (!span_equals(name, SLOT[slot].name, SLOT[slot].length)) continue;
+        if (!(r->seen & 1u << slot)) r->values[slot] = value;  /* the first of a name counts */
+        r->seen |= 1u << slot;
+        return;
+    }
+}
+
+static bool has(const struct reader *r, enum slot slot) { return r->seen >> slot & 1; }
+
+static struct span value_of(const struct reader *r, enum slot slot) {
+    return has(r, slot) ? r->values[slot] : (struct span){(const unsigned char *)"", 0};
+}
+
+static struct span span_of(const struct buffer *b, size_t from) {
+    if (b->length == from) return (struct span){(const unsigned char *)"", 0};
+    return (struct span){(const unsigned char *)b->bytes + from, b->length - from};
+}
+
+static void decode(struct reader *r, struct span raw, int how, text_sink *sink, void *context) {
+    r->tokens.steps += raw.length;
+    text_decode(raw, how, sink, context);
+}
+
+/* The words of an attribute's value, at the end of `out`. */
+static void add_words(struct reader *r, struct buffer *out, enum slot slot, size_t max_chars) {
+    struct words words;
+    words_begin(&words, out, max_chars);
+    decode(r, value_of(r, slot), REFERENCES_COUNT | IN_ATTRIBUTE, words_add, &words);
+}
+
+static struct piece keep_words(struct reader *r, enum slot slot, size_t max_chars) {
+    size_t from = r->text.length;
+    add_words(r, &r->text, slot, max_chars);
+    return (struct piece){from, r->text.length - from};
+}
+
+/* An attribute's value without white space around it. */
+static struct piece keep_value(struct reader *r, enum slot slot) {
+    size_t from = r->text.length;
+    decode(r, value_of(r, slot), REFERENCES_COUNT | IN_ATTRIBUTE, buffer_sink, &r->text);
+    struct span kept = span_of(&r->text, from), trimmed = span_trim(kept);
+    return (struct piece){from + (size_t)(trimmed.at - kept.at), trimmed.length};
+}
+
+static bool value_is(struct reader *r, enum slot slot, const char *name, size_t length, bool trimmed) {
+    size_t from = r->text.length;
+    decode(r, value_of(r, slot), REFERENCES_COUNT | IN_ATTRIBUTE, buffer_sink, &r->text);
+    struct span value = span_of(&r->text, from);
+    bool is = span_equals(trimmed ? span_trim(value) : value, name, length);
+    r->text.length = from;
+    return is;
+}
+
+/* Whether `name` is one of the words (separated by one space) of a piece. */
+static bool holds_word(const struct reader *r, struct piece words, const char *name) {
+    size_t length = strlen(name);
+    if (r->text.failed || words.length < length) return false;
+    const char *at = r->text.bytes + words.from, *end = at + words.length;
+    for (; end - at >= (ptrdiff_t)length; at++) {
+        if (memcmp(at, name, length) == 0 && (at + length == end || at[length] == ' ')) return true;
+        at = memchr(at, ' ', (size_t)(end - at));
+        if (at == NULL) return false;
+    }
+    return false;
+}
+
+static struct piece keep_rel(struct reader *r) {
+    if (!has(r, REL)) return (struct piece){0, 0};
+    struct piece rel = keep_words(r, REL, MAX_REL);
+    if (r->text.failed) return (struct piece){0, 0};
+    for (size_t i = 0; i < rel.length; i++)
+        r->text.bytes[rel.from + i] = (char)lower((unsigned char)r->text.bytes[rel.from + i]);
+    return rel;
+}
+
+static struct link *link_at(struct reader *r, size_t index) {
+    return (struct link *)(void *)r->links.bytes + index;
+}
+
+/* Adds a link; false if it is beyond the limit. */
+static bool add_link(struct reader *r, char code, struct piece href, struct piece anchor, struct piece rel) {
+    if (holds_word(r, rel, "nofollow")) code = (char)(code - 'a' + 'A');
+    struct link link = {href, anchor, rel, code};
+    buffer_add(&r->links, &link, sizeof link);
+    if (!r->links.failed) r->link_count++;
+    return !r->links.failed;
+}
+
+static bool has_room(struct reader *r) {
+    if (r->link_count < r->max_links) return true;
+    r->cut++;
+    return false;
+}
+
+static void close_link(struct reader *r) {
+    if (!r->open_link) return;
+    size_t from = r->text.length;
+    buffer_add(&r->text, r->anchor.bytes, r->anchor.length);
+    link_at(r, r->open_link - 1)->anchor = (struct piece){from, r->text.length - from};
+    r->anchor.length = 0;
+    r->open_link = 0;
+}
+
+static const struct piece NO_PIECE;
+
+static void start_a(struct reader *r) {
+    close_link(r);
+    if (!has(r, HREF) || !has_room(r)) return;
+    struct piece href = keep_value(r, HREF);
+    if (!add_link(r, 'a', href, NO_PIECE, keep_rel(r))) return;
+    r->open_link = r->link_count;
+    r->blocks = 0;
+    r->link_depth = r->foreign.depth;
+    words_begin(&r->words, &r->anchor, r->max_anchor_chars);
+}
+
+/* A link that stands in one tag. `may_be_empty`: an empty reference counts too. */
+static void start_source(struct reader *r, char code, enum slot slot, bool with_alt, bool may_be_empty) {
+    if (!has(r, slot) || (!may_be_empty && value_of(r, slot).length == 0) || !has_room(r)) return;
+    struct piece href = keep_value(r, slot);
+    struct piece alt = with_alt ? keep_words(r, ALT, r->max_anchor_chars) : NO_PIECE;
+    add_link(r, code, href, alt, keep_rel(r));
+}
+
+static void say(struct reader *r, enum said what, struct piece piece) {
+    if (r->has[what]) return;
+    r->said[what] = piece;
+    r->has[what] = true;
+}
+
+static void start_link(struct reader *r) {
+    if (value_of(r, HREF).length == 0) return;
+    size_t before = r->text.length;
+    struct piece href = keep_value(r, HREF), rel = keep_rel(r);
+    bool canonical = !r->has[CANONICAL] && holds_word(r, rel, "canonical");
+    if (canonical) say(r, CANONICAL, href);
+    if (has_room(r)) add_link(r, 'l', href, NO_PIECE, rel);
+    else if (!canonical) r->text.length = before;
+}
+
+static bool is_digit(unsigned char c) { return c >= '0' && c <= '9'; }
+
+static const unsigned char *past_spaces(const unsigned char *at, const unsigned char *end) {
+    while (at < end && is_space(*at)) at++;
+    return at;
+}
+
+/* The URL of a refresh: https://html.spec.whatwg.org/#shared-declarative-refresh-steps */
+static struct span refresh_target(struct span content) {
+    const unsigned char *end = content.at + content.length, *at = past_spaces(content.at, end), *from = at;
+    while (at < end && is_digit(*at)) at++;
+    if (at == from && (at == end || *at != '.')) return (struct span){end, 0};
+    while (at < end && (is_digit(*at) || *at == '.')) at++;
+    if (at == end || (*at != ';' && *at != ',' && !is_space(*at))) return (struct span){end, 0};
+    at = past_spaces(at, end);
+    if (at < end && (*at == ';' || *at == ',')) at++;
+    at = past_spaces(at, end);
+    struct span first = {at, 3};
+    if (end - at >= 3 && span_is(first, "url")) {
+        from = past_spaces(at + 3, end);
+        if (from < end && *from == '=') at = past_spaces(from + 1, end);
+    }
+    if (at < end && (*at == '"' || *at == '\'')) {
+        const unsigned char *quote = memchr(at + 1, *at, (size_t)(end - at - 1));
+        return (struct span){at + 1, (size_t)((quote != NULL ? quote : end) - at - 1)};
+    }
+    return (struct span){at, (size_t)(end - at)};
+}
+
+static void add_refresh(struct reader *r) {
+    size_t from = r->text.length;
+    struct piece content = keep_value(r, CONTENT);
+    struct span whole = {span_of(&r->text, from).at + (content.from - from), content.length};
+    struct span target = r->text.failed ? (struct span){whole.at, 0} : span_trim(refresh_target(whole));
+    if (target.length && has_room(r)) {
+        struct piece href = {content.from + (size_t)(target.at - whole.at), target.length};
+        add_link(r, 'm', href, NO_PIECE, NO_PIECE);
+    } else {
+        r->text.length = from;
+    }
+}
+
+static void start_meta(struct reader *r) {
+    if (value_of(r, CONTENT).length == 0) return;
+    if (has(r, NAME)) {
+        struct piece name = keep_value(r, NAME);
+        struct span given = {span_of(&r->text, 0).at + name.from, name.length};
+        bool describes = !r->text.failed && span_is(given, "description");
+        bool instructs = !r->text.failed && (span_is(given, "robots") || (r->agent.length && span_equals(given, (const char *)r->agent.at, r->agent.length)));
+        r->text.length = name.from;
+        if (describes && !r->has[DESCRIPTION]) say(r, DESCRIPTION, keep_words(r, CONTENT, MAX_DESCRIPTION));
+        if (instructs) {
+            if (r->has[ROBOTS]) buffer_add(&r->robots, ", ", 2);
+            r->has[ROBOTS] = true;
+            add_words(r, &r->robots, CONTENT, MAX_DESCRIPTION);
+        }
+    }
+    if (has(r, HTTP_EQUIV) && value_is(r, HTTP_EQUIV, "refresh", sizeof "refresh" - 1, true)) add_refresh(r);
+}
+
+static void start_element(struct reader *r, const struct tag *tag) {
+    switch (tag->role) {
+    case ROLE_A: start_a(r); break;
+    case ROLE_AREA: start_source(r, tag->code, HREF, true, true); break;
+    case ROLE_IMG: start_source(r, tag->code, SRC, true, false); break;
+    case ROLE_SRC: start_source(r, tag->code, SRC, false, false); break;
+    case ROLE_OBJECT: start_source(r, tag->code, DATA, false, false); break;
+    case ROLE_INPUT:
+        if (value_is(r, TYPE, "image", sizeof "image" - 1, false)) start_source(r, tag->code, SRC, false, false);
+        break;
+    case ROLE_LINK: start_link(r); break;
+    case ROLE_META: start_meta(r); break;
+    case ROLE_BASE:
+        if (has(r, HREF) && !r->has[BASE]) say(r, BASE, keep_value(r, HREF));
+        break;
+    default: break;
+    }
+}
+
+/* What a tag says about the end of the link that is open. */
+static void start_block(struct reader *r, const struct tag *tag) {
+    if ((tag->flags & CELL) && !r->blocks) close_link(r);
+    if (tag->flags & BLOCK) r->blocks++;
+}
+
+static void end_block(struct reader *r, const struct tag *tag) {
+    if ((tag->flags & (BLOCK | CELL)) && !r->blocks) close_link(r);
+    if ((tag->flags & BLOCK) && r->blocks) r->blocks--;
+}
+
+static void read_raw(struct reader *r, const struct tag *tag) {
+    r->tokens.content = tag->content;
+    r->tokens.raw_name = (struct span){(const unsigned char *)tag->name, tag->length};
+}
+
+static void on_start(struct reader *r, const struct tag *tag, bool self_closing) {
+    bool font = tag != NULL && tag->role == ROLE_FONT && (has(r, COLOR) || has(r, FACE) || has(r, SIZE));
+    bool annotation = tag != NULL && (tag->flags & ANNOTATION) &&
+                      (value_is(r, ENCODING, "text/html", sizeof "text/html" - 1, false) || value_is(r, ENCODING, "application/xhtml+xml", sizeof "application/xhtml+xml" - 1, false));
+    bool foreign = foreign_start(&r->foreign, tag, self_closing, font, annotation);
+    if (tag == NULL) return;
+    bool image = tag->role == ROLE_IMG && tag->name[2] == 'a';  /* `image`: in HTML another name of img */
+    if (!r->templates && !(foreign && image)) {
+        start_element(r, tag);
+        start_block(r, tag);
+    }
+    if (foreign) return;
+    if (tag->role == ROLE_TEMPLATE) r->templates++;
+    if (tag->content != CONTENT_DATA) read_raw(r, tag);
+    if (tag->role == ROLE_TITLE && !r->foreign.depth && !r->templates && !r->has[TITLE]) {
+        r->in_title = true;
+        say(r, TITLE, (struct piece){r->text.length, 0});
+    }
+}
+
+static void on_end(struct reader *r, const struct tag *tag) {
+    r->tokens.steps += r->foreign.depth;
+    if (tag != NULL && tag->role == ROLE_A && r->open_link && r->foreign.depth > r->link_depth)
+        r->foreign.depth = r->link_depth;  /* an svg that was never closed ends with the link around it */
+    bool foreign = foreign_end(&r->foreign, tag);
+    if (tag == NULL) return;
+    if (!foreign && tag->role == ROLE_TEMPLATE && r->templates) r->templates--;
+    if (r->templates) return;
+    if (tag->role == ROLE_A) close_link(r);
+    end_block(r, tag);
+}
+
+static void on_text(struct reader *r, enum token kind, struct span text) {
+    int how = kind == TOKEN_TEXT || kind == TOKEN_RCDATA ? REFERENCES_COUNT : 0;
+    if (kind == TOKEN_TEXT && !foreign_inside(&r->foreign)) how |= DROP_NUL;
+    if (r->in_title) {
+        struct words words;
+        words_begin(&words, &r->text, MAX_TITLE);
+        decode(r, text, how, words_add, &words);
+        r->said[TITLE].length = r->text.length - r->said[TITLE].from;
+    }
+    if (r->open_link && !r->templates && r->words.left_bytes) decode(r, text, how, words_add, &r->words);
+}
+
+static void read_page(struct reader *r) {
+    struct span data;
+    enum token kind;
+    while ((kind = token_next(&r->tokens, &data)) != TOKEN_EOF) {
+        if (kind >= TOKEN_TEXT && kind <= TOKEN_CDATA) {
+            on_text(r, kind, data);
+        } else if (kind == TOKEN_START) {
+            const struct tag *tag = tag_named(&r->tags, data);
+            bool matters = tag != NULL && (tag->role != ROLE_NONE || (tag->flags & ANNOTATION)), closing;
+            r->seen = 0;
+            if (!token_attributes(&r->tokens, matters ? keep_attribute : NULL, r, &closing)) break;
+            on_start(r, tag, closing);
+        } else if (kind == TOKEN_END) {
+            bool closing;
+            r->in_title = false;
+            if (!token_attributes(&r->tokens, NULL, NULL, &closing)) break;
+            on_end(r, tag_named(&r->tags, data));
+        } else {
+            continue;
+        }
+        r->tokens.cdata = foreign_cdata(&r->foreign);
+    }
+    close_link(r);
+}
+
+/* Writes the fields one behind the other; all of them are in memory already. */
+static void write_piece(const struct reader *r, struct piece piece, struct buffer *out) {
+    if (piece.length) buffer_add(out, r->text.bytes + piece.from, piece.length);
+    buffer_add(out, "", 1);
+}
+
+static void write_page(struct reader *r, struct buffer *out) {
+    for (size_t i = 0; i < r->link_count; i++) buffer_add(out, &link_at(r, i)->code, 1);
+    buffer_add(out, "", 1);
+    for (int i = 0; i < SAID; i++) buffer_add(out, r->has[i] ? "1" : "0", 1);
+    buffer_add(out, "", 1);
+    for (int i = 0; i < SAID; i++) {
+        if (i == ROBOTS) buffer_add(out, r->robots.bytes, r->robots.length), buffer_add(out, "", 1);
+        else write_piece(r, r->said[i], out);
+    }
+    for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->href, out);
+    for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->anchor, out);
+    for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->rel, out);
+}
+
+int krake_abi(void) { return KRAKE_ABI; }
+
+int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
+                size_t max_anchor_chars, struct krake_page *page) {
+    struct reader r = {0};
+    struct buffer out = {0};
+    r.tokens.at = (const unsigned char *)html;
+    r.tokens.end = r.tokens.at + length;
+    r.agent = (struct span){(const unsigned char *)agent, agent_length};
+    r.max_links = max_links;
+    r.max_anchor_chars = max_anchor_chars;
+    tags_index(&r.tags);
+    read_page(&r);
+    bool failed = r.text.failed || r.anchor.failed || r.robots.failed || r.links.failed;
+    if (!failed) write_page(&r, &out);
+    failed = failed || out.failed;
+    *page = (struct krake_page){failed ? NULL : out.bytes, out.length, r.cut, r.tokens.steps};
+    if (failed) buffer_free(&out);
+    buffer_free(&r.text);
+    buffer_free(&r.anchor);
+    buffer_free(&r.robots);
+    buffer_free(&r.links);
+    return failed ? -1 : 0;
+}
+
+void krake_free(struct krake_page *page) {
+    free(page->text);
+    page->text = NULL;
+}

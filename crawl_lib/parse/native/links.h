@@ -1,0 +1,30 @@
+/* The links of a page and what it says of itself, in one pass over its tokens. docs/links.md says what is one. */
+#ifndef KRAKE_LINKS_H
+#define KRAKE_LINKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KRAKE_ABI = 1 };  /* counts up with every change that Python must know */
+
+struct krake_page {
+    /* Fields, each ended by a NUL, which none holds; bytes that are no UTF-8 are left as they are in the page:
+       a letter for each link (its element; a capital one: rel holds nofollow); a 0 or 1 for each of the next five
+       (whether the page has it); title; description; robots metas; href of the canonical link; href of the base;
+       the href of each link; the anchor text of each; the rel of each. */
+    char *text;
+    size_t length;
+    uint64_t cut;    /* links beyond the limit */
+    uint64_t steps;  /* bytes looked at: the work that was done */
+};
+
+int krake_abi(void);
+
+/* Reads a page in UTF-8. `agent`: a name of robots metas beside `robots`, lower case. Returns 0, and -1 if memory ran
+   out. `page->text` is given back by `krake_free`. */
+int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
+                size_t max_anchor_chars, struct krake_page *page);
+
+void krake_free(struct krake_page *page);
+
+#endif

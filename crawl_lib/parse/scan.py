@@ -1,0 +1,90 @@
+"""The scanner of links, `native/links.c`, called by ctypes: one call a page, during which other threads run.
+
+`make setup` compiles it. Its cost is linear in the page's bytes, in time and in memory, whatever they are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import NamedTuple
+
+from crawl_lib.errors import SetupError
+
+LIBRARY = Path(__file__).with_name("native") / "liblinks.so"
+
+_ABI = 1  # KRAKE_ABI in links.h
+_SMALL_BYTES = 1 << 20
+_SEPARATOR = "\0"
+
+
+class _Answer(ctypes.Structure):
+    _fields_ = (
+        ("text", ctypes.c_void_p),
+        ("length", ctypes.c_size_t),
+        ("cut", ctypes.c_uint64),
+        ("steps", ctypes.c_uint64),
+    )
+
+
+class Scan(NamedTuple):
+    """What the scanner found, as `struct krake_page` in links.h describes it."""
+
+    fields: list[str]
+    """The fields in their order, and an empty text behind them."""
+    links_cut: int
+    """Links beyond the limit."""
+    steps: int
+    """Bytes it looked at, each as often as it did: its work, which no clock must measure."""
+
+
+def load(path: Path = LIBRARY) -> ctypes.CDLL:
+    """Load the compiled scanner. Raises SetupError if it is not there, or was compiled from other sources."""
+    try:
+        library = ctypes.CDLL(str(path))
+        abi = library.krake_abi()
+    except (OSError, AttributeError) as error:
+        raise SetupError(
+            f"The scanner of links cannot be loaded ({error}): run `make setup`, which compiles it"
+        ) from None
+    if abi != _ABI:
+        raise SetupError(f"{path} was compiled from other sources than these. Run `make setup`")
+    library.krake_links.argtypes = (
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+    )
+    library.krake_free.argtypes = (ctypes.c_void_p,)
+    library.krake_free.restype = None
+    return library
+
+
+_LIBRARY = load()
+_links, _free = _LIBRARY.krake_links, _LIBRARY.krake_free
+
+
+def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> Scan:
+    """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas beside `robots`, in lower case.
+
+    Raises MemoryError.
+    """
+    answer = _Answer()
+    place = ctypes.addressof(answer)
+    if _links(html, len(html), agent, len(agent), max_links, max_anchor_chars, place):
+        raise MemoryError
+    try:
+        found = ctypes.string_at(answer.text, answer.length)
+    finally:
+        _free(place)
+    return Scan(_texts(found), answer.cut, answer.steps)
+
+
+def _texts(found: bytes) -> list[str]:
+    """Decode the fields. In a long answer each on its own: one emoji makes all of a Python text four bytes wide."""
+    if len(found) < _SMALL_BYTES:
+        return found.decode("utf-8", "replace").split(_SEPARATOR)
+    return [field.decode("utf-8", "replace") for field in found.split(b"\0")]

@@ -1,0 +1,101 @@
+/* Reads pages on standard input and writes what the scanner makes of them: for tests, which compile it with sanitizers.
+
+   A page: a line `MODE LENGTH STATE NAME`, then LENGTH bytes. MODE `tokens`: its tokens, beginning in the tokenizer's
+   state STATE (`enum content`) behind a start tag NAME (`-`: none). MODE `links`: its links (STATE: how many at most).
+   An answer: a line `STATUS LENGTH CUT STEPS`, then LENGTH bytes. Each page lies in memory of its own size, so that
+   a look beyond its end is found. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "links.h"
+#include "text.h"
+
+static void put_number(struct buffer *out, size_t number) {
+    uint32_t four = (uint32_t)number;
+    buffer_add(out, &four, sizeof four);
+}
+
+static void put_text(struct buffer *out, struct span raw, int how) {
+    struct buffer text = {0};
+    text_decode(raw, how, buffer_sink, &text);
+    put_number(out, text.length);
+    buffer_add(out, text.bytes, text.length);
+    buffer_free(&text);
+}
+
+static void put_name(struct buffer *out, struct span name) {
+    size_t at = out->length + sizeof(uint32_t);
+    put_text(out, name, 0);
+    for (; at < out->length; at++) out->bytes[at] = (char)lower((unsigned char)out->bytes[at]);
+}
+
+static void put_attribute(void *out, struct span name, struct span value) {
+    buffer_add(out, "A", 1);
+    put_name(out, name);
+    put_text(out, value, REFERENCES_COUNT | IN_ATTRIBUTE);
+}
+
+static void put_tag(struct tokenizer *t, struct span name, bool start, struct buffer *out) {
+    bool closing;
+    size_t before = out->length;
+    buffer_add(out, start ? "S" : "E", 1);
+    put_name(out, name);
+    if (!token_attributes(t, start ? put_attribute : NULL, out, &closing)) out->length = before;
+    else buffer_add(out, closing ? "/" : ">", 1);
+}
+
+static void put_tokens(struct tokenizer *t, struct buffer *out) {
+    struct span data;
+    enum token kind;
+    while ((kind = token_next(t, &data)) != TOKEN_EOF) {
+        if (kind == TOKEN_START || kind == TOKEN_END) {
+            put_tag(t, data, kind == TOKEN_START, out);
+        } else if (kind == TOKEN_COMMENT) {
+            buffer_add(out, "C", 1);
+            put_text(out, data, 0);
+        } else if (kind == TOKEN_DOCTYPE) {
+            buffer_add(out, "D", 1);
+        } else if (kind != TOKEN_NOTHING) {
+            int how = kind == TOKEN_TEXT || kind == TOKEN_RCDATA ? REFERENCES_COUNT : 0;
+            if (kind == TOKEN_TEXT || kind == TOKEN_CDATA) how |= KEEP_NUL;
+            buffer_add(out, "T", 1);
+            put_text(out, data, how);
+        }
+    }
+}
+
+static void tokens(const char *html, size_t length, int state, const char *name) {
+    struct buffer out = {0};
+    struct tokenizer t = {0};
+    t.at = (const unsigned char *)html;
+    t.end = t.at + length;
+    t.content = (enum content)state;
+    t.raw_name = (struct span){(const unsigned char *)name, name[0] == '-' ? 0 : strlen(name)};
+    put_tokens(&t, &out);
+    printf("0 %zu 0 %llu\n", out.length, (unsigned long long)t.steps);
+    if (out.length) fwrite(out.bytes, 1, out.length, stdout);
+    buffer_free(&out);
+}
+
+static void links(const char *html, size_t length, int most) {
+    struct krake_page page;
+    int status = krake_links(html, length, "krake", 5, (size_t)most, 200, &page);
+    printf("%d %zu %llu %llu\n", status, page.length, (unsigned long long)page.cut, (unsigned long long)page.steps);
+    if (page.length) fwrite(page.text, 1, page.length, stdout);
+    krake_free(&page);
+}
+
+int main(void) {
+    char mode[8], name[32];
+    size_t length;
+    int state;
+    while (scanf("%7s %zu %d %31s", mode, &length, &state, name) == 4) {
+        char *html = malloc(length ? length : 1);
+        if (getchar() != '\n' || html == NULL || fread(html, 1, length, stdin) != length) return 2;
+        if (strcmp(mode, "tokens") == 0) tokens(html, length, state, name);
+        else links(html, length, state);
+        free(html);
+    }
+    return feof(stdin) ? 0 : 3;
+}

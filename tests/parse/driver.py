@@ -1,0 +1,69 @@
+"""The scanner as a program of its own, compiled with the sanitizers of addresses and of undefined behaviour."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import crawl_lib
+
+NATIVE = Path(crawl_lib.__file__).parent / "parse" / "native"
+SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+class Answer(NamedTuple):
+    """What the program said of a page."""
+
+    status: int
+    data: bytes
+    links_cut: int
+    steps: int
+
+
+def compiled(folder: Path, *flags: str) -> Path:
+    """Compile the program into `folder`; skips the test where there is no gcc."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    spec = importlib.util.spec_from_file_location("krake_compile", NATIVE / "compile.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    target = folder / "driver"
+    module.build(["gcc"], target, "-Werror", f"-I{NATIVE}", str(Path(__file__).with_suffix(".c")), *flags)
+    return target
+
+
+class Driver:
+    """One run of the program, for many pages."""
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+
+    def tokens(self, pages: Iterable[tuple[bytes, int, str]]) -> list[Answer]:
+        """The tokens of pages; each with the state it begins in, and the name of the last start tag."""
+        return self._run(
+            b"tokens %d %d %b\n" % (len(page), state, (name or "-").encode()) + page for page, state, name in pages
+        )
+
+    def links(self, pages: Iterable[bytes], max_links: int = 50_000) -> list[Answer]:
+        """The links of pages."""
+        return self._run(b"links %d %d -\n" % (len(page), max_links) + page for page in pages)
+
+    def _run(self, pages: Iterable[bytes]) -> list[Answer]:
+        done = subprocess.run([self._program], input=b"".join(pages), capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()[-3000:]
+        rest, answers = done.stdout, []
+        place = 0
+        while place < len(rest):
+            end = rest.index(b"\n", place)
+            status, length, cut, steps = map(int, rest[place:end].split())
+            place = end + 1 + length
+            answers.append(Answer(status, rest[end + 1 : place], cut, steps))
+        return answers
