@@ -19,6 +19,7 @@ from crawl_lib.parse import (
     detect_mime,
     parse_head,
     parse_html,
+    require_scanner,
     x_robots_nofollow,
 )
 from crawl_lib.records import Fetched, TakenUrl
@@ -37,7 +38,7 @@ class PageHandler:
 
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
-    redirect brings its target's host into the scope; imported pages have that depth and are none.
+    redirect brings its target's host into the scope; imported pages have that depth and are none. Raises SetupError.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class PageHandler:
         *,
         seeds_widen_scope: bool = True,
     ) -> None:
+        require_scanner()
         self._parse = config.parse
         self._max_content_bytes = config.fetch.max_decompressed_bytes
         self._token = config.fetch.user_agent
