@@ -15,7 +15,7 @@ ENV VIRTUAL_ENV=/opt/krake/.venv \
     AIRFLOW__CORE__DAGS_FOLDER=/opt/krake/dags \
     AIRFLOW__CORE__PLUGINS_FOLDER=/opt/krake/plugins
 
-COPY --chown=airflow:0 requirements.build.lock requirements.lock ./
+COPY --chown=airflow:0 requirements.build.lock requirements.lock requirements.compiler.lock ./
 RUN python -m venv --clear .venv \
     && .venv/bin/python -m pip install --quiet --no-cache-dir --require-hashes -r requirements.build.lock \
     && .venv/bin/uv pip sync --quiet --no-cache --python .venv/bin/python --require-hashes --no-build-isolation \
@@ -27,4 +27,5 @@ COPY --chown=airflow:0 sql sql
 COPY --chown=airflow:0 plugins plugins
 COPY --chown=airflow:0 dags dags
 COPY --chown=airflow:0 config config
-RUN .venv/bin/uv pip install --quiet --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable .
+RUN .venv/bin/uv pip install --quiet --no-cache --python .venv/bin/python --no-deps --no-build-isolation --editable . \
+    && .venv/bin/python crawl_lib/parse/native/compile.py requirements.compiler.lock

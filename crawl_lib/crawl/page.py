@@ -17,7 +17,7 @@ from crawl_lib.crawl.discovery import Discovery
 from crawl_lib.crawl.large import Handled, LargePages, Pieces
 from crawl_lib.crawl.notes import ReadingNotes
 from crawl_lib.crawl.reading import NOTED_BYTES, SLICE_LINKS, Reader, Reading, barred, is_page, slices
-from crawl_lib.parse import Content, Headers, Page, parse_head, x_robots_nofollow
+from crawl_lib.parse import Content, Headers, Page, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PageRow, PartWriter, Position
 from crawl_lib.states import WITH_RESPONSE, Outcome
@@ -32,7 +32,8 @@ class PageHandler:
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
     redirect brings its target's host into the scope; imported pages have that depth and are none. `aside`: reads large
-    pages; without it they are read in place. Rows of large pages come later, at the latest with `drain`.
+    pages; without it they are read in place. Rows of large pages come later, at the latest with `drain`. Raises
+    SetupError.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class PageHandler:
         seeds_widen_scope: bool = True,
         aside: Aside | None = None,
     ) -> None:
+        require_scanner()
         self._token = config.fetch.user_agent
         self._writer = writer
         self._reader = Reader(config)

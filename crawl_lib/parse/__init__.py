@@ -20,6 +20,7 @@ from crawl_lib.parse.headers import Headers, parse_content_type, parse_head
 from crawl_lib.parse.html import Link, Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
 from crawl_lib.parse.robots import x_robots_nofollow
+from crawl_lib.parse.scan import require_scanner
 
 __all__ = [
     "HTML_TYPES",
@@ -34,5 +35,6 @@ __all__ = [
     "parse_content_type",
     "parse_head",
     "parse_html",
+    "require_scanner",
     "x_robots_nofollow",
 ]

@@ -53,16 +53,17 @@ def parse_head(head: bytes) -> Headers:
     """
     lines = head.decode("latin-1").split("\n")
     match = _STATUS.match(lines[0])
-    fields: list[tuple[str, str]] = []
+    fields: list[tuple[str, list[str]]] = []
     for line in lines[1:]:
         if line[:1] in (" ", "\t"):
-            if fields and line.strip():
-                fields[-1] = (fields[-1][0], f"{fields[-1][1]} {line.strip()}".strip())
+            if fields:
+                fields[-1][1].append(line.strip())
             continue
         name, colon, value = line.partition(":")
         if colon:
-            fields.append((name.strip().lower(), value.strip()))
-    return Headers(int(match[1]) if match else 0, tuple(fields))
+            fields.append((name.strip().lower(), [value.strip()]))
+    joined = tuple((name, " ".join(filter(None, parts))) for name, parts in fields)
+    return Headers(int(match[1]) if match else 0, joined)
 
 
 def parse_content_type(value: str) -> tuple[str | None, str | None]:

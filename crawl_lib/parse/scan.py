@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crawl_lib.errors import SetupError
 
-LIBRARY = Path(__file__).with_name("native") / "liblinks.so"
+LIBRARY = Path(__file__).with_name("native") / "liblinks.so.1"
 
 _ABI = 1  # KRAKE_ABI in links.h
 _SMALL_BYTES = 1 << 20
@@ -63,23 +63,33 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     return library
 
 
-_LIBRARY = load()
-_links, _free = _LIBRARY.krake_links, _LIBRARY.krake_free
+# Loaded with this module, before a process gives up its right to read files; what fails is told when it is needed.
+try:
+    _library, _failure = load(), ""
+except SetupError as error:
+    _failure = str(error)
+
+
+def require_scanner() -> None:
+    """Raise SetupError unless pages can be scanned: better before they are fetched."""
+    if _failure:
+        raise SetupError(_failure)
 
 
 def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> Scan:
     """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas beside `robots`, in lower case.
 
-    Raises MemoryError.
+    Raises MemoryError, and SetupError where the scanner was not compiled.
     """
+    require_scanner()
     answer = _Answer()
     place = ctypes.addressof(answer)
-    if _links(html, len(html), agent, len(agent), max_links, max_anchor_chars, place):
+    if _library.krake_links(html, len(html), agent, len(agent), max_links, max_anchor_chars, place):
         raise MemoryError
     try:
         found = ctypes.string_at(answer.text, answer.length)
     finally:
-        _free(place)
+        _library.krake_free(place)
     return Scan(_texts(found), answer.cut, answer.steps)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -11,9 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-import crawl_lib
+from crawl_lib.parse.native.compile import HERE, build
 
-NATIVE = Path(crawl_lib.__file__).parent / "parse" / "native"
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -30,13 +28,8 @@ def compiled(folder: Path, *flags: str) -> Path:
     """Compile the program into `folder`; skips the test where there is no gcc."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
-    spec = importlib.util.spec_from_file_location("krake_compile", NATIVE / "compile.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     target = folder / "driver"
-    module.build(["gcc"], target, "-Werror", f"-I{NATIVE}", str(Path(__file__).with_suffix(".c")), *flags)
+    build(["gcc"], target, "-Werror", f"-I{HERE}", str(Path(__file__).with_suffix(".c")), *flags)
     return target
 
 

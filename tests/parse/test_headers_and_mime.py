@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +22,14 @@ def test_a_head() -> None:
     assert head.get("latin") == "é"
     assert head.get("missing") is None
     assert head.get("nocolon") is None
+
+
+def test_a_line_folded_often_costs_its_bytes() -> None:
+    """300 KB of head, the most that `fetch.max_header_bytes` allows, in lines of three bytes."""
+    start = time.process_time()
+    head = parse_head(b"HTTP/1.1 200 OK\r\nX: a\r\n \r\n" + b" x\n" * 100_000)
+    assert time.process_time() - start < 0.4
+    assert head.get("x") == "a" + " x" * 100_000
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""The compiled scanner: how it is made, what is said where it is missing, and what it was made from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from html.entities import html5
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.errors import SetupError
+from crawl_lib.parse import scan
+from crawl_lib.parse.native import compile as compiling
+from crawl_lib.parse.native import make_references
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_table_of_references_is_that_of_html() -> None:
+    assert make_references.HEADER.read_text() == make_references.references()
+
+
+def test_every_reference_is_read_in_texts_and_in_attributes() -> None:
+    names = sorted(html5)
+    page = "".join(f"<a href='?&{name}'>&{name} x</a>" for name in names)
+    fields = scan.scan(page.encode(), b"", 10_000, 100).fields
+    count = len(names)
+    texts = [" ".join(f"{html5[name]} x".split()) for name in names]
+    assert fields[7 + count : 7 + 2 * count] == texts
+    assert fields[7 : 7 + count] == [f"?{html5[name]}".strip() for name in names]
+
+
+def test_a_library_that_is_missing_damaged_or_foreign_names_make_setup(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.so"
+    damaged.write_bytes(b"no library")
+    for path in (tmp_path / "missing.so", damaged):
+        with pytest.raises(SetupError, match="make setup"):
+            scan.load(path)
+
+
+def test_without_the_library_krake_says_what_to_do_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_failure", "Run `make setup`")
+    with pytest.raises(SetupError, match="make setup"):
+        scan.scan(b"", b"", 1, 1)
+    with pytest.raises(SetupError, match="make setup"):
+        scan.require_scanner()
+
+
+def test_memory_that_ran_out_is_an_error_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def krake_links(self, *arguments: object) -> int:
+            return -1
+
+    monkeypatch.setattr(scan, "_library", Full())
+    with pytest.raises(MemoryError):
+        scan.scan(b"", b"", 1, 1)
+
+
+def test_a_library_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "_ABI", -1)
+    with pytest.raises(SetupError, match="other sources"):
+        scan.load()
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    script = [sys.executable, str(Path(compiling.__file__)), *arguments]
+    return subprocess.run(script, capture_output=True, text=True, env={"PATH": "/nowhere", **environment})
+
+
+def test_without_any_compiler_one_line_says_what_to_do(tmp_path: Path) -> None:
+    """No compiler, and none that can be downloaded: what was compiled before is not touched."""
+    before = compiling.LIBRARY.stat().st_mtime_ns
+    requirements = tmp_path / "nothing.lock"
+    requirements.write_text("krake-has-no-such-compiler==1 --hash=sha256:" + "0" * 64 + "\n--no-index\n")
+    done = run(str(requirements), CC="/nowhere/cc")
+    assert done.returncode == 1
+    assert "No compiler `/nowhere/cc` here: one is downloaded" in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("install gcc, then run `make setup` again")
+    assert compiling.LIBRARY.stat().st_mtime_ns == before
+
+
+def test_make_compiles_again_when_a_source_is_newer() -> None:
+    source = Path(compiling.__file__).with_name("links.c")
+    command = ["make", "--question", f"--what-if={source.relative_to(ROOT)}", "setup"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 1
+    dry = subprocess.run(["make", "--dry-run", command[2], "setup"], cwd=ROOT, capture_output=True, text=True)
+    assert "compile.py requirements.compiler.lock" in dry.stdout
