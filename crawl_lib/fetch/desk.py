@@ -65,6 +65,10 @@ class RobotsDesk:
         slot.waits_for = site
         return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
 
+    def forget(self, site: Site) -> None:
+        """Drop the rules of a site that is freed. They are read again from the store if it comes back."""
+        site.rules = None
+
     def answered(self, job: Job, fetched: Fetched) -> None:
         """An answer, or the last failure, of a request for robots.txt: follow it, or go by it."""
         self._on_robots(fetched)

@@ -88,6 +88,11 @@ class DnsCache:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a name that is asked for now would wait for others."""
+        return len(self._young) >= YOUNG
+
     def get(self, host: str) -> Answer | None:
         """The cached answer for `host` (an address is its own answer); None if it must be looked up."""
         answer = self._answers.get(host)
