@@ -103,7 +103,7 @@ class Exchange:
         setopt(pycurl.PREREQFUNCTION, self.on_connected)
 
     def prepare(self, ask: Ask, done: Callable[[Reply], None]) -> None:
-        """Make ready for a request; `done` is for whoever collects the transfer."""
+        """Make ready for a request; `done` is for whoever collects the transfer. Raises ValueError without an address."""
         self.ask = ask
         self.done = done
         self.lines.clear()
@@ -113,6 +113,8 @@ class Exchange:
         self.mark = self.address_refused = ""
         self.started_wall = time.time()
         self.started = time.monotonic()
+        if ask.address is None and self.filter is not None:
+            raise ValueError("no address was found for its host, and curl looks up none")
         handle = self.handle
         handle.setopt(pycurl.URL, ask.url)
         if ask.address != self.connect_to:
