@@ -42,7 +42,7 @@ class Outcome(StrEnum):
     ROBOTS_UNREACHABLE = "robots_unreachable"
     """robots.txt could not be read (RFC 9309, 2.3.1.4: assume complete disallow). Not fetched."""
     DNS_FAILED = "dns_failed"
-    """The host's name has no address."""
+    """The host's name has no address, or its look-up took longer than `fetch.dns_timeout_s`."""
     CONNECT_FAILED = "connect_failed"
     """No connection: refused, unreachable, or broken off before an answer."""
     TLS_FAILED = "tls_failed"
