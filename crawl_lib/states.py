@@ -42,7 +42,7 @@ class Outcome(StrEnum):
     ROBOTS_UNREACHABLE = "robots_unreachable"
     """robots.txt could not be read (RFC 9309, 2.3.1.4: assume complete disallow). Not fetched."""
     DNS_FAILED = "dns_failed"
-    """The host's name has no address."""
+    """The host's name has no address, or its look-up took longer than `fetch.dns_timeout_s`."""
     CONNECT_FAILED = "connect_failed"
     """No connection: refused, unreachable, or broken off before an answer."""
     TLS_FAILED = "tls_failed"
@@ -53,6 +53,8 @@ class Outcome(StrEnum):
     """What came is not HTTP, or its headers pass the limit."""
     ADDRESS_REFUSED = "address_refused"
     """The address is of an inner network that `fetch.allow_networks` does not name. Not fetched."""
+    PORT_REFUSED = "port_refused"
+    """The port is one that browsers refuse; the URL was queued by hand, or before ports were looked at. Not fetched."""
     HOST_GAVE_UP = "host_gave_up"
     """The host failed too often in this iteration; this URL was not tried any more."""
 

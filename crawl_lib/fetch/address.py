@@ -60,7 +60,7 @@ class AddressFilter:
         """Whether `address` (text form, a zone after `%` is ignored) may be connected to; no address: False."""
         known = self._known.get(address)
         if known is None:
-            if len(self._known) > 100_000:
+            if len(self._known) > 10_000:
                 self._known.clear()
             known = self._known[address] = self._judge(address)
         return known

@@ -1,4 +1,4 @@
-"""The hosts and authorities of one run, with what the node remembers of them."""
+"""The hosts and authorities that a run has to do with now, and what the node remembers of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.hosts import HostRow, HostStore
 from crawl_lib.fetch.robots import Rules
 from crawl_lib.fetch.slots import Site, Slot
+from crawl_lib.states import Outcome
+from crawl_lib.urls import refused_port
+
+
+def port_error(port: int) -> str:
+    """What a URL with a refused port ends with."""
+    return f"port {port} is one that browsers refuse"
 
 
 class HostBook:
-    """Slots by host and sites by authority, made at their first use.
+    """Slots by host and sites by authority: made at their first use, freed when they are done, made again if needed.
 
     `clock`: the loop's, seconds; `wall`: POSIX seconds. A new slot is owed what is left of its delay since its last
     response in an earlier run, or since the last unclean stop was found. Raises StorageError as `HostStore` does.
@@ -33,7 +40,11 @@ class HostBook:
         site = self._sites.get(authority)
         if site is None:
             site = self._sites[authority] = Site(authority)
-            if self._config.robots == "ignore":
+            self.slot(site.host).sites.append(site)
+            port = refused_port(authority, site.host)
+            if port is not None:
+                site.rules = Rules.refusing(Outcome.PORT_REFUSED, port_error(port), float("inf"))
+            elif self._config.robots == "ignore":
                 site.rules = Rules(None, "", float("inf"))
         return site
 
@@ -65,3 +76,17 @@ class HostBook:
                 rows.append(HostRow(slot.host, slot.asked, slot.delay_s))
         if rows:
             self._hosts.save_hosts(rows)
+
+    def free(self) -> list[Site]:
+        """Forget the hosts that have nothing to do and owe no delay, and return their sites. To follow `save`.
+
+        A host that is asked for again comes back with what `save` and the answers to robots.txt have left.
+        """
+        now = self._clock()
+        done = [slot for slot in self.slots.values() if slot.is_done(now)]
+        freed = [site for slot in done for site in slot.sites]
+        for slot in done:
+            del self.slots[slot.host]
+        for site in freed:
+            del self._sites[site.authority]
+        return freed

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.errors import UrlError
+from crawl_lib.fetch.book import port_error
 from crawl_lib.fetch.classify import header_of
 from crawl_lib.fetch.hosts import HostRow, HostStore
 from crawl_lib.fetch.robots import MAX_REDIRECTS, Rules, kept_instead, row_of, rules_of_row
 from crawl_lib.fetch.slots import Job, Site, Slot, authority_end
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
-from crawl_lib.urls import resolve
+from crawl_lib.urls import refused_port, resolve
 
 MIN_RULES_S = 60.0
 """How long an answer to robots.txt is gone by in the run that asked for it, however short `fetch.robots_ttl_s` is."""
@@ -64,6 +65,10 @@ class RobotsDesk:
         slot.waits_for = site
         return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
 
+    def forget(self, site: Site) -> None:
+        """Drop the rules of a site that is freed. They are read again from the store if it comes back."""
+        site.rules = None
+
     def answered(self, job: Job, fetched: Fetched) -> None:
         """An answer, or the last failure, of a request for robots.txt: follow it, or go by it."""
         self._on_robots(fetched)
@@ -75,8 +80,13 @@ class RobotsDesk:
             return
         # The hop is a request to its own host, in that host's turn.
         next_site = self._site_of(target[: authority_end(target)])
+        hop = Job(target, next_site, None, site, job.hops + 1)
+        port = refused_port(target, next_site.host)
+        if port is not None:
+            self.answered(hop, Fetched(target, self._wall(), Outcome.PORT_REFUSED, attempts=0, error=port_error(port)))
+            return
         slot = self._slot_of(next_site.host)
-        slot.errands.append(Job(target, next_site, None, site, job.hops + 1))
+        slot.errands.append(hop)
         self._schedule(slot)
 
     def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:

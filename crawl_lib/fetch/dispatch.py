@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -11,8 +10,9 @@ from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.answers import Answers
 from crawl_lib.fetch.classify import one_line
-from crawl_lib.fetch.dns import Answer, DnsCache, literal_address
+from crawl_lib.fetch.dns import AtOnce, DnsCache, literal_address
 from crawl_lib.fetch.messages import Ask, Reply
+from crawl_lib.fetch.resolver import Answer, SystemResolver
 from crawl_lib.fetch.retry import Trouble
 from crawl_lib.fetch.seams import Carrier, Seams
 from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot
@@ -69,18 +69,18 @@ class Dispatch:
         self._filter = AddressFilter(config.allow_networks)
         self._mime_types = frozenset(kind.lower() for kind in config.mime_types) if config.mime_types else None
         self._gates: dict[str, Gate] = {}
-        self._dns = DnsCache(
-            config.dns_ttl_s,
-            seams.clock,
-            asyncio.get_running_loop().call_soon_threadsafe,
-            seams.resolver,
-            seams.resolver_threads,
-        )
+        resolver = AtOnce(seams.resolver) if seams.resolver else SystemResolver(seams.dns_servers)
+        self._dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, resolver)
 
     def close(self) -> None:
         """Abandon what runs, without calling back."""
         self._transport.close()
         self._dns.close()
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether another host may be begun: a connection is free, and so many names are not being looked up."""
+        return self.in_flight < self._config.connections and not self._dns.is_busy
 
     def send(self, slot: Slot, job: Job, now: float) -> None:
         """Find the address, take the turns, and hand over to the transport."""
@@ -98,7 +98,7 @@ class Dispatch:
         if self._config.ip_delay_s > 0:
             gate = self._gates.get(address)
             if gate is None:
-                gate = self._gates[address] = Gate(f"ip {address}")
+                gate = self._gates[address] = Gate(address)
             slot.in_flight += 1  # it waits for the gate, and does nothing else
             gate.waiting.append((slot, job))
             if not gate.in_heap:
@@ -110,7 +110,7 @@ class Dispatch:
         """Let the first slot of a gate go if the IP's turn is ours."""
         if not gate.waiting:
             return
-        wait_s = self._turns.reserve(gate.name, self._config.ip_delay_s)
+        wait_s = self._turns.reserve(f"ip {gate.address}", self._config.ip_delay_s)
         if wait_s <= 0:
             slot, job = gate.waiting.popleft()
             slot.in_flight -= 1
@@ -119,13 +119,15 @@ class Dispatch:
             self._crew.schedule(slot)
         if gate.waiting:
             self._heap.push(gate, self._clock() + wait_s)
+        else:
+            self._gates.pop(gate.address, None)  # the turn itself is in the table
 
     def _take_turn(self, slot: Slot, job: Job) -> None:
         """Take the host's turn among the node's processes (redirects of robots.txt cross the hosts' division)."""
         if slot.delay_s > 0:
             wait_s = self._turns.reserve(f"host {slot.host}", self._config.time_limit_s + slot.delay_s)
             if wait_s > 0:
-                slot.parked.appendleft(job)
+                slot.parked.insert(0, job)
                 slot.not_before = self._clock() + wait_s
                 return
         self._start(slot, job, slot.address)
@@ -162,7 +164,7 @@ class Dispatch:
         def go_on() -> None:
             slot.in_flight -= 1
             if self._use_answer(slot, job, answer):
-                slot.parked.appendleft(job)
+                slot.parked.insert(0, job)
             self._crew.schedule(slot)
             self._crew.pump()
 

@@ -108,7 +108,12 @@ class Exchange:
         setopt(pycurl.FOLLOWLOCATION, 0)
         setopt(pycurl.PATH_AS_IS, 1)
         setopt(pycurl.HTTPHEADER, headers)
+        # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
         setopt(pycurl.PROXY, config.proxy or "")
+        setopt(pycurl.NOPROXY, "")
+        if not config.proxy:
+            # curl is given addresses, and keeping them costs it more the more there are.
+            setopt(pycurl.DNS_CACHE_TIMEOUT, 0)
         setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         setopt(pycurl.SSL_VERIFYPEER, 1 if config.verify_tls else 0)
         setopt(pycurl.SSL_VERIFYHOST, 2 if config.verify_tls else 0)
@@ -124,7 +129,7 @@ class Exchange:
         setopt(pycurl.PREREQFUNCTION, self.on_connected)
 
     def prepare(self, ask: Ask, done: Callable[[Reply], None]) -> None:
-        """Make ready for a request; `done` is for whoever collects the transfer."""
+        """Make ready for a request; `done` is for whoever collects it. Raises ValueError without an address."""
         self.ask = ask
         self.done = done
         self.lines.clear()
@@ -136,6 +141,8 @@ class Exchange:
         self.started = time.monotonic()
         self.due = self.started + min(self.limits)
         self.spared = False
+        if ask.address is None and self.filter is not None:
+            raise ValueError("no address was found for its host, and curl looks up none")
         handle = self.handle
         handle.setopt(pycurl.URL, ask.url)
         if ask.address != self.connect_to:

@@ -4,6 +4,9 @@
 
 All of it runs in the loop's thread by callbacks: no task, future or lock per URL. A slot goes back to the heap when
 its request has ended, under the time that its delay allows.
+
+A host is begun when none that is begun is ready, those with most URLs first, and its slot is freed when its URLs are
+done and its delay is over: so a run holds the state of some hundred hosts, however many its batch has.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot, authority_end
 from crawl_lib.fetch.turns import IpTurns
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome
+from crawl_lib.urls import host_of
 
 TICK_S = 0.05
 SAVE_INTERVAL_S = 5.0
@@ -85,6 +89,7 @@ class _Work:
         self.summary = FetchSummary()
         self.book = HostBook(config, hosts, seams.clock, seams.wall)
         self.heap = ReadyHeap()
+        self.unbegun: list[list[TakenUrl]] = []
         self.closing = False
         self.over = self.loop.create_future()
         self.wake: asyncio.TimerHandle | None = None
@@ -173,6 +178,10 @@ class _Work:
                 if now - saved >= SAVE_INTERVAL_S:
                     saved = now
                     self.book.save()
+                    for site in self.book.free():
+                        self.desk.forget(site)
+                if self.unbegun:
+                    self.guarded(self.pump)  # a name that turned out slow has made room for another one
                 if on_progress is not None and now - told >= PROGRESS_INTERVAL_S:
                     told = now
                     self.summary.in_flight = self.dispatch.in_flight
@@ -196,12 +205,25 @@ class _Work:
     # -- hosts ----------------------------------------------------------------------------------------------------
 
     def _fill(self, items: Sequence[TakenUrl]) -> None:
+        hosts: dict[str, list[TakenUrl]] = {}
         for taken in items:
+            hosts.setdefault(host_of(taken.queued.url), []).append(taken)
+        self.unbegun = list(hosts.values())
+        self.unbegun.reverse()  # they are begun from the end: most URLs first, else in batch order
+        self.unbegun.sort(key=len)
+
+    def _begin(self) -> bool:
+        """Make the slot of another host, if there is one and it would not wait for others."""
+        if not self.unbegun or not self.dispatch.may_begin:
+            return False
+        jobs = []
+        for taken in reversed(self.unbegun.pop()):
             url = taken.queued.url
-            site = self.book.site(url[: authority_end(url)])
-            self.book.slot(site.host).pages.append(Job(url, site, taken))
-        for slot in self.book.slots.values():
-            self.schedule(slot)
+            jobs.append(Job(url, self.book.site(url[: authority_end(url)]), taken))
+        slot = self.book.slot(jobs[0].site.host)
+        slot.pages = jobs
+        self.schedule(slot)
+        return True
 
     def schedule(self, slot: Slot) -> None:
         """Put a slot into the heap if it has something to do and may do it beside what it does already."""
@@ -222,11 +244,11 @@ class _Work:
             if item is None:
                 now = self.clock()
                 item = self.heap.pop(now)
-            if item is None:
+            if item is None and not self._begin():
                 break
             if isinstance(item, Gate):
                 self.dispatch.open(item)
-            else:
+            elif item is not None:
                 self._serve(item, now)
             if self.clock() - began > _PUMP_S:
                 self.loop.call_soon(self.guarded, self.pump)
@@ -258,16 +280,16 @@ class _Work:
     def _choose(self, slot: Slot, now: float) -> Job | None:
         """The slot's next request. Reports the URLs before it that need none."""
         if slot.parked:
-            return slot.parked.popleft()
+            return slot.parked.pop(0)
         if slot.errands:
-            return slot.errands.popleft()
+            return slot.errands.pop(0)
         began = self.clock()
         while (job := self._next_page(slot, now)) is not None:
             end = slot.ending
             if end is None:
                 rules = self.desk.rules_of(job.site)
                 if rules is None:
-                    slot.pages.appendleft(job)
+                    slot.pages.append(job)
                     return self.desk.job(slot, job.site)
                 end = rules.refusal
                 if end is None:
@@ -284,7 +306,7 @@ class _Work:
             return None
         if slot.later and (slot.later[0][0] <= now or slot.ending):
             return heapq.heappop(slot.later)[2]
-        return slot.pages.popleft() if slot.pages else None
+        return slot.pages.pop() if slot.pages else None
 
     # -- answers --------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,14 @@ def test_the_filter_stands_where_the_socket_is_opened():
     assert "127.0.0.1" in reply.message
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "name.test"])
+def test_curl_looks_no_name_up(host):
+    """Without a proxy it gets an address for each request, or none is made."""
+    with HostileWeb() as web:
+        (reply,) = replies(CONFIG, ask(web.url(host=host), address=None))
+        assert (reply.sent, reply.mark, web.connections) == (False, "unusable", 0)
+
+
 def test_a_kept_connection_belongs_to_its_address():
     """The same name at another address gets a connection of its own."""
     with HostileWeb() as web:
