@@ -90,8 +90,9 @@ def test_misspellings_are_read_as_google_reads_them(disallow, agent, case):
 
 @pytest.mark.parametrize(("line", "read"), [
     ("disallow /", True), ("disallow\t/", True), (" disallow : / ", True), ("\tdisallow:/", True),
-    ("disallow / x", False), ("disallow/", False), ("disalllow: /", False), ("not disallow: /", False), ("disallow # : /", False),
-    ("disallow: /#x", True), ("disallow: # /", False), ("allow: /y\rdisallow: /", True), ("-disallow: /", False),
+    ("disallow / x", False), ("disallow/", False), ("disalllow: /", False), ("not disallow: /", False),
+    ("disallow # : /", False), ("disallow: /#x", True), ("disallow: # /", False), ("allow: /y\rdisallow: /", True),
+    ("-disallow: /", False),
 ])  # fmt: skip
 def test_what_a_line_is(line, read):
     assert allows(f"user-agent: *\n{line}\n") is not read
@@ -113,16 +114,16 @@ def test_only_rfc_line_ends_end_a_line(other):
 
 @pytest.mark.parametrize(("rule", "path", "matches"), [
     ("/fish", "/fish.html", True), ("/fish", "/Fish", False), ("/fish*", "/fishheads", True),
-    ("/fish/", "/fish", False), ("/*.php", "/index.php?a", True), ("/*.php", "/windows.PHP", False), ("/*.php$", "/a.php?b", False),
-    ("/*.php$", "/folder/a.php", True), ("/fish*.php", "/fishheads/catfish.php?x", True), ("*.gif$", "/a.gif", True),
-    ("/a$", "/a", True), ("/a$", "/ab", False), ("/a$b", "/a$b", True), ("/a$b", "/a", False), ("/*$", "/x", True),
-    ("/a*$", "/abc", True), ("/**x", "/x", True), ("/a*b*c$", "/abcbc", True), ("/a*bc*c$", "/abc", False),
-    ("/p%C3%A4", "/pä", True), ("/pä", "/p%c3%a4", True), ("/%7Eme", "/~me", True), ("/~me", "/%7eme", True),
-    ("/a%2fb", "/a%2Fb", True), ("/a/b", "/a%2Fb", False), ("/a-%2A.x", "/a-*.x", True), ("/a-%24", "/a-$", True),
-    ("/a-%2A.x", "/a-b.x", False), ("/a b", "/a%20b", True), ("/{x}", "/{x}", True), ("/?q='x'", "/?q='x'", True),
-    ("/'x'", "/'x'", True), ("/50%", "/50%", True), ("/?", "/?", False), ("/?a", "/?a=1", True), ("x", "/x", False),
-    ("/a?b", "/a?b", True), ("/a|b^`\"<>", "/a|b^`\"<>", True), ("/[x]", "/[x]", True),
-    ("/;@:!&()+,=", "/;@:!&()+,=", True),
+    ("/fish/", "/fish", False), ("/*.php", "/index.php?a", True), ("/*.php", "/windows.PHP", False),
+    ("/*.php$", "/a.php?b", False), ("/*.php$", "/folder/a.php", True),
+    ("/fish*.php", "/fishheads/catfish.php?x", True), ("*.gif$", "/a.gif", True), ("/a$", "/a", True),
+    ("/a$", "/ab", False), ("/a$b", "/a$b", True), ("/a$b", "/a", False), ("/*$", "/x", True), ("/a*$", "/abc", True),
+    ("/**x", "/x", True), ("/a*b*c$", "/abcbc", True), ("/a*bc*c$", "/abc", False), ("/p%C3%A4", "/pä", True),
+    ("/pä", "/p%c3%a4", True), ("/%7Eme", "/~me", True), ("/~me", "/%7eme", True), ("/a%2fb", "/a%2Fb", True),
+    ("/a/b", "/a%2Fb", False), ("/a-%2A.x", "/a-*.x", True), ("/a-%24", "/a-$", True), ("/a-%2A.x", "/a-b.x", False),
+    ("/a b", "/a%20b", True), ("/{x}", "/{x}", True), ("/?q='x'", "/?q='x'", True), ("/'x'", "/'x'", True),
+    ("/50%", "/50%", True), ("/?", "/?", False), ("/?a", "/?a=1", True), ("x", "/x", False), ("/a?b", "/a?b", True),
+    ("/a|b^`\"<>", "/a|b^`\"<>", True), ("/[x]", "/[x]", True), ("/;@:!&()+,=", "/;@:!&()+,=", True),
 ])  # fmt: skip
 def test_matching(rule, path, matches):
     """RFC 9309, 2.2.2 and 2.2.3, on canonical URLs: those that we ask for."""
