@@ -67,6 +67,11 @@ class RobotsDesk:
         slot.waits_for = site
         return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
 
+    def forget(self, site: Site) -> None:
+        """Drop the rules of a site. They are read again from the store when they are asked for."""
+        site.rules = None
+        self._kept_bytes -= self._kept.pop(site, 0)
+
     def answered(self, job: Job, fetched: Fetched) -> None:
         """An answer, or the last failure, of a request for robots.txt: follow it, or go by it."""
         self._on_robots(fetched)
@@ -78,6 +83,7 @@ class RobotsDesk:
             return
         # The hop is a request to its own host, in that host's turn.
         next_site = self._site_of(target[: authority_end(target)])
+        self.rules_of(next_site)  # its Crawl-delay, where it is known
         slot = self._slot_of(next_site.host)
         slot.errands.append(Job(target, next_site, None, site, job.hops + 1))
         self._schedule(slot)
@@ -93,7 +99,7 @@ class RobotsDesk:
             rules = rules_of_row(row, self._config.user_agent)
             assert rules is not None
             self._set(site, rules)
-            self._hosts.save_robots(row, HostRow(slot.host, slot.asked, slot.delay_s))
+            self._hosts.save_robots(row, HostRow(slot.host, slot.asked, slot.owed_s()))
         if slot.waits_for is site:
             slot.waits_for = None
         self._schedule(slot)
@@ -105,9 +111,7 @@ class RobotsDesk:
         self._kept_bytes += rules.size_bytes - self._kept.pop(site, 0)
         self._kept[site] = rules.size_bytes
         while self._kept_bytes > MAX_RULES_BYTES and len(self._kept) > 1:
-            oldest = next(iter(self._kept))
-            self._kept_bytes -= self._kept.pop(oldest)
-            oldest.rules = None
+            self.forget(next(iter(self._kept)))
 
 
 def _target(job: Job, fetched: Fetched) -> str | None:
