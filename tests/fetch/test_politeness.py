@@ -270,6 +270,19 @@ def test_the_servers_own_log_shows_the_delay(tmp_path):
     assert min(after.start - before.end for before, after in pairwise(log)) >= 0.05
 
 
+def test_the_servers_own_log_shows_the_delay_of_a_host_and_that_of_slow_answers(tmp_path):
+    config = replace(CONFIG, robots="obey", adaptive_delay_factor=2.0)
+    config = replace(config, host_delay_s=5.0, hosts=(HostConfig("domain", "127.0.0.1", delay_s=0.05),))
+    with HostileWeb(robots=b"") as web:
+        web.on("/slow", lambda talk: talk.web.closing.wait(0.1) or talk.reply(body=b"slow"))
+        run(tmp_path, [web.url(path) for path in ("/ok", "/slow", "/ok?1")], config)
+        log = sorted(web.requests, key=lambda seen: seen.start)
+    rests = [after.start - before.end for before, after in pairwise(log)]
+    assert [seen.path for seen in log] == ["/robots.txt", "/ok", "/slow", "/ok?1"]
+    assert min(rests) >= 0.05
+    assert 0.2 <= rests[2] < 5.0
+
+
 def test_a_broken_kept_connection_is_not_asked_again_without_delay(tmp_path):
     """curl would repeat the request at once on a new connection; here the repetition waits its turn."""
     config = replace(CONFIG, host_delay_s=0.1)
