@@ -40,7 +40,7 @@ class Outcome(StrEnum):
     ROBOTS_DENIED = "robots_denied"
     """robots.txt forbids the URL to us. Not fetched."""
     ROBOTS_UNREACHABLE = "robots_unreachable"
-    """robots.txt could not be read (RFC 9309, 2.3.1.4: assume complete disallow). Not fetched."""
+    """robots.txt was answered with 5xx or 429, or broke off, or leads nowhere (RFC 9309, 2.3.1.4). Not fetched."""
     DNS_FAILED = "dns_failed"
     """The host's name has no address, or its look-up took longer than `fetch.dns_timeout_s`."""
     CONNECT_FAILED = "connect_failed"

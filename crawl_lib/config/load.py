@@ -111,10 +111,42 @@ def _check_together(config: Any, source: str) -> None:
         )
     if len({is_sqlite_server(server) for server in keys.servers}) > 1:
         raise ConfigError(f"{source}: key_storage.servers: SQLite files and MySQL servers cannot be mixed")
-    if config.fetch.connections_per_host > 1 and config.fetch.host_delay_s > 0:
-        raise ConfigError(f"{source}: fetch.connections_per_host: more than 1 needs a fetch.host_delay_s of 0")
+    _check_delays(config.fetch, source)
     if config.crawl.directory.strip("/") == config.export.directory.strip("/"):
         raise ConfigError(f"{source}: export.directory: must differ from crawl.directory")
+
+
+def _check_delays(fetch: Any, source: str) -> None:
+    """Several connections to a host, and a delay from the end of one answer to the next request, cannot be had both."""
+    given = [("fetch.connections_per_host", fetch.connections_per_host, "fetch.host_delay_s", fetch.host_delay_s)]
+    for index, entry in enumerate(fetch.hosts):
+        where = f"fetch.hosts[{index}]"
+        _check_host(entry, f"{source}: {where}.value")
+        delay_s = fetch.host_delay_s if entry.delay_s is None else entry.delay_s
+        connections = fetch.connections_per_host if entry.connections is None else entry.connections
+        given.append((f"{where}.connections", connections, f"{where}.delay_s", delay_s))
+    for name, connections, delay_name, delay_s in given:
+        if connections > 1 and delay_s > 0:
+            raise ConfigError(f"{source}: {name}: more than 1 needs a {delay_name} of 0")
+        if connections > 1 and fetch.adaptive_delay_factor is not None:
+            raise ConfigError(f"{source}: {name}: more than 1 needs a fetch.adaptive_delay_factor of null")
+
+
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
+
+
+def _check_host(entry: Any, where: str) -> None:
+    if entry.kind == "domain":
+        if not _HOST.fullmatch(entry.value):
+            raise ConfigError(
+                f"{where}: {entry.value!r} is no host as URLs have it: in lower case, other letters as xn--,"
+                " addresses in their shortest form, without port or star"
+            )
+        return
+    try:
+        re.compile(entry.value)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{where}: {entry.value!r} is not a regular expression: {error}") from None
 
 
 def is_sqlite_server(server: str) -> bool:

@@ -131,6 +131,16 @@ class UrlsConfig:
 
 
 @dataclass(frozen=True)
+class HostConfig:
+    """One entry of `fetch.hosts`: what is otherwise for hosts that match. `kind`: regex or domain; null: as usual."""
+
+    kind: str = option(choices=("regex", "domain"))
+    value: str = option()
+    delay_s: float | None = option(None, minimum=0)
+    connections: int | None = option(None, minimum=1, maximum=1000)
+
+
+@dataclass(frozen=True)
 class FetchConfig:
     """How pages are fetched: who we say we are, how polite we are, how much we take."""
 
@@ -139,11 +149,13 @@ class FetchConfig:
     host_delay_s: float = option(1.0, minimum=0)
     ip_delay_s: float = option(0.25, minimum=0)
     max_crawl_delay_s: float = option(30.0, minimum=0)
+    adaptive_delay_factor: float | None = option(None, minimum=0.01)
     robots: str = option("obey", choices=("obey", "ignore"))
     robots_ttl_s: float = option(86400.0, minimum=0)
     max_robots_bytes: int = option(512 * 1024, minimum=500 * 1024)
     connections: int = option(64, minimum=1, maximum=10000)
     connections_per_host: int = option(1, minimum=1, maximum=1000)
+    hosts: tuple[HostConfig, ...] = option(())
     processes: int | None = option(None, minimum=1, maximum=256)
     max_body_bytes: int = option(16 << 20, minimum=1)
     max_inflight_bytes: int = option(128 << 20, minimum=1 << 20)

@@ -35,6 +35,7 @@ class Answers:
         on_fetched: Callable[[TakenUrl, Fetched], None],
     ) -> None:
         self._max_wait_s = config.max_crawl_delay_s
+        self._factor = config.adaptive_delay_factor or 0.0
         self._turns = turns
         self._clock = seams.clock
         self._wall = seams.wall
@@ -60,7 +61,7 @@ class Answers:
             self._desk.answered(job, fetched)
         else:
             self._report(job, fetched)
-        self.rest(slot)
+        self.rest(slot, reply.duration_s)
 
     def end(self, job: Job, outcome: Outcome, error: str) -> None:
         """Report a page that is not asked for (again)."""
@@ -85,13 +86,15 @@ class Answers:
         slot.parked.append(job)
         slot.not_before = max(slot.not_before, when)
 
-    def rest(self, slot: Slot) -> None:
-        """The host's delay begins."""
+    def rest(self, slot: Slot, answer_s: float | None = None) -> None:
+        """The host's delay begins. `answer_s`: how long its last answer, or failure, took; None: it was abandoned."""
         slot.ended_at = self._clock()
         slot.asked = self._wall()
         slot.changed = True
-        if slot.delay_s > 0:
-            self._turns.put(f"host {slot.host}", slot.delay_s)
+        if answer_s is not None:
+            slot.rest_s = min(self._factor * answer_s, self._max_wait_s)
+        if slot.owed_s() > 0:
+            self._turns.put(f"host {slot.host}", slot.owed_s())
 
     def _report(self, job: Job, fetched: Fetched) -> None:
         assert job.taken is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.hosts import HostRow, HostStore
+from crawl_lib.fetch.limits import limits_by_host
 from crawl_lib.fetch.robots import Rules
 from crawl_lib.fetch.slots import Site, Slot
 from crawl_lib.states import Outcome
@@ -34,6 +35,7 @@ class HostBook:
         self._clock = clock
         self._wall = wall
         self._hold_from = hosts.hold_from()
+        self._limits_of = limits_by_host(config)
 
     def site(self, authority: str) -> Site:
         """The site of `scheme://host[:port]`."""
@@ -56,16 +58,17 @@ class HostBook:
         return slot
 
     def _remembered(self, host: str) -> Slot:
-        delay_s, last_end = self._config.host_delay_s, self._hold_from
+        limits, last_end = self._limits_of(host), self._hold_from
+        slot = Slot(host, limits.delay_s, limits.connections)
         row = self._hosts.host(host)
         if row is not None:
-            delay_s = max(delay_s, min(row.delay_s, self._config.max_crawl_delay_s))
+            slot.rest_s = min(row.delay_s, self._config.max_crawl_delay_s)
             last_end = max(row.last_end, last_end)
         ago_s = self._wall() - last_end
-        if ago_s >= delay_s:
-            return Slot(host, delay_s, float("-inf"))
-        # A wall clock that was set back never means more than one delay.
-        return Slot(host, delay_s, self._clock() - max(0.0, ago_s))
+        if ago_s < slot.owed_s():
+            # A wall clock that was set back never means more than one delay.
+            slot.ended_at = self._clock() - max(0.0, ago_s)
+        return slot
 
     def save(self) -> None:
         """Write down the hosts that were asked since the last call."""
@@ -73,7 +76,7 @@ class HostBook:
         for slot in self.slots.values():
             if slot.changed:
                 slot.changed = False
-                rows.append(HostRow(slot.host, slot.asked, slot.delay_s))
+                rows.append(HostRow(slot.host, slot.asked, slot.owed_s()))
         if rows:
             self._hosts.save_hosts(rows)
 

@@ -15,8 +15,8 @@ from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 from crawl_lib.urls import refused_port, resolve
 
-MIN_RULES_S = 60.0
-"""How long an answer to robots.txt is gone by in the run that asked for it, however short `fetch.robots_ttl_s` is."""
+MAX_RULES_BYTES = 64 << 20
+"""Memory for rules. Beyond it those read first are dropped, and read again from the store where they are needed."""
 # What fails here is what every URL of the authority has too: its name, its address, its certificate.
 _SHARED_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
 
@@ -46,6 +46,8 @@ class RobotsDesk:
         self._slot_of = slot_of
         self._schedule = schedule
         self._on_robots = on_robots
+        self._kept: dict[Site, int] = {}
+        self._kept_bytes = 0
 
     def rules_of(self, site: Site) -> Rules | None:
         """The rules in force; None: robots.txt must be asked for first (`job`)."""
@@ -57,7 +59,8 @@ class RobotsDesk:
         if row is None or row.expires <= now:
             return None
         rules = rules_of_row(row, self._config.user_agent)
-        self._set(site, rules)
+        if rules is not None:
+            self._set(site, rules)
         return rules
 
     def job(self, slot: Slot, site: Site) -> Job:
@@ -66,8 +69,9 @@ class RobotsDesk:
         return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
 
     def forget(self, site: Site) -> None:
-        """Drop the rules of a site that is freed. They are read again from the store if it comes back."""
+        """Drop the rules of a site. They are read again from the store when they are asked for."""
         site.rules = None
+        self._kept_bytes -= self._kept.pop(site, 0)
 
     def answered(self, job: Job, fetched: Fetched) -> None:
         """An answer, or the last failure, of a request for robots.txt: follow it, or go by it."""
@@ -85,6 +89,7 @@ class RobotsDesk:
         if port is not None:
             self.answered(hop, Fetched(target, self._wall(), Outcome.PORT_REFUSED, attempts=0, error=port_error(port)))
             return
+        self.rules_of(next_site)  # its Crawl-delay, where it is known
         slot = self._slot_of(next_site.host)
         slot.errands.append(hop)
         self._schedule(slot)
@@ -95,12 +100,12 @@ class RobotsDesk:
             site.rules = Rules.refusing(fetched.outcome, fetched.error, float("inf"))
         else:
             now = self._wall()
-            new = row_of(site.authority, fetched, now, self._config.robots_ttl_s, self._config.max_robots_bytes)
+            new = row_of(site.authority, fetched, hops, now, self._config)
             row = kept_instead(self._hosts.robots(site.authority), new)
             rules = rules_of_row(row, self._config.user_agent)
-            rules.expires = max(rules.expires, now + MIN_RULES_S)
+            assert rules is not None
             self._set(site, rules)
-            self._hosts.save_robots(row, HostRow(slot.host, slot.asked, slot.delay_s))
+            self._hosts.save_robots(row, HostRow(slot.host, slot.asked, slot.owed_s()))
         if slot.waits_for is site:
             slot.waits_for = None
         self._schedule(slot)
@@ -109,6 +114,10 @@ class RobotsDesk:
         site.rules = rules
         slot = self._slot_of(site.host)
         slot.delay_s = max(slot.delay_s, min(rules.crawl_delay_s, self._config.max_crawl_delay_s))
+        self._kept_bytes += rules.size_bytes - self._kept.pop(site, 0)
+        self._kept[site] = rules.size_bytes
+        while self._kept_bytes > MAX_RULES_BYTES and len(self._kept) > 1:
+            self.forget(next(iter(self._kept)))
 
 
 def _target(job: Job, fetched: Fetched) -> str | None:

@@ -227,7 +227,7 @@ class _Work:
 
     def schedule(self, slot: Slot) -> None:
         """Put a slot into the heap if it has something to do and may do it beside what it does already."""
-        limit = self.config.connections_per_host if slot.delay_s == 0 else 1
+        limit = slot.connections if slot.owed_s() == 0 else 1
         if slot.in_heap or slot.in_flight >= limit:
             return
         when = slot.wanted_at()

@@ -58,7 +58,10 @@ class Job:
 
 
 class Slot:
-    """A host: what it has to do, and when it was asked last. Times are of the loop's clock."""
+    """A host: what it has to do, and when it was asked last. Times are of the loop's clock.
+
+    `delay_s`: after each response, by config and robots.txt; `rest_s`: what is owed after the last one, if more.
+    """
 
     __slots__ = (
         "address",
@@ -67,6 +70,7 @@ class Slot:
         "addresses_until",
         "asked",
         "changed",
+        "connections",
         "delay_s",
         "ended_at",
         "ending",
@@ -79,14 +83,17 @@ class Slot:
         "not_before",
         "pages",
         "parked",
+        "rest_s",
         "sites",
         "waits_for",
     )
 
-    def __init__(self, host: str, delay_s: float, ended_at: float) -> None:
+    def __init__(self, host: str, delay_s: float, connections: int = 1) -> None:
         self.host = host
         self.delay_s = delay_s
-        self.ended_at = ended_at
+        self.rest_s = 0.0
+        self.connections = connections
+        self.ended_at = float("-inf")
         self.not_before = 0.0
         self.asked = 0.0
         self.changed = False
@@ -106,9 +113,13 @@ class Slot:
         self.address: str | None = None
         self.address_turn = 0
 
+    def owed_s(self) -> float:
+        """How long the host rests after its last response."""
+        return max(self.delay_s, self.rest_s)
+
     def ready_at(self) -> float:
         """When the next request may start."""
-        return max(self.ended_at + self.delay_s, self.not_before)
+        return max(self.ended_at + self.owed_s(), self.not_before)
 
     def is_done(self, now: float) -> bool:
         """Whether there is nothing to do, to wait for or to write down, and the delay is over."""

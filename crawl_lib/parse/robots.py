@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 _NOFOLLOW = frozenset({"nofollow", "none"})
 # Directives that hold a colon themselves, so that they are not taken for the name of a crawler.
 _WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
+_NAME = re.compile(r"[\w.*/-]+", re.ASCII)
 
 
 def says_nofollow(directives: str) -> bool:
@@ -25,12 +27,17 @@ def x_robots_nofollow(values: Iterable[str], user_agent: str = "") -> bool:
 
 def _applies(value: str, user_agent: str) -> bool:
     ours = True
-    for part in value.split(","):
-        name, colon, directive = part.partition(":")
-        name = name.strip().lower()
-        if colon and name not in _WITH_VALUE:
-            ours = name == user_agent
-            name = directive.strip().lower()
+    for part in value.lower().split(","):
+        name, colon, directive = (text.strip() for text in part.partition(":"))
+        if colon and _is_crawler(name, directive):
+            ours = name in ("*", user_agent)
+            name = directive
         if ours and name in _NOFOLLOW:
             return True
     return False
+
+
+def _is_crawler(name: str, directive: str) -> bool:
+    """Say whether `name: directive` names a crawler. Pieces of a date, which may hold commas and colons, do not."""
+    is_name = _NAME.fullmatch(name) is not None and not name.isdigit() and name not in _WITH_VALUE
+    return is_name and (not directive or directive[0].isalpha())

@@ -129,7 +129,7 @@ class _Walk:
 
     def _outcome(self, target: Target) -> Outcome:
         if target.site >= self._web.sites:
-            return Outcome.ROBOTS_UNREACHABLE if self._options.robots == "obey" else Outcome.CONNECT_FAILED
+            return Outcome.CONNECT_FAILED
         if self._options.robots == "obey":
             if kind_of(target.site) is RobotsKind.FAILING:
                 return Outcome.ROBOTS_UNREACHABLE

@@ -36,6 +36,8 @@ def test_what_decides_where_a_url_goes_and_what_is_kept_of_it_is_shared(config: 
         "urls.rules",
         "fetch.robots",
         "fetch.host_delay_s",
+        "fetch.hosts",
+        "fetch.adaptive_delay_factor",
         "fetch.user_agent",
         "parse.follow_nofollow",
         "segment.gzip_level",

@@ -41,6 +41,10 @@ def test_the_default_config_allows_no_inner_network() -> None:
     assert load_config(ROOT / "config/krake-config.yml").fetch.allow_networks == ()
 
 
+def host(kind: str = "domain", value: str = "example.org", **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "value": value, **more}
+
+
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
@@ -59,6 +63,28 @@ def test_the_default_config_allows_no_inner_network() -> None:
         ({"fetch": {"user_agent": "my crawler"}}, r"fetch\.user_agent: 'my crawler' does not match"),
         ({"fetch": {"contact": "me\r\nX-Evil: 1"}}, r"fetch\.contact: .* does not match"),
         ({"fetch": {"allow_networks": ["127.0.0.300"]}}, r"fetch\.allow_networks\[0\]: is not a network"),
+        ({"fetch": {"hosts": {}}}, r"fetch\.hosts: must be a list, not \{\}"),
+        ({"fetch": {"hosts": [{"kind": "domain"}]}}, r"fetch\.hosts\[0\]\.value: is missing, and has no default"),
+        ({"fetch": {"hosts": [host("glob", "*.a")]}}, r"fetch\.hosts\[0\]\.kind: must be one of regex, domain"),
+        ({"fetch": {"hosts": [host("regex", "(")]}}, r"fetch\.hosts\[0\]\.value: '\(' is not a regular expression"),
+        ({"fetch": {"hosts": [host("domain", "*.a.b")]}}, r"fetch\.hosts\[0\]\.value: '\*\.a\.b' is no host as URLs"),
+        ({"fetch": {"hosts": [host("domain", "A.b")]}}, r"fetch\.hosts\[0\]\.value: 'A\.b' is no host as URLs"),
+        ({"fetch": {"hosts": [host("domain", "a:80")]}}, r"fetch\.hosts\[0\]\.value: 'a:80' is no host as URLs"),
+        ({"fetch": {"hosts": [host(delay_s=-1)]}}, r"fetch\.hosts\[0\]\.delay_s: must be at least 0, not -1"),
+        (
+            {"fetch": {"hosts": [host(delay=1)]}},
+            r"fetch\.hosts\[0\]\.delay: unknown option; .*\.delay_s",
+        ),
+        ({"fetch": {"hosts": [host(), host(connections=2)]}}, r"hosts\[1\]\.connections: more than 1 needs a .*of 0"),
+        (
+            {"fetch": {"host_delay_s": 0, "connections_per_host": 2, "hosts": [host(delay_s=1)]}},
+            r"hosts\[0\]\.connections: more than 1 needs a fetch\.hosts\[0\]\.delay_s of 0",
+        ),
+        ({"fetch": {"connections_per_host": 2}}, r"fetch\.connections_per_host: more than 1 needs a .* of 0"),
+        (
+            {"fetch": {"adaptive_delay_factor": 2, "hosts": [host(delay_s=0, connections=2)]}},
+            r"hosts\[0\]\.connections: more than 1 needs a fetch\.adaptive_delay_factor of null",
+        ),
         ({"frontier": {"routing": "random"}}, r"frontier\.routing: must be one of host, local, not 'random'"),
         ({"servers": []}, r"servers: must name at least one"),
         ({"servers": ["a", "a"]}, r"servers: names 'a' twice"),
@@ -120,6 +146,13 @@ def test_mapping_and_config_round_trip() -> None:
     config = read(
         urls={"rules": [{"action": "-", "kind": "suffix", "value": ".zip"}]}, export={"mime_types": ["text/*"]}
     )
+    assert from_mapping(to_mapping(config), Path("/elsewhere")) == config
+
+
+@pytest.mark.parametrize("value", ["a", "example.org", "xn--bcher-kva.example", "127.0.0.1", "[::1]", "a_b.test"])
+def test_a_host_of_fetch_hosts_is_written_as_urls_have_it(value: str) -> None:
+    config = read(fetch={"hosts": [host(value=value, delay_s=0, connections=4), host("regex", r"\.a$", delay_s=5)]})
+    assert (config.fetch.hosts[0].delay_s, config.fetch.hosts[1].connections) == (0.0, None)
     assert from_mapping(to_mapping(config), Path("/elsewhere")) == config
 
 

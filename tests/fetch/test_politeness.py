@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawl_lib.config import HostConfig
 from crawl_lib.fetch import HostStore, IpTurns
+from crawl_lib.fetch.limits import HostLimits, limits_by_host
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER
 from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual
 from tests.web.hostile import HostileWeb
@@ -86,6 +88,24 @@ def test_redirects_of_robots_wait_for_the_other_host(tmp_path):
     assert min(gaps(sent)) >= 1.0 - SLACK_S
 
 
+def test_redirects_of_robots_wait_for_the_crawl_delay_of_the_other_host(tmp_path):
+    """Also where none of its pages is asked for in this run, and its delay is known from an earlier one."""
+
+    def respond(url: str, _: int):
+        if url == "http://b.test/robots.txt":
+            return answer(body=b"user-agent: *\ncrawl-delay: 9")
+        return answer(301, b"Location: http://b.test/of.txt\r\n") if "robots" in url else answer()
+
+    carrier = FakeCarrier(respond)
+    run_virtual(tmp_path, ["http://b.test/"], POLITE, carrier)
+    carrier.closed = False
+    urls = [f"http://{host}.test/" for host in "acd"]
+    run_virtual(tmp_path, urls, POLITE, carrier, start=carrier.sent[-1].end + 2.0)
+    sent = of_hosts(carrier)["b.test"]
+    assert len(sent) == 5
+    assert min(gaps(sent)) >= 9.0 - SLACK_S
+
+
 def test_delays_hold_over_iterations(tmp_path):
     carriers = [FakeCarrier(lambda *_: answer()) for _ in range(2)]
     with HostStore(tmp_path, wall=lambda: 1000.0) as store:
@@ -139,6 +159,72 @@ def test_more_connections_a_host_if_asked_for_unless_it_wants_a_delay(tmp_path):
     assert min(gaps(slow.sent)) >= 3.0 - SLACK_S
 
 
+OVERRIDES = (
+    HostConfig("domain", "slow.test", delay_s=6.0),
+    HostConfig("regex", r"^fast\d+\.", delay_s=0.0, connections=3),
+    HostConfig("domain", "test", connections=1),
+    HostConfig("domain", "fast1.test", delay_s=99.0),
+)
+
+
+@pytest.mark.parametrize(("host", "limits"), [
+    ("slow.test", HostLimits(6.0, 1)), ("www.slow.test", HostLimits(6.0, 1)), ("notslow.test", HostLimits(1.0, 1)),
+    ("fast1.test", HostLimits(0.0, 3)), ("a.fast1.test", HostLimits(1.0, 1)), ("slow.test.org", HostLimits(1.0, 1)),
+])  # fmt: skip
+def test_the_first_entry_that_matches_a_host_counts(host, limits):
+    assert limits_by_host(replace(POLITE, hosts=OVERRIDES))(host) == limits
+
+
+def test_hosts_have_delays_and_connections_of_their_own(tmp_path):
+    carrier = FakeCarrier(lambda *_: answer(), takes_s=lambda url: 1.0)
+    urls = [f"http://{host}.test/{page}" for page in range(12) for host in ("slow", "fast1", "other")]
+    run_virtual(tmp_path, urls, replace(POLITE, hosts=OVERRIDES, ip_delay_s=0.0), carrier)
+    hosts = of_hosts(carrier)
+    assert min(gaps(hosts["slow.test"])) == pytest.approx(6.0, abs=0.1)
+    assert min(gaps(hosts["other.test"])) == pytest.approx(1.0, abs=0.1)
+    fast = hosts["fast1.test"]
+    assert max(sum(other.start <= sent.start < other.end - 0.01 for other in fast) for sent in fast) == 3
+
+
+def test_a_sites_own_wish_makes_every_delay_longer(tmp_path):
+    """A Crawl-delay counts for hosts with an entry too, and then there is one connection."""
+    carrier = FakeCarrier(lambda *_: answer(body=b"user-agent: *\ncrawl-delay: 4"))
+    urls = [f"http://{host}.test/{page}" for page in range(4) for host in ("slow", "fast1", "other")]
+    run_virtual(tmp_path, urls, replace(POLITE, hosts=OVERRIDES), carrier)
+    least = {host: min(gaps(sent)) for host, sent in of_hosts(carrier).items()}
+    assert least == {"slow.test": pytest.approx(6, abs=0.2)} | dict.fromkeys(
+        ("fast1.test", "other.test"), pytest.approx(4, abs=0.2)
+    )
+
+
+def test_a_delay_that_has_become_shorter_is_gone_by(tmp_path):
+    """What a host is owed from before is waited for once; then the config and robots.txt of today hold."""
+    carriers = [FakeCarrier(lambda *_: answer()) for _ in range(2)]
+    urls = [f"http://a.test/{page}" for page in range(4)]
+    run_virtual(tmp_path, urls, replace(POLITE, host_delay_s=20.0), carriers[0])
+    ended = carriers[0].sent[-1].end
+    run_virtual(tmp_path, urls, POLITE, carriers[1], start=ended + 1.0)
+    assert carriers[1].sent[0].start >= ended + 20.0 - SLACK_S
+    assert gaps(carriers[1].sent) == [pytest.approx(1.0, abs=0.1)] * 3
+
+
+def test_a_host_rests_a_multiple_of_the_time_of_its_last_answer(tmp_path):
+    """At least its delay, at most `fetch.max_crawl_delay_s`; failures, robots.txt and the next run included."""
+    takes = {"robots.txt": 2.0, "quick": 0.01, "slow": 3.0, "hangs": 60.0, "last": 4.0, "late": 0.1}
+    carrier = FakeCarrier(
+        lambda url, _: answer(0, code=28, head=b"") if "hangs" in url else answer(duration_s=takes[url.split("/")[3]]),
+        takes_s=lambda url: takes[url.split("/")[3]],
+    )
+    config = replace(POLITE, adaptive_delay_factor=5.0, max_crawl_delay_s=30.0)
+    urls = [f"http://a.test/{page}" for page in ("quick", "slow", "last")]
+    run_virtual(tmp_path, urls, config, carrier)
+    ended = carrier.sent[-1].end
+    assert gaps(carrier.sent) == [pytest.approx(expected, abs=0.1) for expected in (10.0, 1.0, 15.0)]
+    carrier.closed = False
+    run_virtual(tmp_path, ["http://a.test/late"], config, carrier, start=ended + 2.0)
+    assert carrier.sent[-1].start == pytest.approx(ended + 20.0, abs=0.1)
+
+
 @settings(deadline=None, max_examples=25)
 @given(st.data())
 def test_any_mixture_of_hosts_and_failures_stays_polite(tmp_path_factory, data):
@@ -150,16 +236,25 @@ def test_any_mixture_of_hosts_and_failures_stays_polite(tmp_path_factory, data):
     ]
     status = data.draw(st.lists(st.sampled_from([200, 200, 200, 301, 404, 500, 503]), min_size=7, max_size=7))
     takes = data.draw(st.lists(st.floats(0.01, 3.0), min_size=5, max_size=5))
-    carrier = FakeCarrier(
-        lambda url, tries: answer(404) if "robots" in url else answer(status[(crc32(url.encode()) + tries) % 7]),
-        takes_s=lambda url: takes[crc32(url.encode()) % 5],
-    )
-    found = run_virtual(tmp_path_factory.mktemp("polite"), urls, replace(POLITE, connections=3), carrier)
+
+    def takes_s(url: str) -> float:
+        return takes[crc32(url.encode()) % 5]
+
+    def respond(url: str, tries: int):
+        code = 404 if "robots" in url else status[(crc32(url.encode()) + tries) % 7]
+        return answer(code, duration_s=takes_s(url))
+
+    carrier = FakeCarrier(respond, takes_s)
+    factor = data.draw(st.sampled_from([0.0, 0.5, 20.0]))
+    config = replace(POLITE, connections=3, adaptive_delay_factor=factor or None)
+    found = run_virtual(tmp_path_factory.mktemp("polite"), urls, config, carrier)
     assert sorted(fetched.url for fetched in found.fetched) == sorted(urls)
     assert found.summary.left == 0
     assert carrier.peak <= 3
     for sent in of_hosts(carrier).values():
         assert min(gaps(sent), default=9) >= 1.0 - SLACK_S
+        assert all(after.start - before.end >= min(30, factor * (before.end - before.start)) - SLACK_S
+                   for before, after in pairwise(sent))  # fmt: skip
 
 
 def test_the_servers_own_log_shows_the_delay(tmp_path):
@@ -173,6 +268,19 @@ def test_the_servers_own_log_shows_the_delay(tmp_path):
         log = sorted(web.requests, key=lambda seen: seen.start)
     assert len(log) == 1 + 1 + 2 + 2 + 3 + 1 + 1
     assert min(after.start - before.end for before, after in pairwise(log)) >= 0.05
+
+
+def test_the_servers_own_log_shows_the_delay_of_a_host_and_that_of_slow_answers(tmp_path):
+    config = replace(CONFIG, robots="obey", adaptive_delay_factor=2.0)
+    config = replace(config, host_delay_s=5.0, hosts=(HostConfig("domain", "127.0.0.1", delay_s=0.05),))
+    with HostileWeb(robots=b"") as web:
+        web.on("/slow", lambda talk: talk.web.closing.wait(0.1) or talk.reply(body=b"slow"))
+        run(tmp_path, [web.url(path) for path in ("/ok", "/slow", "/ok?1")], config)
+        log = sorted(web.requests, key=lambda seen: seen.start)
+    rests = [after.start - before.end for before, after in pairwise(log)]
+    assert [seen.path for seen in log] == ["/robots.txt", "/ok", "/slow", "/ok?1"]
+    assert min(rests) >= 0.05
+    assert 0.2 <= rests[2] < 5.0
 
 
 def test_a_broken_kept_connection_is_not_asked_again_without_delay(tmp_path):

@@ -1,61 +1,21 @@
-"""robots.txt by RFC 9309, and by the third-party conformance data."""
+"""robots.txt by RFC 9309, 2.3: what its answers and failures mean, and how long they hold."""
 
 import gzip
 from dataclasses import replace
 
 import pytest
 
-from crawl_lib.fetch import HostStore
-from crawl_lib.fetch.robots import Rules, Verdict, as_text
+from crawl_lib.fetch import HostRow, HostStore, RobotsRow
+from crawl_lib.fetch.desk import MAX_RULES_BYTES
+from crawl_lib.fetch.dns import LookupFailed
+from crawl_lib.fetch.robots import UNREACHABLE_TTL_S, Rules, Verdict, rules_of_row
+from crawl_lib.fetch.robotstxt import PathRules
 from crawl_lib.states import Outcome
 from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual
-from tests.fetch.textproto import read_cases
+from tests.ports import free_port
 from tests.web.hostile import HostileWeb
 
 OBEY = replace(CONFIG, robots="obey")
-
-IMPLICIT = "RFC 9309, 2.2.2: /robots.txt itself is implicitly allowed; the data expects it to be matched"
-RAW = "URLs are canonical here, so a raw non-ASCII character never comes; protego compares it with its escape"
-DECODED = "RFC 9309, 2.2.2: escapes of unreserved characters are compared decoded; the data expects them as written"
-DIVERGENCES = {
-    "correctness/non-ascii-paths:1:1": RAW,
-    "correctness/non-ascii-paths:2:1": RAW,
-    "correctness/non-ascii-paths:3:0": DECODED,
-    "stress/327748:0:5": IMPLICIT,
-    "stress/369883:0:5": IMPLICIT,
-    "stress/369883:0:9": IMPLICIT,
-    "stress/860237:0:9": IMPLICIT,
-}
-
-
-def test_conformance_data(testdata):
-    """Every case, the Google-specific ones too, but for the divergences named above, each with its reason."""
-    cases = [case for path in sorted((testdata / "robots").rglob("*.textproto")) for case in read_cases(path)]
-    assert len(cases) == 400
-    wrong = {case.name for case in cases if Rules(case.robots, case.agent, 0).allows(case.url) != case.allowed}
-    assert wrong == set(DIVERGENCES)
-
-
-@pytest.mark.parametrize(("group", "token", "ours"), [
-    ("krake", "krake", True), ("KRAKE", "krake", True), ("krake/1.0", "Krake", True), ("krake # us", "krake", True),
-    ("kra", "krake", False), ("krakebot", "krake", False), ("my-krake", "krake", False), ("krake", "krake-bot", False),
-    ("bot", "krake-bot", False), ("krake123", "krake", True), ("", "krake", False), ("*bot", "krake", False),
-])  # fmt: skip
-def test_a_group_is_ours_by_its_product_token(group, token, ours):
-    """RFC 9309, 2.2.1: case-insensitive match of the product token."""
-    rules = Rules(f"user-agent: {group}\ndisallow: /\n\nuser-agent: other\ndisallow: /x".encode(), token, 0)
-    assert rules.allows("http://a.test/page") is not ours
-
-
-def test_only_rfc_line_ends_end_a_line():
-    text = as_text("User-agent: *\u2028Disallow: /\x0bx\r\nDisallow: /a\rDisallow: /b".encode(), "krake")
-    assert len(text.splitlines()) == 3
-
-
-def test_crawl_delay_of_our_group():
-    body = b"user-agent: *\ncrawl-delay: 9\n\nuser-agent: krake\ncrawl-delay: 2.5\nuser-agent: z\ncrawl-delay: inf"
-    assert Rules(body, "krake", 0).crawl_delay_s == 2.5
-    assert Rules(b"user-agent: *\ncrawl-delay: -1", "krake", 0).crawl_delay_s == 0
 
 
 def test_denied_urls_are_never_asked_for(tmp_path):
@@ -75,7 +35,8 @@ STATUS_VERDICTS = [
     (401, b"User-agent: *\nDisallow: /", Outcome.OK),
     (403, b"", Outcome.OK),
     (404, b"", Outcome.OK),
-    (429, b"", Outcome.OK),
+    (418, b"", Outcome.OK),
+    (429, b"", Outcome.ROBOTS_UNREACHABLE),
     (500, b"", Outcome.ROBOTS_UNREACHABLE),
     (503, b"", Outcome.ROBOTS_UNREACHABLE),
 ]
@@ -89,17 +50,100 @@ def test_what_a_status_means(tmp_path, status, body, outcome):
     assert found.outcomes() == [outcome.value]
 
 
-@pytest.mark.parametrize(("code", "outcome"), [
-    (7, Outcome.ROBOTS_UNREACHABLE), (28, Outcome.ROBOTS_UNREACHABLE), (52, Outcome.ROBOTS_UNREACHABLE),
+NO_ANSWER = [
+    (7, Outcome.CONNECT_FAILED), (28, Outcome.TIMEOUT), (52, Outcome.CONNECT_FAILED), (1, Outcome.PROTOCOL_ERROR),
     (60, Outcome.TLS_FAILED),
-])  # fmt: skip
-def test_what_no_answer_means(tmp_path, code, outcome):
-    """RFC 9309, 2.3.1.4. A certificate that fails for robots.txt fails for every URL, and says so."""
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "outcome"), NO_ANSWER)
+def test_no_answer_forbids_all_and_says_what_failed(tmp_path, code, outcome):
+    """RFC 9309, 2.3.1.4. What fails for robots.txt fails for every URL of its authority, also in the next run."""
     carrier = FakeCarrier(lambda *_: answer(0, code=code, message="no", head=b""))
-    found = run_virtual(tmp_path, ["http://a.test/x", "http://a.test/y"], OBEY, carrier)
-    assert found.outcomes() == [outcome.value] * 2
-    assert all(fetched.error for fetched in found.fetched)
+    for urls in (["http://a.test/x", "http://a.test/y"], ["http://a.test/z"]):
+        found = run_virtual(tmp_path, urls, OBEY, carrier)
+        assert found.outcomes() == [outcome.value] * len(urls)
+        assert all("no" in fetched.error for fetched in found.fetched)
+        carrier.closed = False
     assert {sent.url for sent in carrier.sent} == {"http://a.test/robots.txt"}
+
+
+def test_a_name_without_address_and_an_inner_address_are_told_as_such(tmp_path):
+    def resolver(host: str) -> list[str]:
+        if host == "inner.test":
+            return ["10.1.2.3"]
+        raise LookupFailed("no such name")
+
+    carrier = FakeCarrier(lambda *_: answer())
+    found = run_virtual(tmp_path, ["http://none.test/", "http://inner.test/"], OBEY, carrier, resolver=resolver)
+    assert {fetched.url: fetched.outcome for fetched in found.fetched} == {
+        "http://none.test/": Outcome.DNS_FAILED,
+        "http://inner.test/": Outcome.ADDRESS_REFUSED,
+    }
+    assert not carrier.sent
+
+
+def test_where_nobody_listens_it_is_told_so(tmp_path):
+    port = free_port()
+    found = run(tmp_path, [f"http://127.0.0.1:{port}/x"], OBEY)
+    assert found.outcomes() == ["connect_failed"]
+    assert found.fetched[0].error.startswith("robots.txt: ")
+
+
+@pytest.mark.parametrize(("code", "outcome"), NO_ANSWER)
+def test_a_failure_where_robots_redirects_to_is_not_the_hosts_own(tmp_path, code, outcome):
+    def respond(url: str, _: int):
+        if url == "http://a.test/robots.txt":
+            return answer(301, b"Location: http://b.test/robots.txt\r\n")
+        return answer(0, code=code, message="no", head=b"") if "//b." in url else answer()
+
+    found = run_virtual(tmp_path, ["http://a.test/x"], OBEY, FakeCarrier(respond))
+    assert found.outcomes() == ["robots_unreachable"]
+    assert outcome.value in found.fetched[0].error
+    assert "b.test" in found.fetched[0].error
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_answer_that_forbids_all_is_asked_for_again_after_ten_minutes(tmp_path, status):
+    carrier = FakeCarrier(lambda url, _: answer(status) if "robots" in url else answer())
+    run_virtual(tmp_path, ["http://a.test/"], OBEY, carrier)
+    with HostStore(tmp_path) as store:
+        row = store.robots("http://a.test")
+    assert (row.verdict, row.expires - row.fetched) == ("unreachable", pytest.approx(UNREACHABLE_TTL_S))
+
+
+@pytest.mark.parametrize(("verdict", "refusal"), [
+    ("rules", None), ("allow", None), ("unreachable", Outcome.ROBOTS_UNREACHABLE), ("timeout", Outcome.TIMEOUT),
+])  # fmt: skip
+def test_rows_of_any_version_are_read(verdict, refusal):
+    rules = rules_of_row(RobotsRow("http://a.test", verdict, b"user-agent: *\ndisallow: /", "e", 1.0, 2.0), "krake")
+    assert (rules.refusal or (None,))[0] == refusal
+    assert rules.allows("http://a.test/") is (verdict != "rules")
+
+
+@pytest.mark.parametrize("verdict", ["", "ok", "of tomorrow"])
+def test_a_row_with_another_verdict_counts_as_unknown(tmp_path, verdict):
+    with HostStore(tmp_path) as store:
+        store.save_robots(RobotsRow("http://a.test", verdict, b"", "", 1000.0, 1e9), HostRow("a.test", 0.0, 0.0))
+    carrier = FakeCarrier(lambda *_: answer())
+    assert run_virtual(tmp_path, ["http://a.test/"], OBEY, carrier).outcomes() == ["ok"]
+    assert [sent.url for sent in carrier.sent] == ["http://a.test/robots.txt", "http://a.test/"]
+
+
+def test_the_memory_for_rules_is_bounded(tmp_path, monkeypatch):
+    """Hosts whose rules were dropped are asked for pages only: the answers are in the store."""
+    body = b"user-agent: *\ndisallow: /no\n" + b"".join(b"disallow: /%d*x\n" % number for number in range(300))
+    size = Rules(body, "krake", 0).size_bytes
+    assert 300 * 100 < size < MAX_RULES_BYTES
+    monkeypatch.setattr("crawl_lib.fetch.desk.MAX_RULES_BYTES", 3 * size)
+    made = []
+    monkeypatch.setattr("crawl_lib.fetch.robots.PathRules", lambda rules: made.append(1) or PathRules(rules))
+    carrier = FakeCarrier(lambda *_: answer(body=body))
+    urls = [f"http://h{host}.test/{page}" for page in ("1", "2", "no") for host in range(8)]
+    found = run_virtual(tmp_path, urls, replace(OBEY, host_delay_s=1.0), carrier)
+    assert found.summary.outcomes == {"ok": 16, "robots_denied": 8}
+    assert sum("robots" in sent.url for sent in carrier.sent) == 8
+    assert len(made) > 8
 
 
 def redirecting(hops: int):

@@ -114,7 +114,33 @@ def test_detect_mime(declared: str | None, data: bytes, detected: str) -> None:
         (["otherbot: noindex", "nofollow"], True),
         (["unavailable_after: 25 Jun 2030 15:00:00, nofollow"], True),
         (["max-snippet:1, nofollow"], True),
+        (["Krake : noindex , NOFOLLOW "], True),
+        (["krake:nofollow"], True),
+        (["*: nofollow"], True),
+        (["otherbot: noindex, krake: nofollow"], True),
+        (["krake: noindex, otherbot: nofollow"], False),
+        (["nofollow, otherbot: index"], True),
+        (["krakebot: nofollow", "my-krake: none", "kra: nofollow"], False),
+        (["otherbot:nofollow", "360spider: nofollow", "bot_2.0: none"], False),
+        (["otherbot:", "otherbot:, nofollow"], False),
+        (["otherbot: unavailable_after: Saturday, 25-Jun-10 15:00:00 PST, nofollow"], False),
+        (["unavailable_after: Saturday, 25-Jun-10 15:00:00 PST, nofollow"], True),
+        (["unavailable_after: Sat, 25 Jun 2030 15:00:00 GMT, none"], True),
+        (["unavailable_after: 25 Jun 2030, 15:00:00, nofollow"], True),
+        (["unavailable_after: 2030-06-25T15:00:00+00:00, nofollow"], True),
+        (["unavailable_after: nofollow"], False),
+        (["max-image-preview:large, max-video-preview:-1, nofollow"], True),
+        (["x-new: 5, nofollow"], True),
+        ([":", "::", ",,", "", "nofollowing", "no follow"], False),
     ],
 )
 def test_x_robots_tag(values: list[str], nofollow: bool) -> None:
     assert x_robots_nofollow(values, "Krake") is nofollow
+
+
+@pytest.mark.parametrize("piece", ["a", "a*", "*:", "a ", ",", "a:,", " ", "a:", "krake:a,"])
+def test_x_robots_tag_is_read_in_time_linear_in_its_length(piece: str) -> None:
+    """A quadratic one takes minutes."""
+    began = time.process_time()
+    x_robots_nofollow([piece * (300_000 // len(piece))], "krake")
+    assert time.process_time() - began < 2.0

@@ -104,7 +104,7 @@ def test_scope_is_the_seeds_hosts_and_where_seeds_redirect() -> None:
     assert {name.split("/")[2] for name in widened.visits} == {"127.0.1.2:8080", "127.0.1.3:8080"}
     everywhere = crawl([url(0, "/")], scope="any")
     assert len({name.split("/")[2] for name in everywhere.visits}) == WEB.sites + 1
-    assert everywhere.visits["http://127.0.1.8:8080/"].outcome is Outcome.ROBOTS_UNREACHABLE
+    assert everywhere.visits["http://127.0.1.8:8080/"].outcome is Outcome.CONNECT_FAILED
 
 
 def test_options_of_robots_nofollow_and_redirects() -> None:
