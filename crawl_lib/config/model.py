@@ -49,6 +49,13 @@ class DfsConfig:
 
 
 @dataclass(frozen=True)
+class InjectConfig:
+    """Where files of seeds lie that the DAG's param `seeds` may name."""
+
+    directory: str = option("../seeds", path="directory")
+
+
+@dataclass(frozen=True)
 class ExportConfig:
     """What the export takes in, and where its folders lie on the DFS."""
 
@@ -64,6 +71,8 @@ class KeyStorageConfig:
     servers: tuple[str, ...] = option(("../data/keys/0.sqlite",), nonempty=True, unique=True, path="servers")
     database: str = option("krake", pattern=r"[A-Za-z0-9_]+")
     user: str = option("krake")
+    tls: str = option("prefer", choices=("verify", "require", "prefer", "off"))
+    ca_file: str | None = option(None, path="file")
     replication: int = option(1, minimum=1)
     timeout_s: float = option(30.0, minimum=0.1)
     connections: int = option(8, minimum=1, maximum=1000)
@@ -193,6 +202,7 @@ class Config:
     dfs_primary: str = option(path="dfs")
     dfs: DfsConfig = DfsConfig()
     crawl: CrawlConfig = CrawlConfig()
+    inject: InjectConfig = InjectConfig()
     export: ExportConfig = ExportConfig()
     key_storage: KeyStorageConfig = KeyStorageConfig()
     queue: QueueConfig = QueueConfig()
