@@ -43,7 +43,7 @@ class GuardedConnection(Connection):
 
     def _process_auth(self, plugin_name: bytes, *others: Any) -> Any:
         if plugin_name == b"mysql_old_password":
-            self._require_hidden("a proof from which the password can be computed")
+            raise KeyAccessError(f"{self.host}:{self.port}: asks for a login of MySQL 4.0: give the user another one")
         return super()._process_auth(plugin_name, *others)  # type: ignore[misc]
 
     @property
