@@ -45,13 +45,15 @@ class FakeServer:
     """Serves connections until it is closed, and keeps what the clients said.
 
     `greeting`: the plugin that it names first. `script`: what it says after each packet of the login, then it accepts.
-    `certificate`: file and key, None for a server without encryption.
+    `answer`: what it says to all commands after that. `certificate`: file and key, None: no encryption.
     """
 
-    def __init__(self, greeting: bytes, script: Sequence[bytes], certificate: tuple[Path, Path] | None = None) -> None:
+    def __init__(
+        self, greeting: bytes, script: Sequence[bytes], certificate: tuple[Path, Path] | None, answer: bytes
+    ) -> None:
         self.heard = b""
         self.packets: list[bytes] = []
-        self._greeting, self._script = greeting, script
+        self._greeting, self._script, self._answer = greeting, script, answer
         self._context: ssl.SSLContext | None = None
         if certificate is not None:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -100,7 +102,7 @@ class FakeServer:
         _send(client, number + 1, OK)
         while True:
             number, _ = self._hear(client)
-            _send(client, number + 1, OK)
+            _send(client, number + 1, self._answer)
 
     def _hear(self, client: socket.socket) -> tuple[int, bytes]:
         head = self._exactly(client, 4)
@@ -137,9 +139,10 @@ def fake_server(
     greeting: bytes = b"mysql_native_password",
     script: Sequence[bytes] = (),
     certificate: tuple[Path, Path] | None = None,
+    answer: bytes = OK,
 ) -> Iterator[FakeServer]:
     """A fake server for the time of a block."""
-    server = FakeServer(greeting, script, certificate)
+    server = FakeServer(greeting, script, certificate, answer)
     try:
         yield server
     finally:
