@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from crawl_lib.records import MAX_BODY_BYTES
+
 
 def option(default: Any = ..., **checks: Any) -> Any:
     """A dataclass field with checks; without a default the option is mandatory."""
@@ -150,11 +152,11 @@ class FetchConfig:
     max_crawl_delay_s: float = option(30.0, minimum=0)
     robots: str = option("obey", choices=("obey", "ignore"))
     robots_ttl_s: float = option(86400.0, minimum=0)
-    max_robots_bytes: int = option(512 * 1024, minimum=500 * 1024)
+    max_robots_bytes: int = option(512 * 1024, minimum=500 * 1024, maximum=MAX_BODY_BYTES)
     connections: int = option(64, minimum=1, maximum=10000)
     connections_per_host: int = option(1, minimum=1, maximum=1000)
     processes: int | None = option(None, minimum=1, maximum=256)
-    max_body_bytes: int = option(16 << 20, minimum=1)
+    max_body_bytes: int = option(16 << 20, minimum=1, maximum=MAX_BODY_BYTES)
     max_decompressed_bytes: int = option(64 << 20, minimum=1)
     max_header_bytes: int = option(64 << 10, minimum=1024, maximum=300_000)
     max_redirects: int = option(10, minimum=0)
