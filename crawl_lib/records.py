@@ -7,6 +7,12 @@ from hashlib import sha1
 
 from crawl_lib.states import Outcome
 
+MAX_RECORD_BYTES = 256 << 20
+"""Of a WARC record, its head included: what every reader of ours reads, since a record is held in memory whole."""
+MAX_BODY_BYTES = MAX_RECORD_BYTES - (1 << 20)
+"""Of a body that may be fetched, so that its record can be read again. The rest is for heads: WARC's with a URL of
+65,535 characters, and a server's of `fetch.max_header_bytes`."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueuedUrl:

@@ -47,13 +47,21 @@ def _opened(config: Config, secrets: Secrets | None, stop: Event | None) -> Stor
 
 
 def inject(
-    config: Config, secrets: Secrets | None = None, *, run_id: str, seeds: str, stop: Event | None = None
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    run_id: str,
+    seeds: str,
+    below: Path | None = None,
+    stop: Event | None = None,
 ) -> Result:
     """Leave seeds for the nodes that own their hosts.
 
-    `seeds`: URLs, a line each, or the path of a file or of a directory of files. Returns counts, and the first
-    rejections with file and line. Raises InputError if the path is not there, or no line of what was given is a URL
-    to crawl; ConfigError if no iteration may have the nodes of the config yet.
+    `seeds`: URLs, a line each, or the path of a file or of a directory of files. `below`: the only directory whose
+    files may be named, for those who are no users of this machine; None: all that this process may read. Returns
+    counts, and the first rejections by file and line. Raises InputError if the path is not there or may not be named,
+    or no line of what was given is a URL to crawl; ConfigError if no iteration may have the nodes of the config yet,
+    or seeds are other people's sites and `fetch.contact` is not set.
     """
     stores = _opened(config, secrets, stop)
     require_layout(stores)
@@ -65,6 +73,8 @@ def inject(
         nodes=config.servers,
         routing=config.frontier.routing,
         urls_config=config.urls,
+        fetch_config=config.fetch,
+        below=below,
         stop=stores.stop,
     )
     return {"path": f"{stores.crawl_dir}/{SEEDS_FOLDER}/{manifest['digest']}", **manifest["seeds"]}

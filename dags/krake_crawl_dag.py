@@ -14,10 +14,10 @@ One run adds some iterations to the crawl that Krake's config describes, and the
 5. **export**, **linker** and **finalizer** write mapping, content and offsets, then arcs, then the web graph.
 
 #### Parameters
-*seeds*: URLs, a line each (`key=value` metadata after tabs), or the absolute path of a file or of a folder of files on
-the machine of the queue `default`; empty: go on with what is queued. *iterations*: how many. *batch_size*: URLs that
-one node takes in one iteration; empty: as the config says. *label*: the export's name; empty: the time of its newest
-iteration.
+*seeds*: URLs, a line each (`key=value` metadata after tabs), or the path of a file or of a folder of files in
+`inject.directory` on the machine of the queue `default`, relative to it or absolute; empty: go on with what is queued.
+*iterations*: how many. *batch_size*: URLs that one node takes in one iteration; empty: as the config says.
+*label*: the export's name; empty: the time of its newest iteration.
 
 #### When it failed
 Every task may be run again at any time: it goes on where it stopped, or finds its work done.
@@ -92,8 +92,8 @@ params = ParamsDict(
             type=["null", "string"],
             format="multiline",
             title="Seeds",
-            description_md="URLs, one a line, or the **absolute path** of a file or folder with seeds. "
-            "Empty: go on with what is queued.",
+            description_md="URLs, one a line, or the path of a file or folder with seeds in `inject.directory` of the "
+            f"config ({config.inject.directory}). Empty: go on with what is queued.",
         ),
         "iterations": Param(
             min(3, most),

@@ -41,6 +41,7 @@ def config(tmp_path: Path) -> Config:
             "scratch": {"directory": "scratch"},
             "urls": {"scope": "any"},
             "fetch": {
+                "contact": "tests@localhost",
                 "host_delay_s": 0.0,
                 "ip_delay_s": 0.0,
                 "allow_networks": ["127.0.0.0/8", "::1/128"],

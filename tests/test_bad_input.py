@@ -131,8 +131,8 @@ class TestSeeds:
     @pytest.mark.parametrize("text", ["~no-such-user/seeds.txt", "x" * 300, "\0", "seeds.txt/below"])
     def test_a_text_that_is_neither_url_nor_path_is_refused(self, krake: Krake, text: str) -> None:
         Path(krake.directory / "seeds.txt").write_text("")
-        done = krake("inject", text)
-        assert text[:50].encode("unicode_escape").decode() in done.error()
+        error = krake("inject", text).error()
+        assert "seeds:1: invalid" in error or text in error
 
 
 def below_a_file(directory: Path) -> Path:

@@ -153,6 +153,91 @@ def test_mounts_are_volumes_of_one_service_or_paths_of_the_project() -> None:
     assert all(len(names) == 1 for names in users.values()), users
 
 
+HDFS = {"namenode", "datanode-1", "datanode-2"}
+OUTER = [*NODES, "api-server"]
+GB = 1 << 30
+
+
+def limit_bytes(name: str) -> int:
+    text = SERVICES[name]["mem_limit"]
+    assert text.endswith("g"), name
+    return int(text[:-1]) * GB
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_a_container_has_no_capability_and_no_way_to_one_and_a_limit_of_memory(name: str) -> None:
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert limit_bytes(name) >= GB
+    assert "devices" not in service
+    assert not any("docker.sock" in mount for mount in service.get("volumes", []))
+    if name in HDFS:
+        # Its start calls sudo; what it may keep is less than it had before.
+        assert set(service["cap_add"]) <= {"AUDIT_WRITE", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
+        return
+    assert "cap_add" not in service
+    assert service["read_only"] is True
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["image"] == "krake:local" or service["user"] in {"mysql", "postgres"}, "as root it would need more"
+
+
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - HDFS))
+def test_what_a_read_only_container_writes_lies_on_a_volume_or_in_memory(name: str) -> None:
+    service = SERVICES[name]
+    written = {mount.split(":")[0] for mount in service["tmpfs"]} | {
+        mount.split(":")[1] for mount in service.get("volumes", []) if not mount.endswith(":ro")
+    }
+    assert "/tmp" in written
+    if service["image"] == "krake:local":
+        # Airflow's home, where it writes its config; what grows for months is not kept in memory.
+        assert "/opt/airflow" in written
+        assert "/opt/airflow/logs" in written or name in ONE_SHOT
+    else:
+        assert written & {"/run/mysqld", "/run/postgresql"}
+
+
+def test_memory_is_enough_for_what_the_config_lets_each_use() -> None:
+    found = config()
+    for name in NODES:
+        assert found.fetch.processes is not None
+        assert limit_bytes(name) >= found.fetch.processes * 400 * 10**6 + GB
+    tasks = int(SERVICES["batch"]["command"][SERVICES["batch"]["command"].index("-c") + 1])
+    assert limit_bytes("batch") >= tasks * (found.scratch.memory_bytes + 200 * 10**6) + GB
+
+
+def neighbours(name: str) -> set[str]:
+    """The services that share a network with one."""
+    own = set(SERVICES[name]["networks"])
+    return {other for other in SERVICES if other != name and own & set(SERVICES[other]["networks"])}
+
+
+def test_the_crawl_does_not_reach_the_database_of_airflow() -> None:
+    assert neighbours("postgres") == {"set-up", "api-server", "scheduler", "dag-processor"}
+    for name in [*NODES, "batch", *KEY_SERVERS, *HDFS]:
+        assert "database" not in SERVICES[name]["networks"]
+
+
+def test_only_nodes_and_the_published_port_reach_the_outside() -> None:
+    open_networks = {name for name, options in FILE["networks"].items() if not (options or {}).get("internal")}
+    assert open_networks == {"outside"}
+    assert all("networks" in service for service in SERVICES.values()), "else it would be on a network of all"
+    assert sorted(name for name in SERVICES if "outside" in SERVICES[name]["networks"]) == sorted(OUTER)
+
+
+def test_each_reaches_what_it_speaks_to() -> None:
+    for name in [*NODES, "batch"]:
+        assert {"namenode", "datanode-1", "datanode-2", *KEY_SERVERS, "api-server"} <= neighbours(name)
+    assert {"postgres", *KEY_SERVERS} <= neighbours("set-up")
+    assert not {"api-server", "scheduler", "dag-processor"} & neighbours("namenode")
+
+
+def test_a_run_may_name_the_seeds_that_are_mounted() -> None:
+    mounts = {mount.split(":")[1]: mount for mount in SERVICES["batch"]["volumes"]}
+    inside = load_config(ROOT / "config" / "compose.yml").inject.directory
+    assert mounts[f"{HOME}/{Path(inside).relative_to(ROOT)}"].endswith(":ro")
+    assert not [name for name in NODES if any("seeds" in mount for mount in SERVICES[name]["volumes"])]
+
+
 def test_images_are_pinned() -> None:
     images = {service["image"] for service in SERVICES.values()} - {"krake:local"}
     base = re.search(r"^FROM (\S+)$", DOCKERFILE, re.MULTILINE)
@@ -279,7 +364,9 @@ def test_a_node_serves_its_queue_and_keeps_its_own_disk(name: str) -> None:
     assert words[words.index("-q") + 1] == words[words.index("-H") + 1] == name
     targets = [mount.split(":")[1] for mount in SERVICES[name]["volumes"]]
     assert config().queue.local_dir in targets
-    assert Path(words[words.index("--pid") + 1]).parent.as_posix() in SERVICES[name]["tmpfs"][0]
+    assert Path(words[words.index("--pid") + 1]).parent.as_posix() in [
+        mount.split(":")[0] for mount in SERVICES[name]["tmpfs"]
+    ]
     assert SERVICES[name]["healthcheck"]["test"][-1] == words[words.index("--pid") + 1]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -12,10 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from crawl_lib.cli.common import config_of, console, print_counts, print_json, stores_of
-from crawl_lib.config import to_mapping
+from crawl_lib.config import Config, to_mapping
+from crawl_lib.config.load import is_sqlite_server
 from crawl_lib.crawl.exports import newest_export
 from crawl_lib.crawl.status import status_of
 from crawl_lib.export.show import show_page
+from crawl_lib.frontier.contact import has_contact, is_our_own
 from crawl_lib.graph import open_web_graph
 from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
 from crawl_lib.urls import UrlFilter
@@ -31,7 +34,30 @@ def config(arguments: argparse.Namespace) -> int:
     password = Secrets.from_environment().key_storage_password
     print(f"# {PASSWORD_VARIABLE} is {'set: ****' if password else 'not set'}")
     print(yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True), end="")
+    for warning in _warnings(checked):
+        print(f"warning: {warning}", file=sys.stderr)
     return 0
+
+
+def _warnings(config: Config) -> Iterator[str]:
+    """What is allowed, and what an operator should know of."""
+    if not has_contact(config.fetch):
+        yield (
+            "fetch.contact is not set: `krake inject` takes only seeds on loopback and addresses in"
+            " fetch.allow_networks. Set it to a URL or mail address where the people you crawl can reach you"
+        )
+    strangers = [name for name in config.key_storage.servers if not is_sqlite_server(name) and not _is_loopback(name)]
+    if strangers and config.key_storage.tls != "verify":
+        yield (
+            f"key_storage.tls is {config.key_storage.tls}: whoever stands between here and {', '.join(strangers)} can"
+            " pass for it; `verify` looks at its certificate"
+        )
+
+
+def _is_loopback(server: str) -> bool:
+    from crawl_lib.keys.mysql import parse_server  # noqa: PLC0415 - loads PyMySQL, which most commands do not need
+
+    return is_our_own(parse_server(server)[0], ())
 
 
 def masked(address: str | None) -> str | None:

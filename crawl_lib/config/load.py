@@ -111,6 +111,10 @@ def _check_together(config: Any, source: str) -> None:
         )
     if len({is_sqlite_server(server) for server in keys.servers}) > 1:
         raise ConfigError(f"{source}: key_storage.servers: SQLite files and MySQL servers cannot be mixed")
+    if keys.ca_file is not None and keys.tls != "verify":
+        raise ConfigError(
+            f"{source}: key_storage.ca_file: certificates are looked at with key_storage.tls: verify only"
+        )
     _check_delays(config.fetch, source)
     if config.crawl.directory.strip("/") == config.export.directory.strip("/"):
         raise ConfigError(f"{source}: export.directory: must differ from crawl.directory")

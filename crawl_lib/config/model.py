@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from crawl_lib.records import MAX_BODY_BYTES
+
 
 def option(default: Any = ..., **checks: Any) -> Any:
     """A dataclass field with checks; without a default the option is mandatory."""
@@ -49,6 +51,13 @@ class DfsConfig:
 
 
 @dataclass(frozen=True)
+class InjectConfig:
+    """Where files of seeds lie that the DAG's param `seeds` may name."""
+
+    directory: str = option("../seeds", path="directory")
+
+
+@dataclass(frozen=True)
 class ExportConfig:
     """What the export takes in, and where its folders lie on the DFS."""
 
@@ -64,6 +73,8 @@ class KeyStorageConfig:
     servers: tuple[str, ...] = option(("../data/keys/0.sqlite",), nonempty=True, unique=True, path="servers")
     database: str = option("krake", pattern=r"[A-Za-z0-9_]+")
     user: str = option("krake")
+    tls: str = option("prefer", choices=("verify", "require", "prefer", "off"))
+    ca_file: str | None = option(None, path="file")
     replication: int = option(1, minimum=1)
     timeout_s: float = option(30.0, minimum=0.1)
     connections: int = option(8, minimum=1, maximum=1000)
@@ -152,12 +163,12 @@ class FetchConfig:
     adaptive_delay_factor: float | None = option(None, minimum=0.01)
     robots: str = option("obey", choices=("obey", "ignore"))
     robots_ttl_s: float = option(86400.0, minimum=0)
-    max_robots_bytes: int = option(512 * 1024, minimum=500 * 1024)
+    max_robots_bytes: int = option(512 * 1024, minimum=500 * 1024, maximum=MAX_BODY_BYTES)
     connections: int = option(64, minimum=1, maximum=10000)
     connections_per_host: int = option(1, minimum=1, maximum=1000)
     hosts: tuple[HostConfig, ...] = option(())
     processes: int | None = option(None, minimum=1, maximum=256)
-    max_body_bytes: int = option(16 << 20, minimum=1)
+    max_body_bytes: int = option(16 << 20, minimum=1, maximum=MAX_BODY_BYTES)
     max_inflight_bytes: int = option(128 << 20, minimum=1 << 20)
     max_decompressed_bytes: int = option(64 << 20, minimum=1)
     max_header_bytes: int = option(64 << 10, minimum=1024, maximum=300_000)
@@ -207,6 +218,7 @@ class Config:
     dfs_primary: str = option(path="dfs")
     dfs: DfsConfig = DfsConfig()
     crawl: CrawlConfig = CrawlConfig()
+    inject: InjectConfig = InjectConfig()
     export: ExportConfig = ExportConfig()
     key_storage: KeyStorageConfig = KeyStorageConfig()
     queue: QueueConfig = QueueConfig()

@@ -169,11 +169,11 @@ def _places(state: State) -> Iterator[tuple[int, int]]:
 
 
 def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str) -> None:
-    """Count a refused line, and name the first ones."""
+    """Count a refused line, and name the first ones: what stands in a file is not for all who read results."""
     reason = str(error.reason)
     counts[reason] = counts.get(reason, 0) + 1
     if len(examples) < EXAMPLES:
-        examples.append(f"{where}: {error}")
+        examples.append(f"{where}: {reason}")
 
 
 def _count_hosts(queue: Queue, keys: KeyStore) -> None:

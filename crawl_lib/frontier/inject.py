@@ -11,9 +11,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
 
-from crawl_lib.config import UrlsConfig
+from crawl_lib.config import FetchConfig, UrlsConfig
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, StoppedError, StorageError, TargetExistsError
+from crawl_lib.frontier.contact import require_contact
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.outlinks import OutlinkWriter, encode_line
 from crawl_lib.frontier.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
@@ -36,24 +37,31 @@ def inject(
     nodes: Sequence[str],
     routing: str,
     urls_config: UrlsConfig,
+    fetch_config: FetchConfig | None = None,
+    below: Path | None = None,
     stop: Event | None = None,
 ) -> dict[str, Any]:
     """Leave seeds in `<crawl_dir>/seeds/<digest>/`: `outlinks` (a part per node), `scope` (hosts), `manifest.json`.
 
-    `seeds`: as `parse_seeds` takes them, or ready URLs. `routing`: `host`: each goes to the owner of its host;
+    `seeds`: as `parse_seeds` takes them, with `below`, or ready URLs. `fetch_config`: whose `contact` seeds of other
+    people's sites need; None: nobody asks for one. `routing`: `host`: each goes to the owner of its host;
     `local`: spread evenly, one after the other. The folder is there all at once. Run again with the same run and the
     same seeds, it is found complete and its manifest is returned, also if two do so at the same time.
     Returns the manifest: digest, seeds (counts and refusals), outlinks (offset, length, count by node), run_id.
-    Raises InputError (seeds cannot be read, or none of them used), StorageError, or, once `stop` is set, StoppedError:
-    then nothing is left.
+    Raises InputError (seeds cannot be read, or none of them used), ConfigError (no contact), StorageError, or, once
+    `stop` is set, StoppedError: then nothing is left.
     """
     if isinstance(seeds, str):
         rules = UrlFilter(urls_config, ())
-        seeds = parse_seeds(seeds, max_length_chars=urls_config.max_length_chars, url_filter=rules, stop=stop)
+        longest = urls_config.max_length_chars
+        seeds = parse_seeds(seeds, below=below, max_length_chars=longest, url_filter=rules, stop=stop)
     with tempfile.TemporaryDirectory(prefix="krake-inject-") as scratch:
         spread = _Spread(Path(scratch), nodes, routing, stop)
         try:
-            digest = spread.fill(run_id, seeds)
+            checked: Iterable[QueuedUrl] = seeds
+            if fetch_config is not None and isinstance(seeds, Seeds):
+                checked = require_contact(seeds, fetch_config)
+            digest = spread.fill(run_id, checked)
             if isinstance(seeds, Seeds):
                 seeds.require_some()
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +12,14 @@ from typing import BinaryIO
 
 from crawl_lib.errors import InputError, UrlError
 from crawl_lib.frontier.adopt import refuse
+from crawl_lib.frontier.seedfiles import SeedFile, find_files, require_size
 from crawl_lib.records import QueuedUrl
-from crawl_lib.stopping import until_stopped
+from crawl_lib.stopping import go_on
 from crawl_lib.urls import UrlFilter, canonicalize, host_of
 
 METADATA = "metadata"
 """The refusal of a seed with a field that is not `key=value`; the others are of `urls.Rejection`."""
 MAX_LINE_BYTES = 1 << 16
-_LONGEST_PATH = 4096
 
 
 @dataclass
@@ -28,7 +27,7 @@ class SeedReport:
     """What reading seeds found.
 
     `lines` = `blank` + `comments` + `accepted` + `duplicates` + the sum of `rejected`. `examples`: the first 20
-    refusals, with file and line.
+    refusals, with file and line and the reason's name; what stands in the line is told nowhere.
     """
 
     lines: int = 0
@@ -47,13 +46,14 @@ class SeedReport:
 class Seeds:
     """Iterates over seeds as `QueuedUrl`s, canonical, each once, in the order written; `report` counts as it goes.
 
-    Every iteration reads anew, with a new report. Files are streamed; a line of any length is read in pieces. Once
-    `stop` is set, StoppedError comes instead of the next line.
+    Every iteration reads from the start, with a new report; `place`: file and line of the seed that came last. Files
+    are streamed; a line of any length is read in pieces. Once `stop` is set, StoppedError comes instead of the next
+    piece.
     """
 
     def __init__(
         self,
-        files: list[tuple[str, Path | bytes]],
+        files: list[tuple[str, SeedFile | bytes]],
         *,
         max_length_chars: int,
         url_filter: UrlFilter | None = None,
@@ -64,6 +64,7 @@ class Seeds:
         self._filter = url_filter
         self._stop = stop
         self.report = SeedReport()
+        self.place = ""
 
     def require_some(self) -> None:
         """Raise InputError if seeds were given, and none could be used: a run of nothing would look like a success.
@@ -76,13 +77,13 @@ class Seeds:
             count = sum(self.report.rejected.values())
             raise InputError(f"seeds: no line of {count} is a URL to crawl: {'; '.join(self.report.examples[:3])}")
         for name, source in self._files:
-            if isinstance(source, Path):
+            if isinstance(source, SeedFile):
                 raise InputError(f"seeds: {name}: holds no URL")
 
     def __iter__(self) -> Iterator[QueuedUrl]:
         self.report = report = SeedReport()
         seen: set[str] = set()
-        for where, line in until_stopped(self._lines(), self._stop):
+        for where, line in self._lines():
             report.lines += 1
             try:
                 seed = self._seed(line)
@@ -96,24 +97,25 @@ class Seeds:
                 continue
             seen.add(seed.url)
             report.accepted += 1
+            self.place = where()
             yield seed
 
     def _lines(self) -> Iterator[tuple[_Place, bytes]]:
         for name, source in self._files:
             try:
-                with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
-                    for number, line in enumerate(_bounded_lines(file), 1):
+                with io.BytesIO(source) if isinstance(source, bytes) else source.open() as file:
+                    for number, line in enumerate(_bounded_lines(file, name, self._stop), 1):
                         yield _Place(name, number), line
             except OSError as error:
                 raise InputError(f"seeds: {name}: cannot be read: {error.strerror}") from error
 
     def _seed(self, line: bytes) -> QueuedUrl | None:
         if len(line) > MAX_LINE_BYTES:
-            raise UrlError("too_long", line[:200].decode("utf-8", "replace"))
+            raise UrlError("too_long", "")
         try:
             text = line.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise UrlError("invalid", line[:200].decode("utf-8", "replace")) from error
+            raise UrlError("invalid", "") from error
         url, *fields = text.strip().split("\t")
         if not url:
             self.report.blank += 1
@@ -146,30 +148,24 @@ class _Place:
 def parse_seeds(
     seeds: str,
     *,
+    below: Path | None = None,
     max_length_chars: int = 2000,
     url_filter: UrlFilter | None = None,
     stop: Event | None = None,
 ) -> Seeds:
     """Seeds from what the user gave: the path of a file, or of a directory of files (sorted), else a text.
 
-    `max_length_chars`: of a canonical URL. `url_filter`: its rules hold for seeds too; its scope does not, since seeds
-    make the scope. In a text, URLs may also stand on one line, with spaces between. Raises InputError if the text
-    looks like a path and nothing is there, or a directory has no files.
+    `below`: what a path may name, see `find_files`; None: all that this user may read. `max_length_chars`: of a
+    canonical URL. `url_filter`: its rules hold for seeds too; its scope does not, since seeds make the scope. In a
+    text, URLs may also stand on one line, with spaces between. Raises InputError if the text looks like a path and
+    nothing is there, or a directory has no files.
     """
-    return Seeds(_files_of(seeds), max_length_chars=max_length_chars, url_filter=url_filter, stop=stop)
-
-
-def _files_of(seeds: str) -> list[tuple[str, Path | bytes]]:
-    text = seeds.strip()
-    path = _as_path(text)
-    if path is None:
-        return [("seeds", "\n".join(map(_split_words, seeds.splitlines())).encode("utf-8", "surrogatepass"))]
-    if path.is_dir():
-        files = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
-        if not files:
-            raise InputError(f"seeds: {path}: a directory without files")
-        return [(str(file), file) for file in files]
-    return [(str(path), path)]
+    found = find_files(seeds.strip(), below)
+    files: list[tuple[str, SeedFile | bytes]] = [(file.name, file) for file in found or ()]
+    if found is None:
+        text = "\n".join(map(_split_words, seeds.splitlines()))
+        files = [("seeds", text.encode("utf-8", "surrogatepass"))]
+    return Seeds(files, max_length_chars=max_length_chars, url_filter=url_filter, stop=stop)
 
 
 def _split_words(line: str) -> str:
@@ -177,30 +173,22 @@ def _split_words(line: str) -> str:
     return "\n".join(words) if len(words) > 1 and all("://" in word for word in words) else line
 
 
-def _as_path(text: str) -> Path | None:
-    """The path that a text is meant to be, None if it is URLs."""
-    if not text or len(text) > _LONGEST_PATH or any(mark in text for mark in "\n\r\t\0"):
-        return None
-    path = Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where there is no such user
-    try:
-        if path.exists():
-            return path
-    except OSError:
-        return None
-    if "://" in text or " " in text or text.startswith("#"):
-        return None
-    if text.lower().startswith(("http:", "https:", "mailto:", "javascript:", "data:")):
-        return None
-    raise InputError(f"seeds: {text}: no such file or directory, and not a URL such as https://example.org/")
+def _bounded_lines(file: BinaryIO, name: str, stop: Event | None) -> Iterator[bytes]:
+    """Lines without newline; of a line that is too long only its beginning, one byte more than is allowed.
 
-
-def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines without newline; of a line that is too long only its beginning, one byte more than is allowed."""
-    while line := file.readline(MAX_LINE_BYTES + 1):
-        rest = line
-        while rest and not rest.endswith(b"\n") and len(rest) > MAX_LINE_BYTES:
-            rest = file.readline(MAX_LINE_BYTES + 1)
-        yield line.rstrip(b"\r\n") if len(line) <= MAX_LINE_BYTES else line
+    Raises InputError for more bytes than a file of seeds may have: its size is not what every file says it is.
+    """
+    size = 0
+    beginning = b""
+    while piece := file.readline(MAX_LINE_BYTES + 1):
+        go_on(stop)
+        require_size(size := size + len(piece), name)
+        beginning = beginning or piece
+        if len(piece) <= MAX_LINE_BYTES or piece.endswith(b"\n"):
+            yield beginning.rstrip(b"\r\n") if len(beginning) <= MAX_LINE_BYTES else beginning
+            beginning = b""
+    if beginning:
+        yield beginning
 
 
 def _metadata(fields: list[str], url: str) -> str:

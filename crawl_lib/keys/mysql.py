@@ -11,11 +11,9 @@ unsure.
 from __future__ import annotations
 
 import re
-import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any, TypeVar
 
 from pymysql.connections import Connection
@@ -23,6 +21,7 @@ from pymysql.connections import Connection
 from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, Claim, KeyServer, PrefixSum
 from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, code_of, is_lost, tables_stand, translate
+from crawl_lib.keys.mysql_tls import GuardedConnection
 from crawl_lib.keys.texts import HIGHEST, LOWEST, NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
 from crawl_lib.states import KeyState
 
@@ -44,11 +43,20 @@ class MySqlKeyServer(KeyServer):
     """One database on one server. `name`: `host[:port]`, `[address]:port` for IPv6; port 3306 if none is given.
 
     `database`, `user`, `password`: of the key tables; the password is shown nowhere. `timeout_s`: how long a
-    statement may take. Connects at the first request. Raises ConfigError for a name that is no server.
+    statement may take. `tls`, `ca_file`: see `keys.mysql_tls`. Connects at the first request. Raises ConfigError for a
+    name that is no server.
     """
 
     def __init__(
-        self, name: str, *, database: str, user: str, password: str | None = None, timeout_s: float = 30.0
+        self,
+        name: str,
+        *,
+        database: str,
+        user: str,
+        password: str | None = None,
+        timeout_s: float = 30.0,
+        tls: str = "prefer",
+        ca_file: str | None = None,
     ) -> None:
         self.name = name
         self._host, self._port = parse_server(name)
@@ -56,6 +64,7 @@ class MySqlKeyServer(KeyServer):
         self._user = user
         self._password = (password or "").encode("utf-8")
         self._timeout_s = timeout_s
+        self._tls, self._ca_file = tls, ca_file
         self._connection: Connection[Any] | None = None
 
     def __repr__(self) -> str:
@@ -240,7 +249,9 @@ class MySqlKeyServer(KeyServer):
                 raise self._translate(error) from error
 
     def _connect(self, database: str | None) -> Connection[Any]:
-        connection = _Connection(
+        connection: Connection[Any] = GuardedConnection(
+            tls=self._tls,
+            ca_file=self._ca_file,
             host=self._host,
             port=self._port,
             user=self._user,
@@ -277,24 +288,6 @@ class MySqlKeyServer(KeyServer):
 
     def _translate(self, error: Exception) -> KeyStoreError:
         return translate(self.name, self._user, self._database, error)
-
-
-class _Connection(Connection):
-    """PyMySQL's connection: encrypted where the server offers it, without a look at its certificate.
-
-    PyMySQL's own way to that reads all root certificates, and uses none, for every connection: 20 ms.
-    """
-
-    def _create_ssl_ctx(self, sslp: object) -> ssl.SSLContext:
-        return _tls()
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def parse_server(name: str) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from crawl_lib.errors import (
     KeyStoreError,
     KeyTablesError,
 )
+from crawl_lib.keys.mysql_tls import tls_problem
 
 FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError)
 """All that PyMySQL raises: RuntimeError for a login method it cannot do, UnicodeError for a host that is no name."""
@@ -84,6 +85,10 @@ ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
     ER.OPTION_PREVENTS_STATEMENT: _READ_ONLY,
     1792: _READ_ONLY,  # ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
     1836: _READ_ONLY,  # ER_READ_ONLY_MODE
+    CR.CR_SSL_CONNECTION_ERROR: (
+        KeyAccessError,
+        "offers no encryption, and key_storage.tls asks for it: let the server have a certificate",
+    ),
     ER.DISK_FULL: _NO_ROOM,
     ER.RECORD_FILE_FULL: _NO_ROOM,
 }
@@ -95,6 +100,8 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     code = code_of(error)
     text = " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
     found = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
+    if problem := tls_problem(error):
+        return KeyAccessError(f"{server}: {problem}")
     if found is not None:
         kind, advice = found
         return kind(f"{server}: {advice.format(text=text, user=user, database=database)}")

@@ -43,5 +43,11 @@ def _server(config: KeyStorageConfig, name: str, password: str | None) -> KeySer
     from crawl_lib.keys.mysql import MySqlKeyServer  # noqa: PLC0415
 
     return MySqlKeyServer(
-        name, database=config.database, user=config.user, password=password, timeout_s=config.timeout_s
+        name,
+        database=config.database,
+        user=config.user,
+        password=password,
+        timeout_s=config.timeout_s,
+        tls=config.tls,
+        ca_file=config.ca_file,
     )

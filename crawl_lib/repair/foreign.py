@@ -15,11 +15,12 @@ from typing import Any, BinaryIO, cast
 
 from isal import isal_zlib
 
+from crawl_lib.records import MAX_RECORD_BYTES
 from crawl_lib.repair.warcscan import Damage, Raw
 from crawl_lib.segment.warcread import GZIP_ERROR, GZIP_MAGIC, HEAD_END, WarcRecord, parse_headers
 
-MAX_RECORD_BYTES = 256 << 20
-MAX_HEAD_BYTES = 1 << 16
+MAX_HEAD_BYTES = 1 << 17
+"""Of a record's own head: a URL of ours may have 65,535 characters."""
 KEPT_BYTES = 1 << 20
 """How far back a member is looked for where a damaged one was noticed: damage shows some way behind it."""
 BLOCK_BYTES = 1 << 18

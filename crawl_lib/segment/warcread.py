@@ -13,10 +13,10 @@ from typing import BinaryIO, NamedTuple, cast
 from isal import isal_zlib
 
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.records import MAX_RECORD_BYTES
 from crawl_lib.segment.records import split_head
 
 READ_BYTES = 1 << 18
-MAX_RECORD_BYTES = 256 << 20
 GZIP_ERROR = cast("type[Exception]", isal_zlib.error)
 GZIP_MAGIC = b"\x1f\x8b\x08"
 HEAD_END = re.compile(rb"\r?\n\r?\n")

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator, Context
@@ -136,14 +137,25 @@ class _SkipsLaterIterations(KrakeOperator):
 
 
 class InjectOperator(_SkipsLaterIterations):
-    """`inject`: leave the run's seeds for the nodes, and skip the iterations that the run does not ask for."""
+    """`inject`: leave the run's seeds for the nodes, and skip the iterations that the run does not ask for.
+
+    `any_path`: set by `make crawl` alone, whose user reads what he may read. No param says it: who triggers a DAG may
+    name files of `inject.directory` and no others.
+    """
+
+    any_path = False
 
     def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
         """Inject the param `seeds`."""
         from crawl_lib import stages  # noqa: PLC0415 - loads every back end, which parsing a DAG does not need
 
         return stages.inject(
-            config, secrets, run_id=run_id(context), seeds=context["params"]["seeds"] or "", stop=self._stop
+            config,
+            secrets,
+            run_id=run_id(context),
+            seeds=context["params"]["seeds"] or "",
+            below=None if self.any_path else Path(config.inject.directory),
+            stop=self._stop,
         )
 
 

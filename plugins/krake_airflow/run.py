@@ -262,6 +262,8 @@ def _digest(path: Path | str) -> str:
 def prepare_dag(home: Path) -> Any:
     """Airflow's database, made if this home has none of this version, and the DAG with retries for a person who waits.
 
+    This person is a user of the machine, so seeds may be any file that he may read.
+
     The environment must be `settings.environment`'s. Raises KrakeError with Airflow's words if the DAG does not parse.
     """
     from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - reads the environment when it is imported
@@ -278,4 +280,5 @@ def prepare_dag(home: Path) -> Any:
     for task in dag.tasks:
         task.retries, task.retry_exponential_backoff = 1, 0
         task.retry_delay = type(task.retry_delay)(seconds=_RETRY_WAIT_S)
+    dag.get_task("inject").any_path = True  # type: ignore[union-attr]
     return dag

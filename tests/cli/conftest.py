@@ -53,7 +53,13 @@ class Krake:
             "queue": {"local_dir": "queue", "lock_timeout_s": 0.2},
             "scratch": {"directory": "scratch"},
             "urls": {"scope": "hosts"},
-            "fetch": {"host_delay_s": 0.0, "ip_delay_s": 0.0, "processes": 1, "allow_networks": ["127.0.0.0/8"]},
+            "fetch": {
+                "contact": "tests@localhost",
+                "host_delay_s": 0.0,
+                "ip_delay_s": 0.0,
+                "processes": 1,
+                "allow_networks": ["127.0.0.0/8"],
+            },
         }
         self.file.write_text(yaml.safe_dump({**mapping, **sections}))
 

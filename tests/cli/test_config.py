@@ -70,3 +70,21 @@ def test_a_bad_config_is_one_line_for_every_command(krake: Krake) -> None:
 def test_a_config_that_is_not_there_is_named(krake: Krake, monkeypatch: pytest.MonkeyPatch) -> None:
     krake.file = krake.directory / "none.yml"
     assert krake("config").error().startswith(f"{krake.file}: ")
+
+
+def test_what_an_operator_should_know_of_is_a_warning(krake: Krake) -> None:
+    assert krake.ok("config").err == ""
+    krake.configure(fetch={"contact": " "})
+    assert krake.ok("config").err.startswith("warning: fetch.contact is not set")
+    krake.configure(fetch={"contact": None, "allow_networks": ["10.0.0.0/8"]})
+    assert "fetch.contact is not set" in krake.ok("config").err
+
+
+@pytest.mark.parametrize("tls", ["prefer", "require", "off", "verify"])
+def test_a_key_server_elsewhere_whose_certificate_is_not_looked_at_is_a_warning(krake: Krake, tls: str) -> None:
+    krake.configure(key_storage={"servers": ["keys.example:3307", "127.0.0.1", "[::1]:3306"], "tls": tls})
+    said = krake.ok("config").err
+    assert ("keys.example:3307 can pass for it" in said) == (tls != "verify")
+    assert "127.0.0.1" not in said
+    krake.configure(key_storage={"servers": ["localhost:3307", "127.0.0.1"], "tls": tls})
+    assert krake.ok("config").err == ""

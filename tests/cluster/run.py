@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import hashlib
 import json
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -41,7 +43,7 @@ from tests.cluster.topology import BATCH, Topology, why_not
 from tests.contracts.mariadb import PASSWORD
 from tests.dags.api import DAG, Api
 
-OWN = ("servers", "dfs_primary", "dfs", "key_storage", "queue", "scratch")
+OWN = ("servers", "dfs_primary", "dfs", "key_storage", "queue", "scratch", "inject")
 """Sections of a config file that the topology decides."""
 NODES = 3
 INTERRUPTED = 130
@@ -127,10 +129,22 @@ class Cluster:
             if self.given.what == "crawl":
                 queues = replace(config.queue, local_dir=str(self.directory / "<node>" / name / "queue"))
                 return Watch(api, replace(config, queue=queues), self._look).crawl(
-                    seeds_text(self.given.seeds), self._iterations(config)
+                    self._seeds(config), self._iterations(config)
                 )
             while True:
                 self._look()
+
+    def _seeds(self, config: Config) -> str:
+        """The param `seeds`: URLs as they are; files are copied to where a run may name them."""
+        text = seeds_text(self.given.seeds)
+        if not Path(text).is_absolute():
+            return text
+        place = Path(config.inject.directory) / hashlib.sha256(text.encode()).hexdigest()[:16]
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        for source in [Path(text)] if Path(text).is_file() else filter(Path.is_file, Path(text).iterdir()):
+            shutil.copy(source, place)
+        return str(place)
 
     @contextmanager
     def _synthetic_web(self) -> Iterator[None]:

@@ -251,6 +251,7 @@ class Topology:
             },
             "queue": {"local_dir": str(folder / "queue")},
             "scratch": {"directory": str(folder / "scratch")},
+            "inject": {"directory": str(folder / "seeds")},
         }
         mapping: dict[str, Any] = dict(sections)
         for section, options in own.items():

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
@@ -95,7 +96,33 @@ def test_inject_pushes_its_result_and_then_skips_all_that_is_beyond(stage: list[
         run(inject, context(2, ti))
     assert list(skipped.value.tasks) == [*LATER[3], *LATER[4]]
     assert ti.pushed["return_value"] == {"folder": "17", "export": "17"}
-    assert stage == [{"stage": "inject", "run_id": "run-1", "seeds": "http://a/", "stop": inject._stop}]
+    assert [{**call, "below": None} for call in stage] == [
+        {"stage": "inject", "run_id": "run-1", "seeds": "http://a/", "below": None, "stop": inject._stop}
+    ]
+
+
+@pytest.mark.parametrize("params", [{}, {"any_path": True, "below": None, "inject": {"directory": "/"}}])
+@pytest.mark.parametrize(
+    "seeds", ["OUTSIDE", "../outside", "link", "file://OUTSIDE", "/proc/self/environ", "/dev/zero"]
+)
+def test_who_triggers_a_dag_reads_no_file_outside_the_directory(
+    seeds: str, params: dict[str, Any], config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stage itself runs here: no param makes it look elsewhere, and nothing of the file is told."""
+    monkeypatch.setenv("KRAKE_TEST_WORD", "http://s3cret.test/")
+    text = yaml.safe_load(config_file.read_text())
+    text["inject"]["directory"] = str(tmp_path / "seeds")
+    config_file.write_text(yaml.safe_dump(text))
+    (tmp_path / "seeds").mkdir()
+    (tmp_path / "outside").write_text("http://s3cret.test/\ns3cret\n")
+    (tmp_path / "seeds" / "link").symlink_to(tmp_path / "outside")
+    inject = operators.InjectOperator(task_id="inject", later={})
+    with pytest.raises(AirflowFailException) as failed:
+        run(inject, context(seeds=seeds.replace("OUTSIDE", str(tmp_path / "outside")), **params))
+    assert "s3cret" not in f"{failed.value} {failed.value.__cause__!r}"
+    assert not list(tmp_path.rglob("manifest.json"))
+    (tmp_path / "seeds" / "list").write_text("http://127.0.0.1/\n")
+    assert run(inject, context(seeds="list", **params))["accepted"] == 1
 
 
 def test_a_commit_skips_again_what_a_clear_brought_back(stage: list[dict[str, Any]]) -> None:

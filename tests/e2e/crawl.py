@@ -42,6 +42,7 @@ def make_config(directory: Path, *, nodes: int, routing: str = "host", **section
         "urls": {"scope": "hosts"},
         "segment": {"sync_interval_s": 0.5},
         "fetch": {
+            "contact": "tests@localhost",
             "host_delay_s": 0.02,
             "ip_delay_s": 0.0,
             "processes": 1,

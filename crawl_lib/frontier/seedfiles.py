@@ -1,0 +1,142 @@
+"""Finding and opening the files of seeds: regular files alone, and for strangers only those below one directory.
+
+Who triggers a DAG may name a path and is no user of the machine, so links are resolved before the path is judged, and
+the file is then opened step by step without following any: what was judged is what is read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from crawl_lib.errors import InputError
+
+MAX_FILE_BYTES = 1 << 32
+"""Of one file: some 50 million URLs. What is longer is no list of seeds, or several."""
+_LONGEST_PATH = 4096
+_SCHEMES = ("http:", "https:", "mailto:", "javascript:", "data:")
+
+
+@dataclass(frozen=True, slots=True)
+class SeedFile:
+    """A file of seeds. `name`: what messages call it. `path`: where it lies, without links where `below` is given."""
+
+    name: str
+    path: Path
+    below: Path | None = None
+
+    def open(self) -> BinaryIO:
+        """Open it for reading, without waiting for anybody. Raises InputError."""
+        try:
+            with _reached(self.path, self.below) as (descriptor, found):
+                if not stat.S_ISREG(found.st_mode):
+                    raise InputError(f"seeds: {self.name}: is not a regular file: write the URLs into one")
+                require_size(found.st_size, self.name)
+                # By its descriptor, so that it is the file that was looked at.
+                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+                return os.fdopen(os.open(f"/proc/self/fd/{descriptor}", flags), "rb")
+        except OSError as error:
+            raise InputError(f"seeds: {self.name}: cannot be read: {error.strerror}") from error
+
+
+def find_files(text: str, below: Path | None) -> list[SeedFile] | None:
+    """The files that a text names, those of a directory sorted by name; None if the text is no path but URLs.
+
+    `below`: None: all that this user may read; else only what lies at or below this directory, links resolved; a
+    relative path is relative to it. Raises InputError if nothing is there, or a directory has no files.
+    """
+    if not text or len(text) > _LONGEST_PATH or any(mark in text for mark in "\n\r\t\0"):
+        return None
+    path = _own_path(text) if below is None else _path_below(text, below)
+    if path is None:
+        return None
+    root = None if below is None else Path(os.path.realpath(below))
+    names = _names_of_directory(path, root)
+    if names is None:
+        return [SeedFile(_printable(path), _resolved(path, root), root)]
+    if not names:
+        raise InputError(f"seeds: {_printable(path)}: a directory without files")
+    return [SeedFile(_printable(path / name), _resolved(path / name, root), root) for name in names]
+
+
+def _own_path(text: str) -> Path | None:
+    """The path that a text of this machine's user is meant to be, None if it is URLs."""
+    path = Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where there is no such user
+    try:
+        if path.exists():
+            return path
+    except (OSError, ValueError):
+        return None
+    if "://" in text or " " in text or text.startswith("#") or text.lower().startswith(_SCHEMES):
+        return None
+    raise InputError(f"seeds: {text}: no such file or directory, and not a URL such as https://example.org/")
+
+
+def _path_below(text: str, below: Path) -> Path | None:
+    """The same for somebody who may read `below` alone: decided without a look at the disk, which would tell of it."""
+    if not text.startswith("/") and ("://" in text or text.startswith("#") or text.lower().startswith(_SCHEMES)):
+        return None
+    path = below / text
+    _resolved(path, Path(os.path.realpath(below)))
+    return path
+
+
+def _resolved(path: Path, root: Path | None) -> Path:
+    """The path without links, if a root is given. Raises InputError if it leads out of the root."""
+    if root is None:
+        return path
+    with suppress(OSError, ValueError):
+        real = Path(os.path.realpath(path))
+        if real.is_relative_to(root):
+            return real
+    raise InputError(
+        f"seeds: {_printable(path)}: does not lie in inject.directory, links resolved ({root}): put the file there,"
+        " or give URLs"
+    )
+
+
+def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:
+    """The names in a directory, sorted, without hidden ones and directories; None if the path is something else."""
+    try:
+        with _reached(_resolved(path, root), root) as (descriptor, found):
+            if not stat.S_ISDIR(found.st_mode):
+                return None
+            with os.scandir(f"/proc/self/fd/{descriptor}") as entries:
+                return sorted(one.name for one in entries if not one.name.startswith(".") and not one.is_dir())
+    except FileNotFoundError as error:
+        raise InputError(f"seeds: {_printable(path)}: no such file or directory") from error
+    except OSError as error:
+        raise InputError(f"seeds: {_printable(path)}: cannot be read: {error.strerror}") from error
+
+
+@contextmanager
+def _reached(path: Path, below: Path | None) -> Iterator[tuple[int, os.stat_result]]:
+    """A descriptor of what lies at a path, which opens nothing yet, and what it is.
+
+    With `below` each step is taken from the one before it, and a link is what it is: no file, and no folder.
+    """
+    flags = os.O_PATH | os.O_CLOEXEC
+    descriptor = os.open(path if below is None else below, flags)
+    try:
+        for step in () if below is None else path.relative_to(below).parts:
+            inner = os.open(step, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor, os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def require_size(size: int, name: str) -> None:
+    """Raise InputError if a file has more bytes than may be read of it."""
+    if size > MAX_FILE_BYTES:
+        raise InputError(f"seeds: {name}: has more than {MAX_FILE_BYTES} bytes: divide it into several files")
+
+
+def _printable(path: Path) -> str:
+    return os.fspath(path).encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,110 @@
+"""Connections to MySQL servers: how they are encrypted, and what a server that is not the right one may not get.
+
+`tls` is `key_storage.tls`: `verify` trusts a certificate that `ca_file` (else the system) vouches for and that names
+the server; `require` and `prefer` take any, so they hide what is said from those who listen, not from those who stand
+in between; `prefer` and `off` speak in the clear to a server that offers no encryption. The server chooses how a
+password is proved. In the clear only ways that do not give it away are gone: never the password itself, never hidden
+by a key that the server names in the same breath. On loopback nobody listens.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from functools import cache
+from typing import Any
+
+from pymysql.connections import Connection
+
+from crawl_lib.errors import ConfigError, KeyAccessError
+
+
+class GuardedConnection(Connection):
+    """PyMySQL's connection, with `tls` and `ca_file` of the config. Raises ConfigError for a file that is none.
+
+    PyMySQL's own way to encryption reads all root certificates, and uses none, for every connection: 20 ms.
+    """
+
+    _secure: bool
+    _sock: socket.socket
+
+    def __init__(self, *, tls: str, ca_file: str | None, **options: Any) -> None:
+        super().__init__(**_tls_options(tls, ca_file), **options)
+
+    def _create_ssl_ctx(self, sslp: object) -> ssl.SSLContext:
+        return sslp if isinstance(sslp, ssl.SSLContext) else _unverified()
+
+    def write_packet(self, payload: bytes) -> None:
+        """Send a packet of the login, unless it is the password and anybody may read it."""
+        if payload == self.password + b"\0":  # `mysql_clear_password`, `dialog` and whatever comes after them
+            self._require_hidden("the password in clear")
+        super().write_packet(payload)
+
+    def _process_auth(self, plugin_name: bytes, *others: Any) -> Any:
+        if plugin_name == b"mysql_old_password":
+            raise KeyAccessError(f"{self.host}:{self.port}: asks for a login of MySQL 4.0: give the user another one")
+        return super()._process_auth(plugin_name, *others)  # type: ignore[misc]
+
+    @property
+    def server_public_key(self) -> bytes | None:
+        """What `sha256_password` and `caching_sha2_password` hide the password with, where nothing else does."""
+        return self._server_public_key
+
+    @server_public_key.setter
+    def server_public_key(self, key: bytes | None) -> None:
+        self._server_public_key = key
+        if key is not None:
+            self._require_hidden("the password by a key of its own, which proves nothing")
+
+    def _require_hidden(self, what: str) -> None:
+        """Raise KeyAccessError where the password would be given away to everybody between here and the server."""
+        if not self.password or self._secure or is_loopback(self._sock.getpeername()[0]):
+            return
+        raise KeyAccessError(
+            f"{self.host}:{self.port}: asks for {what}, over a connection that is not encrypted: let the server offer"
+            " TLS, and set key_storage.tls: verify, or give the user a login by mysql_native_password or ed25519"
+        )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether the other end of a socket is on this machine."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
+
+
+def tls_problem(error: Exception) -> str | None:
+    """What is wrong with the server's certificate, and what to do, if that is why there is no connection; else None."""
+    cause = getattr(error, "original_exception", error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted ({cause.verify_message}): give its authority in key_storage.ca_file, and"
+            " name the server in key_storage.servers as the certificate does"
+        )
+    return None
+
+
+def _tls_options(tls: str, ca_file: str | None) -> dict[str, Any]:
+    """What PyMySQL calls it. A context means: no connection without encryption."""
+    if tls == "off":
+        return {"ssl_disabled": True}
+    if tls == "prefer":
+        return {}
+    return {"ssl": _verified(ca_file) if tls == "verify" else _unverified()}
+
+
+@cache
+def _unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@cache
+def _verified(ca_file: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # SSLError is one
+        problem = error.strerror or str(error)
+        raise ConfigError(f"key_storage.ca_file: {ca_file}: holds no certificates: {problem}") from error
