@@ -10,11 +10,13 @@ NATIVE := crawl_lib/parse/native
 SCANNER := $(NATIVE)/liblinks.so.1
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.synced
+PYWB_VENV := .venv-pywb
+PYWB_STAMP := $(PYWB_VENV)/.synced
 export PYTHONPATH := plugins
 # Where it is set, as in images of containers, each process compiles all of Airflow and Krake anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-spark setup-kerberos setup-bench crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
+.PHONY: setup setup-spark setup-kerberos setup-bench setup-pywb crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
 
 setup: $(STAMP) $(SCANNER)
 
@@ -65,7 +67,7 @@ torture: setup
 	$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md)
 
 # Three processes on two cores, since tests of Airflow mostly wait: 12 minutes for 15.
-test: setup
+test: setup setup-pywb
 	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 3 --dist loadfile)
 
 # On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs.
@@ -94,15 +96,26 @@ $(BENCH_STAMP): requirements.bench.lock | $(STAMP)
 	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BENCH_VENV)/bin/python --require-hashes --only-binary :all: requirements.bench.lock
 	touch $@
 
+# pywb, which replays what a test crawled, and the library whose SURT keys ours must equal: old, and with old needs.
+setup-pywb: $(PYWB_STAMP)
+
+$(PYWB_STAMP): requirements.build.lock requirements.pywb.lock | $(STAMP)
+	@echo 'Setting up pywb in $(PYWB_VENV), for a test (once, some seconds) ...'
+	test -x $(PYWB_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(PYWB_VENV)
+	$(BIN)/uv pip sync --quiet --python $(PYWB_VENV)/bin/python --require-hashes requirements.build.lock
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(PYWB_VENV)/bin/python --require-hashes --no-build-isolation requirements.build.lock requirements.pywb.lock
+	touch $@
+
 lock: setup
 	$(BIN)/uv pip compile requirements.build.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.build.lock
 	$(BIN)/uv pip compile requirements.compiler.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.compiler.lock
 	$(BIN)/uv pip compile requirements.bench.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.bench.lock
+	$(BIN)/uv pip compile requirements.pywb.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.pywb.lock
 	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['spark'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.spark.lock
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['kerberos'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.kerberos.lock
 
 # Never touches data/: a crawl's results are deleted by hand.
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(SCANNER) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .airflow
+	rm -rf $(VENV) $(BENCH_VENV) $(PYWB_VENV) $(SCANNER) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .airflow
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +18,9 @@ from crawl_lib.frontier.outlinks import encode_meta
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import dump_keys
-from crawl_lib.records import QueuedUrl
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA
-from crawl_lib.states import KeyState
+from crawl_lib.records import Fetched, QueuedUrl
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position, cdxj_line
+from crawl_lib.states import KeyState, Outcome
 from crawl_lib.storage import open_storage
 from tests.export.crawls import Capture, CrawlMaker, key
 
@@ -97,3 +98,12 @@ def test_the_columns_of_the_tables(name: str, schema: pa.Schema) -> None:
     [table] = re.findall(rf"`{name}`:\n\n\| column \| type \| what \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", TEXT)
     columns = [(field.name, WORDS.get(str(field.type), str(field.type))) for field in schema]
     assert re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE) == columns
+
+
+def test_a_line_of_an_index() -> None:
+    [block] = re.findall(r"^```text cdxj\n(.*?)\n```$", TEXT, re.MULTILINE | re.DOTALL)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
+    time = datetime(2026, 11, 22, 16, tzinfo=UTC).timestamp()
+    fetched = Fetched("http://127.0.0.1:8080/a?c=2&b=1", time, Outcome.OK, status=200, head=head)
+    position = Position("krake-1795000000-node-a-0-00000.warc.gz", 2048, 1021)
+    assert block == cdxj_line(fetched, "sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", position)

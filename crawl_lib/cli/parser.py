@@ -256,6 +256,12 @@ def _add_segments(commands: _Commands) -> None:
     bring = _command(commands, "import", "make a segment of WARC or ARC files of any writer")
     bring.add_argument("archive", nargs="+", metavar="WARC", help="files, or directories of *.warc[.gz] and *.arc[.gz]")
     bring.set_defaults(run=segments.import_archives)
+    index = _command(commands, "index", "merge the indexes of all segments into one, for pywb")
+    index.add_argument(
+        "--output", metavar="FILE", help="on this machine, replaced if it is there; default: index.cdxj in the crawl"
+    )
+    index.set_defaults(run=segments.index)
+    _add_json(index)
     for action in (salvage, drop, compact):
         _add_yes(action)
     for action in (salvage, drop, compact, bring):

@@ -1,9 +1,10 @@
-"""`krake segment salvage|drop|compact` and `krake import`."""
+"""`krake segment salvage|drop|compact`, `krake import` and `krake index`."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawl_lib.cli.common import (
@@ -171,3 +172,17 @@ def _import_text(file: FileReport) -> str:
 
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+
+def index(arguments: argparse.Namespace) -> int:
+    """Merge the indexes of all segments into one."""
+    from crawl_lib.repair.cdxj import merge_indexes  # noqa: PLC0415
+
+    with tool_progress(arguments) as progress:
+        output = Path(arguments.output) if arguments.output else None
+        report = merge_indexes(stores_of(arguments), output, on_progress=progress)
+    if arguments.json:
+        print_json(report.to_mapping())
+    else:
+        print_counts(f"index: {report.file}", report.to_mapping())
+    return 0

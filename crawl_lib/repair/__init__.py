@@ -8,6 +8,7 @@ several rooms know:
 * `salvage`, with `glean` and `salvage_*`: a segment from its WARC files; `swap` puts it in place;
 * `drop`, `compact`: pages taken out; `forget`, with `forgotten`: pages made new;
 * `importing`, with `foreign` and `import_*`: archives of other programs;
+* `cdxj`: one index of all segments;
 * `node`: a node's directory; `rebuild`: key tables; `sweep`: what killed attempts left.
 
 Each tool may be killed anywhere and run again. A dry run leaves no trace, not even a lock: `places` says how.
