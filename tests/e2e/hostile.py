@@ -1,0 +1,164 @@
+"""A crawl of good hosts, alone and then beside hostile ones, and what must hold of it. Small and large tests run it."""
+
+import socket
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from crawl_lib.states import Outcome
+from tests.e2e.crawl import Result, check_counts, check_warcs, make_config, run_crawl
+from tests.web.catalogue import GOOD, HOSTILE, Host, good_hosts
+from tests.web.crowd import CrowdServing
+from tests.web.lookups import python_of
+from tests.web.loopback import listen_everywhere
+
+MOST_BYTES = 400_000_000
+"""Of a fetching process."""
+LOOK_S = 0.1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large the web is, and how it is crawled. `time_limit_s`: of a request; `pages`: of a good host."""
+
+    good: int
+    pages: int
+    hostile: int
+    urls: int
+    delay_s: float
+    time_limit_s: float
+    connections: int
+
+
+class Memory:
+    """The most memory that any process below this one ever had, but those there were before."""
+
+    def __init__(self) -> None:
+        self.peaks: dict[int, int] = {}
+        self._before = {process.pid for process in psutil.Process().children(recursive=True)}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> "Memory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def peak_bytes(self) -> int:
+        return max(self.peaks.values())
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK_S):
+            for process in psutil.Process().children(recursive=True):
+                if process.pid not in self._before:
+                    with suppress(OSError, StopIteration):  # it has ended
+                        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+                        peak = next(line for line in lines if line.startswith("VmHWM:"))
+                        self.peaks[process.pid] = int(peak.split()[1]) * 1024
+
+
+@contextmanager
+def other_ports() -> Iterator[dict[str, int]]:
+    """`closed`: a port on which nobody listens, and `deaf`: one on which nobody answers, of all loopback addresses."""
+    with socket.socket() as closed, listen_everywhere() as deaf:
+        closed.bind(("127.0.0.1", 0))
+        deaf.listen(1)
+        yield {"closed": closed.getsockname()[1], "deaf": deaf.getsockname()[1]}
+
+
+def crawl(directory: Path, seeds: list[str], shape: Shape) -> Result:
+    """Crawl these pages and where they redirect to; names are looked up by `lookups`."""
+    directory.mkdir()
+    config = make_config(
+        directory,
+        nodes=1,
+        crawl={"max_iterations": 8},
+        batch={"time_limit_s": 200},
+        urls={"max_depth": 0},
+        segment={"sync_interval_s": 5.0},
+        fetch={
+            "processes": 2,
+            "host_delay_s": shape.delay_s,
+            "connections": shape.connections,
+            "time_limit_s": shape.time_limit_s,
+            "connect_timeout_s": shape.time_limit_s / 2,
+            "max_redirects": 1,
+            "allow_networks": [f"{GOOD}.0.0/16", f"{HOSTILE}.0.0/16"],
+        },
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", python_of(directory / "python"))
+        return run_crawl(config, seeds, process=False)
+
+
+def seconds_of_good_pages(result: Result, good: list[str]) -> float:
+    """From the start of the iteration until the last good page was there; all of them must be, at the first try."""
+    rows = {row["url"]: row for row in rows_of(result)}
+    wrong = [url for url in good if (rows[url]["outcome"], rows[url]["attempts"]) != (Outcome.OK, 1)]
+    assert not wrong, [(rows[url]["outcome"], rows[url]["attempts"], url) for url in wrong[:10]]
+    begun_s = int(result.segments()[0].parent.name)
+    return max(rows[url]["time"].timestamp() + rows[url]["duration_ms"] / 1000 for url in good) - begun_s
+
+
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    """The rows of `pages`, as far as it matters here."""
+    return result.rows("pages", ["url", "outcome", "attempts", "truncated", "time", "duration_ms", "redirect_url"])
+
+
+def check_outcomes(result: Result, hosts: list[Host], port: int, others: dict[str, int]) -> None:
+    """Every hostile page ended as the catalogue says, and so did what it redirects to, or was rejected for it."""
+    rows = {row["url"]: row for row in rows_of(result)}
+    wrong, refusals = [], Counter[str]()
+    for host in hosts:
+        for url in host.urls(port, others):
+            row, case = rows[url], host.case
+            found, expected = (row["outcome"], row["truncated"]), (case.outcome, case.truncated)
+            then = rows.get(row["redirect_url"], {}).get("outcome")
+            if case.then is not None:
+                found, expected = (*found, then), (*expected, case.then)
+            if found != expected:
+                wrong.append(f"{host.name}: {url}, robots.txt {host.robots}: {found}, not {expected}")
+            refusals[case.rejection] += 1
+    assert not wrong, "\n".join([f"{len(wrong)} of {len(rows)}", *wrong])
+    rejected = sum((Counter(manifest["counts"]["rejections"]) for manifest in result.manifests()), Counter[str]())
+    assert {name for name in refusals if name and rejected[name] < refusals[name]} == set(), rejected
+
+
+def check(directory: Path, seed: int, shape: Shape) -> dict[str, float]:
+    """Crawl the good hosts alone, then beside the hostile ones; returns what was measured."""
+    with CrowdServing(seed, shape.hostile, shape.urls) as crowd, other_ports() as others:
+        good = [
+            f"http://{host}:{crowd.port}/good/{page}" for page in range(shape.pages) for host in good_hosts(shape.good)
+        ]
+        bad = [url for host in crowd.hosts for url in host.urls(crowd.port, others)]
+        alone_s = seconds_of_good_pages(crawl(directory / "alone", good, shape), good)
+        before = crowd.log().counts()
+        with Memory() as memory:
+            result = crawl(directory / "beside", [*bad, *good], shape)
+        log = crowd.log()
+    beside_s = seconds_of_good_pages(result, good)
+    measured = {"alone_s": alone_s, "beside_s": beside_s, "peak_mb": memory.peak_bytes / 1e6}
+    print(measured)
+    check_outcomes(result, crowd.hosts, crowd.port, others)
+    assert beside_s <= alone_s + max(0.2 * alone_s, 10), measured
+    assert memory.peak_bytes < MOST_BYTES, measured
+    counts = log.counts()
+    assert {url for url in good if (before[url], counts[url]) != (1, 2)} == set()
+    assert not [request for request in log.requests if request.host.startswith("127.99.")], (
+        "a refused address was asked"
+    )
+    check_counts(result)
+    check_warcs(result)
+    return measured
