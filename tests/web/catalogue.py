@@ -67,6 +67,7 @@ CASES: dict[str, Case] = {
     "drip-body": Case("/drip-body", _OK, "time"),
     "endless-body": Case("/endless-body", _OK, "length", urls=1),
     "endless-chunks": Case("/endless-chunks", _OK, "length", urls=1),
+    "endless-trailers": Case("/endless-trailers", _OK, "length", urls=1),
     "large-body": Case("/body/{17000000-20000000}", _OK, "length", urls=1),
     # Heads that end badly, or not at all
     "http09": Case("/http09", _BROKEN),
@@ -178,7 +179,7 @@ def _host(name: str, number: int, urls: int, rng: Random) -> Host:
     address = address_of(REFUSED if case.host == "refused" else HOSTILE, number)
     host = address
     if case.host == "inner":
-        host = name_of(rng.choice((f"10.0.0.{number % 250}", "169.254.169.254", address_of(REFUSED, number))), "quick")
+        host = name_of(address_of(rng.choice(("10.0", "169.254", "192.168", REFUSED)), number), "quick")
     elif case.host not in ("address", "refused"):
         host = name_of(address, case.host)
     paths = tuple(f"{varied(case.path, rng)}?{page}" for page in range(min(urls, case.urls)))
