@@ -89,6 +89,7 @@ def crawl(directory: Path, seeds: list[str], shape: Shape) -> Result:
         urls={"max_depth": 0},
         segment={"sync_interval_s": 5.0},
         fetch={
+            "contact": "tests@localhost",
             "processes": 2,
             "host_delay_s": shape.delay_s,
             "connections": shape.connections,
