@@ -6,7 +6,7 @@ All numbers stand in the path, so that the server keeps no state: `/formatting/<
 import gzip
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from random import Random
 
 from tests.web.hostile import HABITS, Talk
@@ -122,8 +122,8 @@ def _markup(kind: str, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
     return HTML + b"Content-Encoding: gzip\r\n", gzip.compress(body, 1)
 
 
-def _page(talk: Talk) -> bool:
-    headers, body = _markup(talk.seen.path.strip("/").partition("/")[0], tuple(map(int, talk.args)))
+def _page(kind: str, talk: Talk) -> bool:
+    headers, body = _markup(kind, tuple(map(int, talk.args)))
     return talk.reply(headers=headers, body=body)
 
 
@@ -244,7 +244,7 @@ def _robots(talk: Talk) -> bool:
 
 
 ATTACKS: dict[str, Callable[[Talk], bool]] = {
-    **dict.fromkeys(MARKUP, _page),
+    **{kind: partial(_page, kind) for kind in MARKUP},
     "cut-gzip": _cut_gzip,
     "endless-chunks": _endless_chunks,
     "endless-head": _endless_head,
