@@ -53,6 +53,8 @@ class Outcome(StrEnum):
     """What came is not HTTP, or its headers pass the limit."""
     ADDRESS_REFUSED = "address_refused"
     """The address is of an inner network that `fetch.allow_networks` does not name. Not fetched."""
+    PORT_REFUSED = "port_refused"
+    """The port is one that browsers refuse; the URL was queued by hand, or before ports were looked at. Not fetched."""
     HOST_GAVE_UP = "host_gave_up"
     """The host failed too often in this iteration; this URL was not tried any more."""
 

@@ -33,6 +33,7 @@ MAY_DIFFER = {
     "fetch.connect_timeout_s": "this machine's way to the web",
     "fetch.time_limit_s": "this machine's way to the web",
     "fetch.dns_ttl_s": "this machine's way to the web",
+    "fetch.dns_timeout_s": "this machine's way to the web",
     "fetch.proxy": "this machine's way to the web; it may hold a password, which must be noted nowhere",
     "segment.sync_interval_s": "this machine's disk",
 }

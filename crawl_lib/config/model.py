@@ -152,6 +152,7 @@ class FetchConfig:
     connect_timeout_s: float = option(15.0, minimum=0.1)
     time_limit_s: float = option(60.0, minimum=0.1)
     dns_ttl_s: float = option(600.0, minimum=0)
+    dns_timeout_s: float = option(5.0, minimum=0.1)
     mime_types: tuple[str, ...] | None = option(None)
     proxy: str | None = option(None)
     verify_tls: bool = option(True)

@@ -8,6 +8,13 @@ from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.hosts import HostRow, HostStore
 from crawl_lib.fetch.robots import Rules
 from crawl_lib.fetch.slots import Site, Slot
+from crawl_lib.states import Outcome
+from crawl_lib.urls import refused_port
+
+
+def port_error(port: int) -> str:
+    """What a URL with a refused port ends with."""
+    return f"port {port} is one that browsers refuse"
 
 
 class HostBook:
@@ -33,7 +40,10 @@ class HostBook:
         site = self._sites.get(authority)
         if site is None:
             site = self._sites[authority] = Site(authority)
-            if self._config.robots == "ignore":
+            port = refused_port(authority, site.host)
+            if port is not None:
+                site.rules = Rules.refusing(Outcome.PORT_REFUSED, port_error(port), float("inf"))
+            elif self._config.robots == "ignore":
                 site.rules = Rules(None, "", float("inf"))
         return site
 

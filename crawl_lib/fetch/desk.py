@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.errors import UrlError
+from crawl_lib.fetch.book import port_error
 from crawl_lib.fetch.classify import header_of
 from crawl_lib.fetch.hosts import HostRow, HostStore
 from crawl_lib.fetch.robots import MAX_REDIRECTS, Rules, kept_instead, row_of, rules_of_row
 from crawl_lib.fetch.slots import Job, Site, Slot, authority_end
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
-from crawl_lib.urls import resolve
+from crawl_lib.urls import refused_port, resolve
 
 MIN_RULES_S = 60.0
 """How long an answer to robots.txt is gone by in the run that asked for it, however short `fetch.robots_ttl_s` is."""
@@ -75,8 +76,13 @@ class RobotsDesk:
             return
         # The hop is a request to its own host, in that host's turn.
         next_site = self._site_of(target[: authority_end(target)])
+        hop = Job(target, next_site, None, site, job.hops + 1)
+        port = refused_port(target, next_site.host)
+        if port is not None:
+            self.answered(hop, Fetched(target, self._wall(), Outcome.PORT_REFUSED, attempts=0, error=port_error(port)))
+            return
         slot = self._slot_of(next_site.host)
-        slot.errands.append(Job(target, next_site, None, site, job.hops + 1))
+        slot.errands.append(hop)
         self._schedule(slot)
 
     def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:

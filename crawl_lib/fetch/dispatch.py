@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -11,8 +10,9 @@ from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.answers import Answers
 from crawl_lib.fetch.classify import one_line
-from crawl_lib.fetch.dns import Answer, DnsCache, literal_address
+from crawl_lib.fetch.dns import AtOnce, DnsCache, literal_address
 from crawl_lib.fetch.messages import Ask, Reply
+from crawl_lib.fetch.resolver import Answer, SystemResolver
 from crawl_lib.fetch.retry import Trouble
 from crawl_lib.fetch.seams import Carrier, Seams
 from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot
@@ -69,13 +69,8 @@ class Dispatch:
         self._filter = AddressFilter(config.allow_networks)
         self._mime_types = frozenset(kind.lower() for kind in config.mime_types) if config.mime_types else None
         self._gates: dict[str, Gate] = {}
-        self._dns = DnsCache(
-            config.dns_ttl_s,
-            seams.clock,
-            asyncio.get_running_loop().call_soon_threadsafe,
-            seams.resolver,
-            seams.resolver_threads,
-        )
+        resolver = AtOnce(seams.resolver) if seams.resolver else SystemResolver(seams.dns_servers)
+        self._dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, resolver)
 
     def close(self) -> None:
         """Abandon what runs, without calling back."""

@@ -1,4 +1,4 @@
-"""Names to addresses: a cache of our own before the system's resolver, asked in a few threads.
+"""Names to addresses: each name is looked up once while its answer is fresh, and none waits for a slow one.
 
 curl never looks a name up: it is given an address for each request, so that the address filter, the turns of an IP
 and the connection all speak of the same address.
@@ -6,48 +6,50 @@ and the connection all speak of the same address.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-import queue
-import socket
-import threading
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
-Resolver = Callable[[str], list[str]]
-"""Looks a name up, blocking. Raises LookupFailed."""
+from crawl_lib.fetch.resolver import Answer, Resolver
 
-THREADS = 16
-_MAX_ENTRIES = 100_000
+YOUNG = 128
+"""So many names are asked for at once while the answers come promptly: a resolver drops what comes in a flood."""
+YOUNG_S = 0.25
+"""After this a question takes the place of no other, whatever becomes of it."""
+_MAX_ENTRIES = 10_000
 _NEGATIVE_TTL_S = 60.0
+_TICK_S = 0.05
 
 
 class LookupFailed(Exception):  # noqa: N818  (it is an answer that travels, not an error that is reported)
-    """A name has no address. `temporary`: asking later may help."""
+    """A name has no address, as a resolver of tests says it. `temporary`: asking later may help."""
 
     def __init__(self, reason: str, temporary: bool = False) -> None:
         super().__init__(reason)
         self.temporary = temporary
 
 
-@dataclass(slots=True)
-class Answer:
-    """What is known of a name until `expires` (clock seconds): its addresses, or why there are none."""
+class AtOnce:
+    """A resolver that asks a function, which answers at once: for tests. The function may raise LookupFailed."""
 
-    addresses: tuple[str, ...]
-    expires: float
-    error: str = ""
-    temporary: bool = False
+    def __init__(self, addresses_of: Callable[[str], list[str]]) -> None:
+        self._addresses_of = addresses_of
 
+    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
+        """See `Resolver`."""
+        try:
+            addresses = tuple(self._addresses_of(host))
+        except LookupFailed as error:
+            then(Answer((), str(error), error.temporary))
+        except Exception as error:
+            then(Answer((), f"{type(error).__name__}: {error}"))
+        else:
+            then(Answer(addresses, "" if addresses else "no address"))
 
-def system_resolver(host: str) -> list[str]:
-    """The addresses of `host` in the order of the system's resolver, each once. Raises LookupFailed."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    except socket.gaierror as error:
-        raise LookupFailed(error.strerror or str(error), error.errno == socket.EAI_AGAIN) from error
-    except (OSError, UnicodeError) as error:
-        raise LookupFailed(str(error)) from error
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    def close(self) -> None:
+        """See `Resolver`."""
 
 
 def literal_address(host: str) -> str | None:
@@ -62,94 +64,104 @@ def literal_address(host: str) -> str | None:
 
 
 class DnsCache:
-    """Answers of the resolver, kept `ttl_s` seconds (failures: at most 60).
+    """Answers of a resolver, kept `ttl_s` seconds (failures: at most 60); the last 10,000 names.
 
-    `call_soon`: hands a call from a resolver thread to the loop's thread. `clock`: seconds, monotonic. All methods
-    belong to the loop's thread. The threads are daemons: a hanging look-up never holds the process. `threads`: 0 asks
-    the resolver in the loop's thread, for resolvers that answer at once.
+    `timeout_s`: a name that takes longer has no address. `clock`: seconds, monotonic. Made on the running loop; all
+    methods belong to its thread.
+
+    * Names are asked for in the order they came, at most `YOUNG` of them within `YOUNG_S`.
+    * A slow name, or one that never answers, delays no other by more than that.
     """
 
-    def __init__(
-        self,
-        ttl_s: float,
-        clock: Callable[[], float],
-        call_soon: Callable[..., object],
-        resolver: Resolver = system_resolver,
-        threads: int = THREADS,
-    ) -> None:
-        self._max_threads = threads
+    def __init__(self, ttl_s: float, timeout_s: float, clock: Callable[[], float], resolver: Resolver) -> None:
         self._ttl_s = ttl_s
+        self._timeout_s = timeout_s
         self._clock = clock
-        self._call_soon = call_soon
         self._resolver = resolver
+        self._loop = asyncio.get_running_loop()
         self._answers: dict[str, Answer] = {}
         self._waiting: dict[str, list[Callable[[Answer], None]]] = {}
-        self._questions: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._threads = 0
+        self._queue: deque[str] = deque()
+        # Names that are asked for, and when; both in the order of asking.
+        self._young: dict[str, float] = {}
+        self._slow: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     def get(self, host: str) -> Answer | None:
         """The cached answer for `host` (an address is its own answer); None if it must be looked up."""
         answer = self._answers.get(host)
-        if answer is not None:
-            return answer if answer.expires > self._clock() else None
+        if answer is not None and answer.expires > self._clock():
+            return answer
         literal = literal_address(host)
-        if literal is None:
-            return None
-        return self._keep(host, Answer((literal,), float("inf")))
+        return None if literal is None else Answer((literal,), expires=float("inf"))
 
     def look_up(self, host: str, then: Callable[[Answer], None]) -> None:
-        """Ask for `host`; `then` is called with the answer in the loop's thread."""
+        """Ask for `host`; `then` is called with the answer in the loop's thread, never before this has returned."""
         waiting = self._waiting.get(host)
         if waiting is not None:
             waiting.append(then)
             return
         self._waiting[host] = [then]
-        if not self._max_threads:
-            self._call_soon(self._arrived, host, self._ask(host))
-            return
-        self._questions.put(host)
-        if self._threads < min(self._max_threads, len(self._waiting)):
-            self._threads += 1
-            threading.Thread(target=self._work, name="krake-dns", daemon=True).start()
+        self._queue.append(host)
+        self._ask_more()
 
     def close(self) -> None:
-        """Let the threads end; answers that still come are dropped."""
+        """Drop answers that still come."""
         self._closed = True
-        for _ in range(self._threads):
-            self._questions.put(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._resolver.close()
 
-    def _work(self) -> None:
-        while (host := self._questions.get()) is not None:
-            if self._closed:
-                continue
-            answer = self._ask(host)
-            try:
-                self._call_soon(self._arrived, host, answer)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
+    def _ask_more(self) -> None:
+        while self._queue and len(self._young) < YOUNG:
+            host = self._queue.popleft()
+            self._young[host] = self._clock()
+            self._resolver.ask(host, partial(self._answered, host))
+        if self._timer is None and (self._young or self._slow):
+            self._timer = self._loop.call_later(_TICK_S, self._tick)
 
-    def _ask(self, host: str) -> Answer:
-        try:
-            addresses = tuple(self._resolver(host))
-        except LookupFailed as error:
-            return Answer((), 0.0, str(error), error.temporary)
-        except BaseException as error:  # whatever ended the thread would leave its URLs waiting
-            return Answer((), 0.0, f"{type(error).__name__}: {error}")
-        return Answer(addresses, 0.0, "" if addresses else "no address")
+    def _answered(self, host: str, answer: Answer) -> None:
+        # By the loop: an answer from the hosts file is there at once, and c-ares must not be called from itself.
+        self._loop.call_soon(self._arrived, host, answer)
+
+    def _tick(self) -> None:
+        """Give slow names' places to others, and give up those that take too long."""
+        self._timer = None
+        now = self._clock()
+        for host in _older(self._young, now - YOUNG_S):
+            self._slow[host] = self._young.pop(host)
+        late = _older(self._slow, now - self._timeout_s) + _older(self._young, now - self._timeout_s)
+        for host in late:
+            self._arrived(host, Answer((), f"no answer within fetch.dns_timeout_s ({self._timeout_s:g} s)"))
+        self._ask_more()
 
     def _arrived(self, host: str, answer: Answer) -> None:
-        if self._closed:
-            return
+        waiting = self._waiting.pop(host, None)
+        if self._closed or waiting is None:
+            return  # it was given up
+        self._young.pop(host, None)
+        self._slow.pop(host, None)
         # Temporary failures are not kept at all: a retry asks again.
         ttl_s = self._ttl_s if answer.addresses else 0.0 if answer.temporary else min(self._ttl_s, _NEGATIVE_TTL_S)
         answer.expires = self._clock() + ttl_s
         self._keep(host, answer)
-        for then in self._waiting.pop(host, ()):
+        self._ask_more()
+        for then in waiting:
             then(answer)
 
-    def _keep(self, host: str, answer: Answer) -> Answer:
+    def _keep(self, host: str, answer: Answer) -> None:
+        self._answers.pop(host, None)
         if len(self._answers) >= _MAX_ENTRIES:
-            self._answers.clear()
+            del self._answers[next(iter(self._answers))]
         self._answers[host] = answer
-        return answer
+
+
+def _older(asked: dict[str, float], than: float) -> list[str]:
+    """The names at the head of `asked` that were asked for before `than`."""
+    found = []
+    for host, when in asked.items():
+        if when > than:
+            break
+        found.append(host)
+    return found

@@ -84,7 +84,12 @@ class Exchange:
         setopt(pycurl.FOLLOWLOCATION, 0)
         setopt(pycurl.PATH_AS_IS, 1)
         setopt(pycurl.HTTPHEADER, headers)
+        # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
         setopt(pycurl.PROXY, config.proxy or "")
+        setopt(pycurl.NOPROXY, "")
+        if not config.proxy:
+            # curl is given addresses, and keeping them costs it more the more there are.
+            setopt(pycurl.DNS_CACHE_TIMEOUT, 0)
         setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         setopt(pycurl.SSL_VERIFYPEER, 1 if config.verify_tls else 0)
         setopt(pycurl.SSL_VERIFYHOST, 2 if config.verify_tls else 0)

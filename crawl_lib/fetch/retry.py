@@ -63,6 +63,7 @@ RETRIES: dict[Outcome | Trouble, Retry] = {
     Outcome.TIMEOUT: Retry(5.0, 2, Scope.HOST, counts=True),
     Outcome.PROTOCOL_ERROR: _FINAL,
     Outcome.ADDRESS_REFUSED: _FINAL,
+    Outcome.PORT_REFUSED: _FINAL,
     Outcome.HOST_GAVE_UP: _FINAL,
     Trouble.STALE_CONNECTION: Retry(0.0, 4, Scope.HOST),
     Trouble.DNS_TEMPORARY: Retry(2.0, 2, Scope.HOST, counts=True),

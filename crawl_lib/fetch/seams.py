@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crawl_lib.config.model import FetchConfig
-from crawl_lib.fetch.dns import THREADS, Resolver, system_resolver
 from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import RETRIES, Retry, Trouble
 from crawl_lib.fetch.transport import Transport
@@ -47,11 +46,15 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True)
 class Seams:
-    """What tests put in the place of clocks, resolver, retry table and network."""
+    """What tests put in the place of clocks, resolver, retry table and network.
+
+    `resolver`: says a name's addresses at once, or raises `dns.LookupFailed`. `dns_servers`: see
+    `SystemResolver`.
+    """
 
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    resolver: Resolver = system_resolver
-    resolver_threads: int = THREADS
+    resolver: Callable[[str], list[str]] | None = None
+    dns_servers: tuple[str, ...] = ()
     retries: Mapping[Outcome | Trouble, Retry] = field(default_factory=lambda: RETRIES)
     carrier: Callable[[FetchConfig, str, Callable[[BaseException], None]], Carrier] = Transport

@@ -20,7 +20,7 @@ from crawl_lib.frontier.outlinks import join_line
 from crawl_lib.frontier.queue import Queue, QueueReader, State
 from crawl_lib.frontier.take import HANDED_ON_FILE, SCOPE_FILE, write_lines
 from crawl_lib.keys import KeyStore
-from crawl_lib.urls import Owners, canonicalize, host_of
+from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port
 
 ADOPTED_FILE = "adopted"
 ADOPTED_HANDED_FILE = "adopted.handed_on"
@@ -141,6 +141,9 @@ def _adopted_lines(
         try:
             text = url.decode("utf-8", "surrogateescape")
             canonical = canonicalize(text.strip(), max_length_chars=max_length_chars)
+            host = host_of(canonical)
+            if refused_port(canonical, host) is not None:
+                raise UrlError(Rejection.PORT, canonical)
         except UrlError as error:
             refuse(found.report.adopted_refused, found.report.examples, error, f"{queue.path(str(number))}:{line}")
             continue
@@ -148,7 +151,6 @@ def _adopted_lines(
         if found.is_repeated(sha1(data).digest()):
             found.report.adopted_duplicates += 1
             continue
-        host = host_of(canonical)
         found.scope.add(host)
         if owners is not None and owners.owner(host) != queue.node:
             found.report.adopted_handed_on += 1

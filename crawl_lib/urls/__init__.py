@@ -6,7 +6,7 @@ Data flows through this room in one direction:
    on the hot path `LinkResolver`, which remembers what it has resolved (`canonical`, `resolver`).
 2. Of the canonical URL come the **key** (20 bytes SHA-1), the **host**, the authority that robots.txt is asked of, and
    the registrable **domain** (`names`).
-3. `UrlFilter` says whether the URL belongs to the crawl: rules, scope, depth (`filters`).
+3. `UrlFilter` says whether the URL belongs to the crawl: its port (`ports`), depth, rules, scope (`filters`).
 4. `Owners` says which node its host belongs to (`owners`).
 
 What is refused on the way is named by `Rejection`, the one list of reasons for the whole project.
@@ -20,6 +20,7 @@ from crawl_lib.urls.canonical import canonicalize, resolve
 from crawl_lib.urls.filters import UrlFilter
 from crawl_lib.urls.names import authority_of, domain_of, host_of, is_address, key_of
 from crawl_lib.urls.owners import Owners
+from crawl_lib.urls.ports import refused_port
 from crawl_lib.urls.rejections import Rejection
 from crawl_lib.urls.resolver import LinkResolver, Target
 
@@ -35,5 +36,6 @@ __all__ = [
     "host_of",
     "is_address",
     "key_of",
+    "refused_port",
     "resolve",
 ]

@@ -1,4 +1,4 @@
-"""Which URLs belong to the crawl: `urls.rules`, then `urls.scope`, with `urls.max_depth` over all."""
+"""Which URLs belong to the crawl: `urls.rules`, then `urls.scope`; refused ports and `urls.max_depth` over all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from crawl_lib.config import RuleConfig, UrlsConfig
 from crawl_lib.errors import ConfigError, UrlError
 from crawl_lib.urls.canonical import canonicalize
 from crawl_lib.urls.names import domain_of, host_of
+from crawl_lib.urls.ports import refused_port
 from crawl_lib.urls.rejections import Rejection
 
 ACCEPTED = "accepted"
@@ -21,7 +22,7 @@ _Rule = tuple[bool, str, _Matcher]
 class UrlFilter:
     """The crawl's filter. Immutable; `with_scope` makes a wider one that shares the compiled rules.
 
-    * The depth limit holds for every URL.
+    * No URL has a port that browsers refuse, and the depth limit holds for every URL.
     * The first rule that matches decides: `-` rejects, `+` accepts, whatever the scope says.
     * Where no rule matches, the scope decides: the URL's host (scope `hosts`) or registrable domain (`domains`) must
       be one of those given; with `any` every URL is accepted.
@@ -46,8 +47,10 @@ class UrlFilter:
         """Say whether a canonical URL belongs to the crawl, and by what name.
 
         `host`: of the URL; `depth`: links from its seed. Accepted: the text of the rule (`+ domain example.org`), or
-        "accepted". Rejected: a `Rejection` (rule, scope, depth).
+        "accepted". Rejected: a `Rejection` (port, depth, rule, scope).
         """
+        if refused_port(url, host) is not None:
+            return False, Rejection.PORT
         if self._max_depth is not None and depth > self._max_depth:
             return False, Rejection.DEPTH
         for accepts, text, matches in self._rules:

@@ -8,7 +8,7 @@ from enum import StrEnum
 class Rejection(StrEnum):
     """The reason for which a discovered URL or a seed was left out. Each is counted under its name, none is silent.
 
-    The first three come from the text alone, the next from the page it was found on, the last from the crawl.
+    The first four come from the text alone, the next from the page it was found on, the last from the crawl.
     """
 
     INVALID = "invalid"
@@ -17,6 +17,8 @@ class Rejection(StrEnum):
     """A URL whose scheme is neither http nor https."""
     TOO_LONG = "too_long"
     """Its canonical form has more than `urls.max_length_chars` characters."""
+    PORT = "port"
+    """Its port is one that browsers refuse (https://fetch.spec.whatwg.org/#port-blocking), such as 25."""
     ELEMENT = "element"
     """Found in an element that is recorded only (img, script, link rel=stylesheet...)."""
     NOFOLLOW = "nofollow"

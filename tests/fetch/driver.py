@@ -178,7 +178,6 @@ def run_virtual(directory: Path, urls: Sequence[str], config: FetchConfig, carri
         clock=loop.time,
         wall=loop.time,
         resolver=more.pop("resolver", to_loopback),
-        resolver_threads=0,
         retries=more.pop("retries", RETRIES),
         carrier=lambda *_: carrier,
     )

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from crawl_lib.fetch import RETRIES, Seams, Trouble
+from crawl_lib.fetch import RETRIES, Trouble
 from crawl_lib.fetch.dns import LookupFailed, literal_address
 from crawl_lib.fetch.retry import Scope
 from crawl_lib.states import Outcome
-from tests.fetch.driver import AT_ONCE, CONFIG, FakeCarrier, answer, run, run_virtual, to_loopback
+from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual, to_loopback
 from tests.web.hostile import HostileWeb
 
 
@@ -173,21 +173,6 @@ def test_of_mixed_addresses_only_allowed_ones_are_used(tmp_path):
     carrier = FakeCarrier(lambda *_: answer())
     run_virtual(tmp_path, ["http://a.test/"], CONFIG, carrier, resolver=lambda _: ["10.0.0.1", "127.0.0.3"])
     assert [sent.address for sent in carrier.sent] == ["127.0.0.3"]
-
-
-def test_a_hanging_resolver_does_not_hold_the_stop(tmp_path):
-    released = threading.Event()
-
-    def resolver(_host: str) -> list[str]:
-        released.wait(20)
-        return ["127.0.0.1"]
-
-    began = time.monotonic()
-    seams = Seams(resolver=resolver, retries=AT_ONCE)
-    found = run(tmp_path, ["http://a.test/"], seams=seams, limit_s=0.2)
-    released.set()
-    assert time.monotonic() - began < 2
-    assert found.summary.left == 1
 
 
 @pytest.mark.parametrize(("host", "address"), [

@@ -52,6 +52,12 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     assert urls_of(queue) == [B]
 
 
+def test_ports_that_browsers_refuse_are_refused(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", [A, "http://a.test:25/", "https://[::1]:993/x", f"{A[:-1]}:8080/"])
+    assert take_in(queue, Keys()).adopted_refused == {"port": 2}
+    assert urls_of(queue) == [A, f"{A[:-1]}:8080/"]
+
+
 def test_known_urls_stay_and_repeats_go(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", [A, B, A], ["http://A.test", C, B])
     keys = Keys()

@@ -109,6 +109,12 @@ def test_rules_hold_for_seeds_and_the_scope_does_not() -> None:
     assert seeds.report.rejected == {"rule": 1}
 
 
+def test_ports_that_browsers_refuse_are_a_rejection() -> None:
+    seeds = parse_seeds(f"{GOOD}\nhttp://a.test:25/\nhttps://a.test:6667/", url_filter=UrlFilter(UrlsConfig(), ()))
+    assert listed(seeds) == [GOOD]
+    assert seeds.report.rejected == {"port": 2}
+
+
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_reader(data: bytes) -> None:
     seeds = Seeds([("x", data)], max_length_chars=100)

@@ -1,0 +1,22 @@
+"""Ports that browsers refuse: other protocols than HTTP are spoken there, and a page must not make us speak to them."""
+
+from __future__ import annotations
+
+# https://fetch.spec.whatwg.org/#port-blocking
+REFUSED_PORTS = frozenset(
+    {
+        *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104),
+        *(109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526),
+        *(530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659),
+        *(4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
+    }
+)
+
+
+def refused_port(url: str, host: str) -> int | None:
+    """The port of a canonical URL (or of its authority) if browsers refuse it, else None. `host`: of the URL."""
+    end = (8 if url[4] == "s" else 7) + len(host)
+    if url[end : end + 1] != ":":
+        return None
+    port = int(url[end + 1 :].partition("/")[0])
+    return port if port in REFUSED_PORTS else None
