@@ -17,8 +17,9 @@ from crawl_lib.states import Outcome
 from tests.e2e.crawl import Result, check_counts, check_warcs, make_config, run_crawl
 from tests.web.catalogue import GOOD, HOSTILE, REFUSED, Host, good_hosts
 from tests.web.crowd import CrowdServing
-from tests.web.lookups import python_of
+from tests.web.lookups import python_of, says
 from tests.web.loopback import listen_everywhere
+from tests.web.names import NameServer
 
 MOST_BYTES = 400_000_000
 """Of a fetching process."""
@@ -99,8 +100,8 @@ def crawl(directory: Path, seeds: list[str], shape: Shape) -> Result:
             "allow_networks": [f"{GOOD}.0.0/16", f"{HOSTILE}.0.0/16"],
         },
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", python_of(directory / "python"))
+    with NameServer(says) as names, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", python_of(directory / "python", names.address))
         return run_crawl(config, seeds, process=False)
 
 
