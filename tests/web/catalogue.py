@@ -19,12 +19,12 @@ MISSING = "/status/404"
 
 
 class Case(NamedTuple):
-    """`path`: of the pages; `truncated`: what their records are marked with (`a|b`: one of these); `robots`: what answers /robots.txt.
+    """`path`: of the pages; `truncated`: what their records are marked with (`a|b`: one of these).
 
-    `urls`: how many pages a host has at most; few, where they cost much. `host`: the kind of its name (`lookups`), or
-    `address`, or `refused`: an address of the network that may not be entered. `via`: `http`, `https`, or a port of the
-    test's: `closed`, `deaf`. `then`: the outcome of the place that a redirect leads to; `rejection`: why what the page
-    leads to is never queued.
+    `robots`: the path whose habit answers /robots.txt. `urls`: how many pages a host has at most; few, where they cost
+    much. `host`: the kind of its name (`lookups`), or `address`, or `refused`: an address of the network that may not
+    be entered. `via`: `http`, `https`, or a port of the test's: `closed`, `deaf`. `then`: the outcome of the place that
+    a redirect leads to; `rejection`: why what the page leads to is never queued.
     """
 
     path: str
