@@ -1,4 +1,4 @@
-"""This checkout beside another commit: crawls of the same web in turn, and the median of the pairs' ratios.
+"""This checkout and another commit: crawls of the same web in turn, and the median of the pairs' ratios.
 
 The commit gets a worktree and an environment of its own in a temporary folder, made by its own `make setup`. Each side
 crawls with its own code, its own benchmark's config included; the web is served by this one for both.

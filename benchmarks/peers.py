@@ -98,7 +98,7 @@ def in_turn(seeds: Sequence[str], directory: Path, rounds: int = ROUNDS) -> dict
 
 
 def rows_of(found: dict[str, list[Peer]], whole: bool) -> list[Row]:
-    """Medians, and Krake's beside the others'. `whole`: all five trees were crawled, for which the budgets are."""
+    """Medians, and Krake's against the others'. `whole`: all five trees were crawled, for which the budgets are."""
     medians = {name: median(peer.urls_per_cpu_s for peer in peers) for name, peers in found.items() if peers}
     rows = []
     for name, peers in found.items():
@@ -112,7 +112,7 @@ def rows_of(found: dict[str, list[Peer]], whole: bool) -> list[Row]:
             if budget:
                 times = medians["Krake"] / medians[name]
                 value, met = f"{times:.2f} x: {value}", times >= budget if whole else None
-        what = f"peers: {name}" if budget is None else f"peers: Krake beside {name}, per CPU-second"
+        what = f"peers: {name}" if budget is None else f"peers: Krake against {name}, per CPU-second"
         rows.append(Row(what, value, f"{budget:g} x" if budget else "", met))
     return rows
 

@@ -36,7 +36,7 @@ def test_crawlers_run_in_turn_round_by_round(tmp_path: Path, monkeypatch: pytest
     def crawler(name: str, figure: Peer | None) -> object:
         def crawl(seeds: object, directory: Path) -> Peer | None:
             assert list(directory.iterdir()) == []
-            (directory / "mirror").write_text("kept by nobody")
+            (directory / "mirror").write_text("not kept")
             ran.append(name)
             return figure
 

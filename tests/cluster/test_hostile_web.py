@@ -1,4 +1,4 @@
-"""500 good hosts beside 500 hostile ones: the small test of `tests/e2e` at the size of a crawl, by hand or in CI.
+"""500 good hosts together with 500 hostile ones: the small test of `tests/e2e` at the size of a crawl, by hand or in CI.
 
     make test-cluster PYTEST_ARGS="tests/cluster/test_hostile_web.py -q -s"
 
@@ -18,7 +18,7 @@ LEAST_ALONE_S = 60.0
 
 
 @pytest.mark.timeout(600)
-def test_500_good_hosts_beside_500_hostile_ones(tmp_path: Path) -> None:
+def test_500_good_hosts_with_500_hostile_ones(tmp_path: Path) -> None:
     shape = Shape(good=500, pages=12, hostile=500, urls=2, delay_s=5.0, time_limit_s=8.0, connections=1000)
     measured = check(tmp_path, int(os.environ.get("HOSTILE_SEED", "1")), shape)
     assert measured["alone_s"] >= LEAST_ALONE_S, "the good pages alone are too quick to tell"

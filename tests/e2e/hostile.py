@@ -1,4 +1,4 @@
-"""A crawl of good hosts, alone and then beside hostile ones, and what must hold of it. Small and large tests run it."""
+"""A crawl of good hosts, alone and then with hostile ones, and what must hold of it. Small and large tests run it."""
 
 import socket
 import sys
@@ -72,7 +72,7 @@ class Memory:
 
 @contextmanager
 def other_ports() -> Iterator[dict[str, int]]:
-    """`closed`: a port on which nobody listens, and `deaf`: one on which nobody answers, of all loopback addresses."""
+    """`closed`: a port on which no one listens, and `deaf`: one on which no one answers, of all loopback addresses."""
     with socket.socket() as closed, listen_everywhere() as deaf:
         closed.bind(("127.0.0.1", 0))
         deaf.listen(1)
@@ -150,7 +150,7 @@ def missing_rejections(result: Result, hosts: list[Host]) -> list[str]:
 
 
 def check(directory: Path, seed: int, shape: Shape) -> dict[str, float]:
-    """Crawl the good hosts alone, then beside the hostile ones. Returns what was measured; all that is wrong fails."""
+    """Crawl the good hosts alone, then with the hostile ones. Returns what was measured; all that is wrong fails."""
     with CrowdServing(seed, shape.hostile, shape.urls) as crowd, other_ports() as others:
         good = [
             f"http://{host}:{crowd.port}/good/{page}" for page in range(shape.pages) for host in good_hosts(shape.good)
@@ -159,14 +159,14 @@ def check(directory: Path, seed: int, shape: Shape) -> dict[str, float]:
         alone_s = seconds_of_good_pages(crawl(directory / "alone", good, shape), good)
         before = crowd.log().counts()
         with Memory() as memory:
-            result = crawl(directory / "beside", [*bad, *good], shape)
+            result = crawl(directory / "together", [*bad, *good], shape)
         log = crowd.log()
-    beside_s = seconds_of_good_pages(result, good)
-    measured = {"alone_s": alone_s, "beside_s": beside_s, "peak_mb": memory.peak_bytes / 1e6}
+    together_s = seconds_of_good_pages(result, good)
+    measured = {"alone_s": alone_s, "together_s": together_s, "peak_mb": memory.peak_bytes / 1e6}
     wrong = wrong_good_pages(result, good) + wrong_hostile_pages(result, crowd.hosts, crowd.port, others)
     wrong += missing_rejections(result, crowd.hosts)
-    if beside_s > alone_s + max(0.2 * alone_s, 10):
-        wrong.append(f"good pages took {beside_s:.1f} s, alone {alone_s:.1f} s")
+    if together_s > alone_s + max(0.2 * alone_s, 10):
+        wrong.append(f"good pages took {together_s:.1f} s, alone {alone_s:.1f} s")
     if memory.peak_bytes >= MOST_BYTES:
         wrong.append(f"a process had {memory.peak_bytes:,} bytes")
     after = log.counts()

@@ -1,6 +1,6 @@
 """The hostile hosts: what each does, and the outcome that its pages must end in. One table, and a seed for the rest.
 
-A case is a path, whose first part names a habit (`hostile`, `attacks`). In its text `{100-200}` stands for a number
+A case is a path, whose first part names a habit (`hostile`, `attacks`). In its text `{100-200}` means a number
 between those, `{a|b}` for one of these, and `{seed}` for any number: another seed makes other pages of the same kind.
 """
 
@@ -170,7 +170,7 @@ def hosts_of(seed: int, count: int, urls: int) -> list[Host]:
 
 
 def good_hosts(count: int) -> Iterator[str]:
-    """Good hosts; every other one is a name, which is looked up beside those that take long."""
+    """Good hosts; every other one is a name, which is looked up while others take long."""
     for number in range(count):
         address = address_of(GOOD, number)
         yield name_of(address, "quick") if number % 2 else address
