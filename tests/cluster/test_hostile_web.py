@@ -1,4 +1,4 @@
-"""500 good hosts together with 500 hostile ones: the small test of `tests/e2e` at the size of a crawl, by hand or in CI.
+"""500 good hosts together with 500 hostile ones: the small test of `tests/e2e` at the size of a crawl, for hand and CI.
 
     make test-cluster PYTEST_ARGS="tests/cluster/test_hostile_web.py -q -s"
 

@@ -115,7 +115,7 @@ MARKUP: dict[str, Callable[..., bytes]] = {
 
 @cache
 def _markup(kind: str, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
-    """Headers and body of a page; one that is large and compresses well is sent so, as an attacker would, whom it costs less."""
+    """Headers and body of a page; one that is large and compresses well is sent so, which costs an attacker less."""
     body = MARKUP[kind](*numbers)
     if len(body) < BLOCK:
         return HTML, body
