@@ -83,9 +83,10 @@ check: setup
 compose-env:
 	@$(PYTHON) plugins/krake_airflow/compose_env.py .env
 
-# PARTS: some of them only. REPORT: a text whose table of figures is replaced by this run's.
+# PARTS: some of them only. REPORT: a text whose table of figures is replaced by this run's. AGAINST: with PARTS=pairs,
+# the commit that crawls in turn with this checkout.
 bench: setup setup-bench
-	$(BIN)/python -m benchmarks $(PARTS) $(if $(REPORT),--report $(REPORT))
+	$(BIN)/python -m benchmarks $(PARTS) $(if $(AGAINST),--against $(AGAINST)) $(if $(REPORT),--report $(REPORT))
 
 # Scrapy, beside which `make bench` puts Krake: in an environment of its own, since its needs must not move ours.
 setup-bench: $(BENCH_STAMP)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import checkpoints, peers
+from benchmarks import checkpoints
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
 from crawl_lib.synthweb import Serving, SynthWeb
@@ -98,14 +98,11 @@ def served() -> Iterator[Web]:
 
 
 def run(directory: Path) -> list[Row]:
-    """Crawl, and have the peers crawl; also leaves segments in `directory`."""
+    """Crawl once."""
     config = make_config(directory)
     log = directory / "checkpoints"
-    with served() as web, ahead():
-        with checkpoints.watched(log):
-            crawled = measure(crawl_to_the_end, config, web.seeds)
-        by_wget = peers.wget(web.seeds, directory)
-        by_scrapy = peers.scrapy(web.seeds, directory)
+    with served() as web, ahead(), checkpoints.watched(log):
+        crawled = measure(crawl_to_the_end, config, web.seeds)
     # The budgets are for all five trees: of fewer, start-up would be a larger part.
     whole = len(web.names) == len(TREES)
     urls = crawled.result
@@ -115,20 +112,9 @@ def run(directory: Path) -> list[Row]:
         Row("crawl: wall", f"{urls / crawled.wall_s:,.0f} URLs/s"),
         Row("crawl: CPU", f"{cpu_ms:.2f} ms a URL, start-up included", "0.70", cpu_ms <= 0.7 if whole else None),
         Row("crawl: per core", f"{per_core:,.0f} URLs/s of CPU", "1,400", per_core >= 1400 if whole else None),
-        _beside("wget with WARC", by_wget, per_core, 1.8, whole),
-        _beside("Scrapy with a WARC pipeline", by_scrapy, per_core, 11.0, whole),
         Row("crawl: peak memory of a process", f"{crawled.peak_mb:,.0f} MB", "400", crawled.peak_mb < 400),
         _checkpoints(checkpoints.spent(log), crawled, config.segment.sync_interval_s),
     ]
-
-
-def _beside(name: str, peer: peers.Peer | None, per_core: float, least: float, whole: bool) -> Row:
-    what, budget = f"crawl: beside {name}, per CPU-second", f"{least:g} x"
-    if peer is None:
-        return Row(what, "not measured: it is not installed, or failed", budget)
-    times = per_core / peer.urls_per_cpu_s
-    value = f"{times:.2f} x ({peer.urls_per_cpu_s:,.0f} URLs/s of CPU; {peer.urls:,} responses)"
-    return Row(what, value, budget, times >= least if whole else None)
 
 
 def _checkpoints(spent: checkpoints.Spent, crawled: Measured, interval_s: float) -> Row:

@@ -24,18 +24,19 @@ GROWTH = 1.1
 """What counts as flat: the peak of the last third of the batch against that of the second."""
 
 
-def queue_by_hand(config: Config, first: Sequence[str]) -> None:
-    """A queue of QUEUED URLs as anyone may make one, `first` at its head, taken over by an iteration of one URL."""
+def queue_by_hand(config: Config, first: Sequence[str], queued: int) -> None:
+    """A queue of so many URLs as anyone may make one, `first` at its head, taken over by an iteration of one URL."""
     directory = Path(config.queue.local_dir) / "node"
     directory.mkdir(parents=True)
-    others = (f"http://host{number % HOSTS}.example/page/{number}" for number in range(QUEUED - len(first)))
+    others = (f"http://host{number % HOSTS}.example/page/{number}" for number in range(queued - len(first)))
     with (directory / "0").open("w") as file:
         file.writelines(f"{url}\n" for url in chain(first, others))
-    (directory / "state").write_text(f"0\n{QUEUED}\n")
-    _iterate(config, 1, 1)
+    (directory / "state").write_text(f"0\n{queued}\n")
+    iterate(config, 1, 1)
 
 
-def _iterate(config: Config, number: int, size: int) -> int:
+def iterate(config: Config, number: int, size: int) -> int:
+    """Take and crawl so many URLs; returns the pages."""
     stages.start_iteration(config, run_id="bench", iteration=number, batch_size=size)
     counts = stages.crawl_node(config, run_id="bench", iteration=number, node="node")
     return int(counts["pages"])
@@ -48,7 +49,7 @@ def crawl_watched(config: Config, size: int) -> tuple[int, list[float]]:
     watcher = Thread(target=_watch, args=(seen, over))
     watcher.start()
     try:
-        return _iterate(config, 2, size), seen
+        return iterate(config, 2, size), seen
     finally:
         over.set()
         watcher.join()
@@ -71,7 +72,7 @@ def run(directory: Path) -> list[Row]:
     with served() as web:
         urls = web.pages()
         begun_s = monotonic()
-        measure(queue_by_hand, config, urls)
+        measure(queue_by_hand, config, urls, QUEUED)
         adopted_s = monotonic() - begun_s
         watched = measure(crawl_watched, config, len(urls))
     pages, seen = watched.result

@@ -1,0 +1,60 @@
+"""Names that take long, or for ever: a name server, and a Python whose look-ups go to it.
+
+A fetching process is a program of its own, begun by `sys.executable`. `python_of` makes a small environment of Python
+whose c-ares asks a server of ours, and whose program a test puts there. The server goes by the names themselves:
+
+    h-127-90-0-7.quick.test   that address at once        h-127-90-0-7.slow.test   after half a second
+    h-127-90-0-7.none.test    there is no such name       h-127-90-0-7.stuck.test  never
+"""
+
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pycares
+
+from tests.web.names import Said
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOW_S = 0.5
+
+
+def name_of(address: str, kind: str) -> str:
+    """The name of that kind whose address that is."""
+    return f"h-{address.replace('.', '-')}.{kind}.test"
+
+
+def says(name: str) -> Said:
+    """What a `NameServer` says of such a name."""
+    label, kind, _ = name.split(".")
+    if kind == "none":
+        return Said(code=3)
+    address = label.removeprefix("h-").replace("-", ".")
+    return Said([address], {"slow": SLOW_S, "stuck": None}.get(kind, 0.0))
+
+
+def install(server: str) -> None:
+    """Have this process ask a name server, whatever the system's files say."""
+    real = pycares.Channel
+
+    def channel(**options: Any) -> Any:
+        return real(**{**options, "servers": [server]})
+
+    pycares.Channel = channel
+
+
+def python_of(directory: Path, server: str) -> str:
+    """The program of an environment in `directory` that asks this name server; all else is that of this Python."""
+    site = directory / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    site.mkdir(parents=True)
+    (directory / "bin").mkdir()
+    program = directory / "bin" / "python"
+    program.symlink_to(Path(sys.executable).resolve())
+    home = Path(sys.base_prefix) / "bin"
+    (directory / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
+    packages = sysconfig.get_paths()["purelib"]
+    lines = [f"import site; site.addsitedir({packages!r})", str(ROOT)]
+    lines.append(f"import tests.web.lookups as lookups; lookups.install({server!r})")
+    (site / "lookups.pth").write_text("\n".join(lines) + "\n")
+    return str(program)
