@@ -28,7 +28,7 @@ def clock():
 
 
 def test_one_turn_a_delay_over_two_openers(tmp_path, clock):
-    with IpTurns(tmp_path / "t", clock=clock) as one, IpTurns(tmp_path / "t", clock=clock) as other:
+    with IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as one, IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as other:
         assert one.reserve("ip 1.2.3.4", 0.5) == 0.0
         assert other.reserve("ip 1.2.3.4", 0.5) == pytest.approx(0.5)
         clock.now += 0.4
@@ -40,7 +40,7 @@ def test_one_turn_a_delay_over_two_openers(tmp_path, clock):
 
 
 def test_the_holder_moves_its_turn_both_ways(tmp_path, clock):
-    with IpTurns(tmp_path / "t", clock=clock) as turns:
+    with IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as turns:
         turns.reserve("host a", 61.0)
         turns.put("host a", 1.0)
         assert turns.reserve("host a", 1.0) == pytest.approx(1.0)
@@ -49,9 +49,9 @@ def test_the_holder_moves_its_turn_both_ways(tmp_path, clock):
 
 
 def test_turns_outlive_their_process_and_a_reset_holds_all(tmp_path, clock):
-    with IpTurns(tmp_path / "t", clock=clock) as turns:
+    with IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as turns:
         turns.reserve("host a", 60.0)
-    with IpTurns(tmp_path / "t", clock=clock) as turns:
+    with IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as turns:
         assert turns.reserve("host a", 1.0) == pytest.approx(60.0)
         turns.reset(2.0)
         assert turns.reserve("host a", 1.0) == pytest.approx(2.0)
@@ -61,12 +61,12 @@ def test_turns_outlive_their_process_and_a_reset_holds_all(tmp_path, clock):
 
 
 def test_a_table_of_another_boot_is_emptied(tmp_path, clock):
-    with IpTurns(tmp_path / "t", clock=clock) as turns:
+    with IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as turns:
         turns.reserve("x", 1e9)
     data = bytearray((tmp_path / "t").read_bytes())
     data[24:30] = b"reboot"
     (tmp_path / "t").write_bytes(data)
-    with IpTurns(tmp_path / "t", clock=clock) as turns:
+    with IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as turns:
         assert turns.reserve("x", 1.0) == 0.0
 
 
@@ -77,7 +77,7 @@ def test_crowding_never_gives_a_turn_too_early(tmp_path_factory, steps):
     clock = Clock()
     allowed_at: dict[int, float] = {}
     path = tmp_path_factory.mktemp("turns") / "t"
-    with IpTurns(path, clock=clock, entries=16) as turns:
+    with IpTurns(path, longest_s=60.0, clock=clock, entries=16) as turns:
         for name, pause, moved in steps:
             clock.now += pause
             if turns.reserve(str(name), 1.0) == 0.0:
@@ -89,7 +89,7 @@ def test_crowding_never_gives_a_turn_too_early(tmp_path_factory, steps):
 
 
 def test_names_that_share_an_entry_only_move_it_forward(tmp_path, clock):
-    with IpTurns(tmp_path / "t", clock=clock, entries=1) as turns:
+    with IpTurns(tmp_path / "t", longest_s=60.0, clock=clock, entries=1) as turns:
         turns.reserve("a", 50.0)
         turns.put("b", 1.0)
         assert turns.reserve("a", 1.0) == pytest.approx(50.0)
@@ -99,7 +99,7 @@ def test_processes_share_the_turns(tmp_path):
     """Four processes ask for one turn without end: it is given once."""
     code = (
         "import sys; from pathlib import Path; from crawl_lib.fetch.turns import IpTurns\n"
-        "turns = IpTurns(Path(sys.argv[1]))\n"
+        "turns = IpTurns(Path(sys.argv[1]), longest_s=60.0)\n"
         "print(sum(turns.reserve('ip 9.9.9.9', 1e6) == 0.0 for _ in range(2000)))"
     )
     root = Path(__file__).resolve().parents[2]
@@ -118,9 +118,9 @@ def test_a_full_disk_is_an_error_not_a_signal(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(StorageError, match="turns: No space left on device"):
-        IpTurns(tmp_path / "turns")
+        IpTurns(tmp_path / "turns", longest_s=60.0)
 
 
 def test_an_unusable_path_is_named(tmp_path):
     with pytest.raises(StorageError, match="missing"):
-        IpTurns(tmp_path / "missing" / "t")
+        IpTurns(tmp_path / "missing" / "t", longest_s=60.0)
