@@ -28,7 +28,10 @@ def clock():
 
 
 def test_one_turn_a_delay_over_two_openers(tmp_path, clock):
-    with IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as one, IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as other:
+    with (
+        IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as one,
+        IpTurns(tmp_path / "t", longest_s=60.0, clock=clock) as other,
+    ):
         assert one.reserve("ip 1.2.3.4", 0.5) == 0.0
         assert other.reserve("ip 1.2.3.4", 0.5) == pytest.approx(0.5)
         clock.now += 0.4
