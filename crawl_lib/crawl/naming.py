@@ -31,7 +31,7 @@ from crawl_lib.stores import Stores
 STARTED_FOLDER = "started"
 NONE = "0"
 """In the place of the newest folder, where there is none."""
-_MOST_AHEAD_S = 86400
+_MOST_AHEAD_S = 86400.0
 
 
 def hidden_prefix(run_id: str, iteration: int) -> str:
@@ -46,11 +46,11 @@ def require_clock(stores: Stores, folders: list[str], now_s: float) -> None:
     """
     newest = int((folders or [NONE])[-1])
     if newest - now_s > _MOST_AHEAD_S:
-        day = time.strftime("%Y-%m-%d", time.gmtime(now_s))
+        ahead, today = (newest - now_s) / _MOST_AHEAD_S, time.strftime("%Y-%m-%d", time.gmtime(now_s))
         raise StorageError(
-            f"{stores.crawl_dir}/{newest}: the newest folder is named by a time {(newest - now_s) / 86400:.1f} days ahead"
-            f" of this machine's clock ({day}): set the clock right; if it is, the clock was wrong that named the folder:"
-            " delete that once all nodes have settled after it"
+            f"{stores.crawl_dir}/{newest}: the newest folder has the name of a time {ahead:.1f} days after this"
+            f" machine's clock ({today}). Set the clock if it is wrong; else the one that named the folder was: delete"
+            " the folder once all nodes have settled after it"
         )
 
 

@@ -44,7 +44,6 @@ from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError,
 from crawl_lib.fetch import HostStore, IpTurns
 from crawl_lib.fetch.hosts import HOSTS_FOLDER, make_hosts_folder
 from crawl_lib.fetch.messages import user_agent_header
-from crawl_lib.fetch.turns import TURNS_FILE, longest_turn_s
 from crawl_lib.frontier import (
     Take,
     advance,
@@ -305,7 +304,7 @@ def _run_workers_while_there_is_room(task: NodeTask, take: Take, own: Iteration)
 def _hold_turns(task: NodeTask) -> None:
     """After an unclean stop: turns that the dead processes held are free again, after one delay for everybody."""
     fetch = task.stores.config.fetch
-    with IpTurns(task.directory / HOSTS_FOLDER / TURNS_FILE, longest_s=longest_turn_s(fetch)) as turns:
+    with IpTurns.of(task.directory / HOSTS_FOLDER, fetch) as turns:
         turns.reset(max(fetch.host_delay_s, fetch.ip_delay_s))
 
 

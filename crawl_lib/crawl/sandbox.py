@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-NONE_TEXT = "this kernel has no Landlock, or does not let us use it: fetching processes may read and write whatever their user may"
+NONE_TEXT = "fetching processes may open whatever their user may: this kernel has no Landlock, or it is refused"
 # https://docs.kernel.org/userspace-api/landlock.html; numbers of linux/landlock.h, the same on all processors
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG, _PATH_BENEATH = 1, 1

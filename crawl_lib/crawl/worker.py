@@ -32,7 +32,7 @@ from crawl_lib.crawl.workers import PAUSE_SIGNAL
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.fetch import HostStore, IpTurns, fetch_all
 from crawl_lib.fetch.hosts import HOSTS_FOLDER
-from crawl_lib.fetch.turns import TURNS_FILE, boot_id, longest_turn_s
+from crawl_lib.fetch.turns import boot_id
 from crawl_lib.frontier import open_take
 from crawl_lib.frontier.take import TAKE_FILE
 from crawl_lib.records import Fetched, TakenUrl
@@ -136,7 +136,7 @@ class _Worker:
         place, fetch = Path(self.task.node_dir) / HOSTS_FOLDER, self.config.fetch
         with (
             HostStore(place, robots_ttl_s=fetch.robots_ttl_s) as hosts,
-            IpTurns(place / TURNS_FILE, longest_s=longest_turn_s(fetch)) as turns,
+            IpTurns.of(place, fetch) as turns,
         ):
             summary = await fetch_all(
                 items,

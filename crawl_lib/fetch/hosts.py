@@ -202,7 +202,7 @@ class HostStore:
             row = self._db.execute(
                 "SELECT authority, verdict, body, error, fetched, expires FROM robots WHERE authority = ?"
                 " AND typeof(verdict) = 'text' AND typeof(body) = 'blob' AND typeof(error) = 'text'"
-                " AND typeof(fetched) = 'real' AND fetched <= ? AND typeof(expires) = 'real' AND expires <= ?",
+                " AND fetched <= ? AND expires <= ?",  # which no text is
                 (authority, now, now + self._robots_ttl_s),
             ).fetchone()
         return None if row is None else RobotsRow(*row)

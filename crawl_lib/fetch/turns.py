@@ -7,7 +7,8 @@ the table is emptied, and the `HostStore` (unclean stop) keeps the delays.
 
 Nothing in the file is believed further than a turn can be away (`longest_s`): what says more, or is no number, is
 damage, and its name may be asked after one delay. A table that is no table, or of another size, is emptied, and gives
-no turn for the longest wait. So damage makes the crawler slower for a while, never for good, and not impolite.
+no turn for one delay. So damage makes the crawler slower for a moment, never for good, and not impolite: hosts that ask
+for longer delays are known to the `HostStore`.
 """
 
 from __future__ import annotations
@@ -36,11 +37,6 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MAGIC = b"krake turns 1 ".ljust(24)
 
 
-def longest_turn_s(fetch: FetchConfig) -> float:
-    """The longest time for which a turn is taken: while a request may last, and the delay after it. In seconds."""
-    return fetch.time_limit_s + max(fetch.host_delay_s, fetch.ip_delay_s, fetch.max_crawl_delay_s)
-
-
 @cache
 def boot_id() -> bytes:
     """What tells this start of the machine from others. Read once: a fetching process has no way to it later."""
@@ -53,9 +49,9 @@ def boot_id() -> bytes:
 class IpTurns:
     """Turns in the file `path`, made if it is not there. Several processes may have it open.
 
-    `longest_s`: no turn is further away than that, see `longest_turn_s`. `clock`: seconds, the same for all processes
-    of the machine. `entries`: a power of two, the same for all. Raises StorageError naming the path; the operator looks
-    at the disk.
+    `longest_s`: no turn is further away than that; `delay_s`: how far one is of which nothing can be believed. `clock`:
+    seconds, the same for all processes of the machine. `entries`: a power of two, the same for all. Raises StorageError
+    naming the path; the operator looks at the disk.
     """
 
     def __init__(
@@ -63,10 +59,12 @@ class IpTurns:
         path: Path,
         *,
         longest_s: float,
+        delay_s: float,
         clock: Callable[[], float] = time.monotonic,
         entries: int = 1 << 16,
     ) -> None:
         self._longest_s = longest_s
+        self._delay_s = delay_s
         self._clock = clock
         self._mask = entries - 1
         size = _HEADER_BYTES + entries * _ENTRY.size
@@ -97,7 +95,17 @@ class IpTurns:
         self._map[:] = bytes(len(self._map))
         self._map[: len(header)] = header
         if is_damaged:
-            _FLOOR.pack_into(self._map, _FLOOR_AT, self._clock() + self._longest_s)
+            _FLOOR.pack_into(self._map, _FLOOR_AT, self._clock() + self._delay_s)
+
+    @classmethod
+    def of(cls, folder: Path, fetch: FetchConfig) -> IpTurns:
+        """The turns in a node's folder `hosts`: taken while a request may last, and for the delay after it."""
+        delay_s = max(fetch.host_delay_s, fetch.ip_delay_s)
+        return cls(
+            folder / TURNS_FILE,
+            longest_s=fetch.time_limit_s + max(delay_s, fetch.max_crawl_delay_s),
+            delay_s=delay_s,
+        )
 
     def __enter__(self) -> IpTurns:
         return self
@@ -147,10 +155,10 @@ class IpTurns:
             now = self._clock()
             place, found_key, until = self._find(key, now)
             if not self._may_be(until, now):
-                until = now + delay_s
+                until = now + self._delay_s
                 _ENTRY.pack_into(self._map, place, found_key, until)
             if wait:
-                earliest = max(until, self._floor(now, delay_s))
+                earliest = max(until, self._floor(now))
                 if earliest > now:
                     return float(earliest - now)
             # An entry that is shared with another name moves forward only.
@@ -164,10 +172,10 @@ class IpTurns:
         """Whether a time of the file can have been written: False for what is too far away, and for no number."""
         return until <= now + self._longest_s
 
-    def _floor(self, now: float, delay_s: float) -> float:
+    def _floor(self, now: float) -> float:
         floor: float = _FLOOR.unpack_from(self._map, _FLOOR_AT)[0]
         if not self._may_be(floor, now):
-            floor = now + delay_s
+            floor = now + self._delay_s
             _FLOOR.pack_into(self._map, _FLOOR_AT, floor)
         return floor
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from tests.e2e.crawl import make_config, run_iteration
 ROOT = Path(__file__).resolve().parents[2]
 ABI = landlock_abi()
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=3, specials=False)
+ABIS = sorted({min(ABI, 1), min(ABI, 4), ABI})
 needs_landlock = pytest.mark.skipif(not ABI, reason=NONE_TEXT)
 
 TRIED = """
@@ -143,7 +143,7 @@ import ssl
 def hosts():
     with HostStore(node / "hosts") as store:
         store.begin()
-    with IpTurns(node / "hosts/ip-turns", longest_s=9.0) as turns:
+    with IpTurns(node / "hosts/ip-turns", longest_s=9.0, delay_s=1.0) as turns:
         assert turns.reserve("a", 1.0) == 0.0
 
 def in_child():
@@ -204,9 +204,9 @@ def seen(home: Path, tried: str, abi: int = 0) -> dict[str, str]:
 
 
 @needs_landlock
-@pytest.mark.parametrize("abi", range(1, ABI + 1))
+@pytest.mark.parametrize("abi", ABIS)
 def test_nothing_else_can_be_opened_written_or_executed(home: Path, abi: int) -> None:
-    """With each version of Landlock up to this kernel's; files that are not there at all are no proof."""
+    """Also where Landlock is older than this kernel's; files that are not there at all are no proof."""
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and "spool" not in path.parts}
     found = seen(home, REFUSED, abi)
     assert {name for name, what in found.items() if what not in ("PermissionError", "OSError")} - _missing() == set()
@@ -234,7 +234,7 @@ def test_each_of_these_tries_would_succeed_without_walls(home: Path) -> None:
 
 
 @needs_landlock
-@pytest.mark.parametrize("abi", range(1, ABI + 1))
+@pytest.mark.parametrize("abi", ABIS)
 def test_what_a_worker_needs_goes_on(home: Path, abi: int) -> None:
     assert {name: what for name, what in seen(home, ALLOWED, abi).items() if what != "done"} == {}
 

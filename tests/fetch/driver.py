@@ -13,7 +13,6 @@ import uvloop
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch import RETRIES, FetchSummary, HostStore, IpTurns, Seams, fetch_all
 from crawl_lib.fetch.messages import Ask, Reply
-from crawl_lib.fetch.turns import longest_turn_s
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 
 CONFIG = FetchConfig(
@@ -75,7 +74,9 @@ def run(
             on_fetched(item, fetched)
 
     async def main() -> None:
-        with IpTurns(directory / "turns", longest_s=longest_turn_s(config), clock=seams.clock) as turns:
+        with IpTurns(
+            directory / "turns", longest_s=config.time_limit_s + 60.0, delay_s=config.host_delay_s, clock=seams.clock
+        ) as turns:
             found.summary = await fetch_all(
                 taken(urls),
                 config=config,
