@@ -1,11 +1,11 @@
 """The environment of fetching processes: a short list of variables, and nothing else of what the task has.
 
 Who parses strangers' bytes must have nothing worth stealing. The password of the key servers, Airflow's secrets and
-connections, cloud credentials: they stand in variables of the task, under names that are not known here. So this is a
+connections, cloud credentials: they are in variables of the task, under names that are not known here. So this is a
 list of what is let through, not of what is kept away. Begun by exec with it (`forkserver`), neither the fork server nor
 what it forks ever had anything else in its memory.
 
-What a fetching process is told comes by its standard input: the config, in which no password stands but the one that a
+What a fetching process is told comes by its standard input: the config, which has no password but the one that a
 proxy may ask for (`fetch.proxy`), since it is the one who speaks to the proxy.
 """
 

@@ -1,10 +1,10 @@
 """Walls around a process that reads what strangers wrote: which files it may still open, decided before and for good.
 
-Linux's Landlock does it (kernel 5.13 and later, where it is switched on), without rights of root: from `shut_in` on the
-process, its later threads and its children open what was named, and nothing else; they execute nothing, gain no rights
-by doing so, signal nobody outside and speak to no abstract socket of others (kernel 6.12). What is open already stays
-open, the log and the node's lock among it. Looking at names and sizes (`stat`) is not prevented, nor are sockets: the
-address filter is for those.
+Linux's Landlock does it (kernel 5.13 and later, where it is switched on), without rights of root. From `shut_in` on the
+process, its later threads and its children open what was named, and nothing else. They execute nothing, gain no rights
+by doing so, send no signal to processes outside, and speak to no abstract socket of others (both: kernel 6.12). What is
+open already stays open, the log and the node's lock among it. Looking at names and sizes (`stat`) is not prevented, nor
+are changes of mode and time of own files, nor sockets: the address filter is for those.
 
 Each version of Landlock (its ABI) knows more kinds of access; what a kernel does not know it cannot refuse.
 """
@@ -57,8 +57,8 @@ def landlock_abi() -> int:
 def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:
     """Have this process open nothing any more but these files and folders, with all below them.
 
-    `read`: besides those of the system and of Python; `write`: folders in which files are also made, replaced and
-    deleted. For a process of one thread. Returns what is lacking, in a line; "" if the walls stand.
+    `read`: in addition to those of the system and of Python; `write`: folders in which files are made, replaced and
+    deleted, too. For a process of one thread. Returns what is lacking, in a line; "" if the walls are up.
     """
     abi = landlock_abi()
     if not abi:

@@ -8,7 +8,7 @@ What was written later than now, by a clock that was ahead, is not believed: a h
 robots.txt is asked for again. So is what is not of its column's type.
 
 It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool that a fetching
-process may write to, and SQLite makes files of its own there. Before there was that folder, they lay beside the queue.
+process may write to, and SQLite makes files of its own there. Older versions had them next to the queue.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def make_hosts_folder(node_dir: Path) -> Path:
     return folder
 
 
-def standing_stores(node_dir: Path) -> list[Path]:
+def host_stores(node_dir: Path) -> list[Path]:
     """The files of host stores in a node's directory, where they are and where they were before: none, or one."""
     places = (node_dir / HOSTS_FOLDER, node_dir / _MOVING_FOLDER, node_dir)
     return [place / FILE_NAME for place in places if (place / FILE_NAME).exists()]

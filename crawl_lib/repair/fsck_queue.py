@@ -18,7 +18,7 @@ from typing import TypeVar
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, StorageError, UrlError
 from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
-from crawl_lib.fetch.hosts import standing_stores
+from crawl_lib.fetch.hosts import host_stores
 from crawl_lib.frontier.hostcounts import COUNTS_FILE
 from crawl_lib.frontier.journal import JOURNAL_FILE, NEW_FILE, UNDECIDED_FILE, Journal, read_journal
 from crawl_lib.frontier.move import MOVE_FILE, Move, impossible_steps, read_move
@@ -266,7 +266,7 @@ class _Check:
 
     def _data_bases(self) -> None:
         found = [("hostcounts_damaged", path) for path in [self.queue.path(COUNTS_FILE)] if path.exists()]
-        found += [("hosts_damaged", path) for path in standing_stores(self.queue.directory)]
+        found += [("hosts_damaged", path) for path in host_stores(self.queue.directory)]
         for name, path in found:
             if problem := sqlite_problem(path):
                 self._add(name, str(path.relative_to(self.queue.directory)), problem)

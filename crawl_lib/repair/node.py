@@ -38,7 +38,7 @@ from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
 from crawl_lib.fetch import HostStore
-from crawl_lib.fetch.hosts import standing_stores
+from crawl_lib.fetch.hosts import host_stores
 from crawl_lib.frontier import NodeLock, Queue, RepairReport, TakenIn, open_node_dir, repair_queue
 from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
 from crawl_lib.frontier.lock import held_without_trace
@@ -359,7 +359,7 @@ class _Repair:
 
     def _hosts(self) -> None:
         """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first."""
-        for path in standing_stores(self.directory):
+        for path in host_stores(self.directory):
             name = str(path.relative_to(self.directory))
             problem = self._useless_base(name)
             if problem is not None:

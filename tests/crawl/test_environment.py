@@ -54,6 +54,13 @@ def holds(pid: int, text: str) -> list[str]:
     return found + ["memory" for block in memory(pid) if text.encode() in block]
 
 
+def open_files(pid: int, directory: Path) -> list[str]:
+    """Files below a directory that a process has open, by their names in the node's."""
+    targets = {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    node = f"{directory}/queue/node-0/"
+    return sorted(target.removeprefix(node) for target in targets if target.startswith(str(directory)))
+
+
 def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +79,10 @@ def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
             [worker] = children_of(server)
             found.update({"server": holds(server, mark), "worker": holds(worker, mark)})
             found["harmless"] = sorted({*holds(server, harmless), *holds(worker, harmless)})
+            found["files of the server"] = open_files(server, tmp_path)
+            found["files"] = [
+                name for name in open_files(worker, tmp_path) if not name.startswith(("hosts/", "spool/"))
+            ]
 
     with Serving(WEB) as serving:
         stages.inject(config, run_id="run", seeds=serving.seeds[0])
@@ -79,7 +90,13 @@ def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
             stages.start_iteration(config, run_id="run", iteration=number)
             stages.crawl_node(config, run_id="run", iteration=number, node="node-0", on_progress=on_progress)
             stages.commit_iteration(config, run_id="run", iteration=number)
-    assert found == {"server": [], "worker": [], "harmless": ["environ", "memory"]}
+    assert found == {
+        "server": [],
+        "worker": [],
+        "harmless": ["environ", "memory"],
+        "files of the server": [],
+        "files": ["lock", "worker-0.log"],
+    }
 
 
 @given(st.dictionaries(st.text(min_size=1) | st.sampled_from([*KNOWN, *LET_THROUGH]), st.text()))

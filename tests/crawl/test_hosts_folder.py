@@ -1,4 +1,4 @@
-"""The folder `hosts` of a node's directory: made, filled with the files of before, and no reason to stand still."""
+"""The folder `hosts` of a node's directory: made, filled with the files of before, and no reason to wait."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ tried = {
     "a file in a thread": lambda: in_thread((node / "0").read_bytes),
     "write the take": lambda: (node / "take").open("ab"),
     "write the state": lambda: (node / "state").write_bytes(b""),
-    "write beside the spool": lambda: (node / "more").write_bytes(b""),
+    "write next to the spool": lambda: (node / "more").write_bytes(b""),
     "write to another node": lambda: (home / "queue/node-b/hosts/new").write_bytes(b""),
     "write elsewhere": lambda: (home / "elsewhere").write_bytes(b""),
     "write code": lambda: Path(sandbox.__file__).open("ab"),
@@ -283,7 +283,7 @@ def crawl(directory: Path, monkeypatch: pytest.MonkeyPatch, iterations: int, pre
 
 
 @needs_landlock
-def test_the_walls_stand_before_a_worker_reads_anything_and_hold_its_only_thread(
+def test_the_walls_are_up_before_a_worker_reads_anything_and_hold_its_only_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread that was there before would be outside."""

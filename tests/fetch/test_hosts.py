@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.errors import StorageError
 from crawl_lib.fetch import HostRow, HostStore, IpTurns, RobotsRow
-from crawl_lib.fetch.hosts import make_hosts_folder, standing_stores
+from crawl_lib.fetch.hosts import host_stores, make_hosts_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -184,9 +184,7 @@ def written(tmp_path_factory):
 
 @settings(deadline=None, max_examples=150)
 @given(st.data())
-def test_whatever_stands_in_a_damaged_file_is_of_its_type_or_an_error_that_names_the_file(
-    tmp_path_factory, written, data
-):
+def test_what_is_read_of_a_damaged_file_is_of_its_type_or_an_error_that_names_the_file(tmp_path_factory, written, data):
     damaged = bytearray(written)
     for _ in range(data.draw(st.integers(1, 8))):
         place = data.draw(st.integers(0, len(damaged) - 1))
@@ -212,7 +210,7 @@ def test_whatever_stands_in_a_damaged_file_is_of_its_type_or_an_error_that_names
 
 @pytest.fixture
 def before(tmp_path):
-    """A node's directory of before: the files beside the queue, and rows that are still in SQLite's log."""
+    """A node's directory of before: the files next to the queue, and rows that are still in SQLite's log."""
     with HostStore(tmp_path) as store, IpTurns(tmp_path / "ip-turns", longest_s=60.0, delay_s=1.0) as turns:
         store.save_hosts([HostRow("a.test", 5.0, 7.0)])
         turns.reserve("host a.test", 60.0)
@@ -236,10 +234,10 @@ def is_moved(directory):
 
 
 def test_files_of_before_are_moved_with_all_that_they_hold(before):
-    assert standing_stores(before) == [before / "hosts.sqlite"]
+    assert host_stores(before) == [before / "hosts.sqlite"]
     assert make_hosts_folder(before) == before / "hosts"
     assert is_moved(before)
-    assert standing_stores(before) == [before / "hosts" / "hosts.sqlite"]
+    assert host_stores(before) == [before / "hosts" / "hosts.sqlite"]
     assert make_hosts_folder(before) == before / "hosts"
     assert is_moved(before)
 
@@ -249,7 +247,7 @@ def test_a_move_that_is_killed_goes_on(before, step):
     code = "import sys; from crawl_lib.fetch.hosts import *; make_hosts_folder(Path(sys.argv[1]))"
     command = [sys.executable, "-c", code, str(before)]
     assert subprocess.run(command, cwd=ROOT, env={**os.environ, "KRAKE_KILL_AT": step}).returncode == -9
-    assert len(standing_stores(before)) == 1
+    assert len(host_stores(before)) == 1
     make_hosts_folder(before)
     assert is_moved(before)
 

@@ -1,6 +1,6 @@
 """Clocks that jump: by ten hours, backwards and forwards, between tasks and in the middle of one.
 
-Folders stay in order, the crawl equals the truth, nobody waits for hours, and delays hold (I4, I6).
+Folders stay in order, the crawl equals the truth, no host waits for hours, and delays hold (I4, I6).
 """
 
 from __future__ import annotations
