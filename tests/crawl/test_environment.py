@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import secrets
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from crawl_lib import stages
 from crawl_lib.crawl.environment import LET_THROUGH, clean_environment
 from crawl_lib.crawl.forkserver import fork_server
 from crawl_lib.synthweb import Serving, SynthWeb
-from tests.e2e.crawl import make_config
+from tests.e2e.crawl import make_config, run_iteration
 from tests.torture.children import children_of
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
@@ -77,19 +79,20 @@ def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
         if progress["phase"] == "fetch" and progress["fetched"] and not found:
             server = fork_server()._process.pid
             [worker] = children_of(server)
+            os.kill(worker, signal.SIGSTOP)  # it has time while it is looked at
             found.update({"server": holds(server, mark), "worker": holds(worker, mark)})
             found["harmless"] = sorted({*holds(server, harmless), *holds(worker, harmless)})
             found["files of the server"] = open_files(server, tmp_path)
             found["files"] = [
                 name for name in open_files(worker, tmp_path) if not name.startswith(("hosts/", "spool/"))
             ]
+            os.kill(worker, signal.SIGCONT)
 
     with Serving(WEB) as serving:
         stages.inject(config, run_id="run", seeds=serving.seeds[0])
-        for number in (1, 2):
-            stages.start_iteration(config, run_id="run", iteration=number)
-            stages.crawl_node(config, run_id="run", iteration=number, node="node-0", on_progress=on_progress)
-            stages.commit_iteration(config, run_id="run", iteration=number)
+        run_iteration(config, "run", 1)
+        stages.start_iteration(config, run_id="run", iteration=2)
+        stages.crawl_node(config, run_id="run", iteration=2, node="node-0", on_progress=on_progress)
     assert found == {
         "server": [],
         "worker": [],
