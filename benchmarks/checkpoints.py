@@ -2,8 +2,9 @@
 
 A checkpoint of a fetching process forces its records to the disk, by a thread of its own (`segment.spool`), and writes
 down when each host was asked last (`fetch.hosts`). The difference of two whole crawls, with and without, is less than
-their noise. So every Python process of a measured crawl loads `hook/sitecustomize.py`, which calls `install`: as soon
-as a module of `WRAPPED` has been imported, its functions are wrapped, and each call adds a line to a file.
+their noise. So every Python process of a measured crawl loads a `sitecustomize.py`, which calls `install`: as soon as a
+module of `WRAPPED` has been imported, its functions are wrapped, and each call adds a line to a file. That is opened at
+once: fetching processes get no variables but a few, and may open no files later.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-VARIABLE = "KRAKE_BENCH_CHECKPOINTS"
+VARIABLE = "PYTHONPATH"
 PROJECT = Path(__file__).resolve().parents[1]
-HOOK = Path(__file__).resolve().parent / "hook"
+HOOK = "from benchmarks.checkpoints import install\ninstall({!r})\n"
 SYNC_THREAD = "warc-sync"
 WRAPPED = {
     "crawl_lib.segment.spool": ["_Log._start_sync"],
@@ -50,18 +51,18 @@ class Spent:
 @contextmanager
 def watched(log: Path) -> Iterator[None]:
     """Processes that are started in the block write their checkpoints down in `log`."""
-    before = {name: os.environ.get(name) for name in (VARIABLE, "PYTHONPATH")}
-    paths = [str(HOOK), str(PROJECT), *([before["PYTHONPATH"]] if before["PYTHONPATH"] else [])]
-    os.environ.update({VARIABLE: str(log), "PYTHONPATH": os.pathsep.join(paths)})
+    before, hook = os.environ.get(VARIABLE), log.with_name(f"{log.name}-hook")
+    hook.mkdir(exist_ok=True)
+    (hook / "sitecustomize.py").write_text(HOOK.format(str(log.absolute())))
+    os.environ[VARIABLE] = os.pathsep.join([str(hook), str(PROJECT), *([before] if before else [])])
     log.touch()
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
 
 
 def spent(log: Path) -> Spent:
@@ -76,17 +77,17 @@ def spent(log: Path) -> Spent:
     return Spent(counts["_Log._start_sync"], waited_s, cpu_s)
 
 
-def install() -> None:
-    """Have the functions of `WRAPPED` wrapped once their modules are imported; nothing unless a log is named."""
-    if log := os.environ.get(VARIABLE):
-        sys.meta_path.insert(0, _Finder(log))
-        os.fsync = _noted(os.fsync, "fsync", log, only=SYNC_THREAD)
+def install(path: str) -> None:
+    """Have the functions of `WRAPPED` wrapped once their modules are imported; they write to the file `path`."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND)
+    sys.meta_path.insert(0, _Finder(log))
+    os.fsync = _noted(os.fsync, "fsync", log, only=SYNC_THREAD)
 
 
 class _Finder(MetaPathFinder):
     """Finds what the others find, and wraps the functions of `WRAPPED` after the import."""
 
-    def __init__(self, log: str) -> None:
+    def __init__(self, log: int) -> None:
         self.log = log
 
     def find_spec(
@@ -114,7 +115,7 @@ class _Finder(MetaPathFinder):
         return spec
 
 
-def _noted(function: Callable[..., Any], name: str, log: str, only: str = "") -> Callable[..., Any]:
+def _noted(function: Callable[..., Any], name: str, log: int, only: str = "") -> Callable[..., Any]:
     """The function, which adds `name`, wall and CPU seconds to the log; `only`: in threads of such a name."""
 
     @functools.wraps(function)
@@ -126,7 +127,6 @@ def _noted(function: Callable[..., Any], name: str, log: str, only: str = "") ->
             return function(*arguments)
         finally:
             took = f"{name} {time.perf_counter() - wall_s:.6f} {time.thread_time() - cpu_s:.6f}\n"
-            with Path(log).open("a") as file:  # one write, to the end: processes do not mix their lines
-                file.write(took)
+            os.write(log, took.encode())  # to the end: processes do not mix their lines
 
     return noted

@@ -7,7 +7,8 @@
 3. take in what was found for this node (`sources` says what there is, `frontier.intake` does it);
 4. write the take: the decision which URLs this iteration fetches;
 5. fetch: `workers` runs processes (`process`), each a `worker`, which fetches (`fetch`), keeps records
-   (`segment.PartWriter`) and makes rows (`page`), in the scope of all that was taken in; full WARC files go to the
+   (`segment.PartWriter`) and makes rows (`page`), in the scope of all that was taken in; what reads strangers' bytes
+   gets no secrets (`environment`) and may open next to no files (`sandbox`). Full WARC files go to the
    take's hidden folder on the DFS meanwhile, and leave the disk (`segment.Sealer`); what a time limit leaves over
    is written down as the decision that fetching is over;
 6. seal what is left, build the segment from the workers' parts and publish it: one rename;
@@ -33,6 +34,7 @@ what is going on. `ready` asks, where all nodes are on one machine, whether they
 | `rehome.written` | nothing that counts: files of their own | writes them anew |
 | `settle.mark_away` | the DFS does not call the node settled any more | goes on; its next settle marks it again |
 | `take.written` | these URLs are being fetched, for this folder; the queue has not moved | fetches them |
+| `hosts.gathered`, `hosts.moved` | files of before are on their way to the folder `hosts`, or there | goes on |
 | `node.scope`, `segment.part.*`, `seal.*` | records are in the spool, or sealed on the DFS | fetches the rest |
 | `take.leftover` | fetching is over; what has no record goes back to the queue | builds |
 | `segment.publish.uploaded` | some files of the segment are in the take's hidden folder | sends what is not whole |

@@ -1,7 +1,8 @@
 """Fetching processes are forked from a process that has loaded their modules already: that costs it 0.2 s of CPU once.
 
 Else each would load them again, and a small take, or one shared among many processes, would pay more for that than for
-its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves held.
+its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves held,
+and it has secrets. The server is begun by exec, with an `environment` of its own, so no memory of it ever held one.
 
 `ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
 and nothing open but its socket. On that (SOCK_SEQPACKET, so a message stays whole) the task says `fork`, with four
@@ -28,6 +29,8 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
+
+from crawl_lib.crawl.environment import clean_environment
 
 IDLE_S = 60.0
 """A server that has nothing to do for so long ends; the next take begins another one."""
@@ -84,7 +87,7 @@ class Forked:
 
 
 class ForkServer:
-    """A server of this thread, which dies with the thread. Begins with the environment of now."""
+    """A server of this thread, which dies with the thread. It gets what `environment` lets through of that of now."""
 
     def __init__(self) -> None:
         self._made_of = _surroundings()
@@ -96,12 +99,13 @@ class ForkServer:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "crawl_lib.crawl.process", str(os.getpid()), str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "crawl_lib.crawl.process", str(os.getpid()), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
                 cwd="/",
+                env=self._made_of[-1],
             )
         except OSError:
             self._socket.close()
@@ -207,9 +211,9 @@ def fork_server() -> ForkServer:
     return server
 
 
-def _surroundings() -> tuple[object, ...]:
+def _surroundings() -> tuple[int, str, dict[str, str]]:
     """What makes a server another one: a process that was forked from ours must not use ours."""
-    return os.getpid(), sys.executable, dict(os.environ)
+    return os.getpid(), sys.executable, clean_environment(os.environ)
 
 
 def _end(owner: int, process: subprocess.Popen[bytes], ours: socket.socket) -> str:

@@ -11,27 +11,47 @@ of them: `crawl.max_pages` leaves less then, and the iteration may have its fold
 
 The file stays: an attempt that slept through all of it, and through later folders, sees that another one follows.
 Where the folder that followed was deleted by hand, and nothing came after it, `n + 1` chooses again.
+
+A clock that is set back names a folder by the newest one, plus one second; by more than a day, nothing
+(`require_clock`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Callable
 
 from crawl_lib.crawl.places import Iteration, list_folders
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, PathNotFoundError, TargetExistsError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, TargetExistsError
 from crawl_lib.stores import Stores
 
 STARTED_FOLDER = "started"
 NONE = "0"
 """In the place of the newest folder, where there is none."""
+_MOST_AHEAD_S = 86400.0
 
 
 def hidden_prefix(run_id: str, iteration: int) -> str:
     """How the hidden folders of the attempts to start an iteration begin."""
     return f".start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
+
+
+def require_clock(stores: Stores, folders: list[str], now_s: float) -> None:
+    """Raise StorageError if the newest folder is named by a time more than a day after now: one of two clocks is wrong.
+
+    Each folder that followed would be named after it, and in months the names would still not be times.
+    """
+    newest = int((folders or [NONE])[-1])
+    if newest - now_s > _MOST_AHEAD_S:
+        ahead, today = (newest - now_s) / _MOST_AHEAD_S, time.strftime("%Y-%m-%d", time.gmtime(now_s))
+        raise StorageError(
+            f"{stores.crawl_dir}/{newest}: the newest folder has the name of a time {ahead:.1f} days after this"
+            f" machine's clock ({today}). Set the clock if it is wrong; else the one that named the folder was: delete"
+            " the folder once all nodes have settled after it"
+        )
 
 
 def give_name(stores: Stores, newest: str, hidden: str, clock: Callable[[], float]) -> None:

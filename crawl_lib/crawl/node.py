@@ -37,11 +37,12 @@ from crawl_lib.crawl.shares import share_of_node
 from crawl_lib.crawl.sources import scope_hosts, take_in
 from crawl_lib.crawl.task import NodeTask, locked_node
 from crawl_lib.crawl.watermarks import RoomWatch, wait_for_room
-from crawl_lib.crawl.worker import TURNS_FILE, WorkerTask
+from crawl_lib.crawl.worker import WorkerTask
 from crawl_lib.crawl.workers import run_workers
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, IpTurns
+from crawl_lib.fetch.hosts import HOSTS_FOLDER, make_hosts_folder
 from crawl_lib.fetch.messages import user_agent_header
 from crawl_lib.frontier import (
     Take,
@@ -268,7 +269,7 @@ def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
     finished_positions(task.spool)  # what cannot be trusted is named here, with its remedy; workers could not say it
     task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
     if take.count:
-        with HostStore(task.directory) as hosts:
+        with HostStore(make_hosts_folder(task.directory)) as hosts:
             if nodes_changed(task.stores, own):
                 hosts.begin()  # and once more: each host waits one delay, since another node may just have asked it
             if hosts.begin():
@@ -303,7 +304,7 @@ def _run_workers_while_there_is_room(task: NodeTask, take: Take, own: Iteration)
 def _hold_turns(task: NodeTask) -> None:
     """After an unclean stop: turns that the dead processes held are free again, after one delay for everybody."""
     fetch = task.stores.config.fetch
-    with IpTurns(task.directory / TURNS_FILE) as turns:
+    with IpTurns.of(task.directory / HOSTS_FOLDER, fetch) as turns:
         turns.reset(max(fetch.host_delay_s, fetch.ip_delay_s))
 
 

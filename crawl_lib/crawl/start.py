@@ -22,7 +22,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawl.agreement import FIRST_FILE, agreed_bytes, note_change
 from crawl_lib.crawl.layout import require_layout
 from crawl_lib.crawl.marks import still_awaited
-from crawl_lib.crawl.naming import NONE, give_name, hidden_prefix
+from crawl_lib.crawl.naming import NONE, give_name, hidden_prefix, require_clock
 from crawl_lib.crawl.places import (
     IMPORT_NODE,
     ITERATION_FILE,
@@ -126,6 +126,7 @@ def _find_or_make(
         found = find_iteration(storage, crawl_dir, run_id, iteration, stores.stop, among=folders)
         if found is not None:
             return found
+        require_clock(stores, folders, clock())
         hidden = _prepare(stores, run_id, iteration, batch_size, folders)
         give_name(stores, (folders or [NONE])[-1], hidden, clock)
 

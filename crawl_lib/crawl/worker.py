@@ -28,17 +28,20 @@ from crawl_lib.config import Config, from_mapping
 from crawl_lib.crawl.aside import Aside
 from crawl_lib.crawl.backlog import Backlog
 from crawl_lib.crawl.page import PageHandler
+from crawl_lib.crawl.sandbox import shut_in
 from crawl_lib.crawl.workers import PAUSE_SIGNAL
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.fetch import HostStore, IpTurns, fetch_all
+from crawl_lib.fetch.hosts import HOSTS_FOLDER
+from crawl_lib.fetch.turns import boot_id
 from crawl_lib.frontier import open_take
+from crawl_lib.frontier.take import TAKE_FILE
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of
 from crawl_lib.version import VERSION
 
 PROGRESS_INTERVAL_S = 0.5
-TURNS_FILE = "ip-turns"
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class WorkerTask:
     """What a worker is told. `number` of `processes`; `seconds_left`: until no fetch begins any more.
 
     `node_dir`: the node's directory, with the take and the politeness stores; `spool`: where its parts go; `scope`:
-    a file of hosts, a line each. `info`: the facts of the warcinfo record.
+    a file of hosts in it, a line each. `info`: the facts of the warcinfo record.
     """
 
     config: dict[str, Any]
@@ -135,9 +138,12 @@ class _Worker:
         return [taken for taken in take.urls() if share_of(host_of(taken.queued.url), processes) == number]
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
-        node_dir = Path(self.task.node_dir)
         self.handler.attach(asyncio.get_running_loop(), self._fail)
-        with HostStore(node_dir) as hosts, IpTurns(node_dir / TURNS_FILE) as turns:
+        place, fetch = Path(self.task.node_dir) / HOSTS_FOLDER, self.config.fetch
+        with (
+            HostStore(place, robots_ttl_s=fetch.robots_ttl_s) as hosts,
+            IpTurns.of(place, fetch) as turns,
+        ):
             summary = await fetch_all(
                 items,
                 config=self.config.fetch,
@@ -178,10 +184,23 @@ def say(message: dict[str, Any]) -> None:
     os.write(1, json.dumps(message).encode() + b"\n")
 
 
+def build_walls(node_dir: Path, spool: Path) -> None:
+    """Have this process open nothing but what a worker needs, before it reads a stranger's byte; logs if it cannot.
+
+    Of the node's directory that is the spool and what is known of hosts, to write, and the take.
+    """
+    boot_id()  # is kept; in /proc, where everything else is another process's
+    lacking = shut_in(read=[node_dir / TAKE_FILE], write=[spool, node_dir / HOSTS_FOLDER])
+    if lacking:
+        sys.stderr.write(f"{lacking}\n")
+        sys.stderr.flush()
+
+
 def main() -> int:
     """Run the task that stands on standard input."""
     given = json.loads(sys.stdin.readline())
     gc.set_threshold(200_000, 20, 100)
+    build_walls(Path(given["node_dir"]), Path(given["spool"]))
     try:
         worker = _Worker(WorkerTask(**given))
 

@@ -8,18 +8,22 @@ node's lock, so the lock is free only when the last writer is dead, and dies wit
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.crawl.forkserver import Forked, GoneError, fork_server
+from crawl_lib.crawl.sandbox import NONE_TEXT, landlock_abi
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
 
+log = logging.getLogger(__name__)
 STOP_GRACE_S = 4.0
 PAUSE_SIGNAL = signal.SIGUSR1
 POLL_S = 0.1
@@ -54,6 +58,7 @@ def run_workers(
     and KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
     """
     workers: list[_Worker] = []
+    _say_if_there_are_no_walls()
     try:
         for number, task in enumerate(tasks):
             workers.append(_start(number, task, log_dir, lock_descriptor))
@@ -67,6 +72,13 @@ def run_workers(
     if any(result.get("stopped") for result in results):
         raise StoppedError("a fetching process was stopped; run the task again to go on")
     return results
+
+
+@cache
+def _say_if_there_are_no_walls() -> None:
+    """Once a process; each worker's log says it too."""
+    if not landlock_abi():
+        log.warning("%s", NONE_TEXT)
 
 
 def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: int) -> _Worker:

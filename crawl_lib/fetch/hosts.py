@@ -1,8 +1,14 @@
 """What a node remembers of hosts from one iteration to the next: when they were last asked, and their robots.txt.
 
-One SQLite file in the node's directory, shared by the node's processes. A host's row is written every few seconds and
-at the end; an answer to robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark
-is found at the next `begin`, the rows may be too old, so every host counts as asked at that moment.
+One SQLite file, shared by the node's processes. A host's row is written every few seconds and at the end; an answer to
+robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark is found at the next
+`begin`, the rows may be too old, so every host counts as asked at that moment.
+
+What was written later than now, by a clock that was ahead, is not believed: a host counts as asked now, and its
+robots.txt is asked for again. So is what is not of its column's type.
+
+It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool that a fetching
+process may write to, and SQLite makes files of its own there. Older versions had them next to the queue.
 """
 
 from __future__ import annotations
@@ -15,10 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from crawl_lib.durable import reached
+from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import StorageError
+from crawl_lib.fetch.turns import TURNS_FILE
 
+HOSTS_FOLDER = "hosts"
 FILE_NAME = "hosts.sqlite"
+_FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE)
+_MOVING_FOLDER = ".hosts"
 _KEPT_S = 30 * 86400.0
 
 _SCHEMA = """
@@ -50,15 +60,49 @@ class RobotsRow:
     expires: float
 
 
-class HostStore:
-    """The store in `node_dir` (a directory that is there). Several processes may have one open.
+def make_hosts_folder(node_dir: Path) -> Path:
+    """The folder `hosts` of a node's directory, made if it is missing; files of before are moved into it.
 
-    `wall`: POSIX seconds. Every method raises StorageError naming the file; the operator looks at the disk.
+    All at once, since SQLite's belong together: they are gathered in a hidden folder, which then gets its name. The
+    caller holds the node's lock. Raises StorageError naming the path; the operator looks at the disk.
+    """
+    folder, moving = node_dir / HOSTS_FOLDER, node_dir / _MOVING_FOLDER
+    try:
+        if not folder.is_dir():
+            moving.mkdir(exist_ok=True)
+            for name in _FILES:
+                if (node_dir / name).exists():
+                    (node_dir / name).rename(moving / name)
+                    reached("hosts.gathered")
+            fsync_dir(moving)
+            fsync_dir(node_dir)
+            moving.rename(folder)
+            fsync_dir(node_dir)
+            reached("hosts.moved")
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
+    return folder
+
+
+def host_stores(node_dir: Path) -> list[Path]:
+    """The files of host stores in a node's directory, where they are and where they were before: none, or one."""
+    places = (node_dir / HOSTS_FOLDER, node_dir / _MOVING_FOLDER, node_dir)
+    return [place / FILE_NAME for place in places if (place / FILE_NAME).exists()]
+
+
+class HostStore:
+    """The store in `folder` (which is there). Several processes may have one open.
+
+    `wall`: POSIX seconds. `robots_ttl_s`: an answer to robots.txt that would hold for longer than so many seconds from
+    now is not believed. Every method raises StorageError naming the file; the operator looks at the disk.
     """
 
-    def __init__(self, node_dir: Path, *, wall: Callable[[], float] = time.time) -> None:
-        self.path = Path(node_dir) / FILE_NAME
+    def __init__(
+        self, folder: Path, *, wall: Callable[[], float] = time.time, robots_ttl_s: float = float("inf")
+    ) -> None:
+        self.path = Path(folder) / FILE_NAME
         self._wall = wall
+        self._robots_ttl_s = robots_ttl_s
         with self._translated():
             self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
             try:
@@ -92,7 +136,8 @@ class HostStore:
     def begin(self) -> bool:
         """Set the durable mark, once a node before its processes fetch. Returns whether the last stop was unclean.
 
-        After an unclean stop every host waits one delay from now. Rows older than 30 days are forgotten.
+        After an unclean stop every host waits one delay from now. Rows older than 30 days are forgotten, and times
+        later than now become now.
         """
         with self._translated():
             unclean = self._mark("dirty") is not None
@@ -104,6 +149,8 @@ class HostStore:
                 self._db.execute("INSERT OR REPLACE INTO marks VALUES ('hold_from', ?)", (now,))
             self._db.execute("DELETE FROM hosts WHERE last_end < ?", (now - _KEPT_S,))
             self._db.execute("DELETE FROM robots WHERE expires < ?", (now - _KEPT_S,))
+            self._db.execute("UPDATE hosts SET last_end = ?1 WHERE last_end > ?1", (now,))
+            self._db.execute("UPDATE marks SET value = ?1 WHERE value > ?1", (now,))
             self._db.execute("COMMIT")
             self._db.execute("PRAGMA synchronous=NORMAL")
         reached("hosts.begun")
@@ -125,12 +172,16 @@ class HostStore:
 
     def _mark(self, name: str) -> float | None:
         row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
-        return None if row is None else float(row[0])
+        return None if row is None else row[0] if isinstance(row[0], float) else self._wall()
 
     def host(self, host: str) -> HostRow | None:
         """What is known of a host."""
         with self._translated():
-            row = self._db.execute("SELECT host, last_end, delay_s FROM hosts WHERE host = ?", (host,)).fetchone()
+            row = self._db.execute(
+                "SELECT host, last_end, delay_s FROM hosts"
+                " WHERE host = ? AND typeof(last_end) = 'real' AND typeof(delay_s) = 'real'",
+                (host,),
+            ).fetchone()
         return None if row is None else HostRow(*row)
 
     def save_hosts(self, rows: Iterable[HostRow]) -> None:
@@ -139,15 +190,21 @@ class HostStore:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany(
                 "INSERT INTO hosts VALUES (?, ?, ?) ON CONFLICT (host) DO UPDATE SET"
-                " last_end = max(last_end, excluded.last_end), delay_s = excluded.delay_s",
-                [(row.host, row.last_end, row.delay_s) for row in rows],
+                " last_end = max(min(last_end, ?), excluded.last_end), delay_s = excluded.delay_s",
+                [(row.host, row.last_end, row.delay_s, self._wall()) for row in rows],
             )
             self._db.execute("COMMIT")
 
     def robots(self, authority: str) -> RobotsRow | None:
-        """The last answer to an authority's robots.txt, expired or not."""
+        """The last answer to an authority's robots.txt, expired or not; None too where its times cannot be."""
+        now = self._wall()
         with self._translated():
-            row = self._db.execute("SELECT * FROM robots WHERE authority = ?", (authority,)).fetchone()
+            row = self._db.execute(
+                "SELECT authority, verdict, body, error, fetched, expires FROM robots WHERE authority = ?"
+                " AND typeof(verdict) = 'text' AND typeof(body) = 'blob' AND typeof(error) = 'text'"
+                " AND fetched <= ? AND expires <= ?",  # which no text is
+                (authority, now, now + self._robots_ttl_s),
+            ).fetchone()
         return None if row is None else RobotsRow(*row)
 
     def save_robots(self, row: RobotsRow, host: HostRow) -> None:

@@ -4,6 +4,11 @@ An entry says from when on a name (an IP, or a host) may be asked again. Entries
 a table of fixed size; when a neighbourhood is full of names that still wait, a new name shares the entry of another
 one, so crowding makes the crawler slower, never impolite. Times are of the machine's monotonic clock; after a reboot
 the table is emptied, and the `HostStore` (unclean stop) keeps the delays.
+
+Nothing in the file is believed further than a turn can be away (`longest_s`): what says more, or is no number, is
+damage, and its name may be asked after one delay. A table that is no table, or of another size, is emptied, and gives
+no turn for one delay. So damage makes the crawler slower for a moment, never for good, and not impolite: hosts that ask
+for longer delays are known to the `HostStore`.
 """
 
 from __future__ import annotations
@@ -14,28 +19,52 @@ import os
 import struct
 import time
 from collections.abc import Callable
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 
+from crawl_lib.config.model import FetchConfig
 from crawl_lib.errors import StorageError
 
+TURNS_FILE = "ip-turns"
 _ENTRY = struct.Struct("<Qd")
 _HEADER_BYTES = 72
 _FLOOR = struct.Struct("<d")
 _FLOOR_AT = 64
 _PROBES = 8
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_MAGIC = b"krake turns 1 ".ljust(24)
+
+
+@cache
+def boot_id() -> bytes:
+    """What tells this start of the machine from others. Read once: a fetching process has no way to it later."""
+    try:
+        return _BOOT_ID.read_bytes().strip()
+    except OSError:
+        return b"unknown"
 
 
 class IpTurns:
     """Turns in the file `path`, made if it is not there. Several processes may have it open.
 
-    `clock`: seconds, the same for all processes of the machine. `entries`: a power of two, the same for all. Raises
-    StorageError naming the path; the operator looks at the disk.
+    `longest_s`: no turn is further away than that; `delay_s`: how far one is of which nothing can be believed. `clock`:
+    seconds, the same for all processes of the machine. `entries`: a power of two, the same for all. Raises StorageError
+    naming the path; the operator looks at the disk.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic, entries: int = 1 << 16) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        longest_s: float,
+        delay_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        entries: int = 1 << 16,
+    ) -> None:
+        self._longest_s = longest_s
+        self._delay_s = delay_s
         self._clock = clock
         self._mask = entries - 1
         size = _HEADER_BYTES + entries * _ENTRY.size
@@ -43,11 +72,12 @@ class IpTurns:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX)
+                size_before = os.fstat(self._file).st_size
                 os.ftruncate(self._file, size)
                 # Room for all of it: on a full disk a write to a mapped file is no error, but a SIGBUS.
                 os.posix_fallocate(self._file, 0, size)
                 self._map = mmap.mmap(self._file, size)
-                self._start()
+                self._start(is_damaged=size_before not in (0, size))
             except BaseException:
                 os.close(self._file)
                 raise
@@ -55,16 +85,27 @@ class IpTurns:
         except OSError as error:
             raise StorageError(f"{path}: cannot be used for turns: {error.strerror}") from error
 
-    def _start(self) -> None:
-        """Empty a table that was written before the machine started."""
-        try:
-            boot = _BOOT_ID.read_bytes().strip()
-        except OSError:
-            boot = b"unknown"
-        header = b"krake turns 1 ".ljust(24) + boot[:40].ljust(40)
-        if self._map[: len(header)] != header:
-            self._map[:] = bytes(len(self._map))
-            self._map[: len(header)] = header
+    def _start(self, *, is_damaged: bool) -> None:
+        """Empty a table that was written before the machine started, or that is none; after damage all wait."""
+        header = _MAGIC + boot_id()[:40].ljust(40)
+        found = self._map[: len(header)]
+        if found == header and not is_damaged:
+            return
+        is_damaged = is_damaged or found[: len(_MAGIC)] not in (_MAGIC, bytes(len(_MAGIC)))
+        self._map[:] = bytes(len(self._map))
+        self._map[: len(header)] = header
+        if is_damaged:
+            _FLOOR.pack_into(self._map, _FLOOR_AT, self._clock() + self._delay_s)
+
+    @classmethod
+    def of(cls, folder: Path, fetch: FetchConfig) -> IpTurns:
+        """The turns in a node's folder `hosts`: taken while a request may last, and for the delay after it."""
+        delay_s = max(fetch.host_delay_s, fetch.ip_delay_s)
+        return cls(
+            folder / TURNS_FILE,
+            longest_s=fetch.time_limit_s + max(delay_s, fetch.max_crawl_delay_s),
+            delay_s=delay_s,
+        )
 
     def __enter__(self) -> IpTurns:
         return self
@@ -108,12 +149,16 @@ class IpTurns:
 
     def _change(self, name: str, delay_s: float, *, wait: bool) -> float:
         key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") or 1
+        self._longest_s = max(self._longest_s, delay_s)  # else what is written here would not be believed
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             now = self._clock()
             place, found_key, until = self._find(key, now)
+            if not self._may_be(until, now):
+                until = now + self._delay_s
+                _ENTRY.pack_into(self._map, place, found_key, until)
             if wait:
-                earliest = max(until, _FLOOR.unpack_from(self._map, _FLOOR_AT)[0])
+                earliest = max(until, self._floor(now))
                 if earliest > now:
                     return float(earliest - now)
             # An entry that is shared with another name moves forward only.
@@ -122,6 +167,17 @@ class IpTurns:
             return 0.0
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _may_be(self, until: float, now: float) -> bool:
+        """Whether a time of the file can have been written: False for what is too far away, and for no number."""
+        return until <= now + self._longest_s
+
+    def _floor(self, now: float) -> float:
+        floor: float = _FLOOR.unpack_from(self._map, _FLOOR_AT)[0]
+        if not self._may_be(floor, now):
+            floor = now + self._delay_s
+            _FLOOR.pack_into(self._map, _FLOOR_AT, floor)
+        return floor
 
     def _find(self, key: int, now: float) -> tuple[int, int, float]:
         """(offset, key in it, time in it): the name's entry, else one that has run out, else its first neighbour."""

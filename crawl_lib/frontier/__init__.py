@@ -26,6 +26,7 @@ The files of a node's directory. Fixed format, for everybody: `0`, `1`..., `stat
     handed_on        queued URLs that other nodes own; scope_added: adopted hosts. The next segment carries both
     retire           a decision to hand all of it over (`crawl.handover`)
     hostcounts.sqlite    URLs admitted by host
+    spool/, hosts/       what is fetched now; when hosts were asked last (`fetch.hosts`). Fetching processes write here
     lost                 how many URLs a repair found gone; `krake keys rebuild --drop-queued` deletes it
 
 **Moves.** Everything that changes the queue is a move: (1) the files to come are durable under names of their own;

@@ -18,6 +18,7 @@ from typing import TypeVar
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, StorageError, UrlError
 from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
+from crawl_lib.fetch.hosts import host_stores
 from crawl_lib.frontier.hostcounts import COUNTS_FILE
 from crawl_lib.frontier.journal import JOURNAL_FILE, NEW_FILE, UNDECIDED_FILE, Journal, read_journal
 from crawl_lib.frontier.move import MOVE_FILE, Move, impossible_steps, read_move
@@ -264,11 +265,11 @@ class _Check:
             self._add("scope_added_damaged", SCOPE_FILE, "is no list of hosts")
 
     def _data_bases(self) -> None:
-        for name, file in (("hostcounts_damaged", COUNTS_FILE), ("hosts_damaged", HOSTS_FILE)):
-            path = self.queue.path(file)
-            problem = sqlite_problem(path) if path.exists() else None
-            if problem:
-                self._add(name, file, problem)
+        found = [("hostcounts_damaged", path) for path in [self.queue.path(COUNTS_FILE)] if path.exists()]
+        found += [("hosts_damaged", path) for path in host_stores(self.queue.directory)]
+        for name, path in found:
+            if problem := sqlite_problem(path):
+                self._add(name, str(path.relative_to(self.queue.directory)), problem)
 
 
 def spool_problems(spool: Path, *, full: bool) -> list[tuple[str, str]]:

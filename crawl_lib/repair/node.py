@@ -37,7 +37,8 @@ from crawl_lib.crawl.places import list_folders, read_iteration, segments_of
 from crawl_lib.crawl.task import SPOOL_FOLDER
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
-from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
+from crawl_lib.fetch import HostStore
+from crawl_lib.fetch.hosts import host_stores
 from crawl_lib.frontier import NodeLock, Queue, RepairReport, TakenIn, open_node_dir, repair_queue
 from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
 from crawl_lib.frontier.lock import held_without_trace
@@ -358,9 +359,13 @@ class _Repair:
 
     def _hosts(self) -> None:
         """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first."""
-        problem = self._useless_base(HOSTS_FILE)
-        if problem is not None:
-            self._say(f"{HOSTS_FILE}: {problem}; robots.txt is asked for again")
+        for path in host_stores(self.directory):
+            name = str(path.relative_to(self.directory))
+            problem = self._useless_base(name)
+            if problem is not None:
+                with HostStore(path.parent) as hosts:
+                    hosts.begin()  # and no end: the next task finds an unclean stop
+                self._say(f"{name}: {problem}; robots.txt is asked for again")
 
     def _host_counts(self) -> None:
         problem = self._useless_base(COUNTS_FILE)

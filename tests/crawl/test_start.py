@@ -69,6 +69,21 @@ def test_a_folder_is_younger_than_all_before_it_also_when_the_clock_jumps_back(s
     assert [second.folder, third.folder] == ["1001", "1002"]
 
 
+DAY_S = 86_400
+
+
+@pytest.mark.parametrize("ahead_s", [DAY_S + 1, 90 * DAY_S])
+def test_no_folder_is_named_after_one_of_a_clock_that_was_more_than_a_day_ahead(stores: Stores, ahead_s: int) -> None:
+    first = start_iteration(stores, run_id="r", iteration=1, clock=lambda: 5000.0 + ahead_s)
+    days = rf"{ahead_s / DAY_S:.1f} days"
+    with pytest.raises(StorageError, match=rf"crawl/{first.folder}: .* {days} .*\(1970-01-01\).*Set the clock"):
+        start_iteration(stores, run_id="r", iteration=2, clock=lambda: 5000.0)
+    assert start_iteration(stores, run_id="r", iteration=1, clock=lambda: 5000.0) == first
+    assert sorted(entry.name for entry in stores.storage.list("crawl")) == [first.folder, "started"]
+    last = start_iteration(stores, run_id="r", iteration=2, clock=lambda: 5001.0 + ahead_s - DAY_S)
+    assert int(last.folder) == int(first.folder) + 1
+
+
 def test_racing_starts_of_one_iteration_agree_on_one_folder(config: Config) -> None:
     """A retried start may overlap with the first attempt."""
     for round_number in range(5):

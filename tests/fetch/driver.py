@@ -74,7 +74,9 @@ def run(
             on_fetched(item, fetched)
 
     async def main() -> None:
-        with IpTurns(directory / "turns", clock=seams.clock) as turns:
+        with IpTurns(
+            directory / "turns", longest_s=config.time_limit_s + 60.0, delay_s=config.host_delay_s, clock=seams.clock
+        ) as turns:
             found.summary = await fetch_all(
                 taken(urls),
                 config=config,

@@ -132,7 +132,7 @@ def test_after_an_unclean_stop_each_host_waits_its_own_delay(tmp_path):
 
 
 def test_the_turn_of_a_host_is_kept_among_processes(tmp_path):
-    with IpTurns(tmp_path / "turns", clock=lambda: 1000.0) as other:
+    with IpTurns(tmp_path / "turns", longest_s=60.0, delay_s=1.0, clock=lambda: 1000.0) as other:
         other.reserve("host a.test", 40.0)
     carrier = FakeCarrier(lambda *_: answer())
     run_virtual(tmp_path, ["http://a.test/"], POLITE, carrier)

@@ -217,12 +217,13 @@ def test_answers_are_kept_until_they_expire(tmp_path):
         return sum(sent.url.endswith("/robots.txt") for sent in carrier.sent)
 
     config = replace(OBEY, robots_ttl_s=1e6)
-    for _ in range(2):
-        assert run_virtual(tmp_path, ["http://a.test/no"], config, carrier).outcomes() == ["robots_denied"]
+    for start in (1000.0, 2000.0):
+        found = run_virtual(tmp_path, ["http://a.test/no"], config, carrier, start=start)
+        assert found.outcomes() == ["robots_denied"]
         carrier.closed = False
     assert asked() == 1
     expire(tmp_path)
-    run_virtual(tmp_path, ["http://a.test/no"], config, carrier)
+    run_virtual(tmp_path, ["http://a.test/no"], config, carrier, start=3000.0)
     assert asked() == 2
 
 
@@ -233,7 +234,7 @@ def test_old_rules_stay_in_force_while_robots_cannot_be_reached(tmp_path):
     run_virtual(tmp_path, ["http://a.test/no"], config, first)
     expire(tmp_path)
     down = FakeCarrier(lambda url, _: answer(500) if "robots" in url else answer())
-    found = run_virtual(tmp_path, ["http://a.test/no", "http://a.test/yes"], config, down)
+    found = run_virtual(tmp_path, ["http://a.test/no", "http://a.test/yes"], config, down, start=2000.0)
     assert sorted(found.outcomes()) == ["ok", "robots_denied"]
     assert sum("robots" in sent.url for sent in down.sent) == 3
 

@@ -193,7 +193,7 @@ DAMAGES = {
     "handed_on cannot be read": Damage("handed_on_damaged", write("handed_on", b"no line\n"), FIND_AGAIN),
     "host counts that are something else": Damage(
         "hostcounts_damaged",
-        lambda d: (queue(d) / "hostcounts.sqlite").write_bytes((queue(d) / "hosts.sqlite").read_bytes()),
+        lambda d: (queue(d) / "hostcounts.sqlite").write_bytes((queue(d) / "hosts" / "hosts.sqlite").read_bytes()),
     ),
     "host counts": Damage("hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100)),
     "a journal that is none": Damage("intake_damaged", write("intake", b"{"), kill_at="intake.chunk.inserted"),
@@ -290,7 +290,10 @@ DAMAGES = {
     "a data file lost a line whose segment stands": Damage(
         "state_differs", next_line_is_lost, FIND_AGAIN, kill_at="segment.publish.renamed"
     ),
-    "what is known of hosts": Damage("hosts_damaged", write("hosts.sqlite", b"no data base" * 100)),
+    "what is known of hosts": Damage("hosts_damaged", write("hosts/hosts.sqlite", b"no data base" * 100)),
+    "what is known of hosts, where it was before": Damage(
+        "hosts_damaged", write("hosts.sqlite", b"no data base" * 100)
+    ),
     "no key tables": Damage("server_failed", delete("keys/*"), (REBUILD,)),
     "a key server is no data base": Damage(
         "server_failed",

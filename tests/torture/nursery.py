@@ -1,7 +1,8 @@
 """A fork server that is forked instead of started: it costs milliseconds, and runs the same code.
 
 A task has threads and open databases when it needs one, and must not be forked then. So it is forked before the task
-begins.
+begins. What it forks has no walls (`crawl.sandbox`): the harness notes steps, and keeps what is deleted, elsewhere. The
+attempts whose server is started as always have them.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def _serve(parent: int, descriptor: int, errors: int) -> None:
     try:
         os.dup2(errors, 2)
         durable._times.clear()
+        worker.shut_in = lambda **_: ""
         sys.stdin = os.fdopen(0, closefd=False)
         forkserver.serve(parent, descriptor, worker.main)
         code = 0

@@ -1,0 +1,122 @@
+"""Walls around a process that reads what strangers wrote: which files it may still open, decided before and for good.
+
+Linux's Landlock does it (kernel 5.13 and later, where it is switched on), without rights of root. From `shut_in` on the
+process, its later threads and its children open what was named, and nothing else. They execute nothing, gain no rights
+by doing so, send no signal to processes outside, and speak to no abstract socket of others (both: kernel 6.12). What is
+open already stays open, the log and the node's lock among it. Looking at names and sizes (`stat`) is not prevented, nor
+are changes of mode and time of own files, nor sockets: the address filter is for those.
+
+Each version of Landlock (its ABI) knows more kinds of access; what a kernel does not know it cannot refuse.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import ssl
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+NONE_TEXT = "fetching processes may open whatever their user may: this kernel has no Landlock, or it is refused"
+# https://docs.kernel.org/userspace-api/landlock.html; numbers of linux/landlock.h, the same on all processors
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION_FLAG, _PATH_BENEATH = 1, 1
+_PR_SET_NO_NEW_PRIVS = 38
+_WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE, _MAKE_FILE = 1 << 1, 1 << 2, 1 << 3, 1 << 5, 1 << 8
+_TRUNCATE = 1 << 14
+_KINDS_OF_FILES = {1: 13, 2: 14, 3: 15, 5: 16}
+"""By ABI: how many kinds of access to files it knows; the bits of all are asked for."""
+_SCOPES_SINCE = 6
+SCOPES = 1 << 0 | 1 << 1
+"""Abstract UNIX sockets, signals."""
+_RULESET_SIZES = {1: 8, 4: 16, _SCOPES_SINCE: 24}
+
+READ = _READ_FILE | _READ_DIR
+WRITE = READ | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_FILE
+"""Files only: no folders, links, devices, sockets or pipes are made."""
+_OF_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
+
+SYSTEM_FILES = (
+    *("/etc/resolv.conf", "/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf"),
+    *("/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/svc.conf"),
+    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust"),
+    *("/etc/ca-certificates", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates"),
+    *("/etc/ld.so.cache", "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
+    *("/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"),
+)
+"""What names, certificates, libraries and times are looked up in. Missing ones are passed over."""
+
+
+def landlock_abi() -> int:
+    """The version of Landlock that this kernel has; 0: none, or it is switched off or refused."""
+    return max(0, _call(_CREATE_RULESET, None, 0, _VERSION_FLAG))
+
+
+def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:
+    """Have this process open nothing any more but these files and folders, with all below them.
+
+    `read`: in addition to those of the system and of Python; `write`: folders in which files are made, replaced and
+    deleted, too. For a process of one thread. Returns what is lacking, in a line; "" if the walls are up.
+    """
+    abi = landlock_abi()
+    if not abi:
+        return NONE_TEXT
+    handled = (1 << _of(_KINDS_OF_FILES, abi)) - 1
+    attributes = (ctypes.c_uint64 * 3)(handled, 0, SCOPES if abi >= _SCOPES_SINCE else 0)
+    rules = _call(_CREATE_RULESET, ctypes.byref(attributes), _of(_RULESET_SIZES, abi), 0)
+    if rules < 0:
+        return NONE_TEXT
+    try:
+        for path in {*SYSTEM_FILES, *_certificates(), *_python_files(), *map(str, read)}:
+            _let_in(rules, path, READ & handled)
+        for path in map(str, write):
+            _let_in(rules, path, WRITE & handled)
+        _let_in(rules, os.devnull, _OF_FILES & handled)
+        ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        return NONE_TEXT if _call(_RESTRICT_SELF, rules, 0) else ""
+    finally:
+        os.close(rules)
+
+
+def _call(number: int, *arguments: object) -> int:
+    return int(ctypes.CDLL(None).syscall(number, *arguments))
+
+
+def _of(by_abi: dict[int, int], abi: int) -> int:
+    return by_abi[max(since for since in by_abi if since <= abi)]
+
+
+def _let_in(rules: int, path: str, access: int) -> None:
+    """Add a rule; nothing if there is no such path."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not Path(path).is_dir():
+                access &= _OF_FILES
+            rule = access.to_bytes(8, sys.byteorder) + descriptor.to_bytes(4, sys.byteorder)
+            _call(_ADD_RULE, rules, _PATH_BENEATH, rule, 0)
+        finally:
+            os.close(descriptor)
+
+
+def _certificates() -> set[str]:
+    """Files and folders of certificates that OpenSSL, or `SSL_CERT_FILE` and `SSL_CERT_DIR`, name."""
+    paths = ssl.get_default_verify_paths()
+    return {path for path in (paths.cafile, paths.capath, paths.openssl_cafile, paths.openssl_capath) if path}
+
+
+def _python_files() -> set[str]:
+    """The modules of Python and of what is installed; of other places in `sys.path`, only what was imported from them.
+
+    Such a place may be a project's folder, in which the config, or the queues, lie too.
+    """
+    installed = {str(Path(prefix) / "lib") for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
+    installed |= {entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
+    imported = set[str]()
+    for name, module in list(sys.modules.items()):
+        if "." not in name:
+            folders = list(getattr(module, "__path__", ())) or [getattr(module, "__file__", None) or ""]
+            imported.update(folder for folder in folders if folder.startswith("/"))
+    return installed | imported
