@@ -33,6 +33,7 @@ from crawl_lib.crawl.workers import PAUSE_SIGNAL
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.fetch import HostStore, IpTurns, fetch_all
 from crawl_lib.fetch.hosts import HOSTS_FOLDER
+from crawl_lib.fetch.robots import MIN_TTL_S
 from crawl_lib.fetch.turns import boot_id
 from crawl_lib.frontier import open_take
 from crawl_lib.frontier.take import TAKE_FILE
@@ -141,7 +142,7 @@ class _Worker:
         self.handler.attach(asyncio.get_running_loop(), self._fail)
         place, fetch = Path(self.task.node_dir) / HOSTS_FOLDER, self.config.fetch
         with (
-            HostStore(place, robots_ttl_s=fetch.robots_ttl_s) as hosts,
+            HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as hosts,
             IpTurns.of(place, fetch) as turns,
         ):
             summary = await fetch_all(

@@ -74,7 +74,7 @@ class Rules:
 
 
 def rules_of_row(row: RobotsRow, token: str) -> Rules | None:
-    """The rules that a stored answer stands for; None if its verdict is none that we know."""
+    """The rules that a stored answer means; None if its verdict is none that we know."""
     if row.verdict in (Verdict.RULES, Verdict.ALLOW):
         return Rules(row.body if row.verdict == Verdict.RULES else None, token, row.expires)
     if row.verdict == Verdict.UNREACHABLE:

@@ -17,7 +17,7 @@ MAX_WORK = 1 << 25
 """Steps that a question may take, at most half a nanosecond each: a byte compared is one, a part of a rule 256."""
 _PART_WORK = 256
 
-# https://github.com/google/robotstxt/blob/master/robots.cc (ParsedRobotsKey): names are prefixes of what stands there.
+# https://github.com/google/robotstxt/blob/master/robots.cc (ParsedRobotsKey): a name may go on.
 _LINE = re.compile(
     rb"(?:\A|[\r\n])[ \t\v\f]*(user[- ]?agent|allow|crawl[- ]?delay"
     rb"|disallow|dissallow|dissalow|disalow|diasllow|disallaw)([^\r\n#]*)",
@@ -99,7 +99,7 @@ def _without_bom(body: bytes) -> bytes:
 
 
 def _value(line: re.Match[bytes]) -> bytes | None:
-    """What stands behind the colon, or, where it is missing, the second of two words; None if there is neither."""
+    """What is behind the colon, or, where it is missing, the second of two words; None if there is neither."""
     _, colon, value = line[2].partition(b":")
     if colon:
         return value.strip()

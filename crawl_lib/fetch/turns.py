@@ -100,7 +100,7 @@ class IpTurns:
     @classmethod
     def of(cls, folder: Path, fetch: FetchConfig) -> IpTurns:
         """The turns in a node's folder `hosts`: taken while a request may last, and for the delay after it."""
-        delay_s = max(fetch.host_delay_s, fetch.ip_delay_s)
+        delay_s = max(fetch.host_delay_s, fetch.ip_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts))
         return cls(
             folder / TURNS_FILE,
             longest_s=fetch.time_limit_s + max(delay_s, fetch.max_crawl_delay_s),

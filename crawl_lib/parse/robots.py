@@ -39,5 +39,5 @@ def _applies(value: str, user_agent: str) -> bool:
 
 def _is_crawler(name: str, directive: str) -> bool:
     """Say whether `name: directive` names a crawler. Pieces of a date, which may hold commas and colons, do not."""
-    is_name = _NAME.fullmatch(name) is not None and not name.isdigit() and name not in _WITH_VALUE
+    is_name = _NAME.fullmatch(name) is not None and name not in _WITH_VALUE
     return is_name and (not directive or directive[0].isalpha())

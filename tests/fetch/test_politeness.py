@@ -131,11 +131,12 @@ def test_after_an_unclean_stop_each_host_waits_its_own_delay(tmp_path):
     assert starts["slow.test"] >= 1008.0 - SLACK_S
 
 
-def test_the_turn_of_a_host_is_kept_among_processes(tmp_path):
+@pytest.mark.parametrize("config", [POLITE, replace(POLITE, host_delay_s=0.0, adaptive_delay_factor=1.0)])
+def test_the_turn_of_a_host_is_kept_among_processes(tmp_path, config):
     with IpTurns(tmp_path / "turns", longest_s=60.0, delay_s=1.0, clock=lambda: 1000.0) as other:
         other.reserve("host a.test", 40.0)
     carrier = FakeCarrier(lambda *_: answer())
-    run_virtual(tmp_path, ["http://a.test/"], POLITE, carrier)
+    run_virtual(tmp_path, ["http://a.test/"], config, carrier)
     assert carrier.sent[0].start >= 1040.0 - SLACK_S
 
 
@@ -212,15 +213,20 @@ def test_a_host_rests_a_multiple_of_the_time_of_its_last_answer(tmp_path):
     """At least its delay, at most `fetch.max_crawl_delay_s`; failures, robots.txt and the next run included."""
     takes = {"robots.txt": 2.0, "quick": 0.01, "slow": 3.0, "hangs": 60.0, "last": 4.0, "late": 0.1}
     carrier = FakeCarrier(
-        lambda url, _: answer(0, code=28, head=b"") if "hangs" in url else answer(duration_s=takes[url.split("/")[3]]),
+        lambda url, _: (
+            answer(0, code=28, head=b"", duration_s=60.0)
+            if "hangs" in url
+            else answer(duration_s=takes[url.split("/")[3]])
+        ),
         takes_s=lambda url: takes[url.split("/")[3]],
     )
     config = replace(POLITE, adaptive_delay_factor=5.0, max_crawl_delay_s=30.0)
-    urls = [f"http://a.test/{page}" for page in ("quick", "slow", "last")]
+    urls = [f"http://a.test/{page}" for page in ("quick", "slow", "hangs", "last")]
     run_virtual(tmp_path, urls, config, carrier)
     ended = carrier.sent[-1].end
-    assert gaps(carrier.sent) == [pytest.approx(expected, abs=0.1) for expected in (10.0, 1.0, 15.0)]
+    assert gaps(carrier.sent) == [pytest.approx(expected, abs=0.1) for expected in (10.0, 1.0, 15.0, 30.0, 30.0)]
     carrier.closed = False
+    (tmp_path / "turns").unlink()
     run_virtual(tmp_path, ["http://a.test/late"], config, carrier, start=ended + 2.0)
     assert carrier.sent[-1].start == pytest.approx(ended + 20.0, abs=0.1)
 

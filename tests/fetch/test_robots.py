@@ -83,7 +83,7 @@ def test_a_name_without_address_and_an_inner_address_are_told_as_such(tmp_path):
     assert not carrier.sent
 
 
-def test_where_nobody_listens_it_is_told_so(tmp_path):
+def test_where_no_server_listens_it_is_told_so(tmp_path):
     port = free_port()
     found = run(tmp_path, [f"http://127.0.0.1:{port}/x"], OBEY)
     assert found.outcomes() == ["connect_failed"]

@@ -72,7 +72,7 @@ def test_groups_of_one_name_are_one_and_exclude_what_is_said_to_all():
     assert found == {"a": False, "b": False, "c": True}
 
 
-def test_rules_before_any_group_are_nobodys():
+def test_rules_before_any_group_are_ignored():
     assert allows("disallow: /\nuser-agent: krake\ndisallow: /y")
 
 
