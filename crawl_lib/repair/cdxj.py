@@ -53,13 +53,14 @@ def merge_indexes(
     """Write one index of all committed segments. `output`: a file of this machine; None: in the crawl directory.
 
     Repairs that were stopped half-way are carried out first: a segment may stand nowhere until then.
-    Raises ConfigError if that directory is not on this machine, InputError without a segment, DamagedFileError or
-    PathNotFoundError naming the index, StorageError, LockedError while another process of this
-    machine repairs segments or makes an index.
+    Raises ConfigError if that directory is not on this machine, InputError without a segment or where a file that is no
+    index is there, DamagedFileError or PathNotFoundError naming the segment's index, StorageError, LockedError while
+    another process of this machine repairs segments or makes an index.
     """
     path = output or stores.storage.local_path(f"{stores.crawl_dir}/{INDEX_NAME}")
     if path is None:
         raise ConfigError(f"the crawl directory is on {stores.storage.name}: name a file of this machine with --output")
+    _require_index(path)
     report = IndexReport(str(path))
     with repairs_locked(stores), scratch_room(stores, "index") as room:
         finish_all_swaps(stores)
@@ -76,6 +77,19 @@ def merge_indexes(
         runs.flush()
         _write(path, _merged(runs.paths, room), report, on_progress)
     return report
+
+
+def _require_index(path: Path) -> None:
+    """What is there may be replaced only if it is an index: the name may be a slip."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(1 << 16)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    if first and b" {" not in first:
+        raise InputError(f"{path}: is there already, and is no index: choose another name, or delete it")
 
 
 def _lines(stores: Stores, segment: SegmentName, report: IndexReport) -> Iterator[str]:

@@ -21,6 +21,8 @@ from tests.repair.crawled import flip, largest, rows, stores_of, warc_of
 from tests.repair.killed import run_killed
 from tests.repair.test_drop_and_compact import killed_at
 
+OLD = 'example,old)/ 20200101000000 {"url": "http://old.example/"}\n'
+
 
 def merge(crawl: Result, output: Path | None = None) -> IndexReport:
     return merge_indexes(stores_of(crawl.config), output)
@@ -126,9 +128,9 @@ def test_a_segment_that_a_killed_repair_put_aside_is_in_it(
 def test_an_index_that_is_there_is_replaced_as_a_whole(crawl: Result, tmp_path: Path) -> None:
     words = ["--config", str(write_config(crawl.config, tmp_path)), "index"]
     file = crawl.crawl_dir / "index.cdxj"
-    file.write_text("old\n")
+    file.write_text(OLD)
     done = run_killed(words, "repair.index.written")
-    assert (done.code, file.read_text()) == (-9, "old\n")
+    assert (done.code, file.read_text()) == (-9, OLD)
     assert [leftover.path for leftover in leftovers(stores_of(crawl.config), ())] == [
         f"crawl/{found.name}" for found in file.parent.glob(".index.cdxj.*")
     ]
@@ -172,9 +174,21 @@ def test_a_damaged_line_and_a_lost_index_are_named_with_the_command_that_repairs
 
 
 def test_a_crawl_without_segments_leaves_an_index_alone(crawl: Result, tmp_path: Path) -> None:
-    (tmp_path / "mine.cdxj").write_text("old\n")
+    (tmp_path / "mine.cdxj").write_text(OLD)
     for segment in crawl.segments():
         segment.rename(tmp_path / f"{segment.parent.name}-{segment.name}")
     with pytest.raises(InputError, match="no segment"):
         merge(crawl, tmp_path / "mine.cdxj")
-    assert (tmp_path / "mine.cdxj").read_text() == "old\n"
+    assert (tmp_path / "mine.cdxj").read_text() == OLD
+
+
+def test_a_file_that_is_no_index_is_not_replaced(crawl: Result, tmp_path: Path) -> None:
+    file = tmp_path / "thesis.txt"
+    file.write_text("Walls of crawlers\n")
+    with pytest.raises(InputError, match=r"thesis.txt: is there already, and is no index"):
+        merge(crawl, file)
+    assert file.read_text() == "Walls of crawlers\n"
+    file.write_text("")
+    assert merge(crawl, file).captures == file.read_text().count("\n")
+    with pytest.raises(StorageError, match="cannot be read: Is a directory"):
+        merge(crawl, tmp_path)
