@@ -25,11 +25,11 @@ def test_a_head() -> None:
 
 
 def test_a_line_folded_often_costs_its_bytes() -> None:
-    """300 KB of head, the most that `fetch.max_header_bytes` allows, in lines of three bytes."""
+    """Joined line by line, 1.2 MB would be copied 400,000 times."""
     start = time.process_time()
-    head = parse_head(b"HTTP/1.1 200 OK\r\nX: a\r\n \r\n" + b" x\n" * 100_000)
-    assert time.process_time() - start < 0.4
-    assert head.get("x") == "a" + " x" * 100_000
+    head = parse_head(b"HTTP/1.1 200 OK\r\nX: a\r\n \r\n" + b" x\n" * 400_000)
+    assert time.process_time() - start < 1.5
+    assert head.get("x") == "a" + " x" * 400_000
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,76 @@ def test_anchor_text_is_collapsed_and_cut() -> None:
     assert [link.anchor for link in links_of(html, max_anchor_chars=0)] == ["", "", ""]
 
 
+@pytest.mark.parametrize(
+    ("html", "anchors"),
+    [
+        ("<a href=1>a<a href=2>b</a>c", ["a", "b"]),
+        ("<a href=1>a<a name=x>b</a>", ["a"]),
+        ("<a href=1>a", ["a"]),
+        ("<div><a href=1>a</div>b", ["a"]),
+        ("<a href=1>a<div>b</div>c</a>d", ["abc"]),
+        ("<p><a href=1>a</p>b", ["a"]),
+        ("<a href=1>a</span>b</a>", ["ab"]),
+        ("<table><tr><td><a href=1>a<td>b</table>", ["a"]),
+        ("<table><tr><td><a href=1>a</td>b</table>", ["a"]),
+        ("<a href=1><table><tr><td>a<td>b</table>c</a>", ["abc"]),
+        ("<a href=1>a<script>b</script><!--c--><style>d</style></a>", ["abd"]),
+        ("<a href=1>a<template>b<a href=2>c</a></template>d</a>", ["ad"]),
+        ("<a href=1>a<svg><title>b</title><text>c</text></svg>d</a>", ["abcd"]),
+        ("<a href=1>a<svg><path></a>b", ["a"]),
+        ("<a href=1>a\0b</a><a href=2><svg>a\0b</svg></a>", ["ab", "a\ufffdb"]),
+        ("<a href=1>a<svg><![CDATA[<b>&amp;]]></svg></a>", ["a<b>&amp;"]),
+        ("<a href=1>a<![CDATA[b]]>c</a>", ["ac"]),
+        ("<a href=1>a<img src=2 alt=b>c</a>", ["ac", "b"]),
+    ],
+)
+def test_the_text_of_a_link(html: str, anchors: list[str]) -> None:
+    assert [link.anchor for link in links_of(html)] == anchors
+
+
+@pytest.mark.parametrize(
+    ("html", "hrefs"),
+    [
+        ("<!--><a href=x>", "x"),
+        ("<!--->y<a href=x>", "x"),
+        ("<!-- --!><a href=x>", "x"),
+        ("<!-- -- ><a href=x>", ""),
+        ("<?php '><a href=x>", "x"),
+        ("<script><!--<script></script><a href=y></script><a href=x>", "x"),
+        ("<script><!-- </script><a href=x>", "x"),
+        ("<textarea></text></textarea ><a href=x>", "x"),
+        ("<plaintext></plaintext><a href=x>", ""),
+        ("<svg><style><a href=x></style></svg>", "x"),
+        ("<svg><div><style><a href=y></style><a href=x>", "x"),
+        ("<math><mi><style><a href=y></style><a href=x>", "x"),
+        ("<math><annotation-xml encoding=TEXT/html><style><a href=y></style><a href=x>", "x"),
+        ("<math><annotation-xml><svg><title><a href=x>", "x"),
+        ("<svg/><style><a href=y></style><a href=x>", "x"),
+        ("<a href=y href=x", ""),
+        ("<a href='x'/>", "x"),
+        ("<a/href=x>", "x"),
+        ("<A\nHREF\n=\nx\n>", "x"),
+        ("<a =href=y href=x>", "x"),
+        ("<a href=x href=y>", "x"),
+        ("<a <b href=x>", "x"),
+    ],
+)
+def test_what_is_markup(html: str, hrefs: str) -> None:
+    assert [link.href for link in links_of(html) if link.element == "a"] == hrefs.split()
+
+
+def test_the_first_attribute_counts_among_thousands() -> None:
+    many = "".join(f" a{number}=1" for number in range(2000))
+    (link,) = links_of(f"<a{many} href=x{many} href=y rel=nofollow>t</a>")
+    assert (link.href, link.nofollow) == ("x", True)
+
+
+def test_a_page_comes_whole_through_json() -> None:
+    page = page_of("<title>é</title><base href=/d/><a href='x?😀' rel=nofollow>t</a><img src=i>\xff\0")
+    assert Page.from_json(page.to_json()) == page
+    assert Page.from_json(page_of("").to_json().encode()) == page_of("")
+
+
 def test_rel_and_nofollow() -> None:
     html = "<a href=1 rel='External  NoFollow'>a</a><a href=2 rel=nofollowx>b</a><a href=3 rel>c</a>"
     assert [(link.rel, link.nofollow) for link in links_of(html)] == [
