@@ -40,10 +40,11 @@ class Shape:
 
 
 class Memory:
-    """The most memory that any process below this one ever had, but those there were before."""
+    """The most memory that any process below this one ever had, and their CPU, but of those there were before."""
 
     def __init__(self) -> None:
         self.peaks: dict[int, int] = {}
+        self.cpu_s: dict[int, float] = {}
         self._before = {process.pid for process in psutil.Process().children(recursive=True)}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
@@ -64,10 +65,11 @@ class Memory:
         while not self._over.wait(LOOK_S):
             for process in psutil.Process().children(recursive=True):
                 if process.pid not in self._before:
-                    with suppress(OSError, StopIteration):  # it has ended
+                    with suppress(OSError, StopIteration, psutil.NoSuchProcess):  # it has ended
                         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
                         peak = next(line for line in lines if line.startswith("VmHWM:"))
                         self.peaks[process.pid] = int(peak.split()[1]) * 1024
+                        self.cpu_s[process.pid] = sum(process.cpu_times()[:2])
 
 
 @contextmanager
@@ -163,6 +165,7 @@ def check(directory: Path, seed: int, shape: Shape) -> dict[str, float]:
         log = crowd.log()
     together_s = seconds_of_good_pages(result, good)
     measured = {"alone_s": alone_s, "together_s": together_s, "peak_mb": memory.peak_bytes / 1e6}
+    measured["cpu_s"] = sum(memory.cpu_s.values())
     wrong = wrong_good_pages(result, good) + wrong_hostile_pages(result, crowd.hosts, crowd.port, others)
     wrong += missing_rejections(result, crowd.hosts)
     if together_s > alone_s + max(0.2 * alone_s, 10):
