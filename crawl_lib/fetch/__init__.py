@@ -3,7 +3,8 @@
 `loop.fetch_all` puts each URL into its host's slot (`slots`; `book` knows what the node remembers of it). When a slot
 is ready, the `desk` says by the `robots` rules whether the URL may be fetched, asking for robots.txt first where
 nothing is known. `dispatch` sends it: `dns` finds an address that the `address` filter allows, `turns` gives the IP's
-turn, and `transport` carries one request by an `exchange` of curl (`messages`: what goes in and comes out). `classify`
+turn, and `transport` carries one request by an `exchange` of curl (`messages`: what goes in and comes out), within
+the `budget` of all bodies in flight. `classify`
 says what came back means, `retry` what to do after a failure; `answers` does it: the answer goes to the caller, or the
 URL back to its slot, which rests for its host's delay.
 
