@@ -7,8 +7,9 @@
 3. take in what was found for this node (`sources` says what there is, `frontier.intake` does it);
 4. write the take: the decision which URLs this iteration fetches;
 5. fetch: `workers` runs processes (`process`), each a `worker`, which fetches (`fetch`), keeps records
-   (`segment.PartWriter`) and makes rows (`page`), in the scope of all that was taken in; what reads strangers' bytes
-   gets no secrets (`environment`) and may open next to no files (`sandbox`). Full WARC files go to the
+   (`segment.PartWriter`) and makes rows (`page`; of large pages in turns of the loop, `large`, read by a process of
+   their own, `aside`), in the scope of all that was taken in; what reads strangers' bytes gets no secrets
+   (`environment`) and may open next to no files (`sandbox`). Full WARC files go to the
    take's hidden folder on the DFS meanwhile, and leave the disk (`segment.Sealer`); what a time limit leaves over
    is written down as the decision that fetching is over;
 6. seal what is left, build the segment from the workers' parts and publish it: one rename;
@@ -45,6 +46,10 @@ what is going on. `ready` asks, where all nodes are on one machine, whether they
 | `take.deleted`, `take.leftover_deleted` | the take is over; the spool is rubbish | deletes the spool |
 | `commit.scope`, `commit.written` | the folder is committed; only a repair writes its index anew | returns its counts |
 | `settle.marked` | `start` may know that the node rests, and with which folders taken in | the same |
+
+**A page that kills.** What a large page says is read after its place is noted in the spool (`notes`, `page.noted`):
+whoever dies of it, the fetching process or the one aside, leaves a note without an end. After two such notes the page
+is not read any more, by this attempt nor by a later one: its row has no links, and `parse_error` says why.
 
 `retire` lists the steps of taking a node out, `heldnotes` how other machines know what a node's queue holds.
 

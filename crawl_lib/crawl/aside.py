@@ -49,16 +49,19 @@ class Found(NamedTuple):
 
 
 class Aside:
-    """The worker's side. `directory`: the spool. `fileno` is ready to read when an answer is there."""
+    """The worker's side. `directory`: the spool; `own_bytes`: what the worker has (`data_bytes`).
 
-    def __init__(self, config: Config, directory: Path) -> None:
+    `fileno` is ready to read when an answer is there.
+    """
+
+    def __init__(self, config: Config, directory: Path, own_bytes: int) -> None:
         self._directory = directory
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
         sys.stderr.flush()
         self._pid = os.fork()
         if self._pid == 0:
-            _be_server(parent, theirs, config)
+            _be_server(parent, theirs, Reader(config), own_bytes + DATA_BYTES)
         theirs.close()
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
@@ -127,7 +130,7 @@ def _pieces(piece: Page, file: IO[bytes]) -> Iterator[tuple[int, Page]]:
             yield start, piece
 
 
-def _be_server(parent: int, told: socket.socket, config: Config) -> NoReturn:
+def _be_server(parent: int, told: socket.socket, reader: Reader, most_bytes: int) -> NoReturn:
     """Fork a child for each message, until the socket closes."""
     code = 1
     try:
@@ -135,12 +138,12 @@ def _be_server(parent: int, told: socket.socket, config: Config) -> NoReturn:
         _drop_descriptors(told.fileno())
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the worker, who decides when
         gc.freeze()
-        reader = Reader(config)
+        server = os.getpid()
         while message := told.recv(_MAX_MESSAGE_BYTES):
             file = os.memfd_create("answer")
             pid = os.fork()
             if pid == 0:
-                _be_child(os.getppid(), json.loads(message), reader, file)
+                _be_child(server, json.loads(message), reader, file, most_bytes)
             ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             socket.send_fds(told, [json.dumps({"code": ended}).encode()], [file])
             os.close(file)
@@ -160,13 +163,13 @@ def _drop_descriptors(kept: int) -> None:
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _be_child(parent: int, message: dict[str, Any], reader: Reader, file: int) -> NoReturn:
+def _be_child(parent: int, message: dict[str, Any], reader: Reader, file: int, most_bytes: int) -> NoReturn:
     code = 1
     try:
         die_with_parent(parent)
         for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGALRM):
             signal.signal(number, signal.SIG_DFL)
-        _limit(resource.RLIMIT_DATA, _data_bytes() + DATA_BYTES)
+        _limit(resource.RLIMIT_DATA, most_bytes)
         _limit(resource.RLIMIT_CPU, CPU_S)
         _limit(resource.RLIMIT_FSIZE, ANSWER_BYTES)
         _limit(resource.RLIMIT_CORE, 0)
@@ -181,12 +184,12 @@ def _be_child(parent: int, message: dict[str, Any], reader: Reader, file: int) -
         os._exit(code)
 
 
-def _data_bytes() -> int:
-    """What this process has of the memory that RLIMIT_DATA counts."""
+def data_bytes() -> int:
+    """What this process has of the memory that RLIMIT_DATA counts. To be asked before walls part it from /proc."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
-    except OSError:  # no /proc, or it may not be read: as much as a fetching process has at its start
-        return 256 << 20
+    except OSError:
+        return 64 << 20
 
 
 def _limit(kind: int, value: int) -> None:

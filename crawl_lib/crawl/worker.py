@@ -25,7 +25,7 @@ from typing import Any
 import uvloop
 
 from crawl_lib.config import Config, from_mapping
-from crawl_lib.crawl.aside import Aside
+from crawl_lib.crawl.aside import Aside, data_bytes
 from crawl_lib.crawl.backlog import Backlog
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.sandbox import shut_in
@@ -81,8 +81,9 @@ def share_of(host: str, processes: int) -> int:
 class _Worker:
     """One worker's run."""
 
-    def __init__(self, task: WorkerTask) -> None:
+    def __init__(self, task: WorkerTask, own_bytes: int) -> None:
         self.task = task
+        self.own_bytes = own_bytes
         self.config: Config = from_mapping(task.config, Path("/"), "the task of a worker")
         self.outcomes: Counter[str] = Counter()
         self.stopping = False
@@ -97,7 +98,7 @@ class _Worker:
         spool = Path(task.spool)
         info = WarcInfo(**task.info)
         with (
-            Aside(self.config, spool) as aside,  # forked before there are threads
+            Aside(self.config, spool, self.own_bytes) as aside,  # forked before there are threads
             PartWriter(spool, task.prefix, info, self.config.segment) as self.writer,
         ):
             own = task.nodes.index(task.node)
@@ -200,10 +201,11 @@ def build_walls(node_dir: Path, spool: Path) -> None:
 def main() -> int:
     """Run the task that stands on standard input."""
     given = json.loads(sys.stdin.readline())
+    own_bytes = data_bytes()
     gc.set_threshold(200_000, 20, 100)
     build_walls(Path(given["node_dir"]), Path(given["spool"]))
     try:
-        worker = _Worker(WorkerTask(**given))
+        worker = _Worker(WorkerTask(**given), own_bytes)
 
         def on_signal(number: int, frame: FrameType | None) -> None:
             worker.stopping = True

@@ -4,9 +4,10 @@
 `limits` what the config allows). When a slot is ready, the `desk` says by the `robots` rules (`robotstxt` reads them)
 whether the URL may be fetched, asking for robots.txt first where nothing is known. `dispatch` sends it: `dns` finds an
 address that the `address` filter allows (asked of the `resolver`, which does not block), `turns` gives the IP's turn,
-and `transport` carries one request by an `exchange` of curl (`messages`: what goes in and comes out). `classify` says
-what came back means, `retry` what to do after a failure; `answers` does it: the answer goes to the caller, or the URL
-back to its slot, which rests for its host's delay. A slot with nothing left to do is freed after that.
+and `transport` carries one request by an `exchange` of curl (`messages`: what goes in and comes out), within the
+`budget` of all bodies in flight. `classify` says what came back means, `retry` what to do after a failure; `answers`
+does it: the answer goes to the caller, or the URL back to its slot, which rests for its host's delay. A slot with
+nothing left to do is freed after that.
 
 After a crash: URLs that were not reported are fetched again by the caller's next run. `hosts` finds its mark, so every
 host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.

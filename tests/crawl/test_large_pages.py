@@ -19,7 +19,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.crawl import aside as aside_module
 from crawl_lib.crawl import reading
-from crawl_lib.crawl.aside import Aside
+from crawl_lib.crawl.aside import Aside, data_bytes
 from crawl_lib.crawl.backlog import Backlog
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.reading import BARRED, Reader
@@ -93,7 +93,10 @@ def handler_of(config: Config, writer: PartWriter, aside: Aside | None) -> PageH
 def read(config: Config, spool: Path, items: list[Item], *, aside: bool = True, cut: bool = False) -> None:
     """Write items and their rows, without a loop; `cut`: end as a kill would, before the part is closed."""
     spool.mkdir(exist_ok=True)
-    with Aside(config, spool) as process, PartWriter(spool, "p", INFO, config.segment, clock=lambda: 1.0) as writer:
+    with (
+        Aside(config, spool, data_bytes()) as process,
+        PartWriter(spool, "p", INFO, config.segment, clock=lambda: 1.0) as writer,
+    ):
         handler = handler_of(config, writer, process if aside else None)
         writer.before_close = handler.drain
         for taken, fetched, position in writer.recovered():
@@ -188,7 +191,7 @@ def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
         handler.detach()
 
     with (
-        Aside(config, tmp_path) as process,
+        Aside(config, tmp_path, data_bytes()) as process,
         PartWriter(tmp_path, "p", INFO, config.segment, clock=lambda: 1.0) as writer,
     ):
         handler = handler_of(config, writer, process)

@@ -50,8 +50,26 @@ def test_an_answer_that_came_while_the_loop_was_held_is_no_timeout(tmp_path, bod
         web.on("/second", second)
         found = run(tmp_path, urls, config, on_fetched=on_fetched)
     assert found.outcomes() == ["ok", "ok"]
-    assert found[urls[1]].truncated is None
+    assert (found[urls[1]].attempts, found[urls[1]].truncated) == (1, None)
     assert found[urls[1]].body == body[:200_000]
+
+
+def test_a_host_that_was_connected_while_the_loop_was_held_may_still_answer():
+    """The request has not even been sent when both limits have passed."""
+    config = replace(CONFIG, time_limit_s=0.3, connect_timeout_s=0.3)
+
+    async def main(url):
+        ended = asyncio.get_running_loop().create_future()
+        transport = Transport(config, "1", ended.set_exception)
+        transport.start(Ask(url, 4, url.index("/", 8), "127.0.0.1", 1000), ended.set_result)
+        time.sleep(0.6)
+        reply = await ended
+        transport.close()
+        return reply
+
+    with HostileWeb() as web:
+        reply = asyncio.run(asyncio.wait_for(main(web.url("/ok")), 20))
+    assert (reply.code, reply.status) == (0, 200)
 
 
 def test_a_transfer_whose_loop_is_always_held_ends_all_the_same(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -303,3 +304,17 @@ def test_another_byte_in_what_a_closed_part_is_trusted_for_is_found(suffix: str,
             build_segment(tmp_path / "spool", tmp_path / "out", facts(7))
     path.write_bytes(data)
     build_segment(tmp_path / "spool", tmp_path / "out", facts(7))
+
+
+def test_a_part_whose_rows_wait_may_grow_to_twice_its_size(tmp_path):
+    out = writer(tmp_path, max_warc_bytes=1 << 16)
+    answers = [False] * 1000
+    out.may_close = answers.pop
+    body = random.Random(1).randbytes(10_000)
+    sizes = []
+    while len(list_parts(tmp_path)) < 2:
+        fill(out, [(taken(len(sizes)), answered(f"http://a.example/{len(sizes)}", body))])
+        sizes.append(list_parts(tmp_path)[0].warc.stat().st_size)
+    out.close()
+    assert 2 << 16 <= sizes[-1] < (2 << 16) + 12_000
+    assert len(answers) < 1000, "it was asked"
