@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import sys
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
@@ -21,8 +20,6 @@ KEPT_BYTES = 64 << 20
 """So much of what is freed at the end of the heap stays with the process."""
 MAPPED_BYTES = 8 << 20
 """Larger pieces are asked of the kernel, and given back, one by one."""
-WRITTEN_BY_CURL = ("SSLKEYLOGFILE", "QLOGDIR")
-"""Variables by which curl would write secrets or logs, and against which it has no option (libcurl-env(3))."""
 # https://man7.org/linux/man-pages/man3/mallopt.3.html
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -49,8 +46,6 @@ def main() -> int:
     Arguments of the program: the task's process, and the descriptor of the socket to it.
     """
     sys.meta_path.insert(0, _Bar())
-    for name in WRITTEN_BY_CURL:
-        os.environ.pop(name, None)
     keep_memory()
     gc.disable()  # modules leave nothing to collect, and looking for it is a tenth of their cost
     from crawl_lib.crawl import forkserver, worker  # noqa: PLC0415 - it imports Arrow

@@ -86,6 +86,7 @@ class DnsCache:
         self._young: dict[str, float] = {}
         self._slow: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._closed = False
 
     @property
@@ -125,6 +126,7 @@ class DnsCache:
             self._resolver.ask(host, partial(self._answered, host))
         if self._timer is None and (self._young or self._slow):
             self._timer = self._loop.call_later(_TICK_S, self._tick)
+            self._due = self._clock() + _TICK_S
 
     def _answered(self, host: str, answer: Answer) -> None:
         # By the loop: an answer from the hosts file is there at once, and c-ares must not be called from itself.
@@ -134,6 +136,9 @@ class DnsCache:
         """Give slow names' places to others, and give up those that take too long."""
         self._timer = None
         now = self._clock()
+        if now - self._due > YOUNG_S:  # the loop was held up: what has come meanwhile is read first
+            self._ask_more()
+            return
         for host in _older(self._young, now - YOUNG_S):
             self._slow[host] = self._young.pop(host)
         late = _older(self._slow, now - self._timeout_s) + _older(self._young, now - self._timeout_s)

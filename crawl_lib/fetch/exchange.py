@@ -109,7 +109,7 @@ class Exchange:
         setopt(pycurl.PATH_AS_IS, 1)
         setopt(pycurl.HTTPHEADER, headers)
         # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
-        setopt(pycurl.PROXY, config.proxy or "")
+        setopt(pycurl.PROXY, _proxy(config.proxy or ""))
         setopt(pycurl.NOPROXY, "")
         if not config.proxy:
             # curl is given addresses, and keeping them costs it more the more there are.
@@ -256,6 +256,12 @@ class Exchange:
 
 def _protocols() -> Any:
     return "http,https" if hasattr(pycurl, "PROTOCOLS_STR") else pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
+
+
+def _proxy(given: str) -> str:
+    """A proxy as curl is told of it: with `socks5:` or `socks4:` it would look up the target's name itself."""
+    scheme, colon, rest = given.partition("://")
+    return {"socks5": "socks5h", "socks4": "socks4a"}.get(scheme.lower(), scheme) + colon + rest
 
 
 def _trust(handle: Any) -> None:

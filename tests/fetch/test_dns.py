@@ -72,6 +72,28 @@ def test_a_name_that_takes_too_long_has_no_address_and_says_which_option(timeout
     assert all("fetch.dns_timeout_s" in answer.error for answer in found.values())
 
 
+def test_an_answer_that_came_while_the_loop_was_held_up_counts() -> None:
+    """Timers fire before sockets are read, so a long piece of other work must not use up a name's time."""
+    written = Written()
+    found: list[Answer] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        cache = DnsCache(60.0, 5.0, loop.time, written)
+        for name in ("a.test", "b.test"):
+            cache.look_up(name, found.append)
+        await asyncio.sleep(1.0)
+        loop.virtual.now += 10.0
+        loop.call_soon(written.then["a.test"], Answer(("127.0.0.1",)))
+        await asyncio.sleep(1.0)
+        cache.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+    assert [answer.addresses for answer in found] == [("127.0.0.1",), ()]
+
+
 def test_one_question_serves_all_who_ask_and_a_late_answer_none() -> None:
     written = Written()
     found: list[Answer] = []
@@ -250,9 +272,9 @@ def test_320_slow_names_do_not_delay_a_good_page(tmp_path: Path, delay_s: float 
         seams = Seams(dns_servers=(dns.address,), retries=AT_ONCE)
         urls = [web.url(host=f"slow{number}.test") for number in range(320)] + [web.url(host="good.test")]
         began = time.time()
-        found = run(tmp_path, urls, replace(CONFIG, dns_timeout_s=2.0), seams=seams)
+        found = run(tmp_path, urls, replace(CONFIG, dns_timeout_s=10.0 if delay_s else 2.0), seams=seams)
     assert found[urls[-1]].outcome == "ok"
-    assert found[urls[-1]].time - began < 3.0
+    assert found[urls[-1]].time - began < 6.0
     slow = {"ok"} if delay_s else {"dns_failed"}
     assert {found[url].outcome for url in urls[:-1]} == slow
 

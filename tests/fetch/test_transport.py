@@ -1,7 +1,9 @@
 """What goes over the wire: the request head as recorded, TLS, the proxy, and nothing that was not asked for."""
 
 import asyncio
+import socket
 import subprocess
+import threading
 from dataclasses import replace
 
 import pytest
@@ -82,6 +84,29 @@ def test_the_filter_stands_where_the_socket_is_opened():
         assert web.connections == 0
     assert (reply.mark, reply.sent) == ("address", False)
     assert "127.0.0.1" in reply.message
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h", "SOCKS5", "socks4", "socks4a"])
+def test_a_socks_proxy_is_given_the_name(scheme):
+    """Names are the proxy's to look up, in whatever spelling it is given."""
+    heard = []
+
+    def serve():
+        with listener.accept()[0] as talk:
+            talk.settimeout(5)
+            heard.append(talk.recv(1000))
+            if heard[0][0] == 5:
+                talk.sendall(b"\5\0")
+                heard.append(talk.recv(1000))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        config = replace(CONFIG, proxy=f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
+        (reply,) = replies(config, ask("http://localhost:81/", address=None))
+        thread.join(5)
+    assert b"localhost" in heard[-1]
+    assert not reply.sent
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "name.test"])
