@@ -171,7 +171,7 @@ def test_the_map_names_every_package_by_the_first_line_of_its_docstring() -> Non
 
 
 def options() -> list[tuple[str, str]]:
-    """What stands between backticks and begins with a section of the config, and is no durable step's name."""
+    """What is between backticks and begins with a section of the config, and is no durable step's name."""
     steps = {
         name
         for file in (ROOT / "crawl_lib").rglob("*.py")

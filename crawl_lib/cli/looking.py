@@ -49,7 +49,7 @@ def _warnings(config: Config) -> Iterator[str]:
     strangers = [name for name in config.key_storage.servers if not is_sqlite_server(name) and not _is_loopback(name)]
     if strangers and config.key_storage.tls != "verify":
         yield (
-            f"key_storage.tls is {config.key_storage.tls}: whoever stands between here and {', '.join(strangers)} can"
+            f"key_storage.tls is {config.key_storage.tls}: anybody between here and {', '.join(strangers)} can"
             " pass for it; `verify` looks at its certificate"
         )
 

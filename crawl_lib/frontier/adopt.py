@@ -169,7 +169,7 @@ def _places(state: State) -> Iterator[tuple[int, int]]:
 
 
 def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str) -> None:
-    """Count a refused line, and name the first ones: what stands in a file is not for all who read results."""
+    """Count a refused line, and name the first ones: lines of a file are not for all who read results."""
     reason = str(error.reason)
     counts[reason] = counts.get(reason, 0) + 1
     if len(examples) < EXAMPLES:

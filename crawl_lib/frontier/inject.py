@@ -44,7 +44,7 @@ def inject(
     """Leave seeds in `<crawl_dir>/seeds/<digest>/`: `outlinks` (a part per node), `scope` (hosts), `manifest.json`.
 
     `seeds`: as `parse_seeds` takes them, with `below`, or ready URLs. `fetch_config`: whose `contact` seeds of other
-    people's sites need; None: nobody asks for one. `routing`: `host`: each goes to the owner of its host;
+    people's sites need; None: they need none. `routing`: `host`: each goes to the owner of its host;
     `local`: spread evenly, one after the other. The folder is there all at once. Run again with the same run and the
     same seeds, it is found complete and its manifest is returned, also if two do so at the same time.
     Returns the manifest: digest, seeds (counts and refusals), outlinks (offset, length, count by node), run_id.

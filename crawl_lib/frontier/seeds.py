@@ -27,7 +27,7 @@ class SeedReport:
     """What reading seeds found.
 
     `lines` = `blank` + `comments` + `accepted` + `duplicates` + the sum of `rejected`. `examples`: the first 20
-    refusals, with file and line and the reason's name; what stands in the line is told nowhere.
+    refusals, with file and line and the reason's name; the line itself is told nowhere.
     """
 
     lines: int = 0

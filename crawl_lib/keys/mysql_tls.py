@@ -1,10 +1,10 @@
 """Connections to MySQL servers: how they are encrypted, and what a server that is not the right one may not get.
 
 `tls` is `key_storage.tls`: `verify` trusts a certificate that `ca_file` (else the system) vouches for and that names
-the server; `require` and `prefer` take any, so they hide what is said from those who listen, not from those who stand
-in between; `prefer` and `off` speak in the clear to a server that offers no encryption. The server chooses how a
-password is proved. In the clear only ways that do not give it away are gone: never the password itself, never hidden
-by a key that the server names in the same breath. On loopback nobody listens.
+the server; `require` and `prefer` take any, so they hide what is said from those who listen, not from a server in
+between; `prefer` and `off` speak in the clear to a server that offers no encryption. The server chooses how a
+password is proved. Over an open line Krake takes only ways that do not give it away: never the password itself,
+never hidden by a key that the server names in the same breath. On loopback there are no others who listen.
 """
 
 from __future__ import annotations

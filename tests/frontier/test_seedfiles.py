@@ -1,4 +1,4 @@
-"""Which files a name may reach: what somebody who triggers a DAG may name, and what nobody's seeds are."""
+"""Which files a name may reach: what somebody who triggers a DAG may name, and what is refused to all."""
 
 from __future__ import annotations
 

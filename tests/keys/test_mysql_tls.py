@@ -24,7 +24,7 @@ GREETINGS = (b"", b"mysql_native_password", b"caching_sha2_password", b"sha256_p
 
 @dataclass
 class Encrypted:
-    """A MariaDB whose certificate names 127.0.0.1, its authority, and one that nobody knows."""
+    """A MariaDB whose certificate names 127.0.0.1, its authority, and one that is unknown."""
 
     server: MariaDb
     authority: Path
