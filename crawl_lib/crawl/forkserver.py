@@ -271,16 +271,16 @@ class _Serving:
             pid = os.fork()
         except OSError as error:
             os.close(sentinel)
-            self._say({"errno": error.errno})
+            answer = {"errno": error.errno}
         else:
             if pid == 0:
                 self._be(descriptors)
             self._selector.register(sentinel, selectors.EVENT_READ)
             self._alive[sentinel] = pid
-            self._say({"begun": pid})
-        finally:
-            for one in (held, *descriptors):
-                os.close(one)
+            answer = {"begun": pid}
+        for one in (held, *descriptors):
+            os.close(one)
+        self._say(answer)  # only now is the new process the one that holds the lock
 
     def _bury(self, sentinel: int) -> None:
         self._selector.unregister(sentinel)

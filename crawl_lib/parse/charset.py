@@ -9,9 +9,11 @@ a page that calls itself iso-8859-1 is windows-1252.
 from __future__ import annotations
 
 import re
+from codecs import getincrementaldecoder
 
 PRESCAN_BYTES = 1024
 FALLBACK = "windows-1252"
+_PIECE_BYTES = 1 << 20
 
 # A line for each encoding: name, Python codec, further labels; indented lines go on with the one above. Labels that the
 # standard maps to `replacement` (iso-2022-kr, hz-gb-2312...) are left out, and so are those that could hide markup
@@ -114,14 +116,22 @@ def _detect(data: bytes, header_charset: str | None) -> tuple[str, int]:
     declared = (encoding_of(header_charset) if header_charset else None) or _prescan(data[:PRESCAN_BYTES])
     if declared is not None:
         return declared, 0
+    return "utf-8" if _is_utf8(data) else FALLBACK, 0
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether it decodes, but for a character that a limit cut at its end, in a page that has others beyond ASCII.
+
+    A piece at a time: the text of a large page would take its memory again.
+    """
+    decoder = getincrementaldecoder("utf-8")()
+    is_ascii = True
     try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        # UTF-8 that was cut at a limit, in the middle of a character.
-        at_end = error.start >= len(data) - 3 and error.reason == "unexpected end of data"
-        cut = at_end and not data[: error.start].isascii()
-        return "utf-8" if cut else FALLBACK, 0
-    return "utf-8", 0
+        for start in range(0, len(data), _PIECE_BYTES):
+            is_ascii = decoder.decode(data[start : start + _PIECE_BYTES]).isascii() and is_ascii
+    except UnicodeDecodeError:
+        return False
+    return not (is_ascii and decoder.getstate()[0])
 
 
 def _prescan(data: bytes) -> str | None:

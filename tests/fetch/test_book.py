@@ -107,6 +107,7 @@ def test_few_hosts_are_in_memory_at_a_time(tmp_path: Path) -> None:
         if len(carrier.sent) % 500 == 0:
             alive.append(sum(isinstance(thing, Slot) for thing in gc.get_objects()))
 
+    gc.collect()  # what other tests left
     hosts = 2400
     carrier = FakeCarrier(lambda *_: answer(404))
     urls = [f"http://h{number}.test/" for number in range(hosts)]
