@@ -77,7 +77,7 @@ def require_scanner() -> None:
 
 
 def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> Scan:
-    """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas beside `robots`, in lower case.
+    """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas other than `robots`, in lower case.
 
     Raises MemoryError, and SetupError where the scanner was not compiled.
     """

@@ -23,10 +23,10 @@ FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
 def build(compiler: list[str], target: Path, *flags: str, sources: tuple[str, ...] = SOURCES) -> None:
     """Compile. Raises OSError if the compiler cannot be started and CalledProcessError if it fails."""
-    beside = target.with_name(f"{target.name}.{os.getpid()}")
-    command = [*compiler, *FLAGS, *flags, "-o", str(beside), *(str(HERE / source) for source in sources)]
+    temporary = target.with_name(f"{target.name}.{os.getpid()}")
+    command = [*compiler, *FLAGS, *flags, "-o", str(temporary), *(str(HERE / source) for source in sources)]
     subprocess.run(command, check=True, capture_output=True, text=True)
-    beside.replace(target)  # a process that uses the old one keeps it
+    temporary.replace(target)  # a process that uses the old one keeps it
 
 
 def _build_shared(compiler: list[str]) -> None:

@@ -168,7 +168,7 @@ static void start_a(struct reader *r) {
     words_begin(&r->words, &r->anchor, r->max_anchor_chars);
 }
 
-/* A link that stands in one tag. `may_be_empty`: an empty reference counts too. */
+/* A link that is one tag. `may_be_empty`: an empty reference counts too. */
 static void start_source(struct reader *r, char code, enum slot slot, bool with_alt, bool may_be_empty) {
     if (!has(r, slot) || (!may_be_empty && value_of(r, slot).length == 0) || !has_room(r)) return;
     struct piece href = keep_value(r, slot);

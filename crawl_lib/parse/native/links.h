@@ -20,7 +20,7 @@ struct krake_page {
 
 int krake_abi(void);
 
-/* Reads a page in UTF-8. `agent`: a name of robots metas beside `robots`, lower case. Returns 0, and -1 if memory ran
+/* Reads a page in UTF-8. `agent`: a name of robots metas other than `robots`, lower case. Returns 0, and -1 if memory ran
    out. `page->text` is given back by `krake_free`. */
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
                 size_t max_anchor_chars, struct krake_page *page);
