@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -29,8 +30,17 @@ def build(compiler: list[str], target: Path, *flags: str, sources: tuple[str, ..
     temporary.replace(target)  # a process that uses the old one keeps it
 
 
+def sources_digest() -> int:
+    """64 bits that tell the sources here from others: a library has those of its own, so that an old one is known."""
+    digest = sha256()
+    for path in sorted(HERE.glob("*.[ch]")):
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return int.from_bytes(digest.digest()[:8], "big")
+
+
 def _build_shared(compiler: list[str]) -> None:
-    build(compiler, LIBRARY, "-shared", "-fPIC")
+    build(compiler, LIBRARY, "-shared", "-fPIC", f"-DKRAKE_SOURCES={sources_digest()}u")
 
 
 def _build_with_packaged(requirements: str) -> None:

@@ -376,7 +376,10 @@ static void write_page(struct reader *r, struct buffer *out) {
     for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->rel, out);
 }
 
-int krake_abi(void) { return KRAKE_ABI; }
+#ifndef KRAKE_SOURCES
+#define KRAKE_SOURCES 0
+#endif
+uint64_t krake_sources(void) { return KRAKE_SOURCES; }
 
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
                 size_t max_anchor_chars, struct krake_page *page) {
