@@ -48,7 +48,7 @@ what is going on. `ready` asks, where all nodes are on one machine, whether they
 | `settle.marked` | `start` may know that the node rests, and with which folders taken in | the same |
 
 **A page that kills.** What a large page says is read after its place is noted in the spool (`notes`, `page.noted`):
-whoever dies of it, the fetching process or the one aside, leaves a note without an end. After two such notes the page
+the process that dies of it, fetching or aside, leaves a note without an end. After two such notes the page
 is not read any more, by this attempt nor by a later one: its row has no links, and `parse_error` says why.
 
 `retire` lists the steps of taking a node out, `heldnotes` how other machines know what a node's queue holds.

@@ -34,7 +34,7 @@ from crawl_lib.segment.warcread import read_one
 from crawl_lib.states import Outcome
 
 DATA_BYTES = 128 << 20
-"""Memory of a child, beside what it has of the worker: above, its allocations fail."""
+"""Memory of a child, without what it has of the worker: above, its allocations fail."""
 CPU_S = 10
 WALL_S = 120
 ANSWER_BYTES = 32 << 20
@@ -214,7 +214,7 @@ def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
 
 
 def _fetched(message: dict[str, Any]) -> Fetched:
-    """The answer, as it stands in the spool."""
+    """The answer, as it is in the spool."""
     with Path(message["path"]).open("rb") as file:
         file.seek(message["offset"])
         block = read_one(file.read(message["length"]), message["offset"], message["path"]).block

@@ -19,7 +19,7 @@ from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import Position
 
 Handled = tuple[TakenUrl, Fetched, Position]
-"""A URL, what its fetch ended in, and where its records stand."""
+"""A URL, what its fetch ended in, and where its records are."""
 Pieces = Iterator[tuple[int, Page]]
 Write = Callable[[Handled, Reading, Pieces], Iterator[None]]
 """Writes the rows of an answer, step by step: a step holds the loop for a moment only."""

@@ -1,6 +1,6 @@
 """Which large pages are being read: noted in the spool before, so that one that kills its reader is known by it.
 
-A file of lines beside the parts of one worker: `+<batch position>` before a page is read, `-<batch position>` when
+A file of lines next to the parts of one worker: `+<batch position>` before a page is read, `-<batch position>` when
 that has ended well. It must outlive a process, not a power loss, so nothing is synced. A page whose reading was begun
 `MOST_TRIES` times without an end is not read again: by this attempt, nor by one that makes the same rows again.
 """

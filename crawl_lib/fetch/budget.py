@@ -41,7 +41,7 @@ class InflightBudget:
         return True
 
     def release(self, holder: Holder) -> None:
-        """A transfer has ended, and its body is in nobody's hands."""
+        """A transfer has ended, and its body is counted no more."""
         self._room += holder.held
         holder.held = 0
         if self._first is holder:

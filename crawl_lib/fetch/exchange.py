@@ -129,7 +129,7 @@ class Exchange:
         setopt(pycurl.PREREQFUNCTION, self.on_connected)
 
     def prepare(self, ask: Ask, done: Callable[[Reply], None]) -> None:
-        """Make ready for a request; `done` is for whoever collects it. Raises ValueError without an address."""
+        """Make ready for a request; `done` is for the one that collects it. Raises ValueError without an address."""
         self.ask = ask
         self.done = done
         self.lines.clear()

@@ -90,6 +90,11 @@ def host_stores(node_dir: Path) -> list[Path]:
     return [place / FILE_NAME for place in places if (place / FILE_NAME).exists()]
 
 
+def _without_programs(action: int, first: str | None, second: str | None, base: str | None, inner: str | None) -> int:
+    """Deny what a trigger or view would do: fetching processes write the file, and one without end would hold us up."""
+    return sqlite3.SQLITE_DENY if inner else sqlite3.SQLITE_OK
+
+
 class HostStore:
     """The store in `folder` (which is there). Several processes may have one open.
 
@@ -106,6 +111,7 @@ class HostStore:
         with self._translated():
             self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
             try:
+                self._db.set_authorizer(_without_programs)
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.executescript(_SCHEMA)

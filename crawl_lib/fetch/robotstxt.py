@@ -182,7 +182,7 @@ class PathRules:
 
 
 def _matches(path: bytes, parts: list[bytes], ends: bool) -> bool:
-    """Whether the parts between stars stand in a path one after the other; `ends`: the last one at its end."""
+    """Whether the parts between stars are in a path one after the other; `ends`: the last one at its end."""
     place = len(parts[0])
     for part in parts[1:-1]:
         place = path.find(part, place)

@@ -1,7 +1,7 @@
 """The scheduler's plain parts: jobs, authorities, host slots, and the heap of what is ready when.
 
 A host slot holds its host's URLs in order. It stands in the heap at most once, under the time of its next request; a
-slot that waits for an answer, a name or robots.txt stands in no heap. Everything is O(log n) of the hosts that are
+slot that waits for an answer, a name or robots.txt is in no heap. Everything is O(log n) of the hosts that are
 begun and not done.
 """
 

@@ -81,9 +81,22 @@ def _path_below(text: str, below: Path) -> Path | None:
     """The same for somebody who may read `below` alone: decided without a look at the disk, which would tell of it."""
     if not text.startswith("/") and ("://" in text or text.startswith("#") or text.lower().startswith(_SCHEMES)):
         return None
-    path = below / text
-    _resolved(path, Path(os.path.realpath(below)))
+    path, root = below / text, Path(os.path.realpath(below))
+    if not (_never_leaves(path, below) or _never_leaves(path, root)):
+        raise _outside(path, root)
+    _resolved(path, root)
     return path
+
+
+def _never_leaves(path: Path, root: Path) -> bool:
+    """Whether a path begins with the root and no `..` leads above it, links aside.
+
+    On a way that does and comes back, where it ends would tell what is outside: whether it is there, and a link.
+    """
+    if not path.is_relative_to(root):
+        return False
+    steps = path.relative_to(root).parts
+    return all(2 * steps[:count].count("..") <= count for count in range(1, len(steps) + 1))
 
 
 def _resolved(path: Path, root: Path | None) -> Path:
@@ -94,7 +107,11 @@ def _resolved(path: Path, root: Path | None) -> Path:
         real = Path(os.path.realpath(path))
         if real.is_relative_to(root):
             return real
-    raise InputError(
+    raise _outside(path, root)
+
+
+def _outside(path: Path, root: Path) -> InputError:
+    return InputError(
         f"seeds: {_printable(path)}: does not lie in inject.directory, links resolved ({root}): put the file there,"
         " or give URLs"
     )

@@ -157,7 +157,7 @@ def parse_seeds(
 
     `below`: what a path may name, see `find_files`; None: all that this user may read. `max_length_chars`: of a
     canonical URL. `url_filter`: its rules hold for seeds too; its scope does not, since seeds make the scope. In a
-    text, URLs may also stand on one line, with spaces between. Raises InputError if the text looks like a path and
+    text, URLs may also be on one line, with spaces between. Raises InputError if the text looks like a path and
     nothing is there, or a directory has no files.
     """
     found = find_files(seeds.strip(), below)

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawl_lib.errors import SetupError
+from crawl_lib.parse.native.compile import LIBRARY, sources_digest
 
-LIBRARY = Path(__file__).with_name("native") / "liblinks.so.1"
-
-_ABI = 1  # KRAKE_ABI in links.h
 _SMALL_BYTES = 1 << 20
 _SEPARATOR = "\0"
 
@@ -42,12 +40,13 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     """Load the compiled scanner. Raises SetupError if it is not there, or was compiled from other sources."""
     try:
         library = ctypes.CDLL(str(path))
-        abi = library.krake_abi()
+        library.krake_sources.restype = ctypes.c_uint64
+        sources = library.krake_sources()
     except (OSError, AttributeError) as error:
         raise SetupError(
             f"The scanner of links cannot be loaded ({error}): run `make setup`, which compiles it"
         ) from None
-    if abi != _ABI:
+    if sources != sources_digest():
         raise SetupError(f"{path} was compiled from other sources than these. Run `make setup`")
     library.krake_links.argtypes = (
         ctypes.c_char_p,
@@ -77,7 +76,7 @@ def require_scanner() -> None:
 
 
 def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> Scan:
-    """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas beside `robots`, in lower case.
+    """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas other than `robots`, in lower case.
 
     Raises MemoryError, and SetupError where the scanner was not compiled.
     """

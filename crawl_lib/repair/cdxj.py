@@ -52,7 +52,7 @@ def merge_indexes(
 ) -> IndexReport:
     """Write one index of all committed segments. `output`: a file of this machine; None: in the crawl directory.
 
-    Repairs that were stopped half-way are carried out first: a segment may stand nowhere until then.
+    Repairs that were stopped half-way are carried out first: a segment may be nowhere until then.
     Raises ConfigError if that directory is not on this machine, InputError without a segment or where a file that is no
     index is there, DamagedFileError or PathNotFoundError naming the segment's index, StorageError, LockedError while
     another process of this machine repairs segments or makes an index.
@@ -140,19 +140,19 @@ def _merged(runs: list[Path], room: Path) -> Iterator[bytes]:
 
 
 def _write(path: Path, lines: Iterator[bytes], report: IndexReport, on_progress: OnProgress) -> None:
-    """Put the lines in a file beside, then in the place of the file."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # which `krake sweep` finds after a kill
+    """Put the lines in a file next to it, then in the place of the file."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # which `krake sweep` finds after a kill
     try:
         try:
-            with beside.open("wb") as file:
+            with temporary.open("wb") as file:
                 for number, line in enumerate(lines):
                     file.write(line)
                     if number % PROGRESS_LINES == 0:
                         on_progress(report.to_mapping())
                 fsync_file(file)
             reached("repair.index.written")
-            rename_durable(beside, path)
+            rename_durable(temporary, path)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error

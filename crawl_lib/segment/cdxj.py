@@ -60,7 +60,7 @@ def surt(url: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _surt_of_host(scheme: str, authority: str) -> str:
-    """What stands for `scheme://host[:port]` in a urlkey."""
+    """What means `scheme://host[:port]` in a urlkey."""
     if authority[0] == "[":
         host, _, port = authority[1:].partition("]")
         port = port[1:]
@@ -73,7 +73,7 @@ def _surt_of_host(scheme: str, authority: str) -> str:
 
 
 def _surt_of_path(path: str, authority: str | None) -> str:
-    """The path as it stands in a urlkey. Without an authority it is any text: its slashes part nothing."""
+    """The path as it is in a urlkey. Without an authority it is any text: its slashes part nothing."""
     if "%" in path:
         path = _decoded(path)
     if authority and ("//" in path or "/." in path or not path):
@@ -86,7 +86,7 @@ def _surt_of_path(path: str, authority: str | None) -> str:
 
 
 def _surt_of_query(query: str) -> str:
-    """The query as it stands in a urlkey; "" if nothing is left of it."""
+    """The query as it is in a urlkey; "" if nothing is left of it."""
     if "%" in query:
         query = _decoded(query)
     query = _UNSAFE.sub(_escaped, query).lower()

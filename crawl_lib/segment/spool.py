@@ -203,7 +203,7 @@ class PartWriter:
 
     @property
     def notes_path(self) -> Path:
-        """Where notes may be kept beside the parts."""
+        """Where notes may be kept next to the parts."""
         return self._directory / f"{self._prefix}.reading"
 
     def recovered(self) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:

@@ -28,7 +28,7 @@ class Watch(threading.Thread):
         super().__init__(daemon=True)
         self.over = threading.Event()
         self.fetching: dict[int, int] = {}
-        self.beside = 0
+        self.aside = 0
 
     def run(self) -> None:
         while not self.over.wait(0.01):
@@ -36,13 +36,13 @@ class Watch(threading.Thread):
                 for worker in children_of(server):
                     with suppress(OSError, StopIteration):
                         self.fetching[worker] = max(self.fetching.get(worker, 0), field(worker, "status", "VmHWM"))
-                        self.beside = max(self.beside, sum(map(private, below(worker))))
+                        self.aside = max(self.aside, sum(map(private, below(worker))))
 
     def stop(self) -> int:
         """End; returns the most bytes."""
         self.over.set()
         self.join()
-        return max(self.fetching.values(), default=0) + self.beside
+        return max(self.fetching.values(), default=0) + self.aside
 
 
 def below(pid: int) -> list[int]:
@@ -102,5 +102,5 @@ def test_a_fetching_process_stays_under_400_mb_whatever_comes(tmp_path):
     assert {row["outcome"] for row in rows} == {"ok"}
     assert {row["parse_error"] for row in rows} == {None}, "even such pages are read whole"
     assert watch.fetching
-    assert watch.beside
+    assert watch.aside
     assert most < MOST_BYTES, most

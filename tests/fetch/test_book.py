@@ -22,7 +22,7 @@ JOB = Job("http://a.test/x", SITE, None)
 
 
 class Clock:
-    """A clock that stands still until it is told."""
+    """A clock that does not move until it is told."""
 
     now = 1000.0
 

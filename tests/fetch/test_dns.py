@@ -144,7 +144,7 @@ def test_answers_are_kept_as_long_as_they_hold_and_so_many_as_there_is_room() ->
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("planted"), UnicodeError("planted")])
-def test_a_resolver_that_fails_as_nobody_foresaw_is_an_answer(error: Exception) -> None:
+def test_a_resolver_that_fails_in_an_unforeseen_way_is_an_answer(error: Exception) -> None:
     """Else the URLs of the name would wait until the batch ends."""
 
     def addresses_of(host: str) -> list[str]:

@@ -1,8 +1,10 @@
 """What a node remembers of hosts: times, robots answers, and whether the last stop was clean."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,38 @@ def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "hosts.sqlite").write_bytes(b"this is no database" * 100)
     with pytest.raises(StorageError, match=r"hosts\.sqlite"):
         HostStore(tmp_path)
+
+
+def begin_and_finish(store):
+    with store:
+        store.begin()
+        store.finish()
+
+
+ENDLESS = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"
+TRIGGER = f"CREATE TRIGGER endless {{}} ON {{}} BEGIN SELECT count(*) FROM ({ENDLESS}); END"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        TRIGGER.format("AFTER INSERT", "marks"),
+        TRIGGER.format("BEFORE DELETE", "marks"),
+        "INSERT INTO hosts VALUES ('a.test', 1.0, 1.0);" + TRIGGER.format("AFTER DELETE", "hosts"),
+        "INSERT INTO hosts VALUES ('a.test', 1e18, 1.0);" + TRIGGER.format("BEFORE UPDATE", "hosts"),
+        f"DROP TABLE marks; CREATE VIEW marks (name, value) AS SELECT 'dirty', total(x) FROM ({ENDLESS})",
+    ],
+)
+@pytest.mark.parametrize("opened_before", [False, True])
+def test_a_program_in_the_file_is_not_run(tmp_path, planted, opened_before):
+    """Who took a fetching process over can write the file: triggers and views without end must hold no task up."""
+    if not opened_before:
+        HostStore(tmp_path).close()
+    store = HostStore(tmp_path) if opened_before else None
+    with closing(sqlite3.connect(tmp_path / "hosts.sqlite")) as other:
+        other.executescript(planted)
+        with pytest.raises(StorageError, match=r"hosts\.sqlite: .*it may be deleted"):
+            begin_and_finish(store or HostStore(tmp_path))
 
 
 NOW = Wall.now

@@ -1,6 +1,6 @@
 """No byte goes to a refused address: by a page, a redirect, a robots.txt, past a proxy, or where a name changes.
 
-One loopback address is allowed; at others, and at the same port, somebody listens whom nobody may reach.
+One loopback address is allowed; at others, and at the same port, somebody listens who must not be reached.
 """
 
 from __future__ import annotations

@@ -176,6 +176,17 @@ def test_an_outside_path_tells_nothing_of_what_is_there(place: Path) -> None:
     assert told(str(place / "outside" / "list")) == told(str(place / "outside" / "none")) == told("/etc/shadow")
 
 
+def test_a_way_that_leaves_the_directory_and_comes_back_tells_nothing(place: Path) -> None:
+    """Else one could ask for each path of the machine whether it is a link, and how deep its target is."""
+    up = "../" * len(place.parts)
+    for link in ("/proc/self", f"{place}/seeds-of-others", "/no/such", f"{place}/outside"):
+        depth = "../" * (link.count("/"))
+        for way in (f"{link}/{depth}{place}/seeds/list", f"{up}{link}/{depth}{place}/seeds/list"):
+            urls, said = all_that_is_said(way, place / "seeds")
+            assert urls == [], way
+            assert "does not lie in inject.directory" in said
+
+
 def test_the_user_of_the_command_line_reads_what_he_may(place: Path) -> None:
     for text in (str(place / "outside" / "list"), str(place / "seeds" / "file-link"), str(place / "seeds-of-others")):
         urls, said = all_that_is_said(text, None)

@@ -244,9 +244,9 @@ DIVERGENCES = {
         [("a", "x", "1"), ("a", "y", "2")],
         [("a", "x", "123"), ("a", "y", "2")],
     ),
-    "frames count wherever they stand": ("<p><frame src=x>", [("frame", "x", "")], []),
+    "frames count wherever they are": ("<p><frame src=x>", [("frame", "x", "")], []),
     "and so do links in a frameset": ("<frameset><a href=x>t</a></frameset>", [("a", "x", "t")], []),
-    "order is that of the page; a tree moves what stands between cells": (
+    "order is that of the page; a tree moves what is between cells": (
         "<table><tr><td><img src=x></td><img src=y></table>",
         [("img", "x", ""), ("img", "y", "")],
         [("img", "y", ""), ("img", "x", "")],
@@ -256,7 +256,7 @@ DIVERGENCES = {
         [("a", "x", "1 2")],
         [("a", "x", "12")],
     ),
-    "an end tag ends a drawing though its element, which nobody closed, ended with one around it": (
+    "an end tag ends a drawing though its element, which was never closed, ended with one around it": (
         "<ol><ruby></ol><math></ruby><script><area href=x>",
         [],
         [("area", "x", "")],

@@ -80,7 +80,7 @@ FILES = sorted((Path(__file__).parents[3] / "shared" / "testdata" / "html" / "en
 def test_the_tests_of_html5lib() -> None:
     """A meta beyond the first 1024 bytes, for which a browser begins again, is not looked for."""
     if not FILES:
-        pytest.skip("html5lib's tests are not beside this project")
+        pytest.skip("html5lib's tests are not next to this project")
     count = 0
     for block in b"\n".join(path.read_bytes() for path in FILES).split(b"#data\n")[1:]:
         html, _, encoding = block.partition(b"\n#encoding\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from html.entities import html5
@@ -58,9 +59,26 @@ def test_memory_that_ran_out_is_an_error_of_python(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_library_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_ABI", -1)
+    monkeypatch.setattr(scan, "sources_digest", lambda: compiling.sources_digest() + 1)
     with pytest.raises(SetupError, match="other sources"):
         scan.load()
+
+
+def test_any_change_of_a_source_makes_a_library_one_of_other_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After a `git pull` without `make setup` no number has to be counted up."""
+    for source in compiling.HERE.glob("*.[ch]"):
+        shutil.copy(source, tmp_path)
+    monkeypatch.setattr(compiling, "HERE", tmp_path)
+    scan.load()
+    for source in sorted(tmp_path.iterdir()):
+        before = source.read_bytes()
+        source.write_bytes(before + b"\n")
+        with pytest.raises(SetupError, match="other sources"):
+            scan.load()
+        source.write_bytes(before)
+    scan.load()
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,6 @@
 """Bad habits of pages: markup that parsers are slow at, bombs, floods of links, names and rules. See `hostile`.
 
-All numbers stand in the path, so that the server keeps no state: `/formatting/<tags>/<seed>`. Bodies are made once.
+All numbers are in the path, so that the server keeps no state: `/formatting/<tags>/<seed>`. Bodies are made once.
 """
 
 import gzip
@@ -39,7 +39,7 @@ def end_tags(opened: int, ends: int, seed: int) -> bytes:
 
 
 def attributes(tags: int, each: int, seed: int) -> bytes:
-    """Tags of very many attributes, in which a name may stand once."""
+    """Tags of very many attributes, in which a name may be once."""
     rng = Random(seed)
     names = " ".join(rng.sample(NAMES, min(each, len(NAMES))))
     return f"<{rng.choice((*BLOCKS, *INLINE))} {names}>".encode() * tags

@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -23,14 +24,23 @@ FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
 def build(compiler: list[str], target: Path, *flags: str, sources: tuple[str, ...] = SOURCES) -> None:
     """Compile. Raises OSError if the compiler cannot be started and CalledProcessError if it fails."""
-    beside = target.with_name(f"{target.name}.{os.getpid()}")
-    command = [*compiler, *FLAGS, *flags, "-o", str(beside), *(str(HERE / source) for source in sources)]
+    temporary = target.with_name(f"{target.name}.{os.getpid()}")
+    command = [*compiler, *FLAGS, *flags, "-o", str(temporary), *(str(HERE / source) for source in sources)]
     subprocess.run(command, check=True, capture_output=True, text=True)
-    beside.replace(target)  # a process that uses the old one keeps it
+    temporary.replace(target)  # a process that uses the old one keeps it
+
+
+def sources_digest() -> int:
+    """64 bits that tell the sources here from others: a library has those of its own, so that an old one is known."""
+    digest = sha256()
+    for path in sorted(HERE.glob("*.[ch]")):
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return int.from_bytes(digest.digest()[:8], "big")
 
 
 def _build_shared(compiler: list[str]) -> None:
-    build(compiler, LIBRARY, "-shared", "-fPIC")
+    build(compiler, LIBRARY, "-shared", "-fPIC", f"-DKRAKE_SOURCES={sources_digest()}u")
 
 
 def _build_with_packaged(requirements: str) -> None:

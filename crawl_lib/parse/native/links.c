@@ -168,7 +168,7 @@ static void start_a(struct reader *r) {
     words_begin(&r->words, &r->anchor, r->max_anchor_chars);
 }
 
-/* A link that stands in one tag. `may_be_empty`: an empty reference counts too. */
+/* A link that is one tag. `may_be_empty`: an empty reference counts too. */
 static void start_source(struct reader *r, char code, enum slot slot, bool with_alt, bool may_be_empty) {
     if (!has(r, slot) || (!may_be_empty && value_of(r, slot).length == 0) || !has_room(r)) return;
     struct piece href = keep_value(r, slot);
@@ -376,7 +376,10 @@ static void write_page(struct reader *r, struct buffer *out) {
     for (size_t i = 0; i < r->link_count; i++) write_piece(r, link_at(r, i)->rel, out);
 }
 
-int krake_abi(void) { return KRAKE_ABI; }
+#ifndef KRAKE_SOURCES
+#define KRAKE_SOURCES 0
+#endif
+uint64_t krake_sources(void) { return KRAKE_SOURCES; }
 
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
                 size_t max_anchor_chars, struct krake_page *page) {

@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KRAKE_ABI = 1 };  /* counts up with every change that Python must know */
-
 struct krake_page {
     /* Fields, each ended by a NUL, which none holds; bytes that are no UTF-8 are left as they are in the page:
        a letter for each link (its element; a capital one: rel holds nofollow); a 0 or 1 for each of the next five
@@ -18,9 +16,10 @@ struct krake_page {
     uint64_t steps;  /* bytes looked at: the work that was done */
 };
 
-int krake_abi(void);
+/* The digest of the sources that this was compiled from (`sources_digest` in compile.py), 0 if it was not given. */
+uint64_t krake_sources(void);
 
-/* Reads a page in UTF-8. `agent`: a name of robots metas beside `robots`, lower case. Returns 0, and -1 if memory ran
+/* Reads a page in UTF-8. `agent`: a name of robots metas other than `robots`, lower case. Returns 0, and -1 if memory ran
    out. `page->text` is given back by `krake_free`. */
 int krake_links(const char *html, size_t length, const char *agent, size_t agent_length, size_t max_links,
                 size_t max_anchor_chars, struct krake_page *page);

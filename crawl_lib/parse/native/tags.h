@@ -12,7 +12,7 @@ enum role {
 enum {
     VOID = 1,           /* has no end tag */
     BLOCK = 2,          /* its end tag ends a link that began before it */
-    CELL = 4,           /* part of a table: its start and its end end a link that began beside it */
+    CELL = 4,           /* part of a table: its start and its end end a link that began outside */
     BREAKOUT = 8,       /* its start tag ends SVG and MathML */
     SVG_HTML = 16,      /* within it SVG holds HTML again */
     MATH_TEXT = 32,     /* within it MathML holds HTML again */

@@ -127,7 +127,7 @@ static int digit_of(unsigned char c, unsigned base) {
     return base == 16 && c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* What a number stands for: https://html.spec.whatwg.org/#numeric-character-reference-end-state */
+/* What a number means: https://html.spec.whatwg.org/#numeric-character-reference-end-state */
 static unsigned meant(unsigned code) {
     static const unsigned short windows[32] = {
         0x20AC, 0x81, 0x201A, 0x192, 0x201E, 0x2026, 0x2020, 0x2021, 0x2C6, 0x2030, 0x160, 0x2039, 0x152, 0x8D, 0x17D, 0x8F,

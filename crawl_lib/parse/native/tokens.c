@@ -20,7 +20,7 @@ static const unsigned char ENDS[256] = {
 
 static bool ends_name(unsigned char c) { return ENDS[c] == 1; }
 
-/* Whether `name` (lower case) stands at `at`, and then a byte that ends the name of a tag. */
+/* Whether `name` (lower case) is at `at`, and then a byte that ends the name of a tag. */
 static bool named(const struct tokenizer *t, const unsigned char *at, struct span name) {
     if ((size_t)(t->end - at) <= name.length) return false;
     for (size_t i = 0; i < name.length; i++)
