@@ -19,14 +19,14 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 from crawl_lib.config import Config
 from crawl_lib.crawl.forkserver import die_with_parent
 from crawl_lib.crawl.reading import Reader, Reading, is_page, slices
-from crawl_lib.errors import KrakeError
+from crawl_lib.errors import KrakeError, StoppedError
 from crawl_lib.parse import Page, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position
@@ -39,6 +39,7 @@ CPU_S = 10
 WALL_S = 120
 ANSWER_BYTES = 32 << 20
 _MAX_MESSAGE_BYTES = 160_000
+_POLL_MS = 100
 
 
 class Found(NamedTuple):
@@ -51,11 +52,14 @@ class Found(NamedTuple):
 class Aside:
     """The worker's side. `directory`: the spool; `own_bytes`: what the worker has (`data_bytes`).
 
-    `fileno` is ready to read when an answer is there.
+    `stop`: asked every 100 ms while an answer is waited for. `fileno` is ready to read when an answer is there.
     """
 
-    def __init__(self, config: Config, directory: Path, own_bytes: int) -> None:
+    def __init__(
+        self, config: Config, directory: Path, own_bytes: int, stop: Callable[[], bool] = lambda: False
+    ) -> None:
         self._directory = directory
+        self._stop = stop
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
         sys.stderr.flush()
@@ -82,8 +86,8 @@ class Aside:
         """The descriptor to wait for."""
         return self._socket.fileno()
 
-    def is_ready(self, wait_ms: int | None = 0) -> bool:
-        """Whether `answer` would not wait. `wait_ms`: wait so long for it to be so, None for ever."""
+    def is_ready(self, wait_ms: int = 0) -> bool:
+        """Whether `answer` would not wait. `wait_ms`: wait so long for it to be so."""
         return bool(self._poll.poll(wait_ms))
 
     def ask(self, fetched: Fetched, position: Position, *, links: bool) -> None:
@@ -100,8 +104,14 @@ class Aside:
         self._socket.send(json.dumps(message).encode())
 
     def answer(self) -> Found | None:
-        """Wait for what was found; None if the child died or passed a limit. Raises KrakeError without a server."""
-        self.is_ready(None)  # a loop makes the socket one that does not wait
+        """Wait for what was found; None if the child died or passed a limit.
+
+        Raises KrakeError without a server, StoppedError if the worker is to stop before an answer is there.
+        """
+        while not self.is_ready():
+            if self._stop():
+                raise StoppedError("stopped while a large page was read; run the task again to go on")
+            self.is_ready(_POLL_MS)  # a loop makes the socket one that does not wait
         data, descriptors, _, _ = socket.recv_fds(self._socket, _MAX_MESSAGE_BYTES, 1)
         if not data:
             raise KrakeError("the process that reads large pages died; run the task again")
@@ -167,7 +177,7 @@ def _be_child(parent: int, message: dict[str, Any], reader: Reader, file: int, m
     code = 1
     try:
         die_with_parent(parent)
-        for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGALRM):
+        for number in (signal.SIGXCPU, signal.SIGALRM):  # not SIGTERM: sent to all of a group, it is not the page's
             signal.signal(number, signal.SIG_DFL)
         _limit(resource.RLIMIT_DATA, most_bytes)
         _limit(resource.RLIMIT_CPU, CPU_S)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from crawl_lib.crawl.aside import Aside
 from crawl_lib.crawl.notes import ReadingNotes
 from crawl_lib.crawl.reading import UNREADABLE, Reading, barred
+from crawl_lib.errors import StoppedError
 from crawl_lib.parse import Page
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import Position
@@ -82,6 +83,12 @@ class LargePages:
             else:
                 self._hear()
 
+    def withdraw(self) -> None:
+        """The worker ends before an answer is there, which is not the page's fault: it counts as not begun."""
+        if self._read is not None and self._read[1]:
+            self._notes.end(self._read[0][0].position)
+        self._read = None
+
     def _go_on(self) -> None:
         if self._loop is None:
             self.drain()
@@ -124,8 +131,13 @@ class LargePages:
         """Take in what was found, or that nothing was; begin with the next one."""
         assert self._aside is not None
         assert self._read is not None
-        (handled, links), self._read = self._read, None
-        found = self._aside.answer()
+        asked, self._read = self._read, None
+        handled, links = asked
+        try:
+            found = self._aside.answer()
+        except StoppedError:
+            self._read = asked  # for `withdraw`; where the reader died, the page may be why
+            raise
         if found is not None and links:
             self._notes.end(handled[0].position)
             self._steps.append(self._write(handled, *found))

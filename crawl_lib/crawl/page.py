@@ -73,6 +73,10 @@ class PageHandler:
         """Write the rows of all large pages."""
         self._large.drain()
 
+    def withdraw(self) -> None:
+        """The worker ends early, and in order: no page is to blame for what is not read."""
+        self._large.withdraw()
+
     def handle(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
         """Write the rows of one fetch whose records stand at `position`."""
         self.handle_all([(taken, fetched, position)])

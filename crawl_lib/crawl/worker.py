@@ -17,6 +17,7 @@ import sys
 import time
 import zlib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -30,7 +31,7 @@ from crawl_lib.crawl.backlog import Backlog
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.sandbox import shut_in
 from crawl_lib.crawl.workers import PAUSE_SIGNAL
-from crawl_lib.errors import KrakeError, StorageError
+from crawl_lib.errors import KrakeError, StoppedError, StorageError
 from crawl_lib.fetch import HostStore, IpTurns, fetch_all
 from crawl_lib.fetch.hosts import HOSTS_FOLDER
 from crawl_lib.fetch.robots import MIN_TTL_S
@@ -94,11 +95,21 @@ class _Worker:
 
     def run(self) -> dict[str, Any]:
         """Take back, fetch, close; returns the counts of the last line."""
+        with suppress(StoppedError):  # the open part is left as by a kill: its rows are made by the next attempt
+            self._work()
+        return {
+            "final": True,
+            "outcomes": dict(self.outcomes),
+            "stopped": self.stopping,
+            "paused": self.pausing and self.left > 0,
+        }
+
+    def _work(self) -> None:
         task = self.task
         spool = Path(task.spool)
         info = WarcInfo(**task.info)
         with (
-            Aside(self.config, spool, self.own_bytes) as aside,  # forked before there are threads
+            Aside(self.config, spool, self.own_bytes, lambda: self.stopping) as aside,  # before there are threads
             PartWriter(spool, task.prefix, info, self.config.segment) as self.writer,
         ):
             own = task.nodes.index(task.node)
@@ -106,17 +117,16 @@ class _Worker:
             self.backlog = Backlog(self.handler)
             self.writer.before_close = self.backlog.drain
             self.writer.may_close = self.backlog.is_empty
-            finished = finished_positions(spool, task.prefix) | self._take_back()
-            items = [taken for taken in self._share() if taken.position not in finished]
-            if items:
-                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                    runner.run(self._fetch(items))
-        return {
-            "final": True,
-            "outcomes": dict(self.outcomes),
-            "stopped": self.stopping,
-            "paused": self.pausing and self.left > 0,
-        }
+            try:
+                finished = finished_positions(spool, task.prefix) | self._take_back()
+                items = [taken for taken in self._share() if taken.position not in finished]
+                if items:
+                    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                        runner.run(self._fetch(items))
+                self.writer.close()
+            except BaseException:
+                self.handler.withdraw()
+                raise
 
     def _filter(self) -> UrlFilter:
         bare = UrlFilter(self.config.urls, ())
@@ -130,6 +140,8 @@ class _Worker:
             if taken is not None:
                 self.handler.handle(taken, fetched, position)
                 finished.add(taken.position)
+            if self.stopping:
+                raise StoppedError("stopped while a spool was read again; run the task again to go on")
         return finished
 
     def _share(self) -> list[TakenUrl]:

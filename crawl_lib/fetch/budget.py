@@ -2,7 +2,9 @@
 
 Half of it is divided: up to its share of that a transfer is never held up, so large bodies cannot delay small pages.
 Above its share it draws on the other half, which is common; while that is used up it pauses, and goes on when another
-one has ended. One may always go on: the first that found no room, up to its own end.
+one has ended. One may always go on: the first that found no room, up to its own end. A pause does not count as time of
+its transfer, but it ends one that lasts twice as long as it may: else hosts that stop talking would hold up the others
+one after the other.
 """
 
 from __future__ import annotations

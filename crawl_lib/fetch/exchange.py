@@ -52,6 +52,8 @@ class Exchange:
         "header_limit",
         "held",
         "is_fresh",
+        "is_paused",
+        "last",
         "left",
         "limits",
         "lines",
@@ -79,7 +81,8 @@ class Exchange:
         self.on_resumed = on_resumed
         self.limits = config.connect_timeout_s, config.time_limit_s
         self.due = math.inf
-        self.left = 0.0
+        self.left = self.last = 0.0
+        self.is_paused = False
         self.held = 0
         self.spared = False
         self.header_limit = config.max_header_bytes
@@ -140,6 +143,8 @@ class Exchange:
         self.started_wall = time.time()
         self.started = time.monotonic()
         self.due = self.started + min(self.limits)
+        self.last = self.started + 2 * self.limits[1]
+        self.is_paused = False
         self.spared = False
         if ask.address is None and self.filter is not None:
             raise ValueError("no address was found for its host, and curl looks up none")
@@ -191,7 +196,8 @@ class Exchange:
             return -1
         room = self.room
         if not self.budget.takes(self, self.ask.max_body_bytes - room, min(len(data), room)):
-            self.left, self.due = self.due - time.monotonic(), math.inf
+            self.left, self.due = self.due - time.monotonic(), self.last
+            self.is_paused = True
             return int(pycurl.WRITEFUNC_PAUSE)
         if len(data) > room:
             self.parts.append(data[:room])
@@ -203,8 +209,9 @@ class Exchange:
         return len(data)
 
     def resume(self) -> None:
-        """Go on after a pause, which does not count as the transfer's time."""
-        self.due = time.monotonic() + self.left
+        """Go on after a pause, which does not count as the transfer's time; all pauses may last as long as that."""
+        self.due = min(time.monotonic() + self.left, self.last)
+        self.is_paused = False
         with suppress(pycurl.error):  # of the body's callback, which has set the mark
             self.handle.pause(pycurl.PAUSE_CONT)
         self.on_resumed(self)

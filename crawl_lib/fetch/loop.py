@@ -54,8 +54,9 @@ async def fetch_all(
 
     `items`: canonical URLs. `version`: of Krake, for the User-Agent. `hosts`, `turns`: shared by the node's processes.
     `stop`: asked every 50 ms; True abandons what is in flight at once. `deadline_s`: on the monotonic clock; from then
-    on nothing starts, and what is in flight ends (within `fetch.time_limit_s`). `close`: asked as often as `stop`; True
-    is an early deadline. URLs that are not reported then were not fetched to an end; the caller defers them.
+    on nothing starts, and what is in flight ends (within `fetch.time_limit_s`, or twice that where bodies had to
+    pause). `close`: asked as often as `stop`; True is an early deadline. URLs that are not reported then were not
+    fetched to an end; the caller defers them.
     `on_robots`: each answer to, or final failure of, a robots.txt request, each redirect hop by itself.
     `on_progress`: about every second.
     Returns the counts. Whatever a callback raises ends the loop and is raised here, after connections are closed and

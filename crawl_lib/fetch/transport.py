@@ -205,7 +205,10 @@ class Transport:
         self._deliver(exchange.done, reply)
         del reply
         self._budget.release(exchange)
-        self._free.append(exchange)
+        if exchange.is_paused:
+            exchange.handle.close()  # what curl keeps of a pause goes with it
+        else:
+            self._free.append(exchange)
 
     # -- time -----------------------------------------------------------------------------------------------------
 

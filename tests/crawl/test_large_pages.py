@@ -9,6 +9,7 @@ import random
 import signal
 import time
 import zlib
+from dataclasses import asdict
 from hashlib import sha1
 from pathlib import Path
 
@@ -16,13 +17,14 @@ import pytest
 import uvloop
 
 from crawl_lib import stages
-from crawl_lib.config import Config, from_mapping
+from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.crawl import aside as aside_module
 from crawl_lib.crawl import reading
 from crawl_lib.crawl.aside import Aside, data_bytes
 from crawl_lib.crawl.backlog import Backlog
 from crawl_lib.crawl.page import PageHandler
 from crawl_lib.crawl.reading import BARRED, Reader
+from crawl_lib.crawl.worker import WorkerTask, _Worker
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import PartWriter, list_parts
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
@@ -173,6 +175,7 @@ def _dicts(part):
 
 def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
     """No turn of the loop takes more than 250 ms of CPU, with bombs, and with 50,000 links, one after the other."""
+    read(config, tmp_path / "before", [item(0, page(5))])  # at its first array Arrow imports pandas, where there is one
     zipped = HTML + b"Content-Encoding: gzip\r\n"
     links = b"".join(b"<a href=/%d>x</a>" % number for number in range(50_000))
     hostile = [gzip.compress(body) for body in (b" " * (64 << 20), links, b"x" * (3 << 20), links[: 500 << 10])]
@@ -241,6 +244,51 @@ def test_a_page_that_kills_its_reader_is_a_row_without_links_and_so_again(
         assert (bad["title"], bad["mime_detected"]) == (None, "text/html")
         sources = {row[0] for row in rows(tmp_path, LINKS_SUFFIX)}
         assert sources == {key_of(f"http://a.example/{n}") for n in range(6) if n != 3}
+
+
+def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_blame_the_page(
+    config, tmp_path, low_limits, monkeypatch
+):
+    """As often as that happens, and where the spool is read again too."""
+    with PartWriter(tmp_path, "p", INFO, config.segment, clock=lambda: 1.0) as writer:
+        for taken, fetched in [item(position, page(1000)) for position in (3, 4)]:
+            writer.append(taken, fetched)
+        assert writer._open is not None
+        writer._open.abandon()
+        writer._open = None
+    (tmp_path / "scope").touch()
+    task = WorkerTask(
+        to_mapping(config), ["node"], "node", str(tmp_path), str(tmp_path), str(tmp_path / "scope"), "p", 0, 1, 9.0,
+        asdict(INFO),
+    )  # fmt: skip
+    with monkeypatch.context() as patch:
+        dying(patch, "time")
+        patch.setattr(aside_module, "CPU_S", 20)
+        begun = property(lambda worker: worker.writer.notes_path.exists(), lambda worker, value: None)
+        patch.setattr(_Worker, "stopping", begun, raising=False)
+        began_s = time.monotonic()
+        for _ in range(3):
+            final = _Worker(task, data_bytes()).run()
+            assert final["stopped"]
+            assert not list_parts(tmp_path)[0].is_closed
+        assert time.monotonic() - began_s < 15, "the page would have been read for 60 s"
+    read(config, tmp_path, [])
+    assert errors(tmp_path) == {"3": None, "4": None}
+
+
+def test_a_signal_to_all_processes_of_a_task_does_not_end_the_reading_of_a_page(
+    config, tmp_path, low_limits, monkeypatch
+):
+    true = Reader.page
+
+    def page_(self, headers, url, content):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getppid(), signal.SIGTERM)
+        return true(self, headers, url, content)
+
+    monkeypatch.setattr(Reader, "page", page_)
+    read(config, tmp_path, [item(0, page(1000))])
+    assert errors(tmp_path) == {"0": None}
 
 
 @pytest.mark.parametrize("size", [300 << 10, 2 << 20])

@@ -179,6 +179,23 @@ def test_a_pause_is_not_the_transfers_time(tmp_path):
     assert found[quick].truncated is None
 
 
+def test_bodies_that_hold_the_budget_one_after_the_other_end_all_the_same(tmp_path):
+    """Ten hosts use up the budget and say nothing more: each could hold up those behind it for its whole time."""
+    config = replace(CONFIG, max_inflight_bytes=64 << 10, connections=16, time_limit_s=0.5, max_body_bytes=4 << 20)
+    with HostileWeb() as web:
+
+        def hold(talk):
+            talk.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
+            talk.send(LARGE[: len(LARGE) // 8])
+            talk.hang()
+            return False
+
+        web.on("/hold", hold)
+        found = run(tmp_path, [web.url("/hold", f"h{number}.test") for number in range(10)], config)
+    assert {fetched.truncated for fetched in found.fetched} == {"time"}
+    assert max(fetched.duration_ms for fetched in found.fetched) < 3000, "one after the other takes 5 s"
+
+
 def test_a_body_that_ends_at_its_limit_after_a_pause_is_cut_there(tmp_path):
     config = replace(CONFIG, max_inflight_bytes=64 << 10, connections=8, max_body_bytes=100_000)
     with HostileWeb() as web:
