@@ -15,6 +15,7 @@ that says so. Nothing is kept on disk, and the same bytes always give the same a
 from its WARC record after a crash.
 """
 
+from crawl_lib.parse.charset import charset_of
 from crawl_lib.parse.content import Content, decode_body, decode_content
 from crawl_lib.parse.headers import Headers, parse_content_type, parse_head
 from crawl_lib.parse.html import Link, Links, Page, parse_html
@@ -29,6 +30,7 @@ __all__ = [
     "Link",
     "Links",
     "Page",
+    "charset_of",
     "decode_body",
     "decode_content",
     "detect_mime",

@@ -94,6 +94,11 @@ def codec_of(name: str) -> str:
     return _CODECS[name]
 
 
+def charset_of(data: bytes, header_charset: str | None) -> str:
+    """Return the name of the encoding that `to_utf8` reads a page with, without reading it."""
+    return _detect(data, header_charset)[0]
+
+
 def to_utf8(data: bytes, header_charset: str | None) -> tuple[bytes, str]:
     """Return a page's text as UTF-8 without a byte order mark, and the name of the encoding it was in.
 
