@@ -59,7 +59,9 @@ def reschedule(ui: Ui, schedule: str | None) -> None:
     """Change `crawl.schedule` in the config file, and wait until Airflow has seen it."""
     mapping = yaml.safe_load(ui.config.read_text())
     mapping["crawl"]["schedule"] = schedule
-    ui.config.write_text(yaml.safe_dump(mapping))
+    written = ui.config.with_suffix(".new")
+    written.write_text(yaml.safe_dump(mapping))
+    written.replace(ui.config)  # tasks of other runs read it meanwhile
     ui.parse_again(lambda dag: (dag["timetable_summary"] or "None") == str(schedule))
 
 
