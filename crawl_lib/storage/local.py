@@ -166,9 +166,10 @@ class LocalStorage(Storage):
             return
         self._make_dir(place.parent)
         with _translated(place, "cannot be made"):
-            if place.exists():
-                raise NotADirectoryError(errno.ENOTDIR, "is a file")
-            place.mkdir(exist_ok=True)
+            try:
+                place.mkdir(exist_ok=True)  # another process may make it meanwhile
+            except FileExistsError:
+                raise NotADirectoryError(errno.ENOTDIR, "is a file") from None
             fsync_dir(place.parent)
 
 

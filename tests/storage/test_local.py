@@ -51,6 +51,21 @@ def test_root_that_is_a_file_or_below_one(tmp_path):
         open_storage(config(str(tmp_path / "f" / "x")))
 
 
+def test_a_folder_that_another_process_makes_meanwhile_is_used(tmp_path, monkeypatch):
+    storage = open_storage(config(str(tmp_path / "dfs")))
+    looked = Path.is_dir
+
+    def missing_then_made(place: Path) -> bool:
+        found = looked(place)
+        if place.name == "started" and not found:
+            os.mkdir(place)  # noqa: PTH102 - that of Path asks `is_dir`
+        return found
+
+    monkeypatch.setattr(Path, "is_dir", missing_then_made)
+    storage.write_bytes("started/x", b"1")
+    assert storage.read_bytes("started/x") == b"1"
+
+
 @pytest.mark.parametrize("length", [None, 10])
 def test_a_disk_that_cannot_be_read_is_an_error_of_the_store(length):
     """Also in the middle of a file, and however it is read. The kernel lets nobody read the memory at address 0."""
