@@ -53,11 +53,12 @@ def test_root_that_is_a_file_or_below_one(tmp_path):
 
 def test_a_folder_that_another_process_makes_meanwhile_is_used(tmp_path, monkeypatch):
     storage = open_storage(config(str(tmp_path / "dfs")))
-    looked = Path.is_dir
+    is_dir, looks = Path.is_dir, []
 
     def missing_then_made(place: Path) -> bool:
-        found = looked(place)
-        if place.name == "started" and not found:
+        found = is_dir(place)
+        looks.append(place.name)
+        if looks.count("started") == 2 and not found:  # the last look before it is made
             os.mkdir(place)  # noqa: PTH102 - that of Path asks `is_dir`
         return found
 
