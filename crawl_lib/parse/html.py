@@ -131,7 +131,7 @@ def parse_html(data: bytes, *, url: str, header_charset: str | None, config: Par
     `data`: content with its codings undone; `url`: the page's canonical URL; `header_charset`: of its Content-Type;
     `user_agent`: our token, for metas that bear its name.
 
-    Its time and memory are linear in `data`, whatever that is: at most 15 ms of CPU for each MB, 200 ms where a page in
+    Its time and memory are linear in `data`, whatever that is: at most 20 ms of CPU for each MB, 200 ms where a page in
     a legacy charset has a query to escape in each link, and about six times the page's size. It may be called in any
     process and thread, each with pages of its own; the result goes to another process by `Page.to_json`.
     """
