@@ -125,7 +125,8 @@ class Dispatch:
     def _take_turn(self, slot: Slot, job: Job) -> None:
         """Take the host's turn among the node's processes (redirects of robots.txt cross the hosts' division)."""
         if slot.delay_s > 0 or self._config.adaptive_delay_factor is not None:
-            wait_s = self._turns.reserve(f"host {slot.host}", self._config.time_limit_s + slot.delay_s)
+            # A transfer that was paused for room may last twice its time limit.
+            wait_s = self._turns.reserve(f"host {slot.host}", 2 * self._config.time_limit_s + slot.delay_s)
             if wait_s > 0:
                 slot.parked.insert(0, job)
                 slot.not_before = self._clock() + wait_s

@@ -103,7 +103,7 @@ class IpTurns:
         delay_s = max(fetch.host_delay_s, fetch.ip_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts))
         return cls(
             folder / TURNS_FILE,
-            longest_s=fetch.time_limit_s + max(delay_s, fetch.max_crawl_delay_s),
+            longest_s=2 * fetch.time_limit_s + max(delay_s, fetch.max_crawl_delay_s),
             delay_s=delay_s,
         )
 

@@ -131,6 +131,21 @@ def test_after_an_unclean_stop_each_host_waits_its_own_delay(tmp_path):
     assert starts["slow.test"] >= 1008.0 - SLACK_S
 
 
+def test_no_other_process_asks_a_host_while_a_transfer_may_last(tmp_path):
+    """With pauses for room that is twice the time limit."""
+    waits = []
+
+    def answered(*_):
+        late = 1000.0 + 1.9 * POLITE.time_limit_s
+        with IpTurns(tmp_path / "turns", longest_s=1e6, delay_s=1.0, clock=lambda: late) as other:
+            waits.append(other.reserve("host a.test", 1.0))
+        return answer()
+
+    run_virtual(tmp_path, ["http://a.test/"], POLITE, FakeCarrier(answered))
+    assert waits
+    assert min(waits) > 0
+
+
 @pytest.mark.parametrize("config", [POLITE, replace(POLITE, host_delay_s=0.0, adaptive_delay_factor=1.0)])
 def test_the_turn_of_a_host_is_kept_among_processes(tmp_path, config):
     with IpTurns(tmp_path / "turns", longest_s=60.0, delay_s=1.0, clock=lambda: 1000.0) as other:
