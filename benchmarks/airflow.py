@@ -20,7 +20,7 @@ from krake_airflow.settings import USER
 from benchmarks.report import Row
 from crawl_lib import Config
 from crawl_lib.stores import PASSWORD_VARIABLE
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.cluster.topology import Topology, why_not
 from tests.contracts.mariadb import PASSWORD
 from tests.dags.api import Api

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import checkpoints
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.web.files import FileServing
 
 DOC = Path("/usr/share/doc")

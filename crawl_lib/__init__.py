@@ -2,28 +2,28 @@
 
 The life of a URL, and where to read on:
 
-1. A seed is made canonical (`urls`) and left in a file for the node that owns its host (`frontier.inject`).
-2. `crawl.start` names an iteration's folder on the DFS (`storage`) and fixes what its nodes agree on
-   (`crawl.agreement`).
+1. A seed is made canonical (`urls`) and left in a file for the node that owns its host (`seeds.inject`).
+2. `rounds.start` names an iteration's folder on the DFS (`storage`) and fixes what its nodes agree on
+   (`rounds.agreement`).
 3. The node takes in what was left for it: URLs whose key the key store (`keys`) does not know join the node's queue
    files (`frontier`).
 4. The node takes the first `batch.size` URLs of its queue (`frontier.take`), and shares them among fetching processes
-   by host (`crawl.workers`, `crawl.forkserver`, `crawl.worker`).
+   by host (`worker.workers`, `worker.forkserver`, `worker.worker`).
 5. A process asks robots.txt, waits the host's and the address's turn, and fetches (`fetch`).
 6. Request and response become WARC records of the node's segment (`segment`); content, links and metadata are read out
-   of the page (`parse`) and become rows of its tables (`crawl.page`). Full WARC files leave for the DFS meanwhile
+   of the page (`parse`) and become rows of its tables (`worker.page`). Full WARC files leave for the DFS meanwhile
    (`segment.seal`).
 7. Each link is made canonical, filtered and keyed (`urls`); what belongs to the crawl goes into the segment's file of
    outlinks, in the part of the node that owns its host.
 8. The segment appears on the DFS all at once (`segment`), the queue moves on (`frontier`), and the keys of its
-   URLs are marked as crawled (`keys`): `crawl.node` holds these steps together. `crawl.commit` sees that all nodes
+   URLs are marked as crawled (`keys`): `node.crawl` holds these steps together. `rounds.commit` sees that all nodes
    did, or enough of them.
-9. In the next iteration its owner takes the link in: back to 3; after the last one `crawl.settle` does, and says on the
-   DFS that the node rests (`crawl.marks`).
+9. In the next iteration its owner takes the link in: back to 3; after the last one `node.settle` does, and says on the
+   DFS that the node rests (`crawldir.settled`).
 10. Crawled pages are numbered and written out (`export`), their links become the web graph (`graph`); `engine` sorts
     and joins the tables for both.
 
-Nodes may come and go between iterations (`crawl.layout`, `frontier.rehome`, `crawl.retire`), and so may key servers
+Nodes may come and go between iterations (`rounds.layout`, `frontier.rehome`, `node.retire`), and so may key servers
 (`keys.reshard`). What is damaged is found and mended by `repair`. `cli` is the command `krake`, `synthweb` a web whose
 truth is known, for tests.
 

@@ -19,20 +19,20 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawl import commit as _commit
-from crawl_lib.crawl import exports as _exports
-from crawl_lib.crawl import node as _node
-from crawl_lib.crawl import retire as _retire
-from crawl_lib.crawl import settle as _settle
-from crawl_lib.crawl import start as _start
-from crawl_lib.crawl import status as _status
-from crawl_lib.crawl.layout import require_layout
-from crawl_lib.crawl.places import SEEDS_FOLDER
+from crawl_lib.crawldir import exports as _exports
+from crawl_lib.crawldir.directory import SEEDS_FOLDER
 from crawl_lib.export import run as _export
-from crawl_lib.frontier.inject import inject as _inject
 from crawl_lib.graph import finalizer as _finalizer
 from crawl_lib.graph import linker as _linker
 from crawl_lib.keys import repair
+from crawl_lib.node import crawl as _node
+from crawl_lib.node import retire as _retire
+from crawl_lib.node import settle as _settle
+from crawl_lib.rounds import commit as _commit
+from crawl_lib.rounds import start as _start
+from crawl_lib.rounds import status as _status
+from crawl_lib.rounds.layout import require_layout
+from crawl_lib.seeds.inject import inject as _inject
 from crawl_lib.stopping import go_on
 from crawl_lib.stores import Secrets, Stores, open_stores
 
@@ -109,7 +109,7 @@ def crawl_node(
     """Crawl one node's batch of an iteration and commit its segment; what an earlier attempt left open is done first.
 
     `on_progress` gets a mapping about once a second, see
-    `crawl.progress.NodeProgress`. Returns the segment's counts. Raises StoppedError, and LockedError if another task
+    `crawldir.progress.NodeProgress`. Returns the segment's counts. Raises StoppedError, and LockedError if another task
     holds the node.
     """
     stop = stop or Event()

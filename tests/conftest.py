@@ -12,7 +12,7 @@ from hypothesis import settings
 from crawl_lib.config import Config, from_mapping
 
 if TYPE_CHECKING:
-    from crawl_lib.synthweb import Serving
+    from demo import Serving
 
 # No test is timed: a busy machine is not a defect.
 settings.register_profile("krake", deadline=None)
@@ -55,7 +55,7 @@ def config(tmp_path: Path) -> Config:
 @pytest.fixture(scope="module")
 def serving(request: pytest.FixtureRequest) -> Iterator[Serving]:
     """The synthetic web that the module calls `WEB`, served on loopback."""
-    from crawl_lib.synthweb import Serving  # noqa: PLC0415 - most tests need no web
+    from demo import Serving
 
     with Serving(request.module.WEB) as running:
         yield running

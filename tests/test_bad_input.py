@@ -19,8 +19,8 @@ from crawl_lib.errors import ConfigError, KeyStoreError, KrakeError, OutputConfl
 from crawl_lib.export import ContentReader, UrlMapping
 from crawl_lib.graph import open_web_graph
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving, SynthWeb
-from crawl_lib.synthweb.spelling import address
+from demo import Serving, SynthWeb
+from demo.spelling import address
 from tests.cli.conftest import Krake, run_in_process
 from tests.web.files import FileServing
 

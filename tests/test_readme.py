@@ -17,7 +17,7 @@ import yaml
 
 from crawl_lib.cli.parser import build_parser
 from crawl_lib.config import Config, from_mapping
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.test_walls import WITHOUT_AIRFLOW
 
 ROOT = Path(__file__).resolve().parents[1]

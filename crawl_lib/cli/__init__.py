@@ -4,14 +4,14 @@
 error and exit code 1; a wrong argument exits with 2.
 
 Every command ends within 5 s of SIGINT (Ctrl-C) or SIGTERM, says so in one line, and exits with 130 or 143; run again
-it goes on, or begins again where it only looks. The second signal ends it at once. See `crawl.signals`.
+it goes on, or begins again where it only looks. The second signal ends it at once. See `signals`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crawl_lib.crawl.signals import end_on_signals
+from crawl_lib.signals import end_on_signals
 
 
 def main(argv: Sequence[str] | None = None) -> int:

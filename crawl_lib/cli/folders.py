@@ -9,8 +9,8 @@ from crawl_lib.cli.common import print_dry_run, print_json, stores_of
 
 def repair(arguments: argparse.Namespace) -> int:
     """Make the small files of an iteration's folder, or of injected seeds, whole again."""
-    from crawl_lib.repair.folder_identity import Told  # noqa: PLC0415 - numpy and Arrow, for this command only
-    from crawl_lib.repair.folders import repair_folder  # noqa: PLC0415
+    from crawl_lib.repair.folders.folders import repair_folder
+    from crawl_lib.repair.folders.identity import Told
 
     stores = stores_of(arguments, stop=arguments.stop)
     name = arguments.folder.rstrip("/").removeprefix(f"{stores.crawl_dir}/")

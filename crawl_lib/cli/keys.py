@@ -89,7 +89,7 @@ def repair_keys(arguments: argparse.Namespace) -> int:
 
 def rebuild(arguments: argparse.Namespace) -> int:
     """Fill the key tables from pages and queues."""
-    from crawl_lib.repair.rebuild import rebuild_keys  # noqa: PLC0415 - numpy and Arrow, for this command only
+    from crawl_lib.repair.keys.rebuild import rebuild_keys
 
     with tool_progress(arguments) as progress:
         report = rebuild_keys(
@@ -168,7 +168,7 @@ def forget(arguments: argparse.Namespace) -> int:
 
     Raises ConfigError for an age beside a URL, InputError for what is neither a URL nor a host.
     """
-    from crawl_lib.repair.forget import forget as forget_pages  # noqa: PLC0415 - numpy and Arrow, only here
+    from crawl_lib.curate.forget import forget as forget_pages
 
     stores = stores_of(arguments)
     longest = stores.config.urls.max_length_chars

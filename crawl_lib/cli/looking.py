@@ -15,11 +15,11 @@ from rich.table import Table
 from crawl_lib.cli.common import config_of, console, print_counts, print_json, stores_of
 from crawl_lib.config import Config, to_mapping
 from crawl_lib.config.load import is_sqlite_server
-from crawl_lib.crawl.exports import newest_export
-from crawl_lib.crawl.status import status_of
+from crawl_lib.crawldir.exports import newest_export
 from crawl_lib.export.show import show_page
-from crawl_lib.frontier.contact import has_contact, is_our_own
 from crawl_lib.graph import open_web_graph
+from crawl_lib.rounds.status import status_of
+from crawl_lib.seeds.contact import has_contact, is_our_own
 from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
 from crawl_lib.urls import UrlFilter
 

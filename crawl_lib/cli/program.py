@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from crawl_lib.cli.common import InterruptedTool
 from crawl_lib.cli.parser import build_parser
-from crawl_lib.crawl.signals import STOPPED_TEXT, stop_on_signals
 from crawl_lib.errors import KrakeError, StoppedError
+from crawl_lib.signals import STOPPED_TEXT, stop_on_signals
 
 
 def run(argv: Sequence[str] | None = None) -> int:

@@ -24,7 +24,7 @@ The files of a node's directory. Fixed format, for everybody: `0`, `1`..., `stat
     undecided        URLs whose key servers did not answer; the next intake begins with them
     adopted, adopted.*   an adoption under way; rehomed, rehomed.*   a rehoming under way
     handed_on        queued URLs that other nodes own; scope_added: adopted hosts. The next segment carries both
-    retire           a decision to hand all of it over (`crawl.handover`)
+    retire           a decision to hand all of it over (`node.handover`)
     hostcounts.sqlite    URLs admitted by host
     spool/, hosts/       what is fetched now; when hosts were asked last (`fetch.hosts`). Fetching processes write here
     lost                 how many URLs a repair found gone; `krake keys rebuild --drop-queued` deletes it
@@ -70,7 +70,6 @@ the queue is whole, and every segment is taken in anew (`anew`).
 """
 
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added
-from crawl_lib.frontier.anew import take_in_anew
 from crawl_lib.frontier.hostcounts import HostCounts
 from crawl_lib.frontier.intake import intake, open_plan, pending_report, read_undecided
 from crawl_lib.frontier.journal import IntakeReport
@@ -90,8 +89,6 @@ from crawl_lib.frontier.outlinks import (
 from crawl_lib.frontier.queue import Queue, State, open_node_dir
 from crawl_lib.frontier.record import TakenIn
 from crawl_lib.frontier.rehome import rehome
-from crawl_lib.frontier.repair import RepairReport, repair_queue
-from crawl_lib.frontier.seeds import SeedReport, Seeds, parse_seeds
 from crawl_lib.frontier.source import Source, lines_of, part_source
 from crawl_lib.frontier.take import (
     Take,
@@ -104,6 +101,9 @@ from crawl_lib.frontier.take import (
     write_leftover,
     write_take,
 )
+from crawl_lib.repair.queue.again import take_in_anew
+from crawl_lib.repair.queue.queue import RepairReport, repair_queue
+from crawl_lib.seeds.lines import SeedReport, Seeds, parse_seeds
 
 __all__ = [
     "HANDED_ON",

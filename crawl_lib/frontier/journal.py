@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import write_durable
-from crawl_lib.frontier.reading import own_file, sealed_json, unsealed
+from crawl_lib.sealed import own_file, sealed_json, unsealed
 
 JOURNAL_FILE = "intake"
 NEW_FILE = "new"

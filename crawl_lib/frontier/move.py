@@ -11,8 +11,8 @@ from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
 from crawl_lib.errors import StorageError
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import STATE_FILE, Queue, State
-from crawl_lib.frontier.reading import sealed_json, unsealed
 from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, meta_digest, record_bytes
+from crawl_lib.sealed import sealed_json, unsealed
 
 MOVE_FILE = "move"
 EMPTY_FILE = "empty"

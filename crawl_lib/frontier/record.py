@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier.reading import sealed_json, unsealed
+from crawl_lib.sealed import sealed_json, unsealed
 
 RECORD_FILE = "state.krake"
 UNKNOWN_SIZE = -1

@@ -14,8 +14,8 @@ from crawl_lib.errors import DamagedFileError, QueueError, StorageError
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, QueueReader, State, offsets_at
-from crawl_lib.frontier.reading import own_file, sealed_json, unsealed
 from crawl_lib.records import QueuedUrl, TakenUrl
+from crawl_lib.sealed import own_file, sealed_json, unsealed
 
 TAKE_FILE = "take"
 LEFTOVER_FILE = "leftover"

@@ -1,7 +1,7 @@
 """Checking and mending a crawl by hand: what `krake fsck` finds, and the tools that each finding names.
 
 `fsck` walks through the rooms; `fsck_*` look, one module a room, and change nothing; each returns `Finding`s. The tools
-are elsewhere where they belong to one room (`frontier.repair`, `keys.*`), and here where they put together what
+are elsewhere where they belong to one room (`repair.queue.queue`, `keys.*`), and here where they put together what
 several rooms know:
 
 * `folders`, with `folder_*`: the small files of an iteration's folder, or of injected seeds;
@@ -15,6 +15,6 @@ Each tool may be killed anywhere and run again. A dry run leaves no trace, not e
 """
 
 from crawl_lib.repair.findings import Finding, Severity
-from crawl_lib.repair.fsck_segment import check_segment
+from crawl_lib.repair.segments.check import check_segment
 
 __all__ = ["Finding", "Severity", "check_segment"]

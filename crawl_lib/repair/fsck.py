@@ -19,29 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config.load import is_sqlite_server
-from crawl_lib.crawl.exports import list_exports
-from crawl_lib.crawl.marks import marked_nodes, read_mark, urls_of_lost_queue
-from crawl_lib.crawl.places import (
-    MANIFEST_FILE,
-    list_folders,
-    list_seeds,
-    segments_of,
-)
-from crawl_lib.crawl.rollback import mismatch
+from crawl_lib.crawldir.directory import MANIFEST_FILE, list_folders, list_seeds, segments_of
+from crawl_lib.crawldir.exports import list_exports
+from crawl_lib.crawldir.settled import marked_nodes, read_mark, urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.frontier import Queue
 from crawl_lib.frontier.lock import LOCK_FILE, held_without_trace
 from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
+from crawl_lib.node.rollback import mismatch
 from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
+from crawl_lib.repair.folders.check import check_iteration, check_kept_scope, check_seeds, check_started
+from crawl_lib.repair.folders.nodes import check_leftovers, check_lost, check_nodes
 from crawl_lib.repair.fsck_export import check_export
-from crawl_lib.repair.fsck_folders import check_iteration, check_kept_scope, check_seeds, check_started
-from crawl_lib.repair.fsck_keys import check_keys
-from crawl_lib.repair.fsck_nodes import check_leftovers, check_lost, check_nodes
-from crawl_lib.repair.fsck_queue import check_queue
-from crawl_lib.repair.fsck_seals import check_seals
-from crawl_lib.repair.fsck_segment import check_segment
-from crawl_lib.repair.held import nodes_unseen, note_held
+from crawl_lib.repair.keys.check import check_keys
+from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.places import held_quietly
+from crawl_lib.repair.queue.check import check_queue
+from crawl_lib.repair.queue.seals import check_seals
+from crawl_lib.repair.segments.check import check_segment
 from crawl_lib.stores import Stores
 
 

@@ -22,7 +22,7 @@ from isal import isal_zlib
 
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, StorageError
-from crawl_lib.frontier.reading import sealed_json, unsealed
+from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment.recover import read_positions
 
 WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"

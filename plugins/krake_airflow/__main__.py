@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from crawl_lib.crawl.signals import end_on_signals
+from crawl_lib.signals import end_on_signals
 
 PROGRAMS = {"crawl": "run", "ui": "ui"}
 """Which module of this package is which program."""

@@ -18,7 +18,6 @@ from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from crawl_lib.config import Config, load_config
-from crawl_lib.crawl.signals import LastResort
 from crawl_lib.errors import (
     ConfigError,
     InputError,
@@ -29,6 +28,7 @@ from crawl_lib.errors import (
     QueueError,
     StoppedError,
 )
+from crawl_lib.signals import LastResort
 from crawl_lib.stores import Secrets
 from krake_airflow.connections import secrets_for
 from krake_airflow.settings import NODE_VARIABLE, config_path

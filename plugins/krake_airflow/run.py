@@ -3,7 +3,7 @@
 Airflow runs the tasks one after another here (`dag.test()`), with a database of its own and without a scheduler.
 Whatever Airflow prints goes to a log file. The exit code is 0 only if the whole run succeeded.
 
-SIGINT (Ctrl-C) and SIGTERM mean what they mean to all programs, see `crawl_lib.crawl.signals`. Once a run is stopped,
+SIGINT (Ctrl-C) and SIGTERM mean what they mean to all programs, see `crawl_lib.signals`. Once a run is stopped,
 or has failed for good, the process ends in the middle of `dag.test()`, which would sleep for a second for each row of
 tasks that are not run.
 """
@@ -27,10 +27,10 @@ from typing import Any
 from rich.console import Console
 
 from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
-from crawl_lib.crawl.signals import StopSignal, stop_on_signals
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import KrakeError
-from crawl_lib.frontier.seeds import parse_seeds
+from crawl_lib.seeds.lines import parse_seeds
+from crawl_lib.signals import StopSignal, stop_on_signals
 from krake_airflow.alone import alone
 from krake_airflow.database import DatabaseMark
 from krake_airflow.display import Display, summary
@@ -142,7 +142,7 @@ def _synthetic_web(home: Path, console: Console) -> Iterator[str]:
     Its URLs hold its port. An unfinished demo is gone on with only if the port is the same, so the port is kept until
     a demo is done.
     """
-    from crawl_lib.synthweb import Serving, SynthWeb  # noqa: PLC0415 - only the demo needs it
+    from demo import Serving, SynthWeb
 
     kept = home / "demo-port"
     web = SynthWeb(seed=1, sites=DEMO_SITES, pages_per_site=100)

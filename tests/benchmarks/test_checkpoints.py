@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import checkpoints
 from benchmarks.crawl import crawl_to_the_end, make_config
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 
 
 def test_every_kind_of_checkpoint_of_a_crawl_is_written_down_with_its_time(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import pairs, peers
 from benchmarks.peers import Peer
 from benchmarks.report import Row
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 
 WGET, SCRAPY = "wget with WARC", "Scrapy with a WARC pipeline"
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from crawl_lib import cli
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from crawl_lib.crawl.progress import NodeProgress
+from crawl_lib.crawldir.progress import NodeProgress
 from crawl_lib.frontier import NodeLock
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cli.conftest import Krake
 
 STAGES = [("settle",), ("keys", "repair"), ("export",), ("link",), ("finalize",)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crawl_lib.frontier import Move
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cli.conftest import Krake
 
 ONE = {"servers": ["node-a"]}

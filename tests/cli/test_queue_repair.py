@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.frontier import NodeLock
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cli.conftest import Krake
 
 

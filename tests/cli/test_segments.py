@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cli.conftest import Krake
 from tests.repair.archives import page, pages_archive, write
 from tests.repair.crawled import cut, flip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cli.conftest import Krake, run_in_process
 from tests.repair.archives import pages_archive, write
 from tests.repair.crawled import cut

@@ -35,9 +35,9 @@ from rich.console import Console
 
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import KrakeError
-from crawl_lib.frontier.seeds import parse_seeds
+from crawl_lib.seeds.lines import parse_seeds
 from crawl_lib.stores import PASSWORD_VARIABLE
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.cluster.processes import is_free
 from tests.cluster.topology import BATCH, Topology, why_not
 from tests.contracts.mariadb import PASSWORD

@@ -22,7 +22,7 @@ import pytest
 from krake_airflow.settings import PROJECT
 
 from crawl_lib.config import Config
-from crawl_lib.synthweb import RequestLog, Serving
+from demo import RequestLog, Serving
 from tests.dags import crawls
 from tests.dags.api import Ui
 from tests.dags.crawls import ITERATIONS, exported_bytes, exports, rows, small_config, taken_in_order
@@ -170,7 +170,7 @@ def working(ui: Ui) -> list[psutil.Process]:
     for process in psutil.Process(ui.process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             above = " ".join(process.parent().cmdline())
-            if "LocalExecutor" in above or "crawl_lib.crawl.process" in " ".join(process.cmdline()):
+            if "LocalExecutor" in above or "crawl_lib.worker.process" in " ".join(process.cmdline()):
                 found.append(process)
     return found
 

@@ -9,7 +9,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.storage import LocalStorage, Storage, open_storage
-from crawl_lib.synthweb import Serving, SynthWeb, Truth, TruthOptions
+from demo import Serving, SynthWeb, Truth, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl
 
 WEB = SynthWeb(seed=20, sites=7, pages_per_site=20)

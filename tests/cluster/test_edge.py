@@ -24,7 +24,7 @@ from crawl_lib.keys import check, open_key_store
 from crawl_lib.repair.sweep import sweep
 from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving, SynthWeb, Truth, TruthOptions
+from demo import Serving, SynthWeb, Truth, TruthOptions
 from tests.cluster.processes import wait_until
 from tests.cluster.spark import assert_same_bytes, spark_url, with_spark
 from tests.cluster.test_crawl import copy_of

@@ -29,7 +29,7 @@ from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.kerberos import Negotiate
 from crawl_lib.storage.webhdfs import WebHdfs, parse_address
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, SecureHttpFs, why_not
 from tests.cluster.spark import (
     all_stages,

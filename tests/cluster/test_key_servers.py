@@ -20,8 +20,8 @@ from crawl_lib.keys import check, open_key_store, replicas
 from crawl_lib.keys.texts import SQL_DIRECTORY
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import PASSWORD_VARIABLE
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
 from crawl_lib.urls import key_of
+from demo import Serving, SynthWeb, TruthOptions
 from tests.contracts.mariadb import PASSWORD, MariaDb
 from tests.e2e.crawl import MOST_ITERATIONS, Result, check_counts, make_config, write_config
 

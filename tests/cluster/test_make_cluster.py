@@ -17,7 +17,7 @@ import pytest
 import yaml
 from krake_airflow.settings import PROJECT
 
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cluster.run import Cluster, parser
 from tests.cluster.topology import why_not
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, WEB

@@ -16,7 +16,7 @@ from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import StorageError
 from crawl_lib.segment import SegmentReader, list_parts
 from crawl_lib.storage import LocalStorage, open_storage
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.cluster.hdfs import Hdfs
 from tests.cluster.test_crawl import copy_of
 from tests.crawl.test_sealing import begin, crawl, sealed_names, small_parts, spool_of

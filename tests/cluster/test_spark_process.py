@@ -16,7 +16,7 @@ from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, Stora
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import open_storage
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.cluster import standalone
 from tests.cluster.processes import wait_until
 from tests.cluster.spark import (

@@ -10,8 +10,8 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawl import agreement
 from crawl_lib.errors import ConfigError
+from crawl_lib.rounds import agreement
 from crawl_lib.version import code_digest
 
 

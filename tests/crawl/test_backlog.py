@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.config import Config, from_mapping
-from crawl_lib.crawl import backlog
-from crawl_lib.crawl.backlog import Backlog
-from crawl_lib.crawl.page import PageHandler
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import PartWriter, list_parts
@@ -19,6 +16,9 @@ from crawl_lib.segment.recover import read_positions
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, key_of
+from crawl_lib.worker import backlog
+from crawl_lib.worker.backlog import Backlog
+from crawl_lib.worker.page import PageHandler
 from tests.segment.helpers import INFO
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
@@ -88,7 +88,7 @@ def test_all_that_is_kept_back_is_what_would_have_been_written_at_once(
 ):
     monkeypatch.setattr(backlog, "MOST_FETCHES", fetches_kept)
     monkeypatch.setattr(backlog, "MOST_BYTES", bytes_kept)
-    monkeypatch.setattr("crawl_lib.crawl.page._MOST_LINKS", 150)
+    monkeypatch.setattr("crawl_lib.worker.page._MOST_LINKS", 150)
     for name, later in (("later", True), ("once", False)):
         write(tmp_path / name, config, kept_back=later)
     found = {name: list_parts(tmp_path / name) for name in ("later", "once")}

@@ -8,7 +8,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.crawl.test_kill_at_every_step import run_pass
 from tests.e2e.crawl import make_config
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib import stages
-from crawl_lib.crawl.environment import LET_THROUGH, clean_environment
-from crawl_lib.crawl.forkserver import fork_server
-from crawl_lib.synthweb import Serving, SynthWeb
+from crawl_lib.worker.environment import LET_THROUGH, clean_environment
+from crawl_lib.worker.forkserver import fork_server
+from demo import Serving, SynthWeb
 from tests.e2e.crawl import make_config, run_iteration
 from tests.torture.children import children_of
 

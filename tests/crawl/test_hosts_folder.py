@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)

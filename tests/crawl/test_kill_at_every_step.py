@@ -12,7 +12,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,19 +19,19 @@ import uvloop
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
-from crawl_lib.crawl import aside as aside_module
-from crawl_lib.crawl import reading
-from crawl_lib.crawl.aside import Aside, data_bytes
-from crawl_lib.crawl.backlog import Backlog
-from crawl_lib.crawl.page import PageHandler
-from crawl_lib.crawl.reading import BARRED, Reader
-from crawl_lib.crawl.worker import WorkerTask, _Worker
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import PartWriter, list_parts
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, key_of
+from crawl_lib.worker import aside as aside_module
+from crawl_lib.worker import reading
+from crawl_lib.worker.aside import Aside, data_bytes
+from crawl_lib.worker.backlog import Backlog
+from crawl_lib.worker.page import PageHandler
+from crawl_lib.worker.reading import BARRED, Reader
+from crawl_lib.worker.worker import WorkerTask, _Worker
 from tests.crawl.children import run_stage
 from tests.e2e.crawl import Result, make_config
 from tests.segment.helpers import INFO
@@ -137,9 +137,9 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "IN_PLACE_BYTES", 20_000)
     monkeypatch.setattr(reading, "LEGACY_IN_PLACE_BYTES", 5_000)
     monkeypatch.setattr(reading, "NOTED_BYTES", 10_000)
-    monkeypatch.setattr("crawl_lib.crawl.page.NOTED_BYTES", 10_000)
+    monkeypatch.setattr("crawl_lib.worker.page.NOTED_BYTES", 10_000)
     monkeypatch.setattr(reading, "SLICE_LINKS", 100)
-    monkeypatch.setattr("crawl_lib.crawl.page.SLICE_LINKS", 100)
+    monkeypatch.setattr("crawl_lib.worker.page.SLICE_LINKS", 100)
 
 
 @pytest.mark.parametrize("max_bytes", [64 << 20, 100_000, 15_000])

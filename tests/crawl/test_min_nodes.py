@@ -13,12 +13,12 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawl.commit import commit_iteration, keep_late_scope, needed_segments
-from crawl_lib.crawl.start import start_iteration
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.frontier import open_take
+from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments
+from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import Stores, open_stores
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.crawl.children import run_stage
 from tests.crawl.test_start import lay_segment
 from tests.e2e.crawl import Result, check_counts, make_config, run_iteration

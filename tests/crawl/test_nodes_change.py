@@ -14,14 +14,14 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawl.marks import Mark, marked_nodes, read_mark, take_mark_away, write_mark
-from crawl_lib.crawl.retire import plan_retirement, retire_lost, retire_node
+from crawl_lib.crawldir.settled import Mark, marked_nodes, read_mark, take_mark_away, write_mark
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue, TakenIn
-from crawl_lib.frontier.reading import sealed_json
+from crawl_lib.node.retire import plan_retirement, retire_lost, retire_node
+from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving, SynthWeb
 from crawl_lib.urls import Owners
+from demo import Serving, SynthWeb
 from tests.crawl.children import run_stage
 from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
 

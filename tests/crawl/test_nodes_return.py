@@ -10,13 +10,13 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawl import admission
-from crawl_lib.crawl.admission import admit_node
-from crawl_lib.crawl.retire import retire_lost
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import Queue
+from crawl_lib.node import admission
+from crawl_lib.node.admission import admit_node
+from crawl_lib.node.retire import retire_lost
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.crawl.children import run_stage
 from tests.crawl.test_nodes_change import WEB, assert_truth, begun, retire, settle, to_the_end, with_nodes
 from tests.e2e.crawl import run_iteration

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.crawl.places import read_manifest
+from crawl_lib.crawldir.directory import read_manifest
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.storage import LocalStorage
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_fetching_process_makes_tables_without_numpy_pandas_and_database_clients():
     code = """
 import os, socket, sys
-from crawl_lib.crawl import process
+from crawl_lib.worker import process
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 ours.close()  # so there is nothing to fork
 sys.argv = ["process", str(os.getppid()), str(theirs.detach())]
@@ -34,7 +34,7 @@ def test_the_memory_of_one_page_serves_the_next():
     """Else glibc gives the trees of such pages back to the kernel; thousands of page faults bring them again."""
     code = """
 import resource
-from crawl_lib.crawl.process import keep_memory
+from crawl_lib.worker.process import keep_memory
 keep_memory()
 from crawl_lib.config import ParseConfig
 from crawl_lib.parse import parse_html

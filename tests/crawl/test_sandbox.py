@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.crawl import workers
-from crawl_lib.crawl.forkserver import fork_server
-from crawl_lib.crawl.sandbox import NONE_TEXT, landlock_abi
-from crawl_lib.synthweb import Serving, SynthWeb
+from crawl_lib.worker import workers
+from crawl_lib.worker.forkserver import fork_server
+from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
+from demo import Serving, SynthWeb
 from tests.e2e.crawl import make_config, run_iteration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,8 +28,8 @@ needs_landlock = pytest.mark.skipif(not ABI, reason=NONE_TEXT)
 TRIED = """
 import json, os, signal, socket, sqlite3, sys, threading
 from pathlib import Path
-from crawl_lib.crawl import sandbox
-from crawl_lib.crawl.worker import build_walls
+from crawl_lib.worker import sandbox
+from crawl_lib.worker.worker import build_walls
 if {abi}:
     sandbox.landlock_abi = lambda: {abi}
 home, node, parent = Path({home!r}), Path({home!r}) / "queue/node-a", os.getppid()
@@ -242,7 +242,7 @@ def test_what_a_worker_needs_goes_on(home: Path, abi: int) -> None:
 SERVER = """
 import json, os, sys
 from pathlib import Path
-from crawl_lib.crawl import forkserver, sandbox, worker
+from crawl_lib.worker import forkserver, sandbox, worker
 {prepare}
 forkserver.serve(int(sys.argv[-2]), int(sys.argv[-1]), worker.main)
 """
@@ -315,7 +315,7 @@ def test_a_kernel_without_landlock_is_named_once_by_the_task_and_in_each_log(
 def test_a_system_call_that_is_refused_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """As containers do whose filter does not know it."""
     code = (
-        "from crawl_lib.crawl import sandbox\nsandbox._call = lambda *_: -1\nprint(sandbox.shut_in(read=[], write=[]))"
+        "from crawl_lib.worker import sandbox\nsandbox._call = lambda *_: -1\nprint(sandbox.shut_in(read=[], write=[]))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == NONE_TEXT

@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 from crawl_lib import stages
-from crawl_lib.crawl.start import start_iteration
+from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_crawl, run_iteration
 
 WEB = SynthWeb(seed=2, sites=3, pages_per_site=8, specials=False)

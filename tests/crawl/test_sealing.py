@@ -18,10 +18,10 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import StoppedError, StorageError
-from crawl_lib.repair.node import repair_node
+from crawl_lib.repair.queue.node import repair_node
 from crawl_lib.segment import list_parts
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.crawl.test_kill_at_every_step import rows
 from tests.e2e.crawl import Result, make_config, run_iteration
 

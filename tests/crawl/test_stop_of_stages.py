@@ -14,10 +14,10 @@ import pytest
 from crawl_lib import stages, stores
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.crawl.retire import retire_lost
 from crawl_lib.errors import StoppedError
 from crawl_lib.export import progress
 from crawl_lib.keys import check, open_key_store
+from crawl_lib.node.retire import retire_lost
 from crawl_lib.states import KeyState
 from crawl_lib.storage import DfsAccess, LocalStorage
 from crawl_lib.stores import Secrets

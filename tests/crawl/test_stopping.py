@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.crawl.signals import LastResort
 from crawl_lib.errors import QueueError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, open_node_dir, open_take
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from crawl_lib.signals import LastResort
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 from tests.torture.children import children_of
 
@@ -27,7 +27,7 @@ WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 
 def fetching_processes() -> list[int]:
     """Workers of this process: what its fork servers have forked."""
-    servers = [pid for pid in children_of(os.getpid()) if b"crawl_lib.crawl.process" in command_of(pid)]
+    servers = [pid for pid in children_of(os.getpid()) if b"crawl_lib.worker.process" in command_of(pid)]
     return [pid for server in servers for pid in children_of(server)]
 
 
@@ -108,7 +108,7 @@ def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.Monke
     def refuse(path: Path, *args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("crawl_lib.crawl.node.shutil.rmtree", refuse)
+    monkeypatch.setattr("crawl_lib.node.crawl.shutil.rmtree", refuse)
     (open_node_dir(Path(config.queue.local_dir), "node-0") / "spool").mkdir()
     with pytest.raises(StorageError, match="spool: No space left"):
         stages.crawl_node(config, run_id="run", iteration=1, node="node-0")
@@ -141,7 +141,7 @@ def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> N
 
 ENDLESS = """\
 import hashlib, sys
-from crawl_lib.crawl.signals import stop_on_signals
+from crawl_lib.signals import stop_on_signals
 with stop_on_signals():
     sys.stdout.write("begun\\n")
     sys.stdout.flush()
@@ -149,7 +149,7 @@ with stop_on_signals():
 """
 PATIENT = """\
 import sys, threading
-from crawl_lib.crawl import signals
+from crawl_lib import signals
 signals.LastResort.__init__.__defaults__ = (3600.0,)
 with signals.stop_on_signals() as stop:
     def tell():

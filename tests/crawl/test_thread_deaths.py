@@ -19,10 +19,11 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawl import node, watermarks
 from crawl_lib.errors import StorageError
+from crawl_lib.node import crawl as node
+from crawl_lib.node import watermarks
 from crawl_lib.segment import Sealer, list_parts, seal
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, make_config
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)

@@ -11,11 +11,11 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawl import watermarks
 from crawl_lib.errors import NoRoomError
 from crawl_lib.frontier import open_take
+from crawl_lib.node import watermarks
 from crawl_lib.storage.local import LocalStorage
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=12, specials=False)

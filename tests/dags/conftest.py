@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.dags.crawls import ITERATIONS, WEB, exported_bytes, rows, small_config
 from tests.e2e.crawl import run_crawl
 

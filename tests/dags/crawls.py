@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from crawl_lib.config import Config
-from crawl_lib.synthweb import SynthWeb
+from demo import SynthWeb
 from tests.e2e.crawl import Result, make_config, write_config
 
 WEB = SynthWeb(seed=8, sites=2, pages_per_site=4, specials=False)

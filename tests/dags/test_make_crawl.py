@@ -16,7 +16,7 @@ from krake_airflow.settings import PROJECT
 from rich.console import Console
 
 from crawl_lib.config import Config
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.dags.conftest import Reference
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.dags.conftest import Reference
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, small_config
 from tests.dags.test_make_crawl import finish, start

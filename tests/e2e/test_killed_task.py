@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crawl_lib import stages
-from crawl_lib.synthweb import Serving, SynthWeb
 from crawl_lib.urls import Owners
+from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl, write_config
 
 WEB = SynthWeb(seed=30, sites=4, pages_per_site=30, specials=False)

@@ -14,7 +14,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, check_counts, make_config
 
 WEB = SynthWeb(seed=12, sites=2, pages_per_site=6, specials=False)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from crawl_lib.curate.index import merge_indexes
 from crawl_lib.parse.content import decode_content
-from crawl_lib.repair.cdxj import merge_indexes
 from crawl_lib.segment import surt
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving, SynthWeb
 from crawl_lib.urls import canonicalize
+from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_crawl
 from tests.web.pywb import PYTHON, Pywb
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import make_config, run_crawl
 
 

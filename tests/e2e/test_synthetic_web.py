@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.states import Outcome
-from crawl_lib.synthweb import RequestLog, Serving, SynthWeb, Truth, TruthOptions
+from demo import RequestLog, Serving, SynthWeb, Truth, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl
 
 WEB = SynthWeb(seed=20, sites=7, pages_per_site=20)

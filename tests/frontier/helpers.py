@@ -18,9 +18,9 @@ from typing import Any
 import crawl_lib.frontier
 from crawl_lib import durable
 from crawl_lib.frontier import Queue, Source, intake, lines_of
-from crawl_lib.frontier.reading import unsealed
 from crawl_lib.keys import Answer, Claim, InsertReport
 from crawl_lib.records import QueuedUrl
+from crawl_lib.sealed import unsealed
 from crawl_lib.states import KeyState
 
 

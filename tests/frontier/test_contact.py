@@ -11,7 +11,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
-from crawl_lib.frontier.contact import is_our_own
+from crawl_lib.seeds.contact import is_our_own
 from crawl_lib.urls import canonicalize, host_of
 
 

@@ -25,7 +25,7 @@ from crawl_lib.frontier import (
     rehome,
     write_leftover,
 )
-from crawl_lib.frontier.inject import inject
+from crawl_lib.seeds.inject import inject
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.urls import Owners
 from tests.frontier.helpers import KILLED, Keys, hand_made, key, run_in_child, snapshot, source, steps_of, take_in

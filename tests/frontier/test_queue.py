@@ -25,7 +25,7 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.frontier.move import Move, Step
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.fsck_queue import check_queue
+from crawl_lib.repair.queue.check import check_queue
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
 
 THE_EXAMPLE = b"230\n1400\n3000\n50\n"

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import UrlsConfig
 from crawl_lib.errors import InputError, KrakeError, StoppedError
-from crawl_lib.frontier import seeds as seeds_module
-from crawl_lib.frontier.inject import inject
-from crawl_lib.frontier.seedfiles import MAX_FILE_BYTES, find_files
-from crawl_lib.frontier.seeds import parse_seeds
+from crawl_lib.seeds import lines as seeds_module
+from crawl_lib.seeds.files import MAX_FILE_BYTES, find_files
+from crawl_lib.seeds.inject import inject
+from crawl_lib.seeds.lines import parse_seeds
 from crawl_lib.storage.local import LocalStorage
 
 SECRET = "s3cret-word"
@@ -279,7 +279,7 @@ def test_a_line_without_end_is_stopped_and_bounded(monkeypatch: pytest.MonkeyPat
     with pytest.raises(StoppedError):
         list(seeds_module._bounded_lines(endless, "x", stop))  # type: ignore[arg-type]
     assert endless.pieces == 3
-    monkeypatch.setattr("crawl_lib.frontier.seedfiles.MAX_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr("crawl_lib.seeds.files.MAX_FILE_BYTES", 1 << 20)
     endless = Endless(None)
     with pytest.raises(InputError, match="has more than 1048576 bytes"):
         list(seeds_module._bounded_lines(endless, "x", None))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake, run_in_process
 from tests.e2e.crawl import Result, make_config, run_crawl
 from tests.repair.crawled import copy_of

@@ -16,7 +16,7 @@ PROGRAM = "import sys; from crawl_lib.cli import main; sys.exit(main())"
 
 STOPPED = """\
 import os, signal, sys
-from crawl_lib.crawl import signals
+from crawl_lib import signals
 
 class Known(signals.StopSignal):
     def __init__(self):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from crawl_lib.curate import index as cdxj
+from crawl_lib.curate.compact import compact_segment
+from crawl_lib.curate.drop import drop_pages
+from crawl_lib.curate.index import IndexReport, merge_indexes
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, StorageError
-from crawl_lib.repair import cdxj
-from crawl_lib.repair.cdxj import IndexReport, merge_indexes
-from crawl_lib.repair.compact import compact_segment
-from crawl_lib.repair.drop import drop_pages
-from crawl_lib.repair.salvage import salvage_segment
+from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.repair.sweep import leftovers
 from crawl_lib.segment import surt
 from crawl_lib.storage.local import LocalStorage

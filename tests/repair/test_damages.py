@@ -16,10 +16,10 @@ import pytest
 
 from crawl_lib.config import load_config
 from crawl_lib.frontier import Queue
-from crawl_lib.frontier.reading import sealed_json, unsealed
+from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment.dropped import write_dropped
 from crawl_lib.storage import LocalStorage
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
+from crawl_lib.curate.compact import compact_segment
+from crawl_lib.curate.drop import DropReport, drop_pages
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError
 from crawl_lib.export.show import show_page
-from crawl_lib.repair import swap
-from crawl_lib.repair.compact import compact_segment
-from crawl_lib.repair.drop import DropReport, drop_pages
-from crawl_lib.repair.folders import repair_folder
+from crawl_lib.repair.folders.folders import repair_folder
 from crawl_lib.repair.places import SegmentName
-from crawl_lib.repair.salvage import salvage_segment
+from crawl_lib.repair.segments import swap
+from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
 from crawl_lib.urls import key_of

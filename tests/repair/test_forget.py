@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
+from crawl_lib.crawldir.forgotten import key_array, key_bytes
+from crawl_lib.curate.forget import _Choice, _Meant, finish_open, forget
 from crawl_lib.frontier import HostCounts
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.forget import _Choice, _Meant, finish_open, forget
-from crawl_lib.repair.forgotten import key_array, key_bytes
 from crawl_lib.stores import Secrets, Stores, open_stores
-from crawl_lib.synthweb import Serving
 from crawl_lib.urls import host_of, key_of
+from demo import Serving
 from tests.cli.conftest import Krake
 from tests.e2e.crawl import Result
 from tests.repair.archives import pages_archive, write
@@ -172,7 +172,7 @@ def test_killed_after_any_step_the_next_one_finishes_it_once(
         if name == f"repair.forget.{step}":
             raise Died
 
-    monkeypatch.setattr("crawl_lib.repair.forget.reached", reached)
+    monkeypatch.setattr("crawl_lib.curate.forget.reached", reached)
     stores = stores_of(krake)
     with stores.keys() as store:
         with pytest.raises(Died):

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from crawl_lib.config import load_config
 from crawl_lib.keys import open_key_store
 from crawl_lib.repair.fsck import fsck
-from crawl_lib.repair.keyheap import KeyHeap
+from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving
 from crawl_lib.urls import key_of
+from demo import Serving
 from tests.cli.conftest import Krake
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import make_config, run_crawl

@@ -17,13 +17,14 @@ import yaml
 
 from crawl_lib import stages
 from crawl_lib.config import load_config
-from crawl_lib.crawl.heldnotes import HeldNote, noted_keys, read_note
+from crawl_lib.crawldir.heldnotes import HeldNote, noted_keys, read_note
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import all_keys
-from crawl_lib.repair import fsck_keys, rebuild
+from crawl_lib.repair.keys import check as fsck_keys
+from crawl_lib.repair.keys import rebuild
 from crawl_lib.stores import open_stores
-from crawl_lib.synthweb import Serving
 from crawl_lib.urls import key_of
+from demo import Serving
 from tests.cli.conftest import Krake, run_in_process
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import run_crawl

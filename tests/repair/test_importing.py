@@ -11,11 +11,11 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawl.start import start_iteration
+from crawl_lib.curate import importing
+from crawl_lib.curate.importing import FileReport, ImportReport, import_archives
 from crawl_lib.errors import InputError, KeyStoreError
-from crawl_lib.repair import importing
 from crawl_lib.repair.fsck import fsck
-from crawl_lib.repair.importing import FileReport, ImportReport, import_archives
+from crawl_lib.rounds.start import start_iteration
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
 from crawl_lib.urls import key_of

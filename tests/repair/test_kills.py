@@ -12,13 +12,13 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.curate.compact import compact_segment
+from crawl_lib.curate.drop import drop_pages
+from crawl_lib.curate.importing import import_archives
 from crawl_lib.durable import KILL_VARIABLE
-from crawl_lib.repair.compact import compact_segment
-from crawl_lib.repair.drop import drop_pages
 from crawl_lib.repair.fsck import fsck
-from crawl_lib.repair.importing import import_archives
 from crawl_lib.repair.places import SegmentName
-from crawl_lib.repair.salvage import salvage_segment
+from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.states import KeyState
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result
@@ -82,7 +82,9 @@ def child(tool: str, config: Config, name: SegmentName, home: Path, step: str) -
 def killed_at(tool: str, config: Config, name: SegmentName, home: Path, step: str) -> bool:
     """Run a tool in a process of its own that dies at a step; False if it came to its end."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["crawl_lib.repair.salvage", "crawl_lib.repair.importing", "tests.e2e.crawl"])
+    context.set_forkserver_preload(
+        ["crawl_lib.repair.segments.salvage", "crawl_lib.curate.importing", "tests.e2e.crawl"]
+    )
     process = context.Process(target=child, args=(tool, config, name, home, step))
     process.start()
     process.join()

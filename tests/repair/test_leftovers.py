@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crawl_lib.crawl.naming import hidden_prefix
+from crawl_lib.crawldir.naming import hidden_prefix
 from tests.cli.conftest import Krake
 from tests.repair.crawled import flip
 

@@ -13,8 +13,8 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.repair.fsck import check_iteration
 from crawl_lib.repair.places import SegmentName
-from crawl_lib.repair.salvage import SalvageReport, read_lost, salvage_segment
-from crawl_lib.repair.swap import Swap
+from crawl_lib.repair.segments.salvage import SalvageReport, read_lost, salvage_segment
+from crawl_lib.repair.segments.swap import Swap
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
 from tests.repair.crawled import (

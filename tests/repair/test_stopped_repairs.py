@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.cli.conftest import Done, Krake
 from tests.repair.killed import run_stopped
 from tests.repair.test_damages import DAMAGES, REPAIR, found, meant, queue, visited, waiting, whole

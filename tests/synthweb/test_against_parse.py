@@ -5,8 +5,8 @@ import pytest
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse import detect_mime, parse_html
-from crawl_lib.synthweb import SynthWeb
 from crawl_lib.urls import resolve
+from demo import SynthWeb
 
 PORT = 8080
 

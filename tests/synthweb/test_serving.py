@@ -16,9 +16,9 @@ import pytest
 
 from crawl_lib.errors import KrakeError
 from crawl_lib.states import Outcome
-from crawl_lib.synthweb import LoggedRequest, RequestLog, Serving, SynthWeb, Target
-from crawl_lib.synthweb.__main__ import main
-from crawl_lib.synthweb.server import bind
+from demo import LoggedRequest, RequestLog, Serving, SynthWeb, Target
+from demo.__main__ import main
+from demo.server import bind
 
 WEB = SynthWeb(seed=11, sites=3, pages_per_site=25)
 DECODERS = {"gzip": gzip.decompress, "br": brotli.decompress, "deflate": zlib.decompress, None: bytes}
@@ -125,7 +125,7 @@ def test_all_addresses_have_one_port_and_a_taken_one_is_named() -> None:
 
 
 def test_command_line_serves_until_interrupted() -> None:
-    command = [sys.executable, "-m", "crawl_lib.synthweb", "serve", "--sites", "1", "--pages-per-site", "3", "--plain"]
+    command = [sys.executable, "-m", "demo", "serve", "--sites", "1", "--pages-per-site", "3", "--plain"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         said = json.loads(process.stdout.readline())
         assert ask(said["seeds"][0])[0].status == 200

@@ -4,7 +4,7 @@ import pytest
 
 from crawl_lib.errors import InputError
 from crawl_lib.states import Outcome
-from crawl_lib.synthweb import SynthWeb, Target, Truth, TruthOptions
+from demo import SynthWeb, Target, Truth, TruthOptions
 
 PORT = 8080
 WEB = SynthWeb(seed=5, sites=7, pages_per_site=30)

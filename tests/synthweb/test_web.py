@@ -7,8 +7,8 @@ import pytest
 
 from crawl_lib.errors import InputError
 from crawl_lib.states import Outcome
-from crawl_lib.synthweb import SynthWeb, Target, TruthOptions
-from crawl_lib.synthweb.rules import RobotsKind, kind_of
+from demo import SynthWeb, Target, TruthOptions
+from demo.rules import RobotsKind, kind_of
 
 WEB = SynthWeb(seed=7, sites=7, pages_per_site=40)
 PORT = 8080

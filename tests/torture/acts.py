@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.errors import UrlError
-from crawl_lib.synthweb import SynthWeb
 from crawl_lib.urls import canonicalize
+from demo import SynthWeb
 from tests.torture.operated import AbandonedError, FindingError, Operated
 
 NODES = ("node-0", "node-1", "node-2")

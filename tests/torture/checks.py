@@ -15,8 +15,8 @@ from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib.keys import open_key_store
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, Outcome
-from crawl_lib.synthweb import LoggedRequest, RequestLog, Truth
 from crawl_lib.urls import key_of
+from demo import LoggedRequest, RequestLog, Truth
 from tests.e2e.crawl import Result, check_cdxj, check_counts
 
 EXPORTED = ("urlmapping", "content", "offsets", "webgraph")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawl import worker
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.storage.local import LocalStorage
+from crawl_lib.worker import worker
 from tests.torture.nursery import begin_fork_server
 from tests.torture.tasks import Task
 

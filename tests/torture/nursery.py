@@ -1,7 +1,7 @@
 """A fork server that is forked instead of started: it costs milliseconds, and runs the same code.
 
 A task has threads and open databases when it needs one, and must not be forked then. So it is forked before the task
-begins. What it forks has no walls (`crawl.sandbox`): the harness notes steps, and keeps what is deleted, elsewhere. The
+begins. What it forks has no walls (`worker.sandbox`): the harness notes steps, and keeps what is deleted, elsewhere. The
 attempts whose server is started as always have them.
 """
 
@@ -16,7 +16,7 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 from crawl_lib import durable
-from crawl_lib.crawl import forkserver, worker
+from crawl_lib.worker import forkserver, worker
 
 
 class _NoPandas(MetaPathFinder):
@@ -40,7 +40,7 @@ def begin_fork_server() -> None:
 
 
 class _ForkedServer(subprocess.Popen):  # type: ignore[type-arg]
-    """Looks like a started process to `crawl.forkserver`."""
+    """Looks like a started process to `worker.forkserver`."""
 
     def _execute_child(self, args: Any, executable: Any, preexec: Any, close: Any, pass_fds: Any, *rest: Any) -> None:
         errors = rest[10]

@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.torture.acts import ACTIONS, NODES, SERVERS, Acts
 from tests.torture.children import adopt_orphans
 from tests.torture.harness import memory_disk

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawl import node as crawl_node
 from crawl_lib.frontier import intake
+from crawl_lib.node import crawl as crawl_node
 from crawl_lib.segment import Sealer
-from crawl_lib.synthweb import RequestLog, Serving, SynthWeb, TruthOptions
+from demo import RequestLog, Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config
 from tests.torture import checks
 from tests.torture.children import Attempt, Ended, Kill

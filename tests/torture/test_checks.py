@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawl_lib.synthweb.log import LoggedRequest, RequestLog
+from demo.log import LoggedRequest, RequestLog
 from tests.torture.checks import polite
 from tests.torture.children import Ended, Kill
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.synthweb import Serving, SynthWeb
+from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, check_warcs, make_config, write_config
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, make_config, run_iteration
 from tests.torture.faulty import (
     attempt,

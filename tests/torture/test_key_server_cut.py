@@ -11,8 +11,8 @@ from crawl_lib import stages
 from crawl_lib.errors import KrakeError
 from crawl_lib.states import KeyState
 from crawl_lib.stores import PASSWORD_VARIABLE, open_stores
-from crawl_lib.synthweb import Serving, SynthWeb
 from crawl_lib.urls import key_of
+from demo import Serving, SynthWeb
 from tests.cluster.proxy import CuttingRelay
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import Result, make_config, run_iteration

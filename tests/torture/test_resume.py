@@ -15,7 +15,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.frontier import open_node_dir, open_take
-from crawl_lib.synthweb import Serving, SynthWeb, TruthOptions
+from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
 from tests.torture.children import children_of
 from tests.torture.faulty import attempt, dying_worker

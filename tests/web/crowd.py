@@ -25,9 +25,9 @@ from typing import TextIO
 
 import uvloop
 
-from crawl_lib.synthweb import ServerProcess
-from crawl_lib.synthweb.log import LoggedRequest
-from crawl_lib.synthweb.server import FLUSH_PATH
+from demo import ServerProcess
+from demo.log import LoggedRequest
+from demo.server import FLUSH_PATH
 from tests.web.attacks import ALL
 from tests.web.catalogue import GOOD, MISSING, Host, hosts_of
 from tests.web.hostile import Seen, Talk

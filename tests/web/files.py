@@ -13,9 +13,9 @@ import mimetypes
 from pathlib import Path
 from urllib.parse import unquote
 
-from crawl_lib.synthweb import ServerProcess, Target
-from crawl_lib.synthweb.answers import Answer, make_answer
-from crawl_lib.synthweb.server import bind, serve
+from demo import ServerProcess, Target
+from demo.answers import Answer, make_answer
+from demo.server import bind, serve
 
 MISSING = make_answer(404, [("Content-Type", "text/html")], b"<p>404</p>")
 

@@ -11,9 +11,9 @@ import asyncio
 import json
 from ipaddress import IPv4Address
 
-from crawl_lib.synthweb import ServerProcess, Target
-from crawl_lib.synthweb.answers import Answer, make_answer
-from crawl_lib.synthweb.server import serve
+from demo import ServerProcess, Target
+from demo.answers import Answer, make_answer
+from demo.server import serve
 from tests.web.loopback import listen_everywhere
 
 FIRST = IPv4Address("127.64.0.0")

@@ -13,7 +13,7 @@ import yaml
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.synthweb import Serving
+from demo import Serving
 from tests.dags.api import Ui
 from tests.dags.conftest import Reference
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config, wipe

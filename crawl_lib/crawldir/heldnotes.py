@@ -1,0 +1,157 @@
+"""Notes on the DFS of the keys whose URLs a node holds: what a check on another machine can know of its queue.
+
+`krake fsck --node NODE` leaves one: `<crawl>/held/<node>/<id>/` with `keys` (20 bytes each, ascending, each once) and
+`note.json`, there all at once. Whoever works on a node takes its note away first. Both hold the node's lock. So while a
+note stands, the node has sent no key to the key servers that is not in it.
+
+Whoever compares reads the notes, then the key tables, and then looks whether the notes still stand: a node that began
+to work meanwhile has taken its note away before it sent its first key. A note has an id, so one that was made since is
+no sign that the node rested.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.frontier import TakenIn
+from crawl_lib.keys.ring import KEY_BYTES
+from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.stores import Stores
+from crawl_lib.version import code_digest
+
+HELD_FOLDER = "held"
+KEYS_FILE = "keys"
+NOTE_FILE = "note.json"
+_READ_KEYS = 50_000
+
+
+@dataclass(frozen=True)
+class HeldNote:
+    """What a note says.
+
+    `count`, `sha256`: of the keys. `taken_in`: what the node had taken in. `lost`: a repair found URLs of it gone, and
+    their keys were not dropped yet. `take`: folder of its open take, "" if there is none. `code`, `config`: digests of
+    the Krake and the shared options that made it.
+    """
+
+    node: str
+    note_id: str
+    count: int
+    sha256: str
+    taken_in: TakenIn
+    lost: bool
+    take: str
+    code: str
+    config: str
+
+    def path(self, stores: Stores) -> str:
+        """Its folder, relative to the storage's root."""
+        return f"{_folder(stores, self.node)}/{self.note_id}"
+
+    def is_of(self, stores: Stores) -> bool:
+        """Whether it was made by this Krake with this config: another one may hold other URLs, or have other keys."""
+        return (self.code, self.config) == (code_digest(), stores.config_digest)
+
+    def stands(self, stores: Stores) -> bool:
+        """Whether nobody has worked on the node since."""
+        return stores.storage.exists(f"{self.path(stores)}/{NOTE_FILE}")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form of `note.json`."""
+        return {**self.__dict__, "taken_in": self.taken_in.to_mapping()}
+
+
+def write_note(
+    stores: Stores, node: str, blocks: Iterable[bytes], *, taken_in: TakenIn, lost: bool, take: str
+) -> HeldNote:
+    """Replace a node's note; the caller holds its lock. `blocks`: its keys in a row, ascending, each once."""
+    take_note_away(stores, node)
+    note_id, digest, size = uuid.uuid4().hex, sha256(), 0
+    hidden = f"{_folder(stores, node)}/.{note_id}"
+    with stores.storage.open_write(f"{hidden}/{KEYS_FILE}") as file:
+        for block in blocks:
+            file.write(block)
+            digest.update(block)
+            size += len(block)
+    note = HeldNote(
+        node=node,
+        note_id=note_id,
+        count=size // KEY_BYTES,
+        sha256=digest.hexdigest(),
+        taken_in=taken_in,
+        lost=lost,
+        take=take,
+        code=code_digest(),
+        config=stores.config_digest,
+    )
+    stores.storage.write_bytes(f"{hidden}/{NOTE_FILE}", sealed_json(note.to_mapping()))
+    reached("repair.held.written")
+    stores.storage.rename(hidden, note.path(stores))
+    reached("repair.held.noted")
+    return note
+
+
+def read_note(stores: Stores, node: str) -> HeldNote | None:
+    """A node's note, None if there is none. Raises DamagedFileError naming its path."""
+    folder = _folder(stores, node)
+    try:
+        names = [entry.name for entry in stores.storage.list(folder) if not entry.name.startswith(".")]
+        if not names:
+            return None
+        path = f"{folder}/{names[-1]}/{NOTE_FILE}"
+        data = stores.storage.read_bytes(path)
+    except PathNotFoundError:
+        return None  # there is none, or it was taken away since we listed the folder
+    try:
+        value = unsealed(data)
+        taken_in = value.pop("taken_in")
+        note = HeldNote(**value, taken_in=TakenIn(taken_in["complete"], taken_in["partial"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, node, f"is not a note of held keys: {error}") from error
+    if (note.node, note.note_id) != (node, names[-1]):
+        raise _damaged(path, node, f"is a note of node {note.node}, made as {note.note_id}")
+    return note
+
+
+def noted_keys(stores: Stores, note: HeldNote) -> Iterator[list[bytes]]:
+    """The keys of a note, some at a time, in constant memory.
+
+    Raises DamagedFileError naming the path if, at the end, they are not those that were noted; PathNotFoundError if the
+    note was taken away.
+    """
+    path, digest, size = f"{note.path(stores)}/{KEYS_FILE}", sha256(), 0
+    with stores.storage.open_read(path) as file:
+        rest = b""
+        while block := file.read(_READ_KEYS * KEY_BYTES):
+            digest.update(block)
+            size += len(block)
+            block = rest + block
+            end = len(block) - len(block) % KEY_BYTES
+            rest = block[end:]
+            yield [block[at : at + KEY_BYTES] for at in range(0, end, KEY_BYTES)]
+    if size != note.count * KEY_BYTES or digest.hexdigest() != note.sha256:
+        raise _damaged(path, note.node, f"its {size} bytes are not the {note.count} keys that were noted")
+
+
+def take_note_away(stores: Stores, node: str) -> None:
+    """Before anybody works on the node, with what a killed attempt left of one. The caller holds the node's lock."""
+    stores.storage.delete(_folder(stores, node))
+
+
+def note_command(node: str) -> str:
+    """The command that leaves a node's note."""
+    return f"krake fsck --node {node}"
+
+
+def _damaged(path: str, node: str, problem: str) -> DamagedFileError:
+    return DamagedFileError(f"{path}: {problem}; run `{note_command(node)}` on its machine, which writes it anew")
+
+
+def _folder(stores: Stores, node: str) -> str:
+    return f"{stores.crawl_dir}/{HELD_FOLDER}/{node}"

@@ -1,0 +1,140 @@
+"""Which folder comes next: one after another, however many starts overlap, and however late one goes on.
+
+Each attempt to start an iteration sums up the folders that stand (`start`), and prepares a hidden folder of its own:
+nobody sees what another one is still writing. What it summed up holds only as long as no folder comes after the newest
+of them: `crawl.max_pages` leaves less then, and the iteration may have its folder already. Then
+
+1. the file `<crawl>/started/<folder>-<n>` names the hidden folder that follows this newest folder ("0": the first of
+   all); whoever writes it first decides (`start.decided`). `n` is 1;
+2. whoever comes next, the chooser or another attempt, renames the chosen folder to its time (`start.renamed`), which
+   only one can do. All others sum up anew, and find their own iteration, or what is left for it.
+
+The file stays: an attempt that slept through all of it, and through later folders, sees that another one follows.
+Where the folder that followed was deleted by hand, and nothing came after it, `n + 1` chooses again.
+
+A clock that is set back names a folder by the newest one, plus one second; by more than a day, nothing
+(`require_clock`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable
+
+from crawl_lib.crawldir.directory import Iteration, list_folders
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.stores import Stores
+
+STARTED_FOLDER = "started"
+NONE = "0"
+"""In the place of the newest folder, where there is none."""
+_MOST_AHEAD_S = 86400.0
+
+
+def hidden_prefix(run_id: str, iteration: int) -> str:
+    """How the hidden folders of the attempts to start an iteration begin."""
+    return f".start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
+
+
+def require_clock(stores: Stores, folders: list[str], now_s: float) -> None:
+    """Raise StorageError if the newest folder is named by a time more than a day after now: one of two clocks is wrong.
+
+    Each folder that followed would be named after it, and in months the names would still not be times.
+    """
+    newest = int((folders or [NONE])[-1])
+    if newest - now_s > _MOST_AHEAD_S:
+        ahead, today = (newest - now_s) / _MOST_AHEAD_S, time.strftime("%Y-%m-%d", time.gmtime(now_s))
+        raise StorageError(
+            f"{stores.crawl_dir}/{newest}: the newest folder has the name of a time {ahead:.1f} days after this"
+            f" machine's clock ({today}). Set the clock if it is wrong; else the one that named the folder was: delete"
+            " the folder once all nodes have settled after it"
+        )
+
+
+def give_name(stores: Stores, newest: str, hidden: str, clock: Callable[[], float]) -> None:
+    """Have a folder follow the newest one, visible: this attempt's, or another one's, and then this one's is deleted.
+
+    `newest`: of the folders that this attempt summed up, or `NONE`. `hidden`: name of its hidden folder, written to the
+    end. Raises StorageError (run `start` again then), DamagedFileError if a choice cannot be read.
+    """
+    chosen = _choose(stores, newest, hidden)
+    if chosen is not None:
+        _rename_to_time(stores, chosen, clock)
+    if chosen != hidden:
+        stores.storage.delete(f"{stores.crawl_dir}/{hidden}")
+
+
+def give_up_name(stores: Stores, own: Iteration) -> None:
+    """Delete the folder of an iteration in which nothing was done, and what says that it has one."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    storage.delete(f"{crawl_dir}/{own.folder}")
+    older = [folder for folder in list_folders(storage, crawl_dir) if int(folder) < int(own.folder)]
+    prefix = hidden_prefix(own.run_id, own.iteration).encode()
+    for number in _choices(stores, (older or [NONE])[-1]):
+        path = f"{crawl_dir}/{STARTED_FOLDER}/{(older or [NONE])[-1]}-{number}"
+        if storage.read_bytes(path).startswith(prefix):
+            storage.delete(path)
+
+
+def is_choice(data: bytes) -> bool:
+    """Whether a file of `started` says what `start` writes: the name of an attempt's hidden folder."""
+    return re.fullmatch(rb"\.start-[0-9a-f]{40}-[0-9a-f]{32}", data) is not None
+
+
+def follower(folders: list[str], choice: str) -> str | None:
+    """The folder that a file of `started` has chosen; None if none follows yet. `folders`: all, oldest first."""
+    newest = choice.rpartition("-")[0]
+    return next((folder for folder in folders if newest.isdecimal() and int(folder) > int(newest)), None)
+
+
+def _choose(stores: Stores, newest: str, hidden: str) -> str | None:
+    """The name of the hidden folder that is chosen; None if the folder that follows has its name already."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    path = f"{crawl_dir}/{STARTED_FOLDER}/{newest}"
+    number = max(_choices(stores, newest), default=0)
+    while True:
+        if number:
+            data = storage.read_bytes(f"{path}-{number}")
+            if not is_choice(data):
+                raise DamagedFileError(f"{path}-{number}: names no attempt of a start; `krake fsck` says what to do")
+            chosen = data.decode("ascii")
+            if storage.exists(f"{crawl_dir}/{chosen}"):
+                return chosen
+            if follower(list_folders(storage, crawl_dir), f"{newest}-{number}"):
+                return None
+        number += 1
+        try:
+            storage.write_bytes(f"{path}-{number}", hidden.encode())
+        except TargetExistsError:
+            continue
+        reached("start.decided")
+        return hidden
+
+
+def _choices(stores: Stores, newest: str) -> list[int]:
+    """The numbers of the files that chose what follows a folder."""
+    try:
+        entries = stores.storage.list(f"{stores.crawl_dir}/{STARTED_FOLDER}")
+    except PathNotFoundError:
+        return []
+    names = [entry.name.removeprefix(f"{newest}-") for entry in entries if entry.name.startswith(f"{newest}-")]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _rename_to_time(stores: Stores, hidden: str, clock: Callable[[], float]) -> None:
+    """Name a folder by max(now, newest folder + 1), unless another attempt has."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    name = max(int(clock()), *(int(folder) + 1 for folder in list_folders(storage, crawl_dir)[-1:]), 0)
+    while True:
+        try:
+            storage.rename(f"{crawl_dir}/{hidden}", f"{crawl_dir}/{name}")
+        except TargetExistsError:
+            name += 1
+        except PathNotFoundError:
+            return
+        else:
+            reached("start.renamed")
+            return

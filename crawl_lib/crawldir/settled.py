@@ -1,0 +1,142 @@
+"""Marks on the DFS of what each node had settled: what `start` can know of disks that are not its own.
+
+A node writes its mark at the end of `settle`: nothing of it is open, and it has taken in what the mark lists. It takes
+the mark away before it takes URLs again, so a mark never says of a node at work that it rests. A mark is
+`<crawl>/settled/<node>/<n>`, written once; the largest `n` holds, and whoever writes it deletes those before it. Only
+the holder of the node's lock writes or deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crawl_lib.crawldir.directory import SEEDS_FOLDER, awaited, list_folders, list_seeds, read_json, segments_of
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.frontier import TakenIn
+from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.stores import Stores
+
+SETTLED_FOLDER = "settled"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a node's mark says.
+
+    `newest`: the youngest iteration's folder when it settled, "" if there was none. `queue`: URLs that wait in its
+    queue; `undecided`: those beside it whose key servers did not answer. `taken_in`: what it had taken in. `retired`:
+    its queue was handed to others, it takes part no more; `lost`: the same, and its directory is gone, or still has the
+    queue: the node is refused until it is admitted.
+    """
+
+    node: str
+    newest: str
+    queue: int
+    undecided: int
+    taken_in: TakenIn
+    retired: bool = False
+    lost: bool = False
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The form of the file."""
+        return {**self.__dict__, "taken_in": self.taken_in.to_mapping()}
+
+
+def read_mark(stores: Stores, node: str) -> Mark | None:
+    """A node's newest mark, None if it has none. Raises DamagedFileError naming the path."""
+    folder = f"{stores.crawl_dir}/{SETTLED_FOLDER}/{node}"
+    while numbers := _numbers(stores, folder):
+        path = f"{folder}/{numbers[-1]}"
+        try:
+            data = stores.storage.read_bytes(path)
+        except PathNotFoundError:
+            continue  # the node replaced it, or took it away, since we listed the folder
+        try:
+            value = unsealed(data)
+            taken_in = value.pop("taken_in")
+            return Mark(**value, taken_in=TakenIn(taken_in["complete"], taken_in["partial"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedFileError(
+                f"{path}: is not the mark of a node: {error}; delete it, and settle the node"
+            ) from error
+    return None
+
+
+def write_mark(stores: Stores, mark: Mark) -> None:
+    """Replace a node's mark, unless it says the same already. The caller holds the node's lock."""
+    folder = f"{stores.crawl_dir}/{SETTLED_FOLDER}/{mark.node}"
+    data = sealed_json(mark.to_mapping())
+    numbers = _numbers(stores, folder)
+    if numbers and stores.storage.read_bytes(f"{folder}/{numbers[-1]}") == data:
+        return
+    stores.storage.write_bytes(f"{folder}/{numbers[-1] + 1 if numbers else 1}", data)
+    reached("settle.marked")
+    for number in numbers:
+        stores.storage.delete(f"{folder}/{number}")
+
+
+def take_mark_away(stores: Stores, node: str) -> None:
+    """Before the node takes URLs again. The caller holds its lock."""
+    folder = f"{stores.crawl_dir}/{SETTLED_FOLDER}/{node}"
+    for number in _numbers(stores, folder):
+        stores.storage.delete(f"{folder}/{number}")
+    reached("settle.mark_away")
+
+
+def marked_nodes(stores: Stores) -> list[str]:
+    """Nodes that have a mark, sorted."""
+    path = f"{stores.crawl_dir}/{SETTLED_FOLDER}"
+    if not stores.storage.exists(path):
+        return []
+    return [entry.name for entry in stores.storage.list(path) if entry.is_dir and not entry.name.startswith(".")]
+
+
+def newest_folder(stores: Stores) -> str:
+    """The youngest iteration's folder, "" if there is none."""
+    return (list_folders(stores.storage, stores.crawl_dir) or [""])[-1]
+
+
+def still_awaited(stores: Stores, index: dict[str, Any], standing: Sequence[str]) -> list[str]:
+    """Nodes that a folder was committed without, and whose segments may still come: not those that are lost."""
+    found = []
+    for node in awaited(index, standing):
+        mark = read_mark(stores, node)
+        if mark is None or not mark.lost:
+            found.append(node)
+    return found
+
+
+def urls_of_lost_queue(stores: Stores, node: str) -> int | None:
+    """How many URLs waited in the queue of a node that is on no disk any more, as far as its mark says; else 0.
+
+    None: the crawl has nothing of that node, or it was retired, so there is no queue to be missed.
+    """
+    try:
+        mark = read_mark(stores, node)
+    except DamagedFileError:
+        return 0
+    if mark is not None:
+        return None if mark.retired else mark.queue + mark.undecided
+    folders = reversed(list_folders(stores.storage, stores.crawl_dir))
+    return 0 if any(node in segments_of(stores.storage, stores.crawl_dir, folder) for folder in folders) else None
+
+
+def _numbers(stores: Stores, folder: str) -> list[int]:
+    try:
+        entries = stores.storage.list(folder)
+    except PathNotFoundError:
+        return []
+    return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
+
+
+def seeds_of_other_nodes(stores: Stores, nodes: Sequence[str]) -> list[str]:
+    """Injected folders that were divided among other nodes than these."""
+    found = []
+    for digest in list_seeds(stores.storage, stores.crawl_dir):
+        manifest = read_json(stores.storage, f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}/manifest.json")
+        if set(manifest.get("nodes", ())) != set(nodes):
+            found.append(digest)
+    return found

@@ -1,0 +1,262 @@
+"""`krake segment compact`: a segment's files without the pages that were dropped.
+
+WARC files are copied group by group, without those of dropped pages; rows, index lines and counts follow, with the new
+places of the records. What the pages led to stays: `outlinks` as it is, and the keys in a `dropped-` file that the new
+manifest lists, so that the pages stay known. `swap` puts the new segment in place and deletes the old one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.repair.places import SegmentName, require_folder, scratch_room
+from crawl_lib.repair.segments.glean import OnProgress
+from crawl_lib.repair.segments.swap import COMPACTED_PREFIX, finish_swaps, replace_segment
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader
+from crawl_lib.segment.build import file_entry
+from crawl_lib.segment.dropped import encode_dropped, is_dropped_file
+from crawl_lib.segment.manifest import INDEX_NAME, LINKS_NAME, MANIFEST_NAME, PAGES_NAME
+from crawl_lib.segment.records import WarcDates, microseconds
+from crawl_lib.segment.recover import warc_fields
+from crawl_lib.segment.runs import RunWriter, merge_runs
+from crawl_lib.segment.tables import RowSpool, write_parquet
+from crawl_lib.segment.warcscan import Damage, Whole, scan
+from crawl_lib.stores import Stores
+from crawl_lib.urls import key_of
+from crawl_lib.version import VERSION
+
+INDEX_RUN_LINES = 50_000
+
+
+@dataclass
+class CompactReport:
+    """What a compaction did. `state`: `nothing` (no page is dropped), `compacted`, `dropped` (dry run: there are
+    `pages` to take out). `links`: rows that went with them; `bytes_before`, `bytes_after`: of all files."""
+
+    segment: str
+    state: str = "nothing"
+    pages: int = 0
+    links: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self)
+
+
+@dataclass
+class _Removed:
+    """Byte ranges that were left out of a WARC file, in file order: where each begins, and how much went before it."""
+
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    before: list[int] = field(default_factory=lambda: [0])
+
+    def add(self, start: int, end: int) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+        self.before.append(self.before[-1] + end - start)
+
+    def place(self, offset: int) -> int | None:
+        """Where a record lies now; None if it was left out."""
+        at = bisect_right(self.starts, offset)
+        if at and offset < self.ends[at - 1]:
+            return None
+        return offset - self.before[at]
+
+
+def compact_segment(
+    stores: Stores,
+    name: SegmentName,
+    *,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+    clock: Callable[[], float] = time.time,
+) -> CompactReport:
+    """Write a segment anew without its dropped pages. The caller holds the node's lock where he can.
+
+    Raises PathNotFoundError (no such segment), DamagedFileError (salvage it first), StorageError.
+    """
+    require_folder(stores, name)
+    if not dry_run:
+        finish_swaps(stores, name.folder)
+    report = CompactReport(str(name))
+    try:
+        reader = SegmentReader(stores.storage, name.path(stores))
+        standing = stores.storage.list(name.path(stores))
+        report.bytes_before = report.bytes_after = sum(entry.size_bytes for entry in standing)
+        report.pages = len(reader.dropped)
+        if not report.pages or dry_run:
+            report.state = "dropped" if report.pages else "nothing"
+            return report
+        with scratch_room(stores, f"compact-{name.folder}-{name.node}") as room:
+            manifest = _Compaction(stores, name, room, on_progress, clock).build(report)
+            reached("repair.compact.built")
+            built = room / "segment"
+            replace_segment(
+                stores, name.folder, name.node, built, old_prefix=COMPACTED_PREFIX, keep_old=False, clock=clock
+            )
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error}; run `krake segment salvage {name}` first") from error
+    report.state = "compacted"
+    report.bytes_after = sum(entry["size_bytes"] for entry in manifest.files) + len(manifest.to_bytes())
+    return report
+
+
+class _Compaction:
+    def __init__(
+        self,
+        stores: Stores,
+        name: SegmentName,
+        room: Path,
+        on_progress: OnProgress | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.storage, self.path, self.room = stores.storage, name.path(stores), room
+        self.reader = SegmentReader(self.storage, self.path)
+        self.out = room / "segment"
+        self.on_progress, self.clock = on_progress, clock
+        self.removed: dict[str, _Removed] = {}
+
+    def build(self, report: CompactReport) -> Manifest:
+        """Write all files, the manifest last."""
+        self.out.mkdir()
+        old = self.reader.manifest
+        for name in self.reader.warc_files:
+            self._warc(name)
+        outcomes = self._pages()
+        links = self._links()
+        self._index()
+        known = {PAGES_NAME, LINKS_NAME, INDEX_NAME, *self.reader.warc_files}
+        for entry in old.files:
+            if entry["name"] not in known and not is_dropped_file(entry["name"]):
+                self.storage.download(f"{self.path}/{entry['name']}", self.out / entry["name"])
+                self._sync(self.out / entry["name"])
+        name, data = encode_dropped(self.reader.taken_out)
+        write_durable(self.out / name, data)
+        fsync_dir(self.out)
+        pages = sum(outcomes.values())
+        if old.counts["pages"] - pages != report.pages:
+            raise DamagedFileError(
+                f"{self.path}: {report.pages} pages are dropped, but {old.counts['pages'] - pages} rows of them found"
+            )
+        report.links = old.counts["links"] - links
+        manifest = replace(
+            old,
+            counts={
+                **old.counts,
+                "pages": pages,
+                "links": links,
+                "outcomes": dict(sorted(outcomes.items())),
+                "dropped": old.counts.get("dropped", 0) + report.pages,
+            },
+            files=[file_entry(path) for path in sorted(self.out.iterdir())],
+            history=[*old.history, self._history(report.pages)],
+        )
+        write_durable(self.out / MANIFEST_NAME, manifest.to_bytes())
+        return manifest
+
+    def _history(self, pages: int) -> dict[str, Any]:
+        now = WarcDates().text(microseconds(self.clock()))
+        return {"what": "compact", "time": now, "krake_version": VERSION, "pages": pages}
+
+    @staticmethod
+    def _sync(path: Path) -> None:
+        with path.open("rb") as file:
+            fsync_file(file)
+
+    def _warc(self, name: str) -> None:
+        """Copy a WARC file without the groups of dropped pages."""
+        removed = self.removed[name] = _Removed()
+        group: list[Whole] = []
+        with self.storage.open_read(f"{self.path}/{name}") as file, (self.out / name).open("wb") as out:
+            for number, item in enumerate(scan(file)):
+                if isinstance(item, Damage):
+                    raise DamagedFileError(f"{self.path}/{name}: byte {item.offset}: {item.reason}")
+                group.append(item)
+                if item.record.type not in {"warcinfo", "metadata"}:
+                    continue
+                if self._is_dropped(item):
+                    removed.add(group[0].record.offset, item.record.offset + item.record.length)
+                else:
+                    out.write(b"".join(one.raw for one in group))
+                group = []
+                if self.on_progress and number % 1000 == 0:
+                    self.on_progress({"compacting": name, "bytes": item.record.offset})
+            if group:
+                raise DamagedFileError(f"{self.path}/{name}: ends within a group")
+            fsync_file(out)
+
+    def _is_dropped(self, item: Whole) -> bool:
+        if item.record.type != "metadata":
+            return False
+        fields = warc_fields(item.record.block)
+        url = fields.get("krake-url") or item.record.url
+        return fields.get("krake-kind") == "page" and key_of(url) in self.reader.dropped
+
+    def _pages(self) -> Counter[str]:
+        """Rows of pages with the new places of their records; returns them by outcome."""
+        outcomes: Counter[str] = Counter()
+        spool = RowSpool(self.room / "pages.arrow", PAGES_SCHEMA)
+        at = PAGES_SCHEMA.get_field_index("warc_offset")
+        for batch in self.reader.pages():
+            names: list[Any] = batch.column("warc_file").to_pylist()
+            offsets: list[Any] = batch.column("warc_offset").to_pylist()
+            found: list[Any] = batch.column("outcome").to_pylist()
+            places = [self._place(name, offset) for name, offset in zip(names, offsets, strict=True)]
+            columns = [*batch.columns]
+            columns[at] = pa.array(places, pa.int64())
+            spool.write(columns)
+            outcomes.update(found)
+        spool.close()
+        write_parquet(self.out / PAGES_NAME, PAGES_SCHEMA, [self.room / "pages.arrow"])
+        return outcomes
+
+    def _place(self, name: str, offset: int) -> int:
+        place = self.removed[name].place(offset) if name in self.removed else None
+        if place is None:
+            raise DamagedFileError(f"{self.path}/{PAGES_NAME}: names byte {offset} of {name}, where no kept record is")
+        return place
+
+    def _links(self) -> int:
+        spool = RowSpool(self.room / "links.arrow", LINKS_SCHEMA)
+        for batch in self.reader.links():
+            spool.write(batch.columns)
+        spool.close()
+        return write_parquet(self.out / LINKS_NAME, LINKS_SCHEMA, [self.room / "links.arrow"])
+
+    def _index(self) -> None:
+        """Lines of the index, in their order, with the new places."""
+        lines = RunWriter(self.room / "index", INDEX_RUN_LINES)
+        with self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    moved = self._index_line(line.decode().rstrip("\n"))
+                except (ValueError, KeyError, IndexError, TypeError) as error:
+                    raise DamagedFileError(f"{self.path}/{INDEX_NAME}: line {number}: {error!r}") from error
+                if moved is not None:
+                    lines.add(moved)
+        lines.flush()
+        with (self.out / INDEX_NAME).open("wb") as out:
+            out.writelines(merge_runs(lines.paths))
+            fsync_file(out)
+
+    def _index_line(self, line: str) -> str | None:
+        urlkey, stamp, text = line.split(" ", 2)
+        value = json.loads(text)
+        place = self.removed[value["filename"]].place(int(value["offset"]))
+        if place is None:
+            return None
+        return f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}"

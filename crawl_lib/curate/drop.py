@@ -1,0 +1,119 @@
+"""`krake segment drop`: pages taken out of all committed segments, which are not changed by it.
+
+What is dropped stands beside each manifest (`segment.dropped`), and readers leave it out from then on; `compact` makes
+the files without it. The steps of one segment: a mark in the iteration's folder, so that `krake status` looks closer
+(`curate.drop.marked`), then the file of keys (`curate.drop.written`). Run again, it finds what is dropped already.
+The keys stay known, so the pages are not crawled again, until `krake forget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from crawl_lib.crawldir.directory import DROPPED_MARK
+from crawl_lib.crawldir.exports import list_exports
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError, InputError, KrakeError, TargetExistsError, UrlError
+from crawl_lib.export.places import ExportFolder
+from crawl_lib.export.show import KEY_PATTERN
+from crawl_lib.repair.places import SegmentName, all_segments
+from crawl_lib.repair.segments.glean import OnProgress
+from crawl_lib.repair.segments.swap import finish_all_swaps
+from crawl_lib.segment import SegmentReader
+from crawl_lib.segment.dropped import write_dropped
+from crawl_lib.stores import Stores
+from crawl_lib.urls import canonicalize, key_of
+
+
+@dataclass
+class DropReport:
+    """What a drop did.
+
+    `dropped`: pages taken out now, by segment; `already`: those that were out before, by segment. `unknown`: what was
+    named and stands in no segment. `exports`: exports that were made before and still hold these pages.
+    """
+
+    dropped: dict[str, list[str]] = field(default_factory=dict)
+    already: dict[str, list[str]] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    exports: list[str] = field(default_factory=list)
+    dry_run: bool = False
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return dict(vars(self))
+
+
+def page_key(text: str, max_length_chars: int) -> bytes:
+    """The key of a page that is named by its URL, or by its key in hex (40 digits). Raises InputError."""
+    if KEY_PATTERN.fullmatch(text):
+        return bytes.fromhex(text)
+    try:
+        return key_of(canonicalize(text, max_length_chars=max_length_chars))
+    except UrlError as error:
+        raise InputError(
+            f"{text}: is neither a URL that Krake crawls ({error.reason}) nor a key of 40 digits"
+        ) from error
+
+
+def drop_pages(
+    stores: Stores, pages: Sequence[str], *, dry_run: bool = False, on_progress: OnProgress | None = None
+) -> DropReport:
+    """Take pages out of every segment that has them. `pages`: URLs or keys; what is none of them stops all.
+
+    Repairs that were stopped half-way are carried out first: a segment may stand nowhere until then.
+    Raises InputError, StorageError, and DamagedFileError naming a segment that has to be salvaged first.
+    """
+    names = {page_key(text, stores.config.urls.max_length_chars): text for text in pages}
+    report = DropReport(dry_run=dry_run)
+    if not dry_run:
+        finish_all_swaps(stores)
+    found: set[bytes] = set()
+    for segment in all_segments(stores):
+        if on_progress:
+            on_progress({"searching": str(segment), "found": len(found), "of": len(names)})
+        here, out = _look(stores, segment, names.keys())
+        found |= here | out
+        new = here - out
+        if out:
+            report.already[str(segment)] = sorted(names[key] for key in out)
+        if new:
+            report.dropped[str(segment)] = sorted(names[key] for key in new)
+            if not dry_run:
+                _write(stores, segment, new)
+    report.unknown = sorted(text for key, text in names.items() if key not in found)
+    report.exports = _exports_with(stores, {*report.dropped, *report.already})
+    return report
+
+
+def _look(stores: Stores, segment: SegmentName, wanted: Any) -> tuple[set[bytes], set[bytes]]:
+    """Which wanted keys have a row in a segment, and which were taken out of it."""
+    reader = SegmentReader(stores.storage, segment.path(stores))
+    found: set[bytes] = set()
+    try:
+        for batch in reader.pages(["key"], with_dropped=True):
+            found.update(wanted & set(batch.column(0).to_pylist()))
+        return found, set(wanted & reader.taken_out)
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error}; run `krake segment salvage {segment}` first") from error
+
+
+def _write(stores: Stores, segment: SegmentName, keys: set[bytes]) -> None:
+    with suppress(TargetExistsError):
+        stores.storage.write_bytes(f"{stores.crawl_dir}/{segment.folder}/{DROPPED_MARK}", b"")
+    reached("repair.drop.marked")
+    write_dropped(stores.storage, segment.path(stores), keys)
+    reached("repair.drop.written")
+
+
+def _exports_with(stores: Stores, segments: set[str]) -> list[str]:
+    found = []
+    for name in list_exports(stores):
+        with suppress(KrakeError):
+            inputs = ExportFolder(stores.storage, stores.config, name).read_inputs()
+            if any(f"{segment.folder}/{segment.node}" in segments for segment in inputs.segments):
+                found.append(name)
+    return found

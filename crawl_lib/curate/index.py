@@ -1,0 +1,158 @@
+"""`krake index`: the indexes of all segments as one CDXJ file, by which pywb and others replay the crawl.
+
+The segments are read one after another. Their lines get the urlkey of today, since older segments may have others, and
+the path of the WARC file from the crawl directory; they are sorted by runs on the disk, so that neither memory nor open
+files grow with the crawl. Pages that were dropped are left out.
+
+The file is derived: it may be deleted and made again, and takes the place of one that is there. What changes segments
+by hand (`krake segment`) or deletes folders makes it old.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Container, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.durable import fsync_file, reached, rename_durable
+from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, StorageError
+from crawl_lib.repair.findings import OnProgress
+from crawl_lib.repair.places import SegmentName, all_segments, repairs_locked, scratch_room
+from crawl_lib.repair.segments.swap import finish_all_swaps
+from crawl_lib.segment import SegmentReader, surt
+from crawl_lib.segment.manifest import INDEX_NAME
+from crawl_lib.segment.runs import RunWriter, merge_runs
+from crawl_lib.stores import Stores
+from crawl_lib.urls import key_of
+
+RUN_LINES = 50_000
+RUNS_AT_ONCE = 200
+PROGRESS_LINES = 10_000
+
+
+@dataclass
+class IndexReport:
+    """What the index holds. `file`: where it is; `dropped`: captures of dropped pages, which it does not hold."""
+
+    file: str
+    segments: int = 0
+    captures: int = 0
+    dropped: int = 0
+
+    def to_mapping(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def merge_indexes(
+    stores: Stores, output: Path | None = None, *, on_progress: OnProgress = lambda _progress: None
+) -> IndexReport:
+    """Write one index of all committed segments. `output`: a file of this machine; None: in the crawl directory.
+
+    Repairs that were stopped half-way are carried out first: a segment may be nowhere until then.
+    Raises ConfigError if that directory is not on this machine, InputError without a segment or where a file that is no
+    index is there, DamagedFileError or PathNotFoundError naming the segment's index, StorageError, LockedError while
+    another process of this machine repairs segments or makes an index.
+    """
+    path = output or stores.storage.local_path(f"{stores.crawl_dir}/{INDEX_NAME}")
+    if path is None:
+        raise ConfigError(f"the crawl directory is on {stores.storage.name}: name a file of this machine with --output")
+    _require_index(path)
+    report = IndexReport(str(path))
+    with repairs_locked(stores), scratch_room(stores, "index") as room:
+        finish_all_swaps(stores)
+        runs = RunWriter(room / "run", RUN_LINES)
+        for segment in all_segments(stores):
+            for line in _lines(stores, segment, report):
+                runs.add(line)
+                if report.captures % PROGRESS_LINES == 0:
+                    on_progress(report.to_mapping())
+            report.segments += 1
+            on_progress(report.to_mapping())
+        if not report.segments:
+            raise InputError(f"{stores.crawl_dir}: there is no segment yet; `krake crawl` makes some")
+        runs.flush()
+        _write(path, _merged(runs.paths, room), report, on_progress)
+    return report
+
+
+def _require_index(path: Path) -> None:
+    """What is there may be replaced only if it is an index: the name may be a slip."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(1 << 16)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    if first and b" {" not in first:
+        raise InputError(f"{path}: is there already, and is no index: choose another name, or delete it")
+
+
+def _lines(stores: Stores, segment: SegmentName, report: IndexReport) -> Iterator[str]:
+    """The lines of a segment as the index of the crawl has them."""
+    where = f"{segment.path(stores)}/{INDEX_NAME}"
+    dropped = SegmentReader(stores.storage, segment.path(stores)).dropped
+    try:
+        file = stores.storage.open_read(where)
+    except PathNotFoundError as error:
+        raise PathNotFoundError(f"{where}: is gone; run `krake segment salvage {segment}`") from error
+    with file:
+        for number, line in enumerate(file, 1):
+            try:
+                moved = _moved(line, segment, dropped)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DamagedFileError(
+                    f"{where}: line {number} cannot be read: {error!r}; run `krake segment salvage {segment}`"
+                ) from error
+            if moved is None:
+                report.dropped += 1
+            else:
+                report.captures += 1
+                yield moved
+
+
+def _moved(line: bytes, segment: SegmentName, dropped: Container[bytes]) -> str | None:
+    """A line with the key of today and a path from the crawl directory; None of a dropped page."""
+    _, stamp, text = line.decode().split(" ", 2)
+    value = json.loads(text)
+    if key_of(value["url"]) in dropped:
+        return None
+    value["filename"] = f"{segment}/{value['filename']}"
+    return f"{surt(value['url'])} {stamp} {json.dumps(value)}"
+
+
+def _merged(runs: list[Path], room: Path) -> Iterator[bytes]:
+    """All lines in order, with few files open at once."""
+    merges = 0
+    while len(runs) > RUNS_AT_ONCE:
+        merges += 1
+        larger = room / f"merge.{merges:05d}"
+        with larger.open("wb") as file:
+            file.writelines(merge_runs(runs[:RUNS_AT_ONCE]))
+        for path in runs[:RUNS_AT_ONCE]:
+            path.unlink()
+        runs = [*runs[RUNS_AT_ONCE:], larger]
+    return merge_runs(runs)
+
+
+def _write(path: Path, lines: Iterator[bytes], report: IndexReport, on_progress: OnProgress) -> None:
+    """Put the lines in a file next to it, then in the place of the file."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # which `krake sweep` finds after a kill
+    try:
+        try:
+            with temporary.open("wb") as file:
+                for number, line in enumerate(lines):
+                    file.write(line)
+                    if number % PROGRESS_LINES == 0:
+                        on_progress(report.to_mapping())
+                fsync_file(file)
+            reached("repair.index.written")
+            rename_durable(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error

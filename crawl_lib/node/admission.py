@@ -1,0 +1,113 @@
+"""A node whose disk was lost, and that returns under its old name: refused until it is admitted.
+
+What was sent to it went to others when it was retired as lost, and the mark on the DFS says so, with the sources that
+this concerns. With an empty disk the node would read them all again, and take for new what its new owners have yet to
+take in. So its tasks are refused, and admitting it has two durable steps: one move of its queue, which notes those
+sources as taken in (`admit.noted`); then the mark says that the node takes part again. Killed between, it is run again.
+
+A node that was retired with its queue, and returns with an empty directory, need not be admitted: its first task makes
+that move. Without it the node would read all that it was ever sent, and what others had handed on to it would be
+crawled again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+from crawl_lib.crawldir.settled import Mark, read_mark, write_mark
+from crawl_lib.durable import reached
+from crawl_lib.errors import ConfigError
+from crawl_lib.frontier import Change, Queue, State, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.lock import held_without_trace
+from crawl_lib.frontier.move import read_move
+from crawl_lib.frontier.record import RECORD_FILE
+from crawl_lib.node.task import NodeTask, locked_node, require_known
+from crawl_lib.stores import Stores
+
+
+def refusal(mark: Mark | None) -> str | None:
+    """Why a node may not take part, in words, with what to do; None if it may."""
+    if mark is None or not mark.lost:
+        return None
+    return (
+        f"node {mark.node} was retired as lost, and its URLs went to others: take it out of servers, or run"
+        f" `krake nodes admit {mark.node}` on its machine, with an empty directory"
+    )
+
+
+def require_admitted(task: NodeTask) -> None:
+    """Raise ConfigError if the task's node was retired as lost, and was not admitted again.
+
+    Of one that was retired otherwise, and begins with nothing, what it was sent before counts as taken in.
+    """
+    mark = read_mark(task.stores, task.node)
+    if problem := refusal(mark):
+        raise ConfigError(problem)
+    if mark is not None and mark.retired and _is_bare(task.queue):
+        _note_taken_in(task, mark)
+
+
+def admit_node(stores: Stores, *, node: str, stop: Event) -> dict[str, Any]:
+    """Let a node that was retired as lost take part again, with an empty queue. Run again, it says that it may.
+
+    Raises ConfigError if it is not in the config, or if its directory holds a queue: that of before, whose URLs others
+    have. LockedError and StorageError as a crawl task does.
+    """
+    with locked_node(stores, node, what="admit", stop=stop, on_progress=None) as task:
+        mark = read_mark(stores, node)
+        if mark is None or not mark.lost:
+            return {"node": node, "admitted": False}
+        _note_taken_in(task, mark)
+        reached("admit.noted")
+        write_mark(stores, replace(mark, queue=0, undecided=0, retired=False, lost=False))
+    return {"node": node, "admitted": True}
+
+
+def plan_admission(stores: Stores, *, node: str) -> dict[str, Any]:
+    """What `admit_node` would return, without doing anything; raises what that does, but waits for nobody."""
+    require_known(stores, node)
+    directory = stores.node_dir(node)
+    with held_without_trace(directory, node):
+        mark = read_mark(stores, node)
+        if mark is None or not mark.lost:
+            return {"node": node, "admitted": False}
+        queue = Queue(directory, node)
+        move = read_move(queue)
+        if move is None or move.move_id != _move_id(mark):  # else it is half admitted
+            _require_no_queue(queue, mark)
+    return {"node": node, "admitted": True}
+
+
+def _move_id(mark: Mark) -> str:
+    return f"admit-{mark.newest}"
+
+
+def _is_bare(queue: Queue) -> bool:
+    """Whether nothing has ever been in a queue: at most it was made, by an attempt that was killed right after."""
+    if not queue.directory.is_dir():
+        return True
+    if queue.path(RECORD_FILE).exists() or any(queue.path(str(number)).stat().st_size for number in queue.data_files()):
+        return False
+    state = queue.path("state")
+    return not state.exists() or state.read_bytes() == State().to_bytes()
+
+
+def _require_no_queue(queue: Queue, mark: Mark) -> None:
+    stands = queue.path("state").exists() and not _is_bare(queue)
+    if stands and queue.record().last_move != _move_id(mark):
+        raise ConfigError(
+            f"{queue.directory}: holds the queue of before node {queue.node} was retired, and others have its URLs:"
+            " move the directory away, then run this again"
+        )
+
+
+def _note_taken_in(task: NodeTask, mark: Mark) -> None:
+    queue, move_id = task.queue, _move_id(mark)
+    finish_open_move(queue)
+    _require_no_queue(queue, mark)
+    queue.create()
+    record = replace(queue.record(), taken_in=mark.taken_in)
+    change = Change(move_id=move_id, state=queue.state(), record=record, ours=True)
+    carry_out_move(queue, plan_move(queue, change))

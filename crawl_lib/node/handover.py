@@ -1,0 +1,67 @@
+"""A decision to hand a queue over: made by a retirement, and brought to its end, or dropped, by whoever finds it.
+
+The file `retire` in a node's directory names the folder of the crawl directory, `seeds/<name>`, to which everything
+that waits goes. Once that folder stands the URLs are others': the queue has to be emptied, whatever happens to the node
+afterwards. Before that nothing has happened.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.crawldir.directory import SEEDS_FOLDER
+from crawl_lib.durable import delete_durable
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.frontier import Change, Queue, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.journal import UNDECIDED_FILE
+from crawl_lib.frontier.take import HANDED_ON_FILE, SCOPE_FILE
+from crawl_lib.node.task import NodeTask
+
+RETIRE_FILE = "retire"
+
+
+def read_decision(directory: Path) -> dict[str, Any] | None:
+    """A decision that is not carried out to the end, None if there is none. Raises DamagedFileError naming it."""
+    path = directory / RETIRE_FILE
+    try:
+        value: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise DamagedFileError(f"{path}: is not JSON: {error}; delete it, and retire the node again") from error
+    return value
+
+
+def empty_queue(queue: Queue, name: str) -> None:
+    """One move: nothing waits here any more. `name`: of the decision."""
+    record, move_id = queue.record(), f"retire-{name}"
+    if record.last_move == move_id:
+        return
+    change = Change(
+        move_id=move_id,
+        state=queue.state(),
+        record=replace(record, pending={}, nodes=()),
+        ours=True,
+        replaces=True,
+        deletes=[HANDED_ON_FILE, SCOPE_FILE, UNDECIDED_FILE],
+    )
+    carry_out_move(queue, plan_move(queue, change))
+
+
+def drop_decision(task: NodeTask) -> None:
+    """Called by a task of a node that takes part again: its retirement was begun, and is not to be finished.
+
+    A later retirement would take the old decision for its own: what has joined the queue since would be emptied away.
+    """
+    decision = read_decision(task.directory)
+    if decision is None:
+        return
+    finish_open_move(task.queue)
+    handed = f"{task.stores.crawl_dir}/{SEEDS_FOLDER}/{decision['name']}"
+    if task.stores.storage.exists(handed):
+        task.stores.storage.secure(handed)
+        empty_queue(task.queue, decision["name"])
+    delete_durable(task.directory / RETIRE_FILE)

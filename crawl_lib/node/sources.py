@@ -1,0 +1,166 @@
+"""What was found for a node and waits to be taken in: injected seeds first, then segments by folder and node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from crawl_lib.crawldir.directory import (
+    MANIFEST_FILE,
+    SEEDS_FOLDER,
+    Iteration,
+    list_folders,
+    list_seeds,
+    read_index,
+    read_iteration,
+    read_json,
+    read_manifest,
+    scope_of,
+    scope_of_seeds,
+    segments_of,
+)
+from crawl_lib.crawldir.settled import still_awaited
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.frontier import (
+    IntakeReport,
+    Source,
+    TakenIn,
+    intake,
+    open_plan,
+    part_source,
+    pending_report,
+    read_scope_added,
+    rehome,
+)
+from crawl_lib.node.task import NodeTask
+from crawl_lib.rounds.layout import SEEDS_NODE, newest_iteration
+from crawl_lib.stores import Stores
+from crawl_lib.urls import Owners
+
+OUTLINKS_FILE = "outlinks"
+
+
+def waiting_sources(
+    stores: Stores, node: str, taken_in: TakenIn, *, before: str | None, planned: list[tuple[str, str]]
+) -> tuple[list[Source], list[str]]:
+    """The sources that a node has not taken in, in their fixed order, and the folders that are complete with them.
+
+    `before`: only iterations older than this folder; None: all. `planned`: (folder, node) of an unfinished intake,
+    which are offered in any case. A folder is complete once its commit has run and no segment may come late: nothing
+    will be added to it.
+    """
+    sources, complete = [], []
+    for digest in list_seeds(stores.storage, stores.crawl_dir):
+        if (digest, SEEDS_NODE) not in taken_in:
+            path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+            manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
+            part = _part(manifest.get("outlinks"), node, path)
+            sources.append(_source(stores, path, (digest, SEEDS_NODE), part, tuple(manifest.get("nodes", ()))))
+        complete.append(digest)
+    named = {folder for folder, _ in planned}
+    for folder in list_folders(stores.storage, stores.crawl_dir):
+        if folder in taken_in.complete:
+            continue
+        if before is None or int(folder) < int(before) or folder in named:
+            is_complete = _add_folder(stores, folder, node, taken_in, sources)
+            complete += [folder] if is_complete else []
+    return sources, complete
+
+
+def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sources: list[Source]) -> bool:
+    """Add a folder's sources; True if its commit has run and all segments that may come are among them."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    index = read_index(storage, crawl_dir, folder)
+    # Listed after the index was read: what is complete by it is complete in this list.
+    standing = segments_of(storage, crawl_dir, folder)
+    waiting = [found_by for found_by in standing if (folder, found_by) not in taken_in]
+    nodes = read_iteration(storage, crawl_dir, folder).nodes if waiting else ()
+    for found_by in waiting:
+        parts = index["outlinks"].get(found_by) if index is not None else None
+        if parts is None:
+            parts = read_manifest(storage, crawl_dir, folder, found_by).get("outlinks")
+        path = f"{crawl_dir}/{folder}/{found_by}"
+        sources.append(_source(stores, path, (folder, found_by), _part(parts, node, path), nodes))
+    return index is not None and not still_awaited(stores, index, standing)
+
+
+def _part(parts: object, node: str, path: str) -> dict[str, int] | None:
+    """Where a node's part of the file `outlinks` lies, None if it has none."""
+    if not isinstance(parts, dict):
+        raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
+    part: dict[str, int] | None = parts.get(node)
+    return part
+
+
+def _source(
+    stores: Stores, path: str, name: tuple[str, str], part: dict[str, int] | None, nodes: tuple[str, ...]
+) -> Source:
+    if part is None:
+        return Source(*name, _nothing, nodes)
+    open_part = partial(
+        stores.storage.open_read, f"{path}/{OUTLINKS_FILE}", offset=part["offset"], length=part["length"]
+    )
+    return part_source(*name, open_part, part["count"], nodes)
+
+
+def _nothing() -> Iterator[bytes]:
+    return iter(())
+
+
+def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
+    """Take in what waits for the task's node, older than its own iteration (None: everything).
+
+    Before an iteration what other nodes own is handed on, if its nodes are not those by which the queue was filled.
+    Returns what the node's next segment has to report. Raises what `frontier.intake` does.
+    """
+    stores, queue = task.stores, task.queue
+    owners = Owners(own.nodes if own else _nodes_between_iterations(task))
+    task.progress.enter("intake")
+    queue.create()
+    sources, complete = waiting_sources(
+        stores, task.node, queue.taken_in(), before=own.folder if own else None, planned=open_plan(queue)
+    )
+    config = stores.config
+    with stores.keys(task.node) as keys:
+        intake(
+            queue,
+            sources,
+            keys,
+            routing=config.frontier.routing,
+            owners=owners,
+            max_pages_per_host=config.urls.max_pages_per_host,
+            max_length_chars=config.urls.max_length_chars,
+            complete_folders=complete,
+            stop=task.stop.is_set,
+            on_progress=lambda report: task.progress.enter("intake", queue=report.new),
+        )
+    if own is not None:
+        rehome(queue, owners if config.frontier.routing == "host" else None)
+    return pending_report(queue)
+
+
+def _nodes_between_iterations(task: NodeTask) -> tuple[str, ...]:
+    """The nodes of the newest iteration: a list that was changed since is in force once an iteration began with it."""
+    newest = newest_iteration(task.stores)
+    return newest.nodes if newest is not None and task.node in newest.nodes else task.stores.config.servers
+
+
+def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
+    """The hosts whose pages a take of iteration `own` may follow links to: those of its folder, and of what was queued.
+
+    The queue may hold more than `start` could know of: seeds injected since, and, where an early iteration is done
+    late, what later ones found. Links of their pages would be rejected for good, since a page is fetched once. Nothing
+    is added but by what this node has taken in, so that an untroubled crawl does not depend on who was faster.
+    """
+    storage, crawl_dir = task.stores.storage, task.stores.crawl_dir
+    taken_in = task.queue.taken_in()
+    hosts = {*scope_of(storage, crawl_dir, own), *read_scope_added(task.queue)}
+    for digest in list_seeds(storage, crawl_dir):
+        if digest not in own.seeds and (digest, SEEDS_NODE) in taken_in:
+            hosts.update(scope_of_seeds(storage, crawl_dir, digest))
+    for folder in list_folders(storage, crawl_dir):
+        if folder not in own.summed:
+            for node in segments_of(storage, crawl_dir, folder):
+                if (folder, node) in taken_in:
+                    hosts.update(read_manifest(storage, crawl_dir, folder, node)["scope_added"])
+    return hosts

@@ -1,0 +1,104 @@
+"""What the steps of a node's task share while it holds the node's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from crawl_lib.crawldir.heldnotes import take_note_away
+from crawl_lib.crawldir.progress import NodeProgress, OnProgress
+from crawl_lib.crawldir.settled import urls_of_lost_queue
+from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, StorageError
+from crawl_lib.frontier import NodeLock, Queue, open_node_dir
+from crawl_lib.node.rollback import require_newest
+from crawl_lib.stores import Stores
+
+SPOOL_FOLDER = "spool"
+_LOOK_INTERVAL_S = 0.5
+"""How often a task that waits for the lock looks whether it is to stop."""
+
+
+@dataclass
+class NodeTask:
+    """What the steps of a node's task share while it holds the node's lock."""
+
+    stores: Stores
+    node: str
+    directory: Path
+    lock: NodeLock
+    stop: Event
+    progress: NodeProgress
+
+    @property
+    def queue(self) -> Queue:
+        """The node's queue."""
+        return Queue(self.directory, self.node)
+
+    @property
+    def spool(self) -> Path:
+        """Where the open take's records and rows are."""
+        return self.directory / SPOOL_FOLDER
+
+    def go_on(self) -> None:
+        """Raise StoppedError if the task is to stop: asked before each step that takes its time."""
+        if self.stop.is_set():
+            raise StoppedError(f"{self.directory}: stopped as asked; run the task again to go on")
+
+
+@contextmanager
+def locked_node(
+    stores: Stores, node: str, *, what: str, stop: Event, on_progress: OnProgress | None
+) -> Iterator[NodeTask]:
+    """Hold a node's directory, which is made if it is missing; see `locked_directory`.
+
+    Raises ConfigError for an unknown node, QueueError if the node had a queue, and there is none, or an older copy of
+    it (`rollback`): with that what waited in it would be lost without a word, since its keys are known.
+    """
+    require_known(stores, node)
+    directory = open_node_dir(Path(stores.config.queue.local_dir), node)
+    with locked_directory(stores, node, directory, what=what, stop=stop, on_progress=on_progress) as task:
+        if not task.queue.stands() and urls_of_lost_queue(stores, node) is not None:
+            raise QueueError(
+                f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"
+                f" queue.local_dir, back as it was; if it is lost, run `krake queue repair --node {node} --lost`"
+            )
+        require_newest(stores, task.queue)
+        yield task
+
+
+def require_known(stores: Stores, node: str) -> None:
+    """Raise ConfigError for a node that the config does not name."""
+    if node not in stores.config.servers:
+        raise ConfigError(f"node {node!r} is not one of servers: {', '.join(stores.config.servers)}")
+
+
+@contextmanager
+def locked_directory(
+    stores: Stores, node: str, directory: Path, *, what: str, stop: Event, on_progress: OnProgress | None
+) -> Iterator[NodeTask]:
+    """Hold a directory as that of a node, also of one that is not in the config any more.
+
+    Raises LockedError naming the holder, StoppedError if `stop` is set while it waits for it. Whatever the system
+    refuses while it is held (a full disk, a directory of somebody else) is a StorageError that names the path.
+    """
+    progress = NodeProgress(node, directory, on_progress)
+
+    def on_wait(holder: str) -> None:
+        if stop.is_set():
+            raise StoppedError(f"stopped while waiting for {holder}; run the task again")
+        progress.waiting(holder)
+
+    timeout_s = stores.config.queue.lock_timeout_s
+    with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=_LOOK_INTERVAL_S) as lock:
+        try:
+            take_note_away(stores, node)
+            yield NodeTask(stores, node, directory, lock, stop, progress)
+        except OSError as error:
+            progress.failed(f"{error.filename or directory}: {error.strerror or error}")
+            raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error
+        except KrakeError as error:
+            progress.failed(str(error))
+            raise

@@ -1,0 +1,202 @@
+"""`krake fsck` of the small files of the crawl directory: iterations, injected seeds, and what outlives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crawl_lib.crawldir.directory import (
+    DROPPED_MARK,
+    INDEX_FILE,
+    ITERATION_FILE,
+    MANIFEST_FILE,
+    SCOPE_FOLDER,
+    SEEDS_FOLDER,
+    Iteration,
+    list_folders,
+    read_iteration,
+    read_json,
+    scope_of,
+    scope_of_seeds,
+)
+from crawl_lib.crawldir.naming import STARTED_FOLDER, follower
+from crawl_lib.crawldir.scope import is_list_of_hosts
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
+from crawl_lib.frontier import part_mapping, read_outlinks, split_line
+from crawl_lib.node.sources import OUTLINKS_FILE
+from crawl_lib.repair.findings import Finding, Findings, Severity
+from crawl_lib.repair.folders.identity import Identity, Told, broken_choices
+from crawl_lib.repair.folders.index import dropped_and_not_marked, index_problem
+from crawl_lib.repair.folders.scope import kept_files, lacks_of_kept_scope
+from crawl_lib.repair.segments.swap import DAMAGED_PREFIX, open_swaps
+from crawl_lib.stores import Stores
+
+ROOM = "segment"
+
+
+def check_seeds(stores: Stores, digest: str, *, full: bool = True) -> list[Finding]:
+    """What is wrong with a folder of injected seeds."""
+    path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+    findings = Findings(ROOM, f"delete {path}, and inject the same seeds with the same --run-id again")
+    try:
+        manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
+        findings = Findings(ROOM, _again(path, manifest))
+        parts = {node: part_mapping(value, path) for node, value in manifest["outlinks"].items()}
+        entry = stores.storage.stat(f"{path}/{OUTLINKS_FILE}")
+        size = entry.size_bytes if entry else -1
+        if size != sum(part.length for part in parts.values()):
+            findings.add("seeds_damaged", f"{path}/{OUTLINKS_FILE}", f"has {size} bytes, its manifest says otherwise")
+        elif full:
+            _read_seeds(stores, path, parts)
+        _check_scope_of_seeds(stores, digest, findings)
+    except StorageError as error:
+        if not isinstance(error, PathNotFoundError):
+            raise
+        findings.add("seeds_damaged", path, str(error))
+    except (DamagedFileError, KeyError, AttributeError) as error:
+        findings.add("seeds_damaged", path, str(error))
+    return findings.list()
+
+
+def _again(path: str, manifest: dict[str, Any]) -> str:
+    """What to do about a folder of seeds that is no use: it depends on who made it."""
+    run_id = str(manifest.get("run_id", ""))
+    if "retired" in manifest:
+        return (
+            f"bring {path} back from a copy; if there is none, delete it once `krake nodes list` says that all nodes"
+            f" have settled since {manifest['retired']} was retired"
+        )
+    if run_id.startswith("salvage "):
+        segment = run_id.removeprefix("salvage ")
+        return f"delete {path}, and run `krake segment salvage {segment} --requeue`"
+    return f"delete {path}, and inject the same seeds with the same --run-id again ({run_id})"
+
+
+def _read_seeds(stores: Stores, path: str, parts: dict[str, Any]) -> None:
+    where = f"{path}/{OUTLINKS_FILE}"
+    for part in parts.values():
+        for line in read_outlinks(stores.storage.open_read(where, part.offset, part.length), where, part.count):
+            split_line(line, where)
+
+
+def _check_scope_of_seeds(stores: Stores, digest: str, findings: Findings) -> None:
+    try:
+        scope_of_seeds(stores.storage, stores.crawl_dir, digest)
+    except DamagedFileError as error:
+        again = f"run `krake folder repair {SEEDS_FOLDER}/{digest}`"
+        findings.add("scope_damaged", str(error).split(":")[0], str(error), repair=again)
+
+
+def check_kept_scope(stores: Stores) -> list[Finding]:
+    """Whether the hosts that folders added to the scope are kept where they outlive the folders."""
+    path = f"{stores.crawl_dir}/{SCOPE_FOLDER}"
+    findings = Findings(ROOM, "")
+    standing = list_folders(stores.storage, stores.crawl_dir)
+    for name, data in kept_files(stores):
+        if not is_list_of_hosts(data):
+            folder = name.partition("-")[0]
+            again = (
+                f"run `krake folder repair {folder}`"
+                if folder in standing
+                else "delete it, unless there is a copy: each iteration since has its hosts"
+            )
+            findings.add("kept_scope_damaged", f"{path}/{name}", "is no list of hosts", repair=again)
+    for folder in standing:
+        lacks = lacks_of_kept_scope(stores, folder)
+        if lacks:
+            again = f"run `krake folder repair {folder}`"
+            findings.add(
+                "kept_scope_damaged", f"{path}/{folder}", f"lacks {min(lacks)}", repair=again, count=len(lacks)
+            )
+    return findings.list()
+
+
+def check_started(stores: Stores) -> list[Finding]:
+    """The files that say which attempt's folder follows another; `start` could not go on with one that cannot be read.
+
+    Where the chosen folder has its name, any name of no attempt says that the choice is made.
+    """
+    findings = Findings(ROOM, "")
+    folders = list_folders(stores.storage, stores.crawl_dir)
+    for name in broken_choices(stores):
+        folder = follower(folders, name)
+        again = f"run `krake folder repair {folder}`" if folder else "delete it: the iteration was not begun"
+        where = f"{stores.crawl_dir}/{STARTED_FOLDER}/{name}"
+        findings.add("started_damaged", where, "names no attempt of a start", repair=again)
+    return findings.list()
+
+
+def check_iteration(stores: Stores, folder: str) -> list[Finding]:
+    """What is wrong with the small files of an iteration's folder, and whether its index says what its segments say."""
+    path = f"{stores.crawl_dir}/{folder}"
+    findings = Findings(ROOM, f"run `krake folder repair {folder}`")
+    _check_identity(stores, folder, findings)
+    for entry in stores.storage.list(path):
+        if entry.name.startswith("agreed-"):
+            try:
+                read_json(stores.storage, f"{path}/{entry.name}")
+            except DamagedFileError as error:
+                findings.add("agreed_damaged", f"{path}/{entry.name}", str(error))
+    unmarked = dropped_and_not_marked(stores, folder)
+    if unmarked:
+        problem = f"is not there, and pages of {', '.join(unmarked)} were dropped: `krake status` counts them"
+        findings.add("dropped_unmarked", f"{path}/{DROPPED_MARK}", problem, severity=Severity.WARNING)
+    if not _check_repairs(stores, path, folder, findings):  # else index and segment may be anything meanwhile
+        _check_index(stores, path, folder, findings)
+    return findings.list()
+
+
+def _check_identity(stores: Stores, folder: str, findings: Findings) -> None:
+    where = f"{stores.crawl_dir}/{folder}/{ITERATION_FILE}"
+    try:
+        iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
+    except (DamagedFileError, PathNotFoundError) as error:
+        findings.add("iteration_damaged", where, str(error))
+        return
+    other = Identity(stores, folder, Told()).contradicts(iteration)
+    if other:
+        findings.add("iteration_damaged", where, other)
+    _check_scope(stores, iteration, findings)
+
+
+def _check_scope(stores: Stores, iteration: Iteration, findings: Findings) -> None:
+    try:
+        scope_of(stores.storage, stores.crawl_dir, iteration)
+    except DamagedFileError as error:
+        findings.add("scope_damaged", str(error).split(":")[0], str(error))
+
+
+def _check_repairs(stores: Stores, path: str, folder: str, findings: Findings) -> bool:
+    """Whether a repair of a segment was stopped while it put the new one in place; damaged ones that are still kept."""
+    aside = [entry.name for entry in stores.storage.list(path) if entry.name.startswith(DAMAGED_PREFIX)]
+    try:
+        swaps = open_swaps(stores.storage, path)
+    except DamagedFileError as error:
+        findings.add("repair_damaged", path, str(error))
+        return True
+    for swap in swaps:
+        again = f"run `krake segment salvage {folder}/{swap.node}`, which goes on"
+        findings.add("repair_open", f"{path}/{swap.node}", "a repair of it was stopped half-way", repair=again)
+    for name in aside if not swaps else ():
+        node = name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0]
+        if not stores.storage.exists(f"{path}/{node}"):
+            problem = "is a damaged segment, and no new one stands"
+            again = f"run `krake folder repair {folder}`, then `krake segment salvage {folder}/{node}`"
+            findings.add("segment_missing", f"{path}/{name}", problem, repair=again)
+    return bool(swaps)
+
+
+def _check_index(stores: Stores, path: str, folder: str, findings: Findings) -> None:
+    found = index_problem(stores, folder)
+    if found is None:
+        return
+    if not found.missing:
+        findings.add(found.name, f"{path}/{INDEX_FILE}", found.problem)
+        return
+    # Deleting a settled folder by hand is allowed; half of one too, but it may have been an accident.
+    findings.add(
+        found.name,
+        path,
+        found.problem,
+        repair="bring them back from a copy; if they were deleted on purpose, delete the whole folder",
+        severity=Severity.WARNING,
+    )

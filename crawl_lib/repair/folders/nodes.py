@@ -1,0 +1,81 @@
+"""`krake fsck`: nodes that left, pages that a salvage lost, and what killed attempts left on the store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+
+from crawl_lib.crawldir.directory import SEEDS_FOLDER, list_folders
+from crawl_lib.crawldir.settled import marked_nodes
+from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
+from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.findings import Finding, Findings, Severity
+from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.repair.places import SegmentName, all_segments
+from crawl_lib.repair.segments.lost import read_lost, requeue_name
+from crawl_lib.repair.sweep import leftovers
+from crawl_lib.rounds.layout import is_retired
+from crawl_lib.segment import SegmentReader
+from crawl_lib.stores import Stores
+from crawl_lib.urls import key_of
+
+
+def check_nodes(stores: Stores) -> list[Finding]:
+    """Nodes that had a part in the crawl and are in `servers` no more, and that nobody has retired."""
+    findings = Findings("queue", "")
+    parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
+    for node in sorted({*parts, *marked_nodes(stores)} - set(stores.config.servers)):
+        with suppress(DamagedFileError, PathNotFoundError):  # findings of the mark, or the iteration
+            if not is_retired(stores, node):
+                findings.add(
+                    "node_not_retired",
+                    str(stores.node_dir(node)) if stores.node_dir(node).is_dir() else node,
+                    f"node {node} is not in `servers`, and was not retired: what waits in its queue is not crawled",
+                    repair=f"put it back, or run `krake nodes retire {node}` there (with --lost if its disk is gone)",
+                    severity=Severity.WARNING,
+                )
+    return findings.list()
+
+
+def check_lost(stores: Stores) -> list[Finding]:
+    """Pages that a salvage could not bring back, and that are neither crawled again nor about to be. They are notes."""
+    findings = Findings("segment", "")
+    for name in all_segments(stores):
+        with suppress(KrakeError):  # findings of the segment
+            lost = {key_of(queued.url): queued.url for queued in _not_requeued(stores, name)}
+            keys = _not_crawled_since(stores, name, lost.keys()) if lost else set()
+            if keys:
+                findings.add(
+                    "pages_lost",
+                    name.path(stores),
+                    f"{min(lost[key] for key in keys)} was crawled, and a salvage could not bring it back",
+                    repair=f"run `krake segment salvage {name} --requeue`, and they are crawled again",
+                    severity=Severity.NOTE,
+                    count=len(keys),
+                )
+    return findings.list()
+
+
+def _not_requeued(stores: Stores, name: SegmentName) -> list[QueuedUrl]:
+    lost = read_lost(stores, name)
+    folder = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{requeue_name(name, lost)}"
+    return [] if not lost or stores.storage.exists(folder) else lost
+
+
+def _not_crawled_since(stores: Stores, name: SegmentName, keys: Collection[bytes]) -> set[bytes]:
+    """Those of some keys that no later iteration has a page of."""
+    left = set(keys)
+    for other in all_segments(stores):
+        if left and int(other.folder) > int(name.folder):
+            for batch in SegmentReader(stores.storage, other.path(stores)).pages(["key"], with_dropped=True):
+                left.difference_update(batch.column(0).to_pylist())
+    return left
+
+
+def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
+    """What killed attempts left on the store, and nobody owns. `nodes`: those whose lock is held."""
+    findings = Findings("segment", "run `krake sweep`, which deletes it")
+    if list_folders(stores.storage, stores.crawl_dir):
+        for leftover in leftovers(stores, nodes):
+            findings.add("leftover", leftover.path, leftover.problem, severity=Severity.NOTE)
+    return findings.list()

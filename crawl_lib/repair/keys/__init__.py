@@ -1,0 +1,1 @@
+"""Key tables: compared with pages and queues, and filled from them."""

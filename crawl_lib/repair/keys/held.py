@@ -1,0 +1,316 @@
+"""Which keys should be known, and which URLs wait: what pages, queues and outlinks say, against the key tables.
+
+A key that is queued stands for a URL that some file holds: a queue, an open take, a file that a task had begun to
+write, or a line of `outlinks` that is handed on past the key check and has not been taken in. If none does, the URL is
+lost without a word: whoever finds a link to it drops it as known. The file `undecided` and other lines of `outlinks`
+hold nothing, since they are dropped if their keys are known.
+
+What a node on another machine holds is known by the note that `krake fsck --node NODE` left (`crawldir.heldnotes`).
+
+The other way round, a URL that waits and whose key is unknown is taken for new when the next link to it is found, and
+is fetched twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from hashlib import sha1
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crawl_lib.config.load import is_sqlite_server
+from crawl_lib.crawldir.forgotten import Forgotten
+from crawl_lib.crawldir.heldnotes import HeldNote, note_command, noted_keys, read_note, write_note
+from crawl_lib.crawldir.settled import marked_nodes, urls_of_lost_queue
+from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
+from crawl_lib.frontier import Queue, TakenIn, read_handed_on
+from crawl_lib.frontier.adopt import ADOPTED_FILE, ADOPTED_HANDED_FILE
+from crawl_lib.frontier.journal import CLAIM_FILE, INSERT, NEW_FILE, read_journal
+from crawl_lib.frontier.move import MOVE_FILE, read_move
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK
+from crawl_lib.frontier.queue import QueueReader
+from crawl_lib.frontier.rehome import REHOMED_FILE, REHOMED_HANDED_FILE
+from crawl_lib.frontier.source import file_lines
+from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE, TAKE_FILE, open_take
+from crawl_lib.keys import KeyServer
+from crawl_lib.keys.ring import KEY_BYTES
+from crawl_lib.keys.scans import side_by_side
+from crawl_lib.node.sources import waiting_sources
+from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.repair.keys.keyheap import KeyHeap
+from crawl_lib.repair.places import scratch_room
+from crawl_lib.repair.queue.rescue import LOST_FILE
+from crawl_lib.rounds.layout import is_retired
+from crawl_lib.segment import SegmentReader
+from crawl_lib.segment.recover import microseconds_of
+from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
+from crawl_lib.stores import Stores
+from crawl_lib.urls import canonicalize
+
+ASKED = 50_000
+LOWEST, HIGHEST = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
+_BESIDE = (
+    *(NEW_FILE, CLAIM_FILE, ADOPTED_FILE, ADOPTED_HANDED_FILE, REHOMED_FILE, REHOMED_HANDED_FILE),
+    *(PUT_BACK_FILE, HANDED_ON_FILE, TAKE_FILE),
+)
+"""Files beside a queue whose lines begin with a URL."""
+
+
+def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dict[KeyState, list[bytes]]]:
+    """Keys of a segment's pages by the state that they leave, some at a time.
+
+    Those of pages that were taken out too: they stay known. None that was forgotten since.
+    """
+    reader = SegmentReader(stores.storage, path)
+    for batch in reader.pages(["key", "time", "outcome"], with_dropped=True):
+        times = batch.column(1).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        gone = forgotten.of_page(np.array(batch.column(0).to_pylist(), "S20"), times).tolist()
+        found: dict[KeyState, list[bytes]] = {}
+        rows: list[list[Any]] = [batch.column(0).to_pylist(), batch.column(2).to_pylist()]
+        for key, outcome, is_gone in zip(*rows, gone, strict=True):
+            if not is_gone:
+                found.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
+        yield found
+    taken_out = sorted(reader.taken_out - reader.dropped)
+    if taken_out:
+        # When they were captured nobody knows any more, but that it was not before the segment was begun.
+        began_us = np.full(len(taken_out), microseconds_of(reader.manifest.started), np.int64)
+        gone = forgotten.of_page(np.array(taken_out, "S20"), began_us).tolist()
+        yield {KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]}
+
+
+def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
+    """URLs that a node's queue has made known, with the file they are of; some at a time.
+
+    The queue itself, URLs handed on, and those that an open intake has decided upon and sent. Not the file
+    `undecided`, nor the end of `new`: whoever made those known would have the next intake drop their URLs.
+    A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
+    """
+    queue = Queue(stores.node_dir(node), node)
+    if not queue.directory.is_dir() or read_move(queue) is not None or not queue.path("state").exists():
+        return
+    state = queue.state()
+    if not queue.is_ours(state):
+        return
+    urls = (url for url, _ in QueueReader(queue, state).lines())
+    yield from (("state", some) for some in _some(urls))
+    yield from (("handed_on", some) for some in _some(map(_url_of, read_handed_on(queue))))
+    journal = read_journal(queue.directory)
+    if journal is not None:
+        sent = journal.chunk_bytes if journal.phase == INSERT else journal.new_bytes
+        yield from ((NEW_FILE, some) for some in _some(_first_lines(queue.path(NEW_FILE), sent)))
+
+
+def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None) -> Iterator[list[bytes]]:
+    """URLs that other nodes (or this one) handed on to a node past the key check, and that it has yet to take in.
+
+    `taken_in`: None: what its queue on this machine says.
+    Raises DamagedFileError: a finding of the segment, or of injected seeds.
+    """
+    taken_in = _taken_in(stores, node) if taken_in is None else taken_in
+    sources, _ = waiting_sources(stores, node, taken_in, before=None, planned=[])
+    for source in sources:
+        yield from _some(_url_of(line) for line in source.open() if HANDED_ON_MARK in line)
+
+
+def _taken_in(stores: Stores, node: str) -> TakenIn:
+    try:
+        return Queue(stores.node_dir(node), node).taken_in()
+    except DamagedFileError:
+        return TakenIn()  # a finding of the queue
+
+
+def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
+    """Keys of all URLs that a node's directory holds, in whatever state it is; some at a time.
+
+    What is processed by `state` counts as gone, unless a move is open or `state` cannot be believed.
+    """
+    queue = Queue(stores.node_dir(node), node)
+    if not queue.directory.is_dir():
+        return
+    processed, ours = 0, False
+    if not queue.path(MOVE_FILE).exists():
+        try:
+            state = queue.state()
+            processed, ours = state.processed, queue.is_ours(state)
+        except KrakeError:
+            pass  # a finding of the queue
+    longest = stores.config.urls.max_length_chars
+    for number in queue.data_files():
+        for some in _some(islice(file_lines(queue.path(str(number))), 0 if number else processed, None)):
+            yield keys_of(some)
+            if not ours:  # people wrote it, perhaps
+                yield keys_of(_canonical(some, longest))
+    for name in _BESIDE:
+        yield from map(keys_of, _some(map(_url_of, file_lines(queue.path(name)))))
+
+
+def note_held(stores: Stores, node: str) -> HeldNote:
+    """Leave a note of what a node's directory holds, for checks on other machines. The caller holds the node's lock.
+
+    Raises LockedError while another process of this machine does the same, StorageError.
+    """
+    with ExitStack() as stack:
+        heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, f"held-{node}")))
+        for keys in held_keys(stores, node):
+            heap.add(keys)
+        return write_note(
+            stores,
+            node,
+            heap.blocks(),
+            taken_in=_taken_in(stores, node),
+            lost=(stores.node_dir(node) / LOST_FILE).exists(),
+            take=_open_folder(stores, node),
+        )
+
+
+def _open_folder(stores: Stores, node: str) -> str:
+    try:
+        take = open_take(stores.node_dir(node))
+    except DamagedFileError:
+        return ""  # a finding of the queue
+    return take.header.folder if take else ""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What is known of the nodes of a crawl whose directories cannot be read here: see `look`.
+
+    `notes`: of those that left one that still holds. `unknown`: of the others, what has to be done before it is known
+    what they hold, in words. `damaged`: notes that cannot be read, by node, in words; these are `unknown` too.
+    """
+
+    notes: dict[str, HeldNote] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
+
+    def refusal(self) -> str:
+        """All that has to be done, in words."""
+        return "; ".join(f"node {node} {problem}" for node, problem in self.unknown.items())
+
+    def began(self, stores: Stores) -> list[str]:
+        """Nodes that somebody began to work on since: what was read of the key tables says nothing of them."""
+        return [node for node, note in self.notes.items() if not note.stands(stores)]
+
+
+def look(stores: Stores, nodes: Collection[str]) -> Sight:
+    """See what is known of the nodes that hold URLs elsewhere. `nodes`: those whose lock is held."""
+    sight = Sight()
+    for node in nodes_unseen(stores, nodes):
+        try:
+            note = read_note(stores, node)
+        except DamagedFileError as error:
+            note, sight.damaged[node] = None, str(error)
+        if node in stores.config.servers and note is not None and note.is_of(stores):
+            sight.notes[node] = note
+        else:
+            sight.unknown[node] = _to_do(stores, node, note, damaged=node in sight.damaged)
+    return sight
+
+
+def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -> str:
+    again = f"run `{note_command(node)}` on its machine while it rests"
+    directory = stores.node_dir(node)
+    if node not in stores.config.servers:
+        return f"is not in `servers`, and was not retired: put it back, or run `krake nodes retire {node}` there"
+    if damaged:
+        return f"has a damaged note of its keys: {again}"
+    if note is not None:
+        return f"noted its keys with another config, or other files of Krake: {again}"
+    if not directory.is_dir():
+        return f"has not noted its keys since it was worked on last: {again}"
+    if Queue(directory, node).stands():
+        return "is worked on: run this again when it rests"
+    return f"has lost its queue: put it back, or run `krake queue repair --node {node} --lost`"
+
+
+def hold_noted(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> None:
+    """Put into a heap what nodes on other machines hold.
+
+    Raises DamagedFileError naming the note, PathNotFoundError where one was taken away meanwhile.
+    """
+    for note in notes.values():
+        for keys in noted_keys(stores, note):
+            heap.add(keys)
+
+
+def hold_all(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> None:
+    """Put into a heap what the other nodes' directories hold, and what is on its way to any node.
+
+    Raises DamagedFileError, as `urls_on_their_way` does.
+    """
+    for node in stores.config.servers:
+        note = notes.get(node)
+        if note is None:
+            for keys in held_keys(stores, node):
+                heap.add(keys)
+        for urls in urls_on_their_way(stores, node, note.taken_in if note else None):
+            heap.add(keys_of(urls))
+
+
+def unheld_keys(servers: Sequence[KeyServer], heap: KeyHeap) -> Iterator[list[bytes]]:
+    """Keys that are queued, in whatever words, on any of some servers, on none more than that, and not in a heap."""
+    scans = [server.scan(LOWEST, HIGHEST) for server in servers]
+    return heap.without(key for key, states in side_by_side(scans) if max(states.values()) is KeyState.QUEUED)
+
+
+def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
+    """Nodes that may hold URLs, and whose directories cannot be read: elsewhere, at work, gone.
+
+    `nodes`: those whose lock is held. Where keys lie in files there is no other machine, so a node of which nothing is
+    here has not been used yet. One that left without being retired counts, wherever it is.
+    """
+    unseen = [node for node in stores.config.servers if not _is_seen(stores, node, nodes)]
+    parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
+    for node in sorted({*parts, *marked_nodes(stores)} - set(stores.config.servers)):
+        try:
+            gone = is_retired(stores, node)
+        except (DamagedFileError, PathNotFoundError):
+            gone = False  # findings of the mark, or the iteration
+        unseen += [] if gone else [node]
+    return unseen
+
+
+def _is_seen(stores: Stores, node: str, nodes: Collection[str]) -> bool:
+    directory = stores.node_dir(node)
+    if directory.is_dir() and Queue(directory, node).stands():
+        return node in nodes
+    embedded = all(map(is_sqlite_server, stores.config.key_storage.servers))
+    return (embedded or directory.is_dir()) and urls_of_lost_queue(stores, node) is None
+
+
+def keys_of(urls: Iterable[bytes]) -> list[bytes]:
+    """The keys of canonical URLs."""
+    return [sha1(url).digest() for url in urls]
+
+
+def _canonical(lines: Iterable[bytes], max_length_chars: int) -> Iterator[bytes]:
+    for line in lines:
+        try:
+            yield canonicalize(
+                line.decode("utf-8", "surrogateescape").strip(), max_length_chars=max_length_chars
+            ).encode()
+        except UrlError:
+            continue  # nobody will crawl it
+
+
+def _url_of(line: bytes) -> bytes:
+    return line.partition(b"\t")[0]
+
+
+def _first_lines(path: Path, size: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while file.tell() < size and (line := file.readline()):
+            yield line.rstrip(b"\n")
+
+
+def _some(urls: Iterable[bytes]) -> Iterator[list[bytes]]:
+    source = iter(urls)
+    while some := list(islice(source, ASKED)):
+        yield some

@@ -1,0 +1,1 @@
+"""A node's queue: looked at, and made usable again."""

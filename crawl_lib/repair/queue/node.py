@@ -1,0 +1,395 @@
+"""`krake queue repair`: a node's directory, with what its segments on the store know of it.
+
+1. The queue itself (`repair.queue.queue`).
+2. The open take. Where its file cannot be read and its segment stands, it is made again from the queue and the
+   segment; where none stands, its URLs are still in the queue and are fetched again.
+3. `leftover`. Where the segment stands, the URLs that have no row in it; else fetching goes on, and decides anew.
+4. The spool: a closed part that cannot be trusted is made again from its WARC file, or set aside.
+5. What is known of hosts, if it cannot be read: set aside. The counts of `urls.max_pages_per_host`: counted again
+   from segments and queue.
+
+A queue that is lost with its disk begins anew, empty and with nothing taken in: every URL that was ever sent to the
+node still stands in the folders it was sent in, and the keys of those that are only queued are dropped by `krake keys
+rebuild --drop-queued`. What only the disk held is gone: URLs that people put into the queue by hand.
+
+Before all that, the node's mark on the store, which says that it is settled, and the note of its keys are taken away.
+Each step may be done again, and the command may be stopped anywhere (`Stores.stop`). `--dry-run` does all of it to a
+copy, made of hard links: nothing is written in place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+
+from crawl_lib.crawldir.directory import list_folders, read_iteration, segments_of
+from crawl_lib.crawldir.forgotten import Keys, is_among, key_array
+from crawl_lib.crawldir.heldnotes import take_note_away
+from crawl_lib.crawldir.settled import read_mark, take_mark_away, urls_of_lost_queue
+from crawl_lib.durable import delete_durable, reached, rename_durable
+from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
+from crawl_lib.fetch import HostStore
+from crawl_lib.fetch.hosts import host_stores
+from crawl_lib.frontier import NodeLock, Queue, RepairReport, TakenIn, open_node_dir, repair_queue
+from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
+from crawl_lib.frontier.lock import held_without_trace
+from crawl_lib.frontier.queue import QueueReader
+from crawl_lib.frontier.take import (
+    LEFTOVER_FILE,
+    TAKE_FILE,
+    Take,
+    TakeHeader,
+    open_take,
+    read_leftover,
+    write_leftover,
+    write_take,
+)
+from crawl_lib.keys import open_key_store
+from crawl_lib.node.task import SPOOL_FOLDER
+from crawl_lib.repair.keys.held import keys_of
+from crawl_lib.repair.queue.check import BUILT_FOLDER, part_problems, spool_problems, sqlite_problem
+from crawl_lib.repair.queue.rescue import BROKEN, LOST_FILE, note_lost, read_lost
+from crawl_lib.repair.queue.seals import seal_problem
+from crawl_lib.rounds.layout import SEEDS_NODE
+from crawl_lib.segment import Manifest, SegmentReader, hidden_folder
+from crawl_lib.segment.parts import CLOSED_SUFFIX, SEALED_SUFFIX, Part, list_parts
+from crawl_lib.states import KeyState
+from crawl_lib.stopping import go_on, until_stopped
+from crawl_lib.stores import Stores
+
+
+def repair_node(
+    stores: Stores,
+    node: str,
+    *,
+    lost: bool = False,
+    dry_run: bool = False,
+    on_wait: Callable[[str], None] | None = None,
+) -> RepairReport:
+    """Repair a node's directory. `lost`: its queue is gone, and begins anew. `dry_run`: say what would be done.
+
+    Raises PathNotFoundError if the directory is not on this machine, ConfigError if a queue stands that is called lost,
+    LockedError naming the holder, StorageError, StoppedError once `stores.stop` is set.
+    """
+    go_on(stores.stop)
+    directory = stores.node_dir(node)
+    if lost:
+        if (begun := _begin_anew(stores, node, directory, dry_run=dry_run)) is not None:
+            return begun
+    elif not directory.is_dir():
+        raise PathNotFoundError(
+            f"{directory}: node {node} has no queue on this machine; run this where it has one, or with --lost if that"
+            " is gone"
+        )
+    timeout_s = stores.config.queue.lock_timeout_s
+    with (
+        held_without_trace(directory, node)
+        if dry_run
+        else NodeLock(directory, node, timeout_s, what="krake queue repair", on_wait=on_wait)
+    ):
+        try:
+            if not dry_run:
+                _take_mark_away(stores, node)
+                report = _Repair(stores, node, directory).run()
+                report.lost = report.lost or (read_lost(directory) if lost else 0)
+                return report
+            shadow = directory.with_name(f".{node}.dry-run")
+            shutil.rmtree(shadow, ignore_errors=True)
+            try:
+                _link_tree(directory, shadow, stores.stop)
+                report = _Repair(stores, node, shadow).run()
+                report.done = [line.replace(str(shadow), str(directory)) for line in report.done]
+                return report
+            finally:
+                shutil.rmtree(shadow, ignore_errors=True)
+        except OSError as error:
+            raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error
+
+
+def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) -> RepairReport | None:
+    """Make room for the queue of a node whose own is gone, and note what is. In a dry run: the report, and that is all.
+
+    A queue that a repair began, with its note, may be repaired again.
+    """
+    waited = urls_of_lost_queue(stores, node) or 0
+    if directory.is_dir() and Queue(directory, node).stands():
+        if (directory / LOST_FILE).exists():
+            return None
+        raise ConfigError(f"{directory}: holds a queue, and --lost begins one anew: move the directory away first")
+    if dry_run:
+        return RepairReport([f"queue: begins anew; {waited} URLs waited when it settled last"], lost=max(waited, 1))
+    open_node_dir(directory.parent, node)
+    if not (directory / LOST_FILE).exists():
+        note_lost(Queue(directory, node), max(waited, 1))
+    return None
+
+
+def _taken_in_before(stores: Stores, node: str) -> TakenIn:
+    """What a node had taken in, as its newest segment shows: all that stood before that iteration."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    folders = list_folders(storage, crawl_dir)
+    own = next((folder for folder in reversed(folders) if storage.exists(f"{crawl_dir}/{folder}/{node}")), None)
+    if own is None:
+        return TakenIn()
+    older = [folder for folder in folders if int(folder) < int(own)]
+    pairs = [(folder, found_by) for folder in older for found_by in segments_of(storage, crawl_dir, folder)]
+    with suppress(DamagedFileError, PathNotFoundError):
+        pairs += [(digest, SEEDS_NODE) for digest in read_iteration(storage, crawl_dir, own).seeds]
+    return TakenIn().with_sources(pairs)
+
+
+def _take_mark_away(stores: Stores, node: str) -> None:
+    """The mark of a settled node says what its queue holds, which a repair may change. The next `settle` writes it.
+
+    So does the note of the keys that it holds.
+    """
+    try:
+        mark = read_mark(stores, node)
+    except DamagedFileError:
+        mark = None
+    if mark is None or not mark.retired:
+        take_mark_away(stores, node)
+    take_note_away(stores, node)
+
+
+def _link_tree(source: Path, target: Path, stop: Event) -> None:
+    """A copy of a directory whose files are the same files, but for data bases, which are written in place."""
+    target.mkdir()
+    for path in until_stopped(source.iterdir(), stop):
+        if path.is_dir():
+            _link_tree(path, target / path.name, stop)
+        elif ".sqlite" in path.name:
+            shutil.copyfile(path, target / path.name)
+        else:
+            os.link(path, target / path.name)
+
+
+class _Repair:
+    def __init__(self, stores: Stores, node: str, directory: Path) -> None:
+        self.stores, self.node, self.directory = stores, node, directory
+        self.queue = Queue(directory, node)
+        self.report = RepairReport()
+
+    def run(self) -> RepairReport:
+        had_take = (self.directory / TAKE_FILE).exists()
+        self.report = repair_queue(
+            self.queue, self._crawled, again=lambda: _taken_in_before(self.stores, self.node), stop=self.stores.stop
+        )
+        take = open_take(self.directory)
+        if take is None and (had_take or (self.directory / f"{TAKE_FILE}{BROKEN}").exists()):
+            take = self._take_of_segment()
+        if take is None:
+            self._drop_spool(had_take)
+        else:
+            self._leftover(take)
+            if self._segment_of(take) is None:
+                self._spool(take)
+        go_on(self.stores.stop)
+        self._hosts()
+        self._host_counts()
+        return self.report
+
+    def _say(self, text: str) -> None:
+        self.report.done.append(text)
+
+    def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Which keys the tables call crawled or gone; none where they cannot be asked."""
+        config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
+        try:
+            with open_key_store(config, password) as store:
+                states = store.states(keys)
+        except KeyStoreError as error:
+            self._say(f"the key tables cannot be asked what was crawled: {error}")
+            return set()
+        return {key for key, state in states.items() if state is not None and state is not KeyState.QUEUED}
+
+    # Takes
+
+    def _manifest(self, folder: str) -> Manifest | None:
+        try:
+            return SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{folder}/{self.node}").manifest
+        except (PathNotFoundError, DamagedFileError):
+            return None
+
+    def _segment_of(self, take: Take) -> SegmentReader | None:
+        """The committed segment of a take."""
+        manifest = self._manifest(take.header.folder)
+        if manifest is None or manifest.take_id != take.take_id:
+            return None
+        return SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{take.header.folder}/{self.node}")
+
+    def _take_of_segment(self) -> Take | None:
+        """The take of this node's newest segment, if the queue has not moved on past it: its URLs are the next ones."""
+        folders = list_folders(self.stores.storage, self.stores.crawl_dir)
+        for folder in until_stopped(reversed(folders), self.stores.stop):
+            manifest = self._manifest(folder)
+            if manifest is not None:
+                return self._take_of(manifest)
+        return None
+
+    def _take_of(self, manifest: Manifest) -> Take | None:
+        state, count = self.report.state, int(manifest.counts["taken"])
+        if self.queue.record().last_move == f"take-{manifest.take_id}" or state.length < count:
+            return None
+        path = f"{self.stores.crawl_dir}/{manifest.folder}/{self.node}"
+        rows = self._page_keys(SegmentReader(self.stores.storage, path))
+        header = TakeHeader(
+            manifest.take_id,
+            manifest.run_id,
+            manifest.iteration,
+            manifest.folder,
+            self.node,
+            1,
+            state,
+            state.after(count)[0],
+            count,
+        )
+        lines, stop = QueueReader(self.queue, state).lines, self.stores.stop
+        keys = key_array(b"".join(keys_of(url for url, _ in until_stopped(lines(count), stop))))
+        if not len(rows) or not is_among(rows, keys).all():
+            return None
+        take = write_take(self.directory, header, until_stopped(lines(count), stop))
+        self._say(f"take {take.take_id}: made again from the queue and its segment {path}")
+        return take
+
+    def _leftover(self, take: Take) -> None:
+        try:
+            leftover = read_leftover(take)
+            problem = "is not there" if leftover is None else ""
+            if leftover and not 0 <= leftover[0] <= leftover[-1] < take.count:
+                problem = f"names positions beyond {take.count}"
+        except DamagedFileError as error:
+            problem = str(error)
+        segment = self._segment_of(take)
+        if segment is not None and problem:
+            rows = self._page_keys(segment)
+            urls = until_stopped(take.urls(), self.stores.stop)
+            missing = [url.position for url in urls if not len(rows) or not _holds(rows, url.key)]
+            write_leftover(take, missing)
+            self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
+        elif problem and (self.directory / LEFTOVER_FILE).exists():
+            self._set_aside(LEFTOVER_FILE)
+            self._say(f"leftover: {problem}; fetching goes on, and decides anew")
+
+    def _page_keys(self, segment: SegmentReader) -> Keys:
+        keys = bytearray()
+        for batch in until_stopped(segment.pages(["key"], with_dropped=True), self.stores.stop):
+            keys += b"".join(batch.column(0).to_pylist())  # type: ignore[arg-type]
+        return key_array(keys)
+
+    def _set_aside(self, name: str) -> None:
+        rename_durable(self.directory / name, self.directory / (name + BROKEN))
+        reached("repair.queue.aside")
+
+    # Spools
+
+    def _drop_spool(self, had_take: bool) -> None:
+        """A spool without its take: its records are fetched again; they are kept for whoever wants to import them."""
+        spool = self.directory / SPOOL_FOLDER
+        if spool.exists() and had_take:
+            shutil.rmtree(self.directory / (SPOOL_FOLDER + BROKEN), ignore_errors=True)
+            self._set_aside(SPOOL_FOLDER)
+            self._say(f"{SPOOL_FOLDER}: set aside as {SPOOL_FOLDER}{BROKEN}; what it holds is fetched again")
+
+    def _spool(self, take: Take) -> None:
+        spool, storage = self.directory / SPOOL_FOLDER, self.stores.storage
+        hidden = hidden_folder(f"{self.stores.crawl_dir}/{take.header.folder}", self.node, take.take_id)
+        stop = self.stores.stop
+        damaged = [
+            part
+            for part in until_stopped(list_parts(spool), stop)
+            if part.is_closed
+            and (part_problems(part, full=True, stop=stop) or seal_problem(storage, hidden, part, full=True, stop=stop))
+        ]
+        for name, problem in spool_problems(spool, full=True):
+            self._delete_made(spool / name)
+            self._say(f"{SPOOL_FOLDER}/{name}: {problem}; it is made again")
+        if not damaged:
+            return
+        self._delete_made(spool / BUILT_FOLDER)
+        # Fetching is not over any more: what these parts held is looked for again.
+        delete_durable(self.directory / LEFTOVER_FILE)
+        reached("repair.queue.leftover")
+        for part in until_stopped(damaged, stop):
+            self._part(part, spool)
+
+    def _delete_made(self, path: Path) -> None:
+        """Delete what the next task makes again."""
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        reached("repair.queue.made")
+
+    def _part(self, part: Part, spool: Path) -> None:
+        worker = part.stem.name.rpartition("-")[0]
+        others_open = any(not other.is_closed for other in list_parts(spool, worker))
+        if part.warc.exists() and not others_open:
+            delete_durable(part.path(CLOSED_SUFFIX))  # first: what says that the rows are whole
+            reached("repair.queue.reopened")
+            part.discard_rows()
+            self._say(f"{part.warc.name}: its whole records are read again, what is missing is fetched again")
+            return
+        for suffix in (CLOSED_SUFFIX, SEALED_SUFFIX):
+            delete_durable(part.path(suffix))
+        if part.warc.exists():
+            rename_durable(part.warc, part.warc.with_name(part.warc.name + BROKEN))
+        part.discard_rows()
+        self._say(f"{part.warc.name}: cannot be trusted; all of it is fetched again")
+
+    # Data bases
+
+    def _useless_base(self, name: str) -> str | None:
+        """Set a data base that cannot be used aside; returns why."""
+        path = self.directory / name
+        problem = sqlite_problem(path) if path.exists() else None
+        if problem is not None:
+            for suffix in ("-journal", "-wal", "-shm"):
+                delete_durable(path.with_name(path.name + suffix))
+            self._set_aside(name)
+        return problem
+
+    def _hosts(self) -> None:
+        """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first."""
+        for path in host_stores(self.directory):
+            name = str(path.relative_to(self.directory))
+            problem = self._useless_base(name)
+            if problem is not None:
+                with HostStore(path.parent) as hosts:
+                    hosts.begin()  # and no end: the next task finds an unclean stop
+                self._say(f"{name}: {problem}; robots.txt is asked for again")
+
+    def _host_counts(self) -> None:
+        problem = self._useless_base(COUNTS_FILE)
+        if problem is None:
+            return
+        counts = self._counted_hosts()
+        HostCounts(self.directory).add("repair", counts.items)
+        self._say(f"{COUNTS_FILE}: {problem}; {sum(counts.values())} URLs of {len(counts)} hosts were counted again")
+
+    def _counted_hosts(self) -> Counter[bytes]:
+        counts: Counter[bytes] = Counter()
+        stop = self.stores.stop
+        for folder in until_stopped(list_folders(self.stores.storage, self.stores.crawl_dir), stop):
+            if self._manifest(folder) is not None:
+                reader = SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{folder}/{self.node}")
+                for batch in until_stopped(reader.pages(["url"], with_dropped=True), stop):
+                    counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
+        with suppress(IndexError, sqlite3.Error):
+            lines = until_stopped(QueueReader(self.queue, self.report.state).lines(), stop)
+            counts.update(host_of_line(url) for url, _ in lines)
+        return counts
+
+
+def _holds(keys: Keys, key: bytes) -> bool:
+    wanted = np.frombuffer(key, "S20")[0]
+    place = int(np.searchsorted(keys, wanted))
+    return place < len(keys) and bool(keys[place] == wanted)

@@ -1,0 +1,1 @@
+"""Segments: looked at, and made whole again from their WARC files."""

@@ -1,0 +1,90 @@
+"""Pages that a salvage could not bring back: their URLs, as far as old tables name them, and crawling them again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from crawl_lib.errors import KrakeError, UrlError
+from crawl_lib.frontier.outlinks import HANDED_ON, decode_line, encode_line
+from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.places import SegmentName
+from crawl_lib.repair.segments.glean import is_robots
+from crawl_lib.seeds.inject import hand_over
+from crawl_lib.segment import SegmentReader
+from crawl_lib.segment.manifest import INDEX_NAME
+from crawl_lib.states import Outcome
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
+from crawl_lib.urls import canonicalize, key_of
+
+LOST_NAME = "lost.tsv"
+"""URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
+OUTCOMES = frozenset(Outcome)
+OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms")
+
+
+def read_lost(stores: Stores, name: SegmentName) -> list[QueuedUrl]:
+    """The URLs that salvages of a segment could not bring back. Raises DamagedFileError."""
+    where = f"{name.path(stores)}/{LOST_NAME}"
+    if not stores.storage.exists(where):
+        return []
+    return [decode_line(line, where)[0] for line in stores.storage.read_bytes(where).splitlines()]
+
+
+def requeue_name(name: SegmentName, urls: Sequence[QueuedUrl]) -> str:
+    """The name of the folder in `seeds` that lost URLs of a segment are requeued by: the same for the same ones."""
+    lines = [encode_line(queued, HANDED_ON) for queued in urls]
+    return hashlib.sha1(b"\n".join([f"salvage {name}".encode(), *lines])).hexdigest()
+
+
+def requeue_urls(stores: Stores, name: SegmentName, urls: Sequence[QueuedUrl]) -> None:
+    """Leave lost URLs of a segment for their owners past the key check, without making their hosts seeds.
+
+    The same URLs again change nothing.
+    """
+    config = stores.config
+    lines = [encode_line(queued, HANDED_ON) for queued in urls]
+    digest = requeue_name(name, urls)
+    hand_over(
+        stores.storage,
+        stores.crawl_dir,
+        digest,
+        lines,
+        scope=(),
+        nodes=config.servers,
+        routing=config.frontier.routing,
+        facts={"run_id": f"salvage {name}", "seeds": {}},
+    )
+
+
+def old_rows(storage: Storage, path: str, notes: list[str]) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
+    """Rows of a damaged segment's `pages`, as far as it can be read; without it, URLs of its index.
+
+    A row whose URL is not that of its key, or whose outcome is none, was changed: it is left out.
+    `path`: the segment's; `notes`: gets a line about where reading ended.
+    """
+    rows = 0
+    try:
+        for batch in SegmentReader(storage, path).pages(OLD_COLUMNS, with_dropped=True):
+            for row in batch.to_pylist():
+                rows += 1
+                if key_of(row["url"]) != row["key"] or row["outcome"] not in OUTCOMES:
+                    continue
+                yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, row["metadata"] or ""), row
+    except (KrakeError, OSError, ValueError, KeyError, AttributeError):
+        notes.append(f"pages.parquet cannot be read after row {rows}")
+    if not rows:
+        yield from _old_index(storage, path)
+
+
+def _old_index(storage: Storage, path: str) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
+    with suppress(KrakeError), storage.open_read(f"{path}/{INDEX_NAME}") as file:
+        for line in file:
+            with suppress(ValueError, KeyError, IndexError, TypeError, UrlError):
+                url = canonicalize(json.loads(line.split(b" ", 2)[2])["url"])
+                if not is_robots(url):
+                    yield QueuedUrl(url), {"key": key_of(url)}

@@ -1,0 +1,157 @@
+"""Putting a segment that was made anew in the place of the one that stands.
+
+A folder cannot be replaced in one step, so the decision is a file, `<folder>/.swap-<node>.json`, written when the new
+segment is whole on the store, under a hidden name; its effects may be carried out twice:
+
+1. the standing segment is renamed to a hidden name (`repair.segments.swap.aside`);
+2. the new one takes its place (`repair.segments.swap.placed`);
+3. the old one is deleted, unless it is to be kept; the folder's index is written anew (`repair.segments.swap.indexed`), since
+   other parts of `outlinks` may lie elsewhere now; then the decision is deleted.
+
+After a kill between any two, `finish_swaps` goes on: each repair tool calls it first. Between 1 and 2 no segment
+stands; a crawl task of it refuses to make another one while the decision is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from crawl_lib.crawldir.directory import SWAP_PREFIX, SWAP_SUFFIX, list_folders
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.repair.folders.index import refresh_index
+from crawl_lib.segment.build import file_entry
+from crawl_lib.segment.manifest import MANIFEST_NAME, Manifest
+from crawl_lib.segment.publish import upload_checked
+from crawl_lib.stopping import until_stopped
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
+
+DAMAGED_PREFIX, COMPACTED_PREFIX = ".damaged-", ".compacted-"
+"""Of the names that standing segments are given: one that is kept, one that is deleted."""
+_ASIDE = re.compile(rf"(?:{re.escape(DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class Swap:
+    """A decision: `new` takes the place of `node`, which becomes `old`. All are names in the iteration's folder.
+    `keep_old`: whether the old one stays, under that name."""
+
+    node: str
+    new: str
+    old: str
+    keep_old: bool
+
+
+def swap_files(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
+    """The decisions of a folder that are not carried out to the end: the node, and the name of the file."""
+    names = [entry.name for entry in storage.list(folder_path)]
+    return [
+        (name.removeprefix(SWAP_PREFIX).removesuffix(SWAP_SUFFIX), name)
+        for name in names
+        if name.startswith(SWAP_PREFIX) and name.endswith(SWAP_SUFFIX)
+    ]
+
+
+def read_swap(storage: Storage, where: str) -> Swap:
+    """Read a decision. Raises DamagedFileError naming the file."""
+    try:
+        return Swap(**json.loads(storage.read_bytes(where)))
+    except (ValueError, TypeError) as error:
+        folder = where.split("/")[-2]
+        raise DamagedFileError(
+            f"{where}: not a decision of a repair: {error!r}; run `krake folder repair {folder}`"
+        ) from error
+
+
+def open_swaps(storage: Storage, folder_path: str) -> list[Swap]:
+    """The decisions of a folder that are not carried out to the end. Raises DamagedFileError naming the file."""
+    return [read_swap(storage, f"{folder_path}/{name}") for _, name in swap_files(storage, folder_path)]
+
+
+def all_aside(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
+    """All segments of a folder that are put aside, newest first: the node, and the name."""
+    found = [(entry.name, _ASIDE.fullmatch(entry.name)) for entry in storage.list(folder_path)]
+    aside = [(int(match[2]), match[1], name) for name, match in found if match]
+    return [(node, name) for _, node, name in sorted(aside, reverse=True)]
+
+
+def set_aside(storage: Storage, folder_path: str, node: str) -> list[str]:
+    """Names of the damaged segments of a node that were kept, oldest first."""
+    name = re.compile(re.escape(f"{DAMAGED_PREFIX}{node}-") + r"\d+")
+    return [entry.name for entry in storage.list(folder_path) if name.fullmatch(entry.name)]
+
+
+def replace_segment(
+    stores: Stores,
+    folder: str,
+    node: str,
+    built: Path,
+    *,
+    carried: Sequence[str] = (),
+    old_prefix: str = DAMAGED_PREFIX,
+    keep_old: bool,
+    clock: Callable[[], float] = time.time,
+) -> str:
+    """Put a built segment in the place of the one that stands; returns the old one's name, "" if it was deleted.
+
+    `built`: a folder as `build_segment` leaves it. `carried`: small files of the standing segment that its manifest
+    does not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
+    and has called `finish_swaps`. Raises StorageError; run the tool again then.
+    """
+    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    manifest_entry = file_entry(built / MANIFEST_NAME)
+    new = f".new-{node}-{manifest_entry['sha256'][:16]}"
+    manifest = Manifest.from_bytes((built / MANIFEST_NAME).read_bytes(), str(built / MANIFEST_NAME))
+    # Just these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
+    attempts = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
+    for entry in storage.list(path):
+        if attempts.fullmatch(entry.name) and entry.name != new:
+            storage.delete(f"{path}/{entry.name}")  # of an attempt that was killed
+    storage.make_dirs(f"{path}/{new}")
+    for file in [*manifest.files, manifest_entry]:
+        upload_checked(storage, built / file["name"], f"{path}/{new}/{file['name']}", file)
+    for name in carried:
+        if not storage.exists(f"{path}/{new}/{name}"):
+            storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
+    reached("repair.swap.uploaded")
+    swap = Swap(node, new, f"{old_prefix}{node}-{int(clock())}", keep_old)
+    storage.write_bytes(f"{path}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}", json.dumps(asdict(swap)).encode() + b"\n")
+    reached("repair.swap.decided")
+    _carry_out(stores, folder, swap)
+    return swap.old if keep_old else ""
+
+
+def finish_swaps(stores: Stores, folder: str) -> list[str]:
+    """Carry out what a killed repair of a folder decided; returns the nodes whose segments were put in place."""
+    found = open_swaps(stores.storage, f"{stores.crawl_dir}/{folder}")
+    for swap in until_stopped(found, stores.stop):
+        _carry_out(stores, folder, swap)
+    return [swap.node for swap in found]
+
+
+def finish_all_swaps(stores: Stores) -> None:
+    """The same in all folders: for tools that look for segments, since one that is put aside stands nowhere."""
+    for folder in until_stopped(list_folders(stores.storage, stores.crawl_dir), stores.stop):
+        finish_swaps(stores, folder)
+
+
+def _carry_out(stores: Stores, folder: str, swap: Swap) -> None:
+    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    target, new, old = f"{path}/{swap.node}", f"{path}/{swap.new}", f"{path}/{swap.old}"
+    if storage.exists(new):
+        if storage.exists(target):
+            storage.rename(target, old)
+        reached("repair.swap.aside")
+        storage.rename(new, target)
+    reached("repair.swap.placed")
+    if not swap.keep_old:
+        storage.delete(old)
+    refresh_index(stores, folder)
+    reached("repair.swap.indexed")
+    storage.delete(f"{path}/{SWAP_PREFIX}{swap.node}{SWAP_SUFFIX}")

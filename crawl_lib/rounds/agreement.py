@@ -1,0 +1,93 @@
+"""What must be the same on all machines of an iteration: Krake's code, and the config but for local options.
+
+`start` notes its own beside `iteration.json`, as `agreed-1.json`; a node's task compares before it begins. A change
+that is meant is made known by running the iteration's `start` again, which notes the next one; the last one holds.
+What is written is never changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import Any
+
+from crawl_lib.config.agreement import differences, shared_options
+from crawl_lib.crawldir.directory import Iteration, read_json, write_json_bytes
+from crawl_lib.errors import ConfigError, TargetExistsError
+from crawl_lib.stores import Stores
+from crawl_lib.version import VERSION, code_digest
+
+FIRST_FILE = "agreed-1.json"
+log = logging.getLogger(__name__)
+_PREFIX, _SUFFIX = "agreed-", ".json"
+
+
+def agreed_bytes(stores: Stores, run_id: str, iteration: int) -> bytes:
+    """What `start` notes: version, digest of the code, and shared options of its machine.
+
+    And whose iteration it is, so that `iteration.json` can be made again from it.
+    """
+    return write_json_bytes({**_own(stores), "run_id": run_id, "iteration": iteration})
+
+
+def note_change(stores: Stores, own: Iteration) -> None:
+    """Called by a `start` that finds its folder: what has changed on its machine since holds from now on.
+
+    Raises ConfigError if it is the nodes or the routing: an iteration keeps those that it began with.
+    """
+    number, agreed = _newest(stores, own)
+    problem = _problem(stores, agreed)
+    if not problem:
+        return
+    began = (set(own.nodes), own.routing)
+    if began != (set(stores.config.servers), stores.config.frontier.routing):
+        raise ConfigError(
+            f"servers: iteration {own.folder} began with {', '.join(own.nodes)} and {own.routing} routing, and keeps"
+            " them; undo the change, or trigger a new run"
+        )
+    log.warning("iteration %s goes on with other settings: %s", own.folder, problem)
+    with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
+        data = agreed_bytes(stores, own.run_id, own.iteration)
+        stores.storage.write_bytes(_path(stores, own, number + 1), data)
+
+
+def require_agreement(stores: Stores, own: Iteration) -> None:
+    """Raise ConfigError, naming the options, if this machine differs from the one where the iteration was started."""
+    _, agreed = _newest(stores, own)
+    if problem := _problem(stores, agreed):
+        raise ConfigError(
+            f"iteration {own.folder}: {problem}; make it the same on all machines. If the change is meant, clear the"
+            f" task start of iteration {own.iteration} with its downstream: what its machine has then holds for all"
+        )
+
+
+def _own(stores: Stores) -> dict[str, Any]:
+    return {"krake_version": VERSION, "code_digest": code_digest(), "config": shared_options(stores.config)}
+
+
+def _problem(stores: Stores, agreed: dict[str, Any]) -> str:
+    """How this machine differs from what was agreed, "" if it does not."""
+    found = []
+    if agreed.get("krake_version", VERSION) != VERSION:
+        found.append(f"this machine has Krake {VERSION}, and start ran with {agreed['krake_version']}")
+    elif (code := agreed.get("code_digest", code_digest())) != code_digest():
+        found.append(
+            f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {code_digest()[:12]}) are not those that"
+            f" start ran with ({code[:12]})"
+        )
+    here = _own(stores)["config"]
+    if other := differences(here, agreed.get("config", {})):
+        found.append(f"the config of this machine is not that of start: {', '.join(other)}")
+    return "; ".join(found)
+
+
+def _newest(stores: Stores, own: Iteration) -> tuple[int, dict[str, Any]]:
+    """The number and content of what was noted last; (0, {}) in a folder of before there were notes."""
+    names = [entry.name for entry in stores.storage.list(f"{stores.crawl_dir}/{own.folder}")]
+    numbers = [name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in names if name.startswith(_PREFIX)]
+    newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
+    return newest, read_json(stores.storage, _path(stores, own, newest)) if newest else {}
+
+
+def _path(stores: Stores, own: Iteration, number: int) -> str:
+    return f"{stores.crawl_dir}/{own.folder}/{_PREFIX}{number}{_SUFFIX}"

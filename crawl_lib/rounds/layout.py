@@ -1,0 +1,158 @@
+"""A changed list of nodes: when an iteration may begin with it.
+
+Segments and seeds divide URLs among the nodes there were when they were written. If the next iteration has other nodes
+(or another routing), all that was divided among the old ones has to be in their queues, and nothing of theirs may be
+open: then the new owners get what is theirs from the queues themselves (`frontier.rehome`, `retire`). `start` runs
+where no queue is, so it asks the nodes' marks (`marks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from crawl_lib.crawldir.directory import (
+    MANIFEST_FILE,
+    SEEDS_FOLDER,
+    Iteration,
+    list_folders,
+    list_seeds,
+    read_iteration,
+    read_json,
+    segments_of,
+)
+from crawl_lib.crawldir.settled import Mark, read_mark, seeds_of_other_nodes
+from crawl_lib.errors import ConfigError
+from crawl_lib.node.admission import refusal
+from crawl_lib.stores import Stores
+
+SEEDS_NODE = "seeds"
+_SHOWN = 5
+
+
+def require_layout(stores: Stores) -> None:
+    """Raise ConfigError, which says what to do, if an iteration must not begin with the nodes of the config.
+
+    Asked by `start`, and before seeds are divided among them.
+
+    While the nodes and the routing are those of the newest iteration, only seeds that came since are looked at.
+    """
+    before = newest_iteration(stores)
+    _require_owners_of_seeds(stores, before)
+    if before is None or _same(stores, before):
+        return
+    problems = unsettled(stores, before)
+    removed = [node for node in before.nodes if node not in stores.config.servers]
+    for node in removed:
+        if not is_retired(stores, node):
+            problems.append(f"{node} is not retired: run `krake nodes retire {node}` on its machine")
+    added = [node for node in stores.config.servers if node not in before.nodes]
+    problems += [problem for node in added if (problem := refusal(read_mark(stores, node)))]
+    if problems:
+        more = f" ... and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise ConfigError(
+            f"servers: iteration {before.folder} had the nodes {', '.join(before.nodes)} with {before.routing} routing,"
+            f" and the config now has {', '.join(stores.config.servers)} with {stores.config.frontier.routing};"
+            f" that may change once all of them are settled: {'; '.join(problems[:_SHOWN])}{more}"
+        )
+
+
+def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
+    """Raise ConfigError if seeds that came since the newest iteration wait for a node that is not in the config.
+
+    They were injected with another list, which was changed back: nobody would ever take them in.
+    """
+    known = before.seeds if before else ()
+    for digest in list_seeds(stores.storage, stores.crawl_dir):
+        if digest in known:
+            continue
+        path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+        for node, part in read_json(stores.storage, f"{path}/{MANIFEST_FILE}").get("outlinks", {}).items():
+            if node in stores.config.servers or not part.get("count"):
+                continue
+            mark = read_mark(stores, node)
+            if mark is None or (digest, SEEDS_NODE) not in mark.taken_in:
+                hint = "" if is_retired(stores, node) else f", or run `krake nodes retire {node} --lost`"
+                raise ConfigError(
+                    f"servers: {path} has {part['count']} seeds for {node}, which is not in servers: put it back{hint}"
+                )
+
+
+def is_retired(stores: Stores, node: str) -> bool:
+    """Whether a node was retired, and has had no part in an iteration since."""
+    mark = read_mark(stores, node)
+    if mark is None or not mark.retired:
+        return False
+    since = [name for name in list_folders(stores.storage, stores.crawl_dir) if int(name) > int(mark.newest or 0)]
+    return not any(node in read_iteration(stores.storage, stores.crawl_dir, folder).nodes for folder in since)
+
+
+def newest_iteration(stores: Stores) -> Iteration | None:
+    """The youngest iteration of the crawl that nodes took part in, None before the first."""
+    for folder in reversed(list_folders(stores.storage, stores.crawl_dir)):
+        found = read_iteration(stores.storage, stores.crawl_dir, folder)
+        if not found.is_import:
+            return found
+    return None
+
+
+def _same(stores: Stores, before: Iteration) -> bool:
+    return set(before.nodes) == set(stores.config.servers) and before.routing == stores.config.frontier.routing
+
+
+def unsettled(stores: Stores, before: Iteration) -> list[str]:
+    """Which nodes of the newest iteration have not settled all there is, in words: each with what to do."""
+    segments = [
+        (folder, node)
+        for folder in list_folders(stores.storage, stores.crawl_dir)
+        for node in segments_of(stores.storage, stores.crawl_dir, folder)
+    ]
+    sources = [*segments, *((digest, SEEDS_NODE) for digest in seeds_of_other_nodes(stores, stores.config.servers))]
+    problems = [
+        _problem(node, mark, before) or _untaken(stores, node, mark, sources)
+        for node, mark in ((node, read_mark(stores, node)) for node in before.nodes)
+    ]
+    return [problem for problem in problems if problem]
+
+
+def at_work(stores: Stores, before: Iteration) -> list[str]:
+    """Which nodes of the newest iteration may have something open, in words: each with what to do."""
+    problems = [_problem(node, read_mark(stores, node), before) for node in before.nodes]
+    return [problem for problem in problems if problem]
+
+
+def nodes_changed(stores: Stores, own: Iteration) -> bool:
+    """Whether one of the two iterations before had other nodes: then hosts have come from others just now."""
+    older = [folder for folder in list_folders(stores.storage, stores.crawl_dir) if int(folder) < int(own.folder)]
+    found = (read_iteration(stores.storage, stores.crawl_dir, folder) for folder in reversed(older))
+    before = islice((one for one in found if not one.is_import), 2)
+    return any(set(one.nodes) != set(own.nodes) for one in before)
+
+
+def _problem(node: str, mark: Mark | None, before: Iteration) -> str | None:
+    run = f"run `krake settle --node {node}` there (with either list)"
+    gone = f"; if its disk is lost, `krake nodes retire {node} --lost`"
+    if mark is None:
+        return f"{node} has no mark that it settled: {run}{gone}"
+    if int(mark.newest or 0) < int(before.folder):
+        return f"{node} settled before iteration {before.folder}: {run}{gone}"
+    return None
+
+
+def _untaken(stores: Stores, node: str, mark: Mark | None, sources: Sequence[tuple[str, str]]) -> str | None:
+    if mark is None or mark.retired:
+        return None
+    waiting = [pair for pair in sources if pair not in mark.taken_in and _holds_lines_for(stores, node, *pair)]
+    missing = [f"{folder}/{by}" for folder, by in islice(waiting, _SHOWN)]
+    if missing:
+        return (
+            f"{node} has not taken in {', '.join(missing)}: run `krake settle --node {node}` there (with either list)"
+        )
+    return None
+
+
+def _holds_lines_for(stores: Stores, node: str, folder: str, found_by: str) -> bool:
+    """Whether a segment, or injected seeds, have URLs for a node; the segment of a node that had no work has none."""
+    path = f"{SEEDS_FOLDER}/{folder}" if found_by == SEEDS_NODE else f"{folder}/{found_by}"
+    parts = read_json(stores.storage, f"{stores.crawl_dir}/{path}/{MANIFEST_FILE}").get("outlinks", {})
+    return bool(parts.get(node, {}).get("count", 0))

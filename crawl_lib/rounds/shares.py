@@ -1,0 +1,59 @@
+"""How many URLs a node may take in an iteration, so that `crawl.max_pages` is never passed.
+
+`start` divides what the limit leaves, and writes each node's share into `iteration.json`; of starts that overlap, each
+knows the shares of those before it (`naming`). A share counts as used until
+the node's segment stands, which says what it came to: the node may take it late. That ends once the node has gone on,
+when a younger iteration has a segment of it. Then no take of the older one is open, since a task finishes what is open
+before it begins anew, and none will be: a task of an iteration that is *limited* takes nothing where a younger segment
+of its node stands. So what an iteration of a failed run had put by is free again, and the URLs are still in the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crawl_lib.crawldir.directory import Iteration, list_folders, segments_of
+from crawl_lib.crawldir.settled import read_mark
+from crawl_lib.stores import Stores
+
+
+def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, round_number: int = 0) -> dict[str, int]:
+    """URLs that each node may take: `batch_size`, or an even share of what `crawl.max_pages` leaves.
+
+    The shares sum to at most `remaining` and differ by at most one. Which nodes get one more changes with
+    `round_number`: else a node with an empty queue would be given the last pages for ever.
+    """
+    if remaining is None:
+        return dict.fromkeys(nodes, batch_size)
+    share, more = divmod(max(0, remaining), len(nodes))
+    return {
+        node: min(batch_size, share + ((index - round_number) % len(nodes) < more)) for index, node in enumerate(nodes)
+    }
+
+
+def share_of_node(stores: Stores, own: Iteration, node: str) -> int:
+    """How many URLs a node may take in an iteration now. The caller holds its lock, and has no take open."""
+    if own.limited and _has_gone_on(stores, own, node):
+        return 0
+    return own.batch_sizes.get(node, 0)
+
+
+def put_by(stores: Stores, own: Iteration, missing: Iterable[str]) -> int:
+    """How many URLs the nodes without a segment in an iteration may still take there."""
+    return sum(own.batch_sizes[node] for node in missing if not _is_free(stores, own, node))
+
+
+def _is_free(stores: Stores, own: Iteration, node: str) -> bool:
+    if not own.limited:
+        return False
+    mark = read_mark(stores, node)
+    return (mark is not None and mark.retired) or _has_gone_on(stores, own, node)
+
+
+def _has_gone_on(stores: Stores, own: Iteration, node: str) -> bool:
+    for folder in reversed(list_folders(stores.storage, stores.crawl_dir)):
+        if int(folder) <= int(own.folder):
+            break
+        if node in segments_of(stores.storage, stores.crawl_dir, folder):
+            return True
+    return False

@@ -1,0 +1,220 @@
+"""The stage `start`: names an iteration's folder, and decides what all its nodes must agree on.
+
+A hidden folder with `iteration.json` and `scope` is written, then made visible under its time (`naming`, which also
+says what overlapping attempts do). Run again, `start` finds the folder whose `iteration.json` is its own. `commit`
+deletes hidden folders that are left. Starts of other runs that overlap come one after the other: each knows all folders
+before its own, so together they keep `crawl.max_pages`.
+
+A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read anew
+by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`, as long
+as it may (`shares`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crawl_lib.config import Config
+from crawl_lib.crawldir.directory import (
+    IMPORT_NODE,
+    ITERATION_FILE,
+    SCOPE_FOLDER,
+    Iteration,
+    came_late,
+    find_iteration,
+    list_folders,
+    list_seeds,
+    read_index,
+    read_iteration,
+    read_lines,
+    read_manifest,
+    scope_of,
+    scope_of_seeds,
+    segments_of,
+    write_json_bytes,
+)
+from crawl_lib.crawldir.naming import NONE, give_name, hidden_prefix, require_clock
+from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
+from crawl_lib.crawldir.settled import still_awaited
+from crawl_lib.durable import reached
+from crawl_lib.errors import ConfigError
+from crawl_lib.rounds.agreement import FIRST_FILE, agreed_bytes, note_change
+from crawl_lib.rounds.layout import require_layout
+from crawl_lib.rounds.shares import put_by, share_out
+from crawl_lib.segment import FORMAT_VERSION
+from crawl_lib.stopping import until_stopped
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
+from crawl_lib.version import VERSION
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Sums:
+    """What all older folders say together."""
+
+    taken: int
+    hosts: set[str]
+    summed: list[str]
+    open_taken: int = 0
+
+
+def start_iteration(
+    stores: Stores,
+    *,
+    run_id: str,
+    iteration: int,
+    batch_size: int | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Iteration:
+    """Make the folder of a run's iteration, or find it.
+
+    `iteration`: counts from 1 within the run. `batch_size`: URLs a node may take, None: as the config says.
+    Raises ConfigError for an impossible number, or nodes that changed before all was settled, StorageError,
+    and StoppedError, which leaves a hidden folder at most.
+    """
+    if not 1 <= iteration <= stores.config.crawl.max_iterations:
+        raise ConfigError(
+            f"iteration {iteration} is not within 1 to crawl.max_iterations ({stores.config.crawl.max_iterations})"
+        )
+    if batch_size is not None and batch_size < 1:
+        raise ConfigError(f"batch size {batch_size} is less than 1")
+    if iteration == 1:
+        for warning in warnings_of(stores.config):
+            log.warning("%s", warning)
+    found = _find_or_make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
+    stores.storage.secure(f"{stores.crawl_dir}/{found.folder}")
+    note_change(stores, found)  # also of a folder that another attempt had prepared
+    return found
+
+
+def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time) -> Iteration:
+    """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched."""
+    return _find_or_make(stores, run_id, 0, 0, clock)
+
+
+def warnings_of(config: Config) -> list[str]:
+    """What the operator should know of this config's politeness before it crawls, a sentence each."""
+    found = []
+    if len(config.servers) > 1:
+        if config.frontier.routing == "local" and config.fetch.host_delay_s > 0:
+            found.append(
+                "frontier.routing is local: several nodes may visit one host, and fetch.host_delay_s holds for each"
+                " node by itself; use host routing where that matters"
+            )
+        elif config.fetch.ip_delay_s > 0:
+            found.append(
+                "hosts of one address may belong to several nodes, and fetch.ip_delay_s holds for each node by itself"
+            )
+    if config.fetch.contact is None:
+        found.append("fetch.contact is not set: the people whose sites you crawl cannot reach you")
+    return found
+
+
+def _find_or_make(
+    stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]
+) -> Iteration:
+    """The iteration's folder. Whenever another start was faster, all that it may have changed is read anew."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    while True:
+        folders = list_folders(storage, crawl_dir)
+        found = find_iteration(storage, crawl_dir, run_id, iteration, stores.stop, among=folders)
+        if found is not None:
+            return found
+        require_clock(stores, folders, clock())
+        hidden = _prepare(stores, run_id, iteration, batch_size, folders)
+        give_name(stores, (folders or [NONE])[-1], hidden, clock)
+
+
+def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str]) -> str:
+    """Write a hidden folder that follows these; returns its name."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    require_layout(stores)
+    nodes = stores.config.servers if iteration else (IMPORT_NODE,)
+    seeds = list_seeds(storage, crawl_dir)
+    sums = _sum_up(stores, folders, seeds)
+    scope = scope_bytes(sums.hosts)
+    identity = {
+        "format_version": FORMAT_VERSION,
+        "run_id": run_id,
+        "iteration": iteration,
+        "nodes": list(nodes),
+        "routing": stores.config.frontier.routing,
+        "config_digest": stores.config_digest,
+        "krake_version": VERSION,
+        "limited": stores.config.crawl.max_pages is not None,
+        "batch_sizes": share_out(batch_size, nodes, _remaining(stores, sums), len(folders)),
+        "taken_before": sums.taken,
+        "summed": sums.summed,
+        "seeds": seeds,
+        SCOPE_DIGEST: scope_digest(scope),
+    }
+    name = f"{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
+    hidden = f"{crawl_dir}/{name}"
+    storage.make_dirs(hidden)
+    storage.write_bytes(f"{hidden}/{SCOPE_NAME}", scope)
+    storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores, run_id, iteration))
+    storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
+    reached("start.written")
+    return name
+
+
+def _remaining(stores: Stores, sums: _Sums) -> int | None:
+    limit = stores.config.crawl.max_pages
+    return None if limit is None else max(0, limit - sums.taken - sums.open_taken)
+
+
+def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
+    """Sums over all older folders: those that the newest one has summed up already, and the rest one by one."""
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    sums, known_seeds = _Sums(0, set(), []), set[str]()
+    if folders:
+        newest = read_iteration(storage, crawl_dir, folders[-1])
+        sums = _Sums(newest.taken_before, set(), list(newest.summed))
+        sums.hosts.update(scope_of(storage, crawl_dir, newest))
+        known_seeds.update(newest.seeds)
+    for digest in until_stopped(seeds, stores.stop):
+        if digest not in known_seeds:
+            sums.hosts.update(scope_of_seeds(storage, crawl_dir, digest))
+    for folder in until_stopped(folders, stores.stop):
+        if folder not in sums.summed:
+            _add_folder(stores, folder, sums)
+    sums.hosts.update(_kept_hosts(storage, f"{crawl_dir}/{SCOPE_FOLDER}"))
+    return sums
+
+
+def _kept_hosts(storage: Storage, path: str) -> set[str]:
+    """Hosts that iterations added to the scope, also those whose folders were deleted by hand since."""
+    if not storage.exists(path):
+        return set()
+    names = [entry.name for entry in storage.list(path) if not entry.name.startswith(".")]
+    return {host for name in names for host in read_lines(storage, f"{path}/{name}")}
+
+
+def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    index = read_index(storage, crawl_dir, folder)
+    standing = segments_of(storage, crawl_dir, folder)
+    fetched, unread = 0, standing
+    if index is not None:
+        fetched, unread = index["counts"]["fetched"], came_late(index, standing)
+        sums.hosts.update(index["scope_added"])
+    for node in until_stopped(unread, stores.stop):
+        manifest = read_manifest(storage, crawl_dir, folder, node)
+        fetched += manifest["counts"]["pages"]
+        sums.hosts.update(manifest["scope_added"])
+    if index is not None:
+        missing = still_awaited(stores, index, standing)
+        if not missing:
+            sums.taken += 0 if IMPORT_NODE in standing else fetched
+            sums.summed.append(folder)
+            return
+    own = read_iteration(storage, crawl_dir, folder)
+    if index is None:
+        missing = [node for node in own.batch_sizes if node not in standing]
+    sums.open_taken += fetched + put_by(stores, own, missing)

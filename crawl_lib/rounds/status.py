@@ -1,0 +1,200 @@
+"""What stands of a crawl: iterations, outcomes, nodes, queues, keys, outputs. Reads only: no lock, nothing is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.config import Config
+from crawl_lib.crawldir.directory import (
+    DROPPED_MARK,
+    list_folders,
+    list_seeds,
+    read_index,
+    read_iteration,
+    read_manifest,
+    segments_of,
+)
+from crawl_lib.crawldir.exports import list_exports
+from crawl_lib.crawldir.progress import PROGRESS_FILE
+from crawl_lib.crawldir.settled import marked_nodes, read_mark, still_awaited
+from crawl_lib.errors import KrakeError, StorageError
+from crawl_lib.frontier import Queue, open_take
+from crawl_lib.frontier.move import read_move
+from crawl_lib.frontier.queue import parse_state
+from crawl_lib.keys import open_key_store
+from crawl_lib.rounds.commit import folder_counts, sum_counts
+from crawl_lib.segment import SegmentReader
+from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
+
+EXPORT_FILES = ("urlmapping", "offsets", "content", "webgraph")
+STATUS_WAIT_S = 10.0
+"""How long a DFS that does not answer is asked again at most: people wait for the status."""
+
+
+def status_of(config: Config, secrets: Secrets) -> dict[str, Any]:
+    """`crawl_status`; where the file store does not answer, what is known without it.
+
+    That is `crawl`, `error`, `queues` and `keys`. So the reason why a node pauses or failed is there also while the
+    store is what it waits for.
+    """
+    quick = replace(config, dfs=replace(config.dfs, wait_s=min(config.dfs.wait_s, STATUS_WAIT_S)))
+    try:
+        return crawl_status(open_stores(quick, secrets, make=False))
+    except StorageError as error:
+        return {"crawl": _name(config), "error": str(error), **_local(config, secrets)}
+
+
+def crawl_status(stores: Stores, *, only_nodes: bool = False) -> dict[str, Any]:
+    """The status as a mapping that can be written as JSON.
+
+    `iterations`: of each folder its run, number, segments, missing nodes, counts, whether it was committed, and whether
+    it is complete: committed, and no segment may come late; `dropped`: pages of it that were taken out by hand and are
+    not compacted yet, if any; `totals`: their sum. `nodes`: what the DFS tells of each:
+    folders that were committed without it (`late`), and what it had settled last. `queues`: of each node on this
+    machine length, open take or move, newest progress (also why it pauses or failed); `keys`: of each server;
+    `exports`. What cannot be read carries an `error` instead. `only_nodes`: just `nodes`. Raises StorageError if the
+    crawl directory cannot be listed.
+    """
+    iterations = [_iteration(stores, folder) for folder in list_folders(stores.storage, stores.crawl_dir)]
+    if only_nodes:
+        return {"nodes": nodes_status(stores, iterations)}
+    return {
+        "crawl": _name(stores.config),
+        "injected": len(list_seeds(stores.storage, stores.crawl_dir)),
+        "iterations": iterations,
+        "totals": sum_counts([entry["counts"] for entry in iterations if "counts" in entry]),
+        "nodes": nodes_status(stores, iterations),
+        **_local(stores.config, stores.secrets),
+        "exports": [_export(stores, name) for name in list_exports(stores)],
+    }
+
+
+def _name(config: Config) -> str:
+    return f"{config.dfs_primary}/{config.crawl.directory.strip('/')}"
+
+
+def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
+    return {"queues": {node: _queue(config, node) for node in config.servers}, "keys": _keys(config, secrets)}
+
+
+def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
+    storage, crawl_dir = stores.storage, stores.crawl_dir
+    try:
+        iteration = read_iteration(storage, crawl_dir, folder)
+        index = read_index(storage, crawl_dir, folder)
+        standing = segments_of(storage, crawl_dir, folder)
+        late = [] if index is None else still_awaited(stores, index, standing)
+        if index is not None:
+            counts = folder_counts(stores, folder, index, standing)
+        else:
+            manifests = [read_manifest(storage, crawl_dir, folder, node) for node in standing]
+            counts = sum_counts([manifest["counts"] for manifest in manifests])
+        dropped = _dropped(stores, folder, standing)
+    except KrakeError as error:
+        return {"folder": folder, "error": str(error)}
+    return {
+        "folder": folder,
+        "run_id": iteration.run_id,
+        "iteration": iteration.iteration,
+        "segments": standing,
+        "missing": [node for node in iteration.nodes if node not in standing],
+        "committed": index is not None,
+        "late": late,
+        "complete": index is not None and not late,
+        "counts": counts,
+        **({"dropped": dropped} if dropped else {}),
+    }
+
+
+def _dropped(stores: Stores, folder: str, standing: Sequence[str]) -> int:
+    """Pages that were taken out by hand and are still in the segments' files, and in `counts`."""
+    path = f"{stores.crawl_dir}/{folder}"
+    if not stores.storage.exists(f"{path}/{DROPPED_MARK}"):
+        return 0
+    return sum(len(SegmentReader(stores.storage, f"{path}/{node}").dropped) for node in standing)
+
+
+def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the DFS tells of each node of the config, and of those that were retired.
+
+    `late`: folders that were committed without it. `settled`: the youngest folder at its last settle, "" if there was
+    none; no such entry if it works, or has not settled yet. `behind`: whether it settled before the newest iteration.
+    `queue`: URLs that waited then. `retired`, `lost`: see `marks`.
+    """
+    newest = max((entry["folder"] for entry in iterations), key=int, default="")
+    found: dict[str, Any] = {}
+    for node in sorted({*stores.config.servers, *marked_nodes(stores)}):
+        entry: dict[str, Any] = {"late": [one["folder"] for one in iterations if node in one.get("late", ())]}
+        try:
+            mark = read_mark(stores, node)
+        except KrakeError as error:
+            entry["error"] = str(error)
+        else:
+            if mark is not None:
+                behind = mark.newest != newest and not mark.retired
+                entry |= {"settled": mark.newest, "behind": behind, "queue": mark.queue, "undecided": mark.undecided}
+                entry |= {name: True for name in ("retired", "lost") if getattr(mark, name)}
+        found[node] = entry
+    return found
+
+
+def _queue(config: Config, node: str) -> dict[str, Any]:
+    directory = node_dir(config, node)
+    if not directory.is_dir():
+        return {"length": 0, "note": f"{directory}: not on this machine, or not used yet"}
+    progress = _progress(directory)
+    halted = {"progress": progress} if "reason" in progress else {}
+    try:
+        queue = Queue(directory, node)
+        take, move = open_take(directory), read_move(queue)
+        # Files are between two states while a move is open; it will leave the one that it names.
+        length = queue.length() if move is None else parse_state(move.state.encode()).length
+        status: dict[str, Any] = {"length": length}
+    except KrakeError as error:
+        return {"error": str(error), **halted}
+    if move is not None:
+        status["open_move"] = move.move_id
+    if take is not None:
+        status["open_take"] = {
+            "run_id": take.header.run_id,
+            "iteration": take.header.iteration,
+            "count": take.count,
+        }
+        status["progress"] = progress
+    return {**status, **halted}
+
+
+def _progress(directory: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads((directory / PROGRESS_FILE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _keys(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
+    try:
+        with open_key_store(config.key_storage, secrets.key_storage_password) as keys:
+            return [
+                {"server": count.server, "total": count.total, **count.by_state}
+                if count.up
+                else {"server": count.server, "error": count.error}
+                for count in keys.counts()
+            ]
+    except KrakeError as error:
+        return [{"server": ", ".join(config.key_storage.servers), "error": str(error)}]
+
+
+def _export(stores: Stores, name: str) -> dict[str, Any]:
+    path = f"{stores.config.export.directory.strip('/')}/{name}"
+    sizes = {}
+    for file in EXPORT_FILES:
+        entry = stores.storage.stat(f"{path}/{file}")
+        if entry is not None:
+            sizes[file] = entry.size_bytes
+    pages = (sizes["urlmapping"] - 4) // 20 if "urlmapping" in sizes else None
+    return {"name": name, "pages": pages, "bytes": sizes, "complete": len(sizes) == len(EXPORT_FILES)}

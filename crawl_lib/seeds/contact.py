@@ -1,0 +1,46 @@
+"""Who crawls other people's sites says how to reach him: without `fetch.contact` only one's own machines are seeds."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from crawl_lib.config.model import FetchConfig
+from crawl_lib.errors import ConfigError
+from crawl_lib.records import QueuedUrl
+from crawl_lib.seeds.lines import Seeds
+from crawl_lib.urls import host_of
+
+
+def has_contact(fetch: FetchConfig) -> bool:
+    """Whether the config says how the people that are crawled can reach the operator."""
+    return bool((fetch.contact or "").strip())
+
+
+def require_contact(seeds: Seeds, fetch: FetchConfig) -> Iterator[QueuedUrl]:
+    """The seeds; ConfigError before the first one that is neither on loopback nor in `fetch.allow_networks`, if the
+    config names no contact.
+    """
+    for seed in seeds:
+        if not has_contact(fetch) and not is_our_own(host_of(seed.url), fetch.allow_networks):
+            raise ConfigError(
+                f"fetch.contact: is not set, and {seeds.place} is a site of other people: set it to a URL or mail"
+                " address where they can reach you (only seeds on loopback, and addresses in fetch.allow_networks,"
+                " need none)"
+            )
+        yield seed
+
+
+def is_our_own(host: str, allow_networks: tuple[str, ...]) -> bool:
+    """Whether a canonical host is on loopback, or an address in one of these networks. Nothing is looked up: a name
+    other than localhost is not.
+    """
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    networks = [ipaddress.ip_network(text, strict=False) for text in allow_networks]
+    inside = getattr(address, "ipv4_mapped", None) or address
+    return any(one.is_loopback or any(one in network for network in networks) for one in (address, inside))

@@ -1,0 +1,203 @@
+"""Seeds as people write them: a text, a file, or a directory of files; one URL a line, `key=value` after tabs."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import BinaryIO
+
+from crawl_lib.errors import InputError, UrlError
+from crawl_lib.frontier.adopt import refuse
+from crawl_lib.records import QueuedUrl
+from crawl_lib.seeds.files import SeedFile, find_files, require_size
+from crawl_lib.stopping import go_on
+from crawl_lib.urls import UrlFilter, canonicalize, host_of
+
+METADATA = "metadata"
+"""The refusal of a seed with a field that is not `key=value`; the others are of `urls.Rejection`."""
+MAX_LINE_BYTES = 1 << 16
+
+
+@dataclass
+class SeedReport:
+    """What reading seeds found.
+
+    `lines` = `blank` + `comments` + `accepted` + `duplicates` + the sum of `rejected`. `examples`: the first 20
+    refusals, with file and line and the reason's name; the line itself is told nowhere.
+    """
+
+    lines: int = 0
+    blank: int = 0
+    comments: int = 0
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+
+    def to_mapping(self) -> dict[str, object]:
+        """The form for manifests and task results."""
+        return dict(self.__dict__)
+
+
+class Seeds:
+    """Iterates over seeds as `QueuedUrl`s, canonical, each once, in the order written; `report` counts as it goes.
+
+    Every iteration reads from the start, with a new report; `place`: file and line of the seed that came last. Files
+    are streamed; a line of any length is read in pieces. Once `stop` is set, StoppedError comes instead of the next
+    piece.
+    """
+
+    def __init__(
+        self,
+        files: list[tuple[str, SeedFile | bytes]],
+        *,
+        max_length_chars: int,
+        url_filter: UrlFilter | None = None,
+        stop: Event | None = None,
+    ) -> None:
+        self._files = files
+        self._max_length_chars = max_length_chars
+        self._filter = url_filter
+        self._stop = stop
+        self.report = SeedReport()
+        self.place = ""
+
+    def require_some(self) -> None:
+        """Raise InputError if seeds were given, and none could be used: a run of nothing would look like a success.
+
+        No text at all is no mistake: the crawl goes on with what is queued.
+        """
+        if self.report.accepted:
+            return
+        if self.report.rejected:
+            count = sum(self.report.rejected.values())
+            raise InputError(f"seeds: no line of {count} is a URL to crawl: {'; '.join(self.report.examples[:3])}")
+        for name, source in self._files:
+            if isinstance(source, SeedFile):
+                raise InputError(f"seeds: {name}: holds no URL")
+
+    def __iter__(self) -> Iterator[QueuedUrl]:
+        self.report = report = SeedReport()
+        seen: set[str] = set()
+        for where, line in self._lines():
+            report.lines += 1
+            try:
+                seed = self._seed(line)
+            except UrlError as error:
+                refuse(report.rejected, report.examples, error, where())
+                continue
+            if seed is None:
+                continue
+            if seed.url in seen:
+                report.duplicates += 1
+                continue
+            seen.add(seed.url)
+            report.accepted += 1
+            self.place = where()
+            yield seed
+
+    def _lines(self) -> Iterator[tuple[_Place, bytes]]:
+        for name, source in self._files:
+            try:
+                with io.BytesIO(source) if isinstance(source, bytes) else source.open() as file:
+                    for number, line in enumerate(_bounded_lines(file, name, self._stop), 1):
+                        yield _Place(name, number), line
+            except OSError as error:
+                raise InputError(f"seeds: {name}: cannot be read: {error.strerror}") from error
+
+    def _seed(self, line: bytes) -> QueuedUrl | None:
+        if len(line) > MAX_LINE_BYTES:
+            raise UrlError("too_long", "")
+        try:
+            text = line.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UrlError("invalid", "") from error
+        url, *fields = text.strip().split("\t")
+        if not url:
+            self.report.blank += 1
+            return None
+        if url.startswith("#"):
+            self.report.comments += 1
+            return None
+        canonical = canonicalize(url.strip(), max_length_chars=self._max_length_chars)
+        self._ask_rules(canonical)
+        return QueuedUrl(canonical, metadata=_metadata(fields, canonical))
+
+    def _ask_rules(self, url: str) -> None:
+        if self._filter is None:
+            return
+        host = host_of(url)
+        accepted, name = self._filter.with_scope([self._filter.scope_name(host)]).verdict(url, host, 0)
+        if not accepted:
+            raise UrlError(str(name), url)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    name: str
+    line: int
+
+    def __call__(self) -> str:
+        return f"{self.name}:{self.line}"
+
+
+def parse_seeds(
+    seeds: str,
+    *,
+    below: Path | None = None,
+    max_length_chars: int = 2000,
+    url_filter: UrlFilter | None = None,
+    stop: Event | None = None,
+) -> Seeds:
+    """Seeds from what the user gave: the path of a file, or of a directory of files (sorted), else a text.
+
+    `below`: what a path may name, see `find_files`; None: all that this user may read. `max_length_chars`: of a
+    canonical URL. `url_filter`: its rules hold for seeds too; its scope does not, since seeds make the scope. In a
+    text, URLs may also be on one line, with spaces between. Raises InputError if the text looks like a path and
+    nothing is there, or a directory has no files.
+    """
+    found = find_files(seeds.strip(), below)
+    files: list[tuple[str, SeedFile | bytes]] = [(file.name, file) for file in found or ()]
+    if found is None:
+        text = "\n".join(map(_split_words, seeds.splitlines()))
+        files = [("seeds", text.encode("utf-8", "surrogatepass"))]
+    return Seeds(files, max_length_chars=max_length_chars, url_filter=url_filter, stop=stop)
+
+
+def _split_words(line: str) -> str:
+    words = line.split(" ")
+    return "\n".join(words) if len(words) > 1 and all("://" in word for word in words) else line
+
+
+def _bounded_lines(file: BinaryIO, name: str, stop: Event | None) -> Iterator[bytes]:
+    """Lines without newline; of a line that is too long only its beginning, one byte more than is allowed.
+
+    Raises InputError for more bytes than a file of seeds may have: its size is not what every file says it is.
+    """
+    size = 0
+    beginning = b""
+    while piece := file.readline(MAX_LINE_BYTES + 1):
+        go_on(stop)
+        require_size(size := size + len(piece), name)
+        beginning = beginning or piece
+        if len(piece) <= MAX_LINE_BYTES or piece.endswith(b"\n"):
+            yield beginning.rstrip(b"\r\n") if len(beginning) <= MAX_LINE_BYTES else beginning
+            beginning = b""
+    if beginning:
+        yield beginning
+
+
+def _metadata(fields: list[str], url: str) -> str:
+    found: dict[str, str] = {}
+    for item in fields:
+        if not item.strip():
+            continue
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise UrlError(METADATA, f"{url} {item}")
+        found[name.strip()] = value.strip()
+    return json.dumps(found, ensure_ascii=True) if found else ""

@@ -1,0 +1,232 @@
+"""A process of its own for pages whose reading would hold the loop: the answers of one worker, one at a time.
+
+The worker forks a small server early, before it has threads, connections and bodies. On a socket (SOCK_SEQPACKET, so a
+message stays whole) it says where in the spool the records of an answer lie; the server forks a child for it, which has
+limits of memory, of CPU and of what it may write, reads the record, and writes what it found to a file in memory: a
+line of JSON with the facts, then the page, a line for each slice of its links. No pickle: strangers' bytes went through
+that child. The server says how the child ended, and hands the file over. It inherits the walls of the worker, and both
+die with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+from crawl_lib.config import Config
+from crawl_lib.errors import KrakeError, StoppedError
+from crawl_lib.parse import Page, parse_head
+from crawl_lib.records import Fetched
+from crawl_lib.segment import Position
+from crawl_lib.segment.warcread import read_one
+from crawl_lib.states import Outcome
+from crawl_lib.worker.forkserver import die_with_parent
+from crawl_lib.worker.reading import Reader, Reading, is_page, slices
+
+DATA_BYTES = 128 << 20
+"""Memory of a child, without what it has of the worker: above, its allocations fail."""
+CPU_S = 10
+WALL_S = 120
+ANSWER_BYTES = 32 << 20
+_MAX_MESSAGE_BYTES = 160_000
+_POLL_MS = 100
+
+
+class Found(NamedTuple):
+    """What a child found. `pieces`: of the page, by slices of its links, each with the place of the first of them."""
+
+    reading: Reading
+    pieces: Iterator[tuple[int, Page]]
+
+
+class Aside:
+    """The worker's side. `directory`: the spool; `own_bytes`: what the worker has (`data_bytes`).
+
+    `stop`: asked every 100 ms while an answer is waited for. `fileno` is ready to read when an answer is there.
+    """
+
+    def __init__(
+        self, config: Config, directory: Path, own_bytes: int, stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._directory = directory
+        self._stop = stop
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent = os.getpid()
+        sys.stderr.flush()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _be_server(parent, theirs, Reader(config), own_bytes + DATA_BYTES)
+        theirs.close()
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+
+    def __enter__(self) -> Aside:
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server, and with it what it is at."""
+        self._socket.close()
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+    def fileno(self) -> int:
+        """The descriptor to wait for."""
+        return self._socket.fileno()
+
+    def is_ready(self, wait_ms: int = 0) -> bool:
+        """Whether `answer` would not wait. `wait_ms`: wait so long for it to be so."""
+        return bool(self._poll.poll(wait_ms))
+
+    def ask(self, fetched: Fetched, position: Position, *, links: bool) -> None:
+        """Have an answer read: its content, and, if `links`, the page that it may be. One at a time."""
+        message = {
+            "path": str(self._directory / position.warc_file),
+            "offset": position.offset,
+            "length": position.length,
+            "head_bytes": len(fetched.head),
+            "url": fetched.url,
+            "outcome": fetched.outcome,
+            "links": links,
+        }
+        self._socket.send(json.dumps(message).encode())
+
+    def answer(self) -> Found | None:
+        """Wait for what was found; None if the child died or passed a limit.
+
+        Raises KrakeError without a server, StoppedError if the worker is to stop before an answer is there.
+        """
+        while not self.is_ready():
+            if self._stop():
+                raise StoppedError("stopped while a large page was read; run the task again to go on")
+            self.is_ready(_POLL_MS)  # a loop makes the socket one that does not wait
+        data, descriptors, _, _ = socket.recv_fds(self._socket, _MAX_MESSAGE_BYTES, 1)
+        if not data:
+            raise KrakeError("the process that reads large pages died; run the task again")
+        file = os.fdopen(descriptors[0], "rb")
+        if json.loads(data)["code"]:
+            file.close()
+            return None
+        file.seek(0)
+        mime, length, digest, error, _ = json.loads(file.readline())
+        found = Reading(mime, length, bytes.fromhex(digest), error, None)
+        line = file.readline()
+        if not line:
+            file.close()
+            return Found(found, iter(()))
+        page = Page.from_json(line)
+        return Found(found._replace(page=page), _pieces(page, file))
+
+
+def _pieces(piece: Page, file: IO[bytes]) -> Iterator[tuple[int, Page]]:
+    start = 0
+    with file:
+        yield start, piece
+        for line in file:
+            start += len(piece.links)
+            piece = Page.from_json(line)
+            yield start, piece
+
+
+def _be_server(parent: int, told: socket.socket, reader: Reader, most_bytes: int) -> NoReturn:
+    """Fork a child for each message, until the socket closes."""
+    code = 1
+    try:
+        die_with_parent(parent)
+        _drop_descriptors(told.fileno())
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the worker, who decides when
+        gc.freeze()
+        server = os.getpid()
+        while message := told.recv(_MAX_MESSAGE_BYTES):
+            file = os.memfd_create("answer")
+            pid = os.fork()
+            if pid == 0:
+                _be_child(server, json.loads(message), reader, file, most_bytes)
+            ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            socket.send_fds(told, [json.dumps({"code": ended}).encode()], [file])
+            os.close(file)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _drop_descriptors(kept: int) -> None:
+    """Hold nothing open but `kept` and standard error: the ends of the worker's pipes and locks say who is alive."""
+    for number, end in enumerate(os.pipe()):  # nothing is read or written there, and no file is opened for it
+        os.dup2(end, number)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _be_child(parent: int, message: dict[str, Any], reader: Reader, file: int, most_bytes: int) -> NoReturn:
+    code = 1
+    try:
+        die_with_parent(parent)
+        for number in (signal.SIGXCPU, signal.SIGALRM):  # not SIGTERM: sent to all of a group, it is not the page's
+            signal.signal(number, signal.SIG_DFL)
+        _limit(resource.RLIMIT_DATA, most_bytes)
+        _limit(resource.RLIMIT_CPU, CPU_S)
+        _limit(resource.RLIMIT_FSIZE, ANSWER_BYTES)
+        _limit(resource.RLIMIT_CORE, 0)
+        signal.alarm(WALL_S)
+        with os.fdopen(file, "wb") as out:
+            _read(message, reader, out)
+        code = 0
+    except BaseException as error:
+        # A page may take all memory there is: no more than a line.
+        os.write(2, f"{message['url']}: read aside: {type(error).__name__}: {error}\n".encode(errors="replace"))
+    finally:
+        os._exit(code)
+
+
+def data_bytes() -> int:
+    """What this process has of the memory that RLIMIT_DATA counts. To be asked before walls part it from /proc."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
+    except OSError:
+        return 64 << 20
+
+
+def _limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
+    fetched = _fetched(message)
+    headers = parse_head(fetched.head)
+    content = reader.content(headers, fetched.body)
+    found = reader.facts(headers, fetched, content)
+    fetched.body = b""
+    page = None
+    if message["links"] and is_page(fetched.outcome, found.mime):
+        page = reader.page(headers, fetched.url, content)
+    assert found.digest is not None
+    out.write(json.dumps(found._replace(digest=found.digest.hex())).encode() + b"\n")  # type: ignore[arg-type]
+    for _, piece in slices(page) if page is not None else ():
+        out.write(piece.to_json().encode() + b"\n")
+
+
+def _fetched(message: dict[str, Any]) -> Fetched:
+    """The answer, as it is in the spool."""
+    with Path(message["path"]).open("rb") as file:
+        file.seek(message["offset"])
+        block = read_one(file.read(message["length"]), message["offset"], message["path"]).block
+    length = message["head_bytes"]
+    return Fetched(message["url"], 0.0, Outcome(message["outcome"]), head=block[:length], body=block[length:])

@@ -1,0 +1,149 @@
+"""Pages that would hold the loop: their answers are read aside, and links are written a slice at a time.
+
+Such a page waits here with the place of its records, not with its body. One at a time is read, while the loop goes on
+with others; `drain` takes over at any point, and waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from crawl_lib.errors import StoppedError
+from crawl_lib.parse import Page
+from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.segment import Position
+from crawl_lib.worker.aside import Aside
+from crawl_lib.worker.notes import ReadingNotes
+from crawl_lib.worker.reading import UNREADABLE, Reading, barred
+
+Handled = tuple[TakenUrl, Fetched, Position]
+"""A URL, what its fetch ended in, and where its records are."""
+Pieces = Iterator[tuple[int, Page]]
+Write = Callable[[Handled, Reading, Pieces], Iterator[None]]
+"""Writes the rows of an answer, step by step: a step holds the loop for a moment only."""
+
+
+class LargePages:
+    """The pages of one worker that wait, in the order they came. `write`: makes their rows.
+
+    Without an `aside` no page is read here, and links are written at once.
+    """
+
+    def __init__(self, aside: Aside | None, notes: ReadingNotes, write: Write) -> None:
+        self._aside = aside
+        self._notes = notes
+        self._write = write
+        self._waiting: deque[Handled] = deque()
+        self._read: tuple[Handled, bool] | None = None
+        """The answer that is being read aside, and whether its links are."""
+        self._steps: deque[Iterator[None]] = deque()
+        """Of rows that are being written."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._failed: Callable[[BaseException], None]
+        self._turn: asyncio.Handle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits, is read, or is being written."""
+        return not (self._waiting or self._read or self._steps)
+
+    def attach(self, loop: asyncio.AbstractEventLoop, failed: Callable[[BaseException], None]) -> None:
+        """Work in the turns of a loop from now on. `failed`: gets what is raised there."""
+        self._loop, self._failed = loop, failed
+        if self._aside is not None:
+            loop.add_reader(self._aside.fileno(), self._guarded, self._ready)
+
+    def detach(self) -> None:
+        """The loop ends. What is left waits for `drain`."""
+        if self._loop is not None and self._aside is not None:
+            self._loop.remove_reader(self._aside.fileno())
+        if self._turn is not None:
+            self._turn.cancel()
+        self._loop = self._turn = None
+
+    def read(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
+        """Have an answer read aside, and its rows written."""
+        self._waiting.append((taken, replace(fetched, body=b""), position))
+        self._ask()
+        self._go_on()
+
+    def add(self, steps: Iterator[None]) -> None:
+        """Go through steps, one a turn of the loop."""
+        self._steps.append(steps)
+        self._go_on()
+
+    def drain(self) -> None:
+        """Bring all to its end now."""
+        while not self.is_idle:
+            if self._steps:
+                self._step()
+            else:
+                self._hear()
+
+    def withdraw(self) -> None:
+        """The worker ends before an answer is there, which is not the page's fault: it counts as not begun."""
+        if self._read is not None and self._read[1]:
+            self._notes.end(self._read[0][0].position)
+        self._read = None
+
+    def _go_on(self) -> None:
+        if self._loop is None:
+            self.drain()
+        elif self._steps and self._turn is None:
+            self._turn = self._loop.call_soon(self._guarded, self._in_turn)
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            self._failed(error)
+
+    def _in_turn(self) -> None:
+        self._turn = None
+        if self._steps:
+            self._step()
+        self._go_on()
+
+    def _step(self) -> None:
+        if next(self._steps[0], self) is self:
+            self._steps.popleft()
+
+    def _ask(self) -> None:
+        """Begin with the next answer, if none is being read."""
+        if self._read is None and self._waiting:
+            assert self._aside is not None
+            taken, fetched, position = handled = self._waiting.popleft()
+            links = not self._notes.is_barred(taken.position)
+            if links:
+                self._notes.begin(taken.position)
+            self._read = handled, links
+            self._aside.ask(fetched, position, links=links)
+
+    def _ready(self) -> None:
+        """The loop says that an answer is there, which `drain` may have taken in since."""
+        if self._aside is not None and self._aside.is_ready():
+            self._hear()
+
+    def _hear(self) -> None:
+        """Take in what was found, or that nothing was; begin with the next one."""
+        assert self._aside is not None
+        assert self._read is not None
+        asked, self._read = self._read, None
+        handled, links = asked
+        try:
+            found = self._aside.answer()
+        except StoppedError:
+            self._read = asked  # for `withdraw`; where the reader died, the page may be why
+            raise
+        if found is not None and links:
+            self._notes.end(handled[0].position)
+            self._steps.append(self._write(handled, *found))
+        elif links:
+            self._waiting.appendleft(handled)  # again, or, if that was the last time, for the facts alone
+        else:
+            self._steps.append(self._write(handled, UNREADABLE if found is None else barred(found.reading), iter(())))
+        self._ask()
+        self._go_on()

@@ -1,0 +1,238 @@
+"""A fetching process: the share of one take that falls to it, from URLs to parts of the segment.
+
+It reads its task (one JSON line) from standard input, first takes back what an earlier attempt left in the spool, then
+fetches the rest, and writes JSON lines to standard output: progress, at the end `{"final": ...}` or `{"error": ...}`.
+What it wrote is in the spool, so it answers with counts only. SIGTERM stops it at the next turn of its loop. SIGUSR1,
+once it has said its first line, has it begin nothing more, bring what is in flight to its end, and end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import zlib
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvloop
+
+from crawl_lib.config import Config, from_mapping
+from crawl_lib.errors import KrakeError, StoppedError, StorageError
+from crawl_lib.fetch import HostStore, IpTurns, fetch_all
+from crawl_lib.fetch.hosts import HOSTS_FOLDER
+from crawl_lib.fetch.robots import MIN_TTL_S
+from crawl_lib.fetch.turns import boot_id
+from crawl_lib.frontier import open_take
+from crawl_lib.frontier.take import TAKE_FILE
+from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
+from crawl_lib.urls import UrlFilter, host_of
+from crawl_lib.version import VERSION
+from crawl_lib.worker.aside import Aside, data_bytes
+from crawl_lib.worker.backlog import Backlog
+from crawl_lib.worker.page import PageHandler
+from crawl_lib.worker.sandbox import shut_in
+from crawl_lib.worker.workers import PAUSE_SIGNAL
+
+PROGRESS_INTERVAL_S = 0.5
+
+
+@dataclass(frozen=True)
+class WorkerTask:
+    """What a worker is told. `number` of `processes`; `seconds_left`: until no fetch begins any more.
+
+    `node_dir`: the node's directory, with the take and the politeness stores; `spool`: where its parts go; `scope`:
+    a file of hosts in it, a line each. `info`: the facts of the warcinfo record.
+    """
+
+    config: dict[str, Any]
+    nodes: list[str]
+    node: str
+    node_dir: str
+    spool: str
+    scope: str
+    prefix: str
+    number: int
+    processes: int
+    seconds_left: float
+    info: dict[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """The task as it travels."""
+        return asdict(self)
+
+
+def share_of(host: str, processes: int) -> int:
+    """Which worker fetches a host: the same for every attempt of a take, so the spool's files stay apart.
+
+    CRC-32, since `hash` differs between processes.
+    """
+    return zlib.crc32(host.encode()) % processes if processes > 1 else 0
+
+
+class _Worker:
+    """One worker's run."""
+
+    def __init__(self, task: WorkerTask, own_bytes: int) -> None:
+        self.task = task
+        self.own_bytes = own_bytes
+        self.config: Config = from_mapping(task.config, Path("/"), "the task of a worker")
+        self.outcomes: Counter[str] = Counter()
+        self.stopping = False
+        self.pausing = False
+        self.failed: BaseException | None = None
+        self.left = 0
+        self.last_report_s = 0.0
+
+    def run(self) -> dict[str, Any]:
+        """Take back, fetch, close; returns the counts of the last line."""
+        with suppress(StoppedError):  # the open part is left as by a kill: its rows are made by the next attempt
+            self._work()
+        return {
+            "final": True,
+            "outcomes": dict(self.outcomes),
+            "stopped": self.stopping,
+            "paused": self.pausing and self.left > 0,
+        }
+
+    def _work(self) -> None:
+        task = self.task
+        spool = Path(task.spool)
+        info = WarcInfo(**task.info)
+        with (
+            Aside(self.config, spool, self.own_bytes, lambda: self.stopping) as aside,  # before there are threads
+            PartWriter(spool, task.prefix, info, self.config.segment) as self.writer,
+        ):
+            own = task.nodes.index(task.node)
+            self.handler = PageHandler(self.config, task.nodes, own, self._filter(), self.writer, aside=aside)
+            self.backlog = Backlog(self.handler)
+            self.writer.before_close = self.backlog.drain
+            self.writer.may_close = self.backlog.is_empty
+            try:
+                finished = finished_positions(spool, task.prefix) | self._take_back()
+                items = [taken for taken in self._share() if taken.position not in finished]
+                if items:
+                    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                        runner.run(self._fetch(items))
+                self.writer.close()
+            except BaseException:
+                self.handler.withdraw()
+                raise
+
+    def _filter(self) -> UrlFilter:
+        bare = UrlFilter(self.config.urls, ())
+        scope = Path(self.task.scope).read_text(encoding="utf-8").splitlines()
+        return bare.with_scope(bare.scope_name(host) for host in scope)
+
+    def _take_back(self) -> set[int]:
+        """Make the rows of the part that a kill left open again; returns the positions it holds."""
+        finished: set[int] = set()
+        for taken, fetched, position in self.writer.recovered():
+            if taken is not None:
+                self.handler.handle(taken, fetched, position)
+                finished.add(taken.position)
+            if self.stopping:
+                raise StoppedError("stopped while a spool was read again; run the task again to go on")
+        return finished
+
+    def _share(self) -> list[TakenUrl]:
+        take = open_take(Path(self.task.node_dir))
+        if take is None:
+            raise KrakeError(f"{self.task.node_dir}: the take is gone; run the crawl task again")
+        number, processes = self.task.number, self.task.processes
+        return [taken for taken in take.urls() if share_of(host_of(taken.queued.url), processes) == number]
+
+    async def _fetch(self, items: list[TakenUrl]) -> None:
+        self.handler.attach(asyncio.get_running_loop(), self._fail)
+        place, fetch = Path(self.task.node_dir) / HOSTS_FOLDER, self.config.fetch
+        with (
+            HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as hosts,
+            IpTurns.of(place, fetch) as turns,
+        ):
+            summary = await fetch_all(
+                items,
+                config=self.config.fetch,
+                version=VERSION,
+                hosts=hosts,
+                turns=turns,
+                stop=self._stop,
+                deadline_s=time.monotonic() + self.task.seconds_left,
+                close=lambda: self.pausing,
+                on_fetched=self._on_fetched,
+                on_robots=self._on_robots,
+            )
+        self.handler.detach()
+        self.left = summary.left
+
+    def _fail(self, error: BaseException) -> None:
+        self.failed = self.failed or error
+
+    def _stop(self) -> bool:
+        if self.failed is not None:
+            raise self.failed
+        return self.stopping
+
+    def _on_robots(self, fetched: Fetched) -> None:
+        self.writer.append_robots(fetched)
+
+    def _on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+        self.backlog.add(taken, fetched, self.writer.append(taken, fetched))
+        self.outcomes[fetched.outcome] += 1
+        now_s = time.monotonic()
+        if now_s - self.last_report_s >= PROGRESS_INTERVAL_S:
+            self.last_report_s = now_s
+            say({"outcomes": dict(self.outcomes)})
+
+
+def say(message: dict[str, Any]) -> None:
+    """One line for the parent."""
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def build_walls(node_dir: Path, spool: Path) -> None:
+    """Have this process open nothing but what a worker needs, before it reads a stranger's byte; logs if it cannot.
+
+    Of the node's directory that is the spool and what is known of hosts, to write, and the take.
+    """
+    boot_id()  # is kept; in /proc, where everything else is another process's
+    lacking = shut_in(read=[node_dir / TAKE_FILE], write=[spool, node_dir / HOSTS_FOLDER])
+    if lacking:
+        sys.stderr.write(f"{lacking}\n")
+        sys.stderr.flush()
+
+
+def main() -> int:
+    """Run the task that stands on standard input."""
+    given = json.loads(sys.stdin.readline())
+    own_bytes = data_bytes()
+    gc.set_threshold(200_000, 20, 100)
+    build_walls(Path(given["node_dir"]), Path(given["spool"]))
+    try:
+        worker = _Worker(WorkerTask(**given), own_bytes)
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            worker.stopping = True
+
+        def on_pause(number: int, frame: FrameType | None) -> None:
+            worker.pausing = True
+
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(PAUSE_SIGNAL, on_pause)
+        say({"outcomes": {}})
+        say(worker.run())
+    except KrakeError as error:
+        say({"error": str(error)})
+        return 1
+    except OSError as error:
+        say({"error": str(StorageError(f"{given['spool']}: {error.strerror or error}"))})
+        return 1
+    return 0

@@ -1,0 +1,163 @@
+"""The parent's side of the fetching processes of one take.
+
+A worker is a process of its own (forked by `forkserver`): it gets its task as one JSON line on standard input, answers
+with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the descriptor of the
+node's lock, so the lock is free only when the last writer is dead, and dies with its parent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.errors import KrakeError, StoppedError, StorageError
+from crawl_lib.worker.forkserver import Forked, GoneError, fork_server
+from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
+
+log = logging.getLogger(__name__)
+STOP_GRACE_S = 4.0
+PAUSE_SIGNAL = signal.SIGUSR1
+POLL_S = 0.1
+
+
+@dataclass
+class _Worker:
+    number: int
+    process: Forked
+    log: Path
+    buffer: bytes = b""
+    progress: dict[str, Any] = field(default_factory=dict)
+    told_to_pause: bool = False
+    final: dict[str, Any] | None = None
+
+
+def run_workers(
+    tasks: list[dict[str, Any]],
+    *,
+    log_dir: Path,
+    lock_descriptor: int,
+    stop: Callable[[], bool],
+    on_progress: Callable[[list[Mapping[str, Any]]], None],
+    pause: Callable[[], bool] = lambda: False,
+) -> list[dict[str, Any]]:
+    """Run one process for each task and wait for all.
+
+    `tasks`: JSON-able, one a worker. `log_dir`: where `worker-<n>.log` goes. `stop`: asked every 0.1 s. `on_progress`
+    gets the newest progress of every worker. `pause`: asked as often; True has the workers end without beginning
+    anything more. Returns the workers' last lines, with `paused` where something is left because of that.
+    Raises StoppedError when stopped, also when a signal reached a worker only, StorageError when one cannot be started,
+    and KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
+    """
+    workers: list[_Worker] = []
+    _say_if_there_are_no_walls()
+    try:
+        for number, task in enumerate(tasks):
+            workers.append(_start(number, task, log_dir, lock_descriptor))
+        _wait(workers, stop, on_progress, pause)
+    except OSError as error:
+        raise StorageError(f"{error.filename or log_dir}: fetching processes: {error.strerror or error}") from error
+    finally:
+        _end(workers)
+    results = [_result(worker) for worker in workers]
+    # A signal to the whole process group may reach the workers before us. What they left is not left over.
+    if any(result.get("stopped") for result in results):
+        raise StoppedError("a fetching process was stopped; run the task again to go on")
+    return results
+
+
+@cache
+def _say_if_there_are_no_walls() -> None:
+    """Once a process; each worker's log says it too."""
+    if not landlock_abi():
+        log.warning("%s", NONE_TEXT)
+
+
+def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: int) -> _Worker:
+    path, line = log_dir / f"worker-{number}.log", json.dumps(task).encode() + b"\n"
+    with path.open("wb") as log:
+        try:
+            process = fork_server().fork(line, log.fileno(), lock_descriptor)
+        except GoneError:  # it may have had nothing to do for long, and ended just now
+            try:
+                process = fork_server().fork(line, log.fileno(), lock_descriptor)
+            except GoneError as error:
+                raise KrakeError(f"fetching processes cannot be started: {error or 'no reason given'}") from error
+    return _Worker(number, process, path)
+
+
+def _wait(
+    workers: list[_Worker],
+    stop: Callable[[], bool],
+    on_progress: Callable[[list[Mapping[str, Any]]], None],
+    pause: Callable[[], bool],
+) -> None:
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+        while selector.get_map():
+            if stop():
+                raise StoppedError("stopped as asked; run the task again to go on")
+            if pause():
+                _pause(workers)
+            for key, _ in selector.select(POLL_S):
+                if not _read(key.data):
+                    selector.unregister(key.fileobj)
+                    _check(key.data)
+            on_progress([worker.progress for worker in workers])
+
+
+def _pause(workers: list[_Worker]) -> None:
+    """Tell every worker once; one that has not said a line yet would die of the signal, and is told later."""
+    for worker in workers:
+        if worker.progress and not worker.told_to_pause:
+            worker.process.send_signal(PAUSE_SIGNAL)
+            worker.told_to_pause = True
+
+
+def _read(worker: _Worker) -> bool:
+    data = os.read(worker.process.stdout, 1 << 16)
+    *lines, worker.buffer = (worker.buffer + data).split(b"\n")
+    for line in lines:
+        message = json.loads(line)
+        if "final" in message or "error" in message:
+            worker.final = message
+        else:
+            worker.progress = message
+    return bool(data)
+
+
+def _check(worker: _Worker) -> None:
+    """A worker closed its output: raise what it died of."""
+    worker.process.wait()
+    _result(worker)
+
+
+def _result(worker: _Worker) -> dict[str, Any]:
+    final, code = worker.final, worker.process.returncode
+    if final is not None and "error" in final:
+        raise KrakeError(f"{final['error']}")
+    if final is None or code:
+        reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        raise KrakeError(f"fetching process {worker.number} died ({reason}); see {worker.log}, and run the task again")
+    return final
+
+
+def _end(workers: list[_Worker]) -> None:
+    """No worker outlives this call: asked to stop, then killed."""
+    for worker in workers:
+        worker.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + STOP_GRACE_S
+    for worker in workers:
+        if worker.process.wait(max(0.0, deadline - time.monotonic())) is None:
+            worker.process.send_signal(signal.SIGKILL)
+            worker.process.wait()
+        worker.process.close()

@@ -1,0 +1,102 @@
+"""What a server sends for a URL: status line, headers and body, rendered from the model and kept."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import NamedTuple, Protocol
+
+import brotli  # type: ignore[import-untyped]
+
+from demo.model import PORT_MARK, Resource, Target
+from demo.web import SynthWeb
+
+_MAX_RENDERED = 50_000
+_DATE = "Sat, 01 Jan 2022 00:00:00 GMT"
+_CODERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, 6, mtime=0),
+    "br": lambda data: bytes(brotli.compress(data, quality=4)),
+    "deflate": zlib.compress,
+}
+_MISSING = Resource(404, body="<p>404</p>")
+
+
+class Answer(NamedTuple):
+    """An answer as sent. `head`: status line and headers with the empty line; `drip_s`: seconds that the body takes."""
+
+    status: int
+    head: bytes
+    body: bytes
+    drip_s: float = 0.0
+
+
+class Answerer(Protocol):
+    """What `server.serve` serves."""
+
+    def site(self, address: str) -> int:
+        """The number of the site at an address."""
+
+    def answer(self, target: Target, accepted: str) -> Answer:
+        """What to send for a target, path as requested. `accepted`: the Accept-Encoding header."""
+
+
+def make_answer(
+    status: int, headers: Sequence[tuple[str, str]], body: bytes, *, chunked: bool = False, drip_s: float = 0.0
+) -> Answer:
+    """An answer with these headers, and those that every answer has. `chunked`: the body is sent in chunks."""
+    fields = [("Date", _DATE), ("Server", "synthweb"), *headers]
+    if chunked:
+        fields.append(("Transfer-Encoding", "chunked"))
+        body = _chunks(body)
+    elif status != HTTPStatus.NO_CONTENT:
+        fields.append(("Content-Length", str(len(body))))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
+    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{lines}\r\n"
+    return Answer(status, head.encode("latin-1"), body, drip_s)
+
+
+def _chunks(body: bytes) -> bytes:
+    """The body in chunks of odd sizes (RFC 9112, 7.1)."""
+    parts = [body[at : at + 1777] for at in range(0, len(body), 1777)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+class Answers:
+    """Finds and renders what each URL of a synthetic web answers on one port."""
+
+    def __init__(self, web: SynthWeb, port: int) -> None:
+        self._web, self._port = web, port
+        web.targets()  # made now: the first request's start would else lie long before its end
+        self._sites = {address: site for site, address in enumerate(web.addresses())}
+        self._rendered: dict[tuple[Target, str], Answer] = {}
+        self._asked: set[Target] = set()
+
+    def site(self, address: str) -> int:
+        """The number of the site at an address."""
+        return self._sites[address]
+
+    def answer(self, target: Target, accepted: str) -> Answer:
+        """What to send. `accepted`: the Accept-Encoding header."""
+        resource = self._web.resource(target) or _MISSING
+        if resource.first_status is not None and target not in self._asked:
+            self._asked.add(target)
+            resource = Resource(resource.first_status, body="<p>Try again</p>", headers=(("Retry-After", "1"),))
+            return self._render(resource, "")
+        coding = resource.coding if resource.coding and resource.coding in accepted else ""
+        rendered = self._rendered.get((target, coding))
+        if rendered is None:
+            if len(self._rendered) >= _MAX_RENDERED:
+                self._rendered.clear()
+            rendered = self._rendered[target, coding] = self._render(resource, coding)
+        return rendered
+
+    def _render(self, resource: Resource, coding: str) -> Answer:
+        headers = [] if resource.mime is None else [("Content-Type", resource.mime)]
+        headers += [(name, value.replace(PORT_MARK, str(self._port))) for name, value in resource.headers]
+        body = resource.content(self._port)
+        if coding:
+            body = _CODERS[coding](body)
+            headers.append(("Content-Encoding", coding))
+        return make_answer(resource.status, headers, body, chunked=resource.chunked, drip_s=resource.drip_s)
