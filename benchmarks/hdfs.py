@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import Row, measure
-from crawl_lib.config.model import DfsConfig
-from crawl_lib.segment.build import file_entry
-from crawl_lib.segment.publish import upload_checked
-from crawl_lib.storage.hdfs import HdfsStorage
+from crawl_lib.config import DfsConfig
+from crawl_lib.segment import file_entry, upload_checked
+from crawl_lib.storage import HdfsStorage
 from tests.cluster.hdfs import Hdfs, resolve_jars, why_not
 
 MEGABYTES = 512

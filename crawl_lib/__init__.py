@@ -31,9 +31,9 @@ truth is known, for tests.
 go wrong and who must act, `durable` what "durable" means.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from crawl_lib.lazy import loads_later
 from crawl_lib.version import VERSION
 
 __version__ = VERSION
@@ -45,20 +45,17 @@ if TYPE_CHECKING:
     from crawl_lib.states import KeyState, Outcome
     from crawl_lib.stores import Secrets, Stores, open_stores
 else:
-    # Loaded when they are asked for: a program gets here before it can do anything, also before it heeds Ctrl-C.
-    _ROOMS = {
-        "config": ("Config", "from_mapping", "load_config"),
-        "errors": ("KrakeError",),
-        "records": ("Fetched", "QueuedUrl", "TakenUrl"),
-        "states": ("KeyState", "Outcome"),
-        "stores": ("Secrets", "Stores", "open_stores"),
-    }
-
-    def __getattr__(name):
-        for room, names in _ROOMS.items():
-            if name in names:
-                return getattr(import_module(f"crawl_lib.{room}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Loaded when they are asked for: a program gets here before it can do anything, also before it obeys Ctrl-C.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "config": ("Config", "from_mapping", "load_config"),
+            "errors": ("KrakeError",),
+            "records": ("Fetched", "QueuedUrl", "TakenUrl"),
+            "states": ("KeyState", "Outcome"),
+            "stores": ("Secrets", "Stores", "open_stores"),
+        },
+    )
 
 
 __all__ = [

@@ -13,14 +13,14 @@ KrakeError, never anything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import exports as _exports
-from crawl_lib.crawldir.directory import SEEDS_FOLDER
+from crawl_lib.crawldir import SEEDS_FOLDER
+from crawl_lib.export import choice as _exports
 from crawl_lib.export import run as _export
 from crawl_lib.graph import finalizer as _finalizer
 from crawl_lib.graph import linker as _linker
@@ -29,14 +29,13 @@ from crawl_lib.node import crawl as _node
 from crawl_lib.node import retire as _retire
 from crawl_lib.node import settle as _settle
 from crawl_lib.rounds import commit as _commit
+from crawl_lib.rounds import require_layout
 from crawl_lib.rounds import start as _start
 from crawl_lib.rounds import status as _status
-from crawl_lib.rounds.layout import require_layout
-from crawl_lib.seeds.inject import inject as _inject
-from crawl_lib.stopping import go_on
+from crawl_lib.seeds import inject as _inject
+from crawl_lib.stopping import OnProgress, go_on
 from crawl_lib.stores import Secrets, Stores, open_stores
 
-Progress = Callable[[Mapping[str, Any]], None]
 Result = dict[str, Any]
 
 
@@ -104,7 +103,7 @@ def crawl_node(
     iteration: int,
     node: str,
     stop: Event | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Crawl one node's batch of an iteration and commit its segment; what an earlier attempt left open is done first.
 
@@ -141,7 +140,7 @@ def settle_node(
     node: str,
     run_id: str | None = None,
     stop: Event | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Take in what the last iterations found for a node, so that its queue is complete until the next run.
 
@@ -159,7 +158,7 @@ def retire_node(
     node: str,
     directory: Path | None = None,
     stop: Event | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Hand the queue of a node that is not in the config any more to those that are.
 
@@ -177,7 +176,7 @@ def maintain_keys(
     *,
     server: str | None = None,
     stop: Event | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Count the keys of each server, compare replicas, and fill what is missing. Returns the report.
 
@@ -199,7 +198,7 @@ def export_pages(
     label: str | None = None,
     folders: Sequence[str] | None = None,
     stop: Event | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Write mapping, content and offsets of the crawled pages.
 
@@ -222,7 +221,7 @@ def link_export(
     *,
     export: str,
     stop: Event | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Turn the links between the pages of an export into arcs."""
     stores = _opened(config, secrets, stop)
@@ -236,7 +235,7 @@ def finalize_export(
     *,
     export: str,
     stop: Event | None = None,
-    on_progress: Progress | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Result:
     """Write the web graph of an export."""
     stores = _opened(config, secrets, stop)

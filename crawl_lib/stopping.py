@@ -6,13 +6,15 @@ looks next; files that it was writing are deleted on the way out, or stay hidden
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from crawl_lib.errors import StoppedError
 
 _T = TypeVar("_T")
+OnProgress = Callable[[Mapping[str, Any]], None]
+"""Called with counts while a stage works, about once a second."""
 
 
 def go_on(stop: Event | None) -> None:

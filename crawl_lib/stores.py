@@ -12,9 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Event
 
-from crawl_lib.config import Config
-from crawl_lib.config.agreement import shared_options
-from crawl_lib.config.load import is_sqlite_server
+from crawl_lib.config import Config, is_sqlite_server, shared_options
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.keys import KeyServer, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.storage import DfsAccess, Storage, open_storage

@@ -55,7 +55,7 @@ def config(tmp_path: Path) -> Config:
 @pytest.fixture(scope="module")
 def serving(request: pytest.FixtureRequest) -> Iterator[Serving]:
     """The synthetic web that the module calls `WEB`, served on loopback."""
-    from demo import Serving
+    from demo import Serving  # noqa: PLC0415
 
     with Serving(request.module.WEB) as running:
         yield running

@@ -9,7 +9,7 @@ from crawl_lib.cli.common import one_node, print_dry_run, print_json, stores_of,
 
 def fsck(arguments: argparse.Namespace) -> int:
     """Check everything of the crawl that this machine can see; 1 if anything is inconsistent."""
-    from crawl_lib.repair.fsck import fsck as check  # noqa: PLC0415 - numpy and Arrow, for this command only
+    from crawl_lib.repair import fsck as check  # noqa: PLC0415 - numpy and Arrow, for this command only
 
     with tool_progress(arguments) as progress:
         stores = stores_of(arguments)
@@ -25,7 +25,7 @@ def fsck(arguments: argparse.Namespace) -> int:
 
 def sweep(arguments: argparse.Namespace) -> int:
     """Delete what killed attempts left on the store, where it is certain that no attempt owns it."""
-    from crawl_lib.repair.sweep import sweep as delete_leftovers  # noqa: PLC0415 - as above
+    from crawl_lib.repair import sweep as delete_leftovers  # noqa: PLC0415 - as above
 
     with tool_progress(arguments) as progress:
         stores = stores_of(arguments, stop=arguments.stop)

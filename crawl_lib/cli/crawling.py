@@ -14,7 +14,7 @@ from crawl_lib import stages
 from crawl_lib.cli.common import ProgressLine, config_of, one_node, print_counts
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, KrakeError, StoppedError
-from crawl_lib.node.ready import require_ready
+from crawl_lib.node import require_ready
 from crawl_lib.stores import open_stores
 
 

@@ -9,8 +9,10 @@ from crawl_lib.cli.common import print_dry_run, print_json, stores_of
 
 def repair(arguments: argparse.Namespace) -> int:
     """Make the small files of an iteration's folder, or of injected seeds, whole again."""
-    from crawl_lib.repair.folders.folders import repair_folder
-    from crawl_lib.repair.folders.identity import Told
+    from crawl_lib.repair import (  # noqa: PLC0415
+        Told,
+        repair_folder,
+    )
 
     stores = stores_of(arguments, stop=arguments.stop)
     name = arguments.folder.rstrip("/").removeprefix(f"{stores.crawl_dir}/")

@@ -19,13 +19,19 @@ from crawl_lib.cli.common import (
 )
 from crawl_lib.config import load_config
 from crawl_lib.errors import ConfigError, InputError, UrlError
-from crawl_lib.frontier import NodeLock
-from crawl_lib.frontier.lock import held_without_trace
-from crawl_lib.keys import MaintenanceReport, ShardedKeyStore, check, open_key_store, repair
-from crawl_lib.keys.dump import dump_keys, load_keys
-from crawl_lib.keys.reshard import reshard
-from crawl_lib.keys.rings import mend_notes
-from crawl_lib.keys.sharded import LOOK_S
+from crawl_lib.frontier import NodeLock, held_without_trace
+from crawl_lib.keys import (
+    LOOK_S,
+    MaintenanceReport,
+    ShardedKeyStore,
+    check,
+    dump_keys,
+    load_keys,
+    mend_notes,
+    open_key_store,
+    repair,
+    reshard,
+)
 from crawl_lib.stores import Secrets, node_dir
 from crawl_lib.urls import canonicalize, host_of
 
@@ -89,7 +95,7 @@ def repair_keys(arguments: argparse.Namespace) -> int:
 
 def rebuild(arguments: argparse.Namespace) -> int:
     """Fill the key tables from pages and queues."""
-    from crawl_lib.repair.keys.rebuild import rebuild_keys
+    from crawl_lib.repair import rebuild_keys  # noqa: PLC0415
 
     with tool_progress(arguments) as progress:
         report = rebuild_keys(
@@ -168,7 +174,7 @@ def forget(arguments: argparse.Namespace) -> int:
 
     Raises ConfigError for an age beside a URL, InputError for what is neither a URL nor a host.
     """
-    from crawl_lib.curate.forget import forget as forget_pages
+    from crawl_lib.curate import forget as forget_pages  # noqa: PLC0415
 
     stores = stores_of(arguments)
     longest = stores.config.urls.max_length_chars

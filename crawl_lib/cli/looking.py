@@ -13,13 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from crawl_lib.cli.common import config_of, console, print_counts, print_json, stores_of
-from crawl_lib.config import Config, to_mapping
-from crawl_lib.config.load import is_sqlite_server
-from crawl_lib.crawldir.exports import newest_export
-from crawl_lib.export.show import show_page
+from crawl_lib.config import Config, is_sqlite_server, to_mapping
+from crawl_lib.export import newest_export, show_page
 from crawl_lib.graph import open_web_graph
-from crawl_lib.rounds.status import status_of
-from crawl_lib.seeds.contact import has_contact, is_our_own
+from crawl_lib.rounds import status_of
+from crawl_lib.seeds import has_contact, is_our_own
 from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
 from crawl_lib.urls import UrlFilter
 
@@ -55,7 +53,7 @@ def _warnings(config: Config) -> Iterator[str]:
 
 
 def _is_loopback(server: str) -> bool:
-    from crawl_lib.keys.mysql import parse_server  # noqa: PLC0415 - loads PyMySQL, which most commands do not need
+    from crawl_lib.keys import parse_server  # noqa: PLC0415 - loads PyMySQL, which most commands do not need
 
     return is_our_own(parse_server(server)[0], ())
 

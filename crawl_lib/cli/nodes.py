@@ -18,12 +18,10 @@ from crawl_lib.cli.common import (
     stores_of,
 )
 from crawl_lib.cli.looking import nodes_table
-from crawl_lib.crawldir.directory import SCOPE_FILE, read_lines
-from crawl_lib.crawldir.settled import newest_folder
+from crawl_lib.crawldir import SCOPE_FILE, newest_folder, read_lines
 from crawl_lib.errors import ConfigError
-from crawl_lib.node.admission import admit_node, plan_admission
-from crawl_lib.node.retire import plan_retirement, retire_lost
-from crawl_lib.rounds.status import crawl_status
+from crawl_lib.node import admit_node, plan_admission, plan_retirement, retire_lost
+from crawl_lib.rounds import crawl_status
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.cli.common import ProgressLine, config_of, print_counts, stores_of
-from crawl_lib.crawldir.exports import newest_export
+from crawl_lib.export import newest_export
 
 
 def export(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from crawl_lib.cli.common import Waiting, config_of, one_node, print_dry_run, st
 
 def repair(arguments: argparse.Namespace) -> int:
     """Make the queue of a node of this machine usable again, holding the node's lock."""
-    from crawl_lib.repair.queue.node import repair_node
+    from crawl_lib.repair import repair_node  # noqa: PLC0415
 
     node = one_node(arguments.node, config_of(arguments))
     stores = stores_of(arguments, stop=arguments.stop)

@@ -19,16 +19,20 @@ from crawl_lib.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from crawl_lib.curate.import_report import FileReport, ImportReport
-    from crawl_lib.repair.segments.report import SalvageReport
+    from crawl_lib.curate import FileReport, ImportReport
+    from crawl_lib.repair import SalvageReport
 
 # The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
 
 
 def salvage(arguments: argparse.Namespace) -> int:
     """Make a damaged segment whole; 1 if a dry run finds it damaged."""
-    from crawl_lib.repair.places import node_locked, repairs_locked, segment_name  # noqa: PLC0415
-    from crawl_lib.repair.segments.salvage import salvage_segment
+    from crawl_lib.repair import (  # noqa: PLC0415
+        node_locked,
+        repairs_locked,
+        salvage_segment,
+        segment_name,
+    )
 
     stores, name = stores_of(arguments), segment_name(arguments.segment)
     if arguments.delete_damaged:
@@ -76,8 +80,8 @@ def _show_salvage(report: SalvageReport) -> None:
 
 def drop(arguments: argparse.Namespace) -> int:
     """Take pages out of all segments; 1 if one of them is in none."""
-    from crawl_lib.curate.drop import drop_pages
-    from crawl_lib.repair.places import repairs_locked  # noqa: PLC0415
+    from crawl_lib.curate import drop_pages  # noqa: PLC0415
+    from crawl_lib.repair import repairs_locked  # noqa: PLC0415
 
     stores = stores_of(arguments)
     require_yes(arguments, f"{len(arguments.page)} pages are taken out of all results for good")
@@ -104,9 +108,14 @@ def drop(arguments: argparse.Namespace) -> int:
 
 def compact(arguments: argparse.Namespace) -> int:
     """Write segments anew without dropped pages: those that are named, else all that have some."""
-    from crawl_lib.curate.compact import compact_segment
-    from crawl_lib.repair.places import all_segments, node_locked, repairs_locked, segment_name  # noqa: PLC0415
-    from crawl_lib.repair.segments.swap import finish_all_swaps
+    from crawl_lib.curate import compact_segment  # noqa: PLC0415
+    from crawl_lib.repair import (  # noqa: PLC0415
+        all_segments,
+        finish_all_swaps,
+        node_locked,
+        repairs_locked,
+        segment_name,
+    )
 
     stores = stores_of(arguments)
     names = [segment_name(text) for text in arguments.segment]
@@ -133,7 +142,7 @@ def compact(arguments: argparse.Namespace) -> int:
 
 def import_archives(arguments: argparse.Namespace) -> int:
     """Make a segment of archives; 1 if one of them is none."""
-    from crawl_lib.curate.importing import import_archives as bring
+    from crawl_lib.curate import import_archives as bring  # noqa: PLC0415
 
     with tool_progress(arguments) as progress:
         stores = stores_of(arguments, make=not arguments.dry_run)
@@ -176,7 +185,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def index(arguments: argparse.Namespace) -> int:
     """Merge the indexes of all segments into one."""
-    from crawl_lib.curate.index import merge_indexes
+    from crawl_lib.curate import merge_indexes  # noqa: PLC0415
 
     with tool_progress(arguments) as progress:
         output = Path(arguments.output) if arguments.output else None

@@ -4,11 +4,21 @@
 what it does not know. `config/krake-config.yml` is the same in prose. Nothing here reads the environment at import.
 """
 
-from crawl_lib.config.load import CONFIG_PATH_VARIABLE, find_config_path, from_mapping, load_config, to_mapping
+from crawl_lib.config.agreement import differences, shared_options
+from crawl_lib.config.load import (
+    CONFIG_PATH_VARIABLE,
+    find_config_path,
+    from_mapping,
+    is_sqlite_server,
+    load_config,
+    to_mapping,
+)
 from crawl_lib.config.model import (
+    NAME_PATTERN,
     BatchConfig,
     Config,
     CrawlConfig,
+    DfsConfig,
     ExportConfig,
     FetchConfig,
     FrontierConfig,
@@ -26,9 +36,11 @@ from crawl_lib.config.model import (
 
 __all__ = [
     "CONFIG_PATH_VARIABLE",
+    "NAME_PATTERN",
     "BatchConfig",
     "Config",
     "CrawlConfig",
+    "DfsConfig",
     "ExportConfig",
     "FetchConfig",
     "FrontierConfig",
@@ -42,8 +54,11 @@ __all__ = [
     "SegmentConfig",
     "UrlsConfig",
     "WatermarksConfig",
+    "differences",
     "find_config_path",
     "from_mapping",
+    "is_sqlite_server",
     "load_config",
+    "shared_options",
     "to_mapping",
 ]

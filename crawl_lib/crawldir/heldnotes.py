@@ -20,7 +20,7 @@ from typing import Any
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import TakenIn
-from crawl_lib.keys.ring import KEY_BYTES
+from crawl_lib.keys import KEY_BYTES
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.stores import Stores
 from crawl_lib.version import code_digest

@@ -6,14 +6,14 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.states import WITH_RESPONSE
+from crawl_lib.stopping import OnProgress
 
-OnProgress = Callable[[Mapping[str, Any]], None]
 PROGRESS_FILE = "progress.json"
 INTERVAL_S = 1.0
 

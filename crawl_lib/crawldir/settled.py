@@ -140,3 +140,13 @@ def seeds_of_other_nodes(stores: Stores, nodes: Sequence[str]) -> list[str]:
         if set(manifest.get("nodes", ())) != set(nodes):
             found.append(digest)
     return found
+
+
+def refusal(mark: Mark | None) -> str | None:
+    """Why a node may not take part, in words, with what to do; None if it may."""
+    if mark is None or not mark.lost:
+        return None
+    return (
+        f"node {mark.node} was retired as lost, and its URLs went to others: take it out of servers, or run"
+        f" `krake nodes admit {mark.node}` on its machine, with an empty directory"
+    )

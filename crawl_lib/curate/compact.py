@@ -20,18 +20,31 @@ import pyarrow as pa
 
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.repair.places import SegmentName, require_folder, scratch_room
-from crawl_lib.repair.segments.glean import OnProgress
-from crawl_lib.repair.segments.swap import COMPACTED_PREFIX, finish_swaps, replace_segment
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader
-from crawl_lib.segment.build import file_entry
-from crawl_lib.segment.dropped import encode_dropped, is_dropped_file
-from crawl_lib.segment.manifest import INDEX_NAME, LINKS_NAME, MANIFEST_NAME, PAGES_NAME
-from crawl_lib.segment.records import WarcDates, microseconds
-from crawl_lib.segment.recover import warc_fields
-from crawl_lib.segment.runs import RunWriter, merge_runs
-from crawl_lib.segment.tables import RowSpool, write_parquet
-from crawl_lib.segment.warcscan import Damage, Whole, scan
+from crawl_lib.repair import COMPACTED_PREFIX, SegmentName, finish_swaps, replace_segment, require_folder, scratch_room
+from crawl_lib.segment import (
+    INDEX_NAME,
+    LINKS_NAME,
+    LINKS_SCHEMA,
+    MANIFEST_NAME,
+    PAGES_NAME,
+    PAGES_SCHEMA,
+    Damage,
+    Manifest,
+    RowSpool,
+    RunWriter,
+    SegmentReader,
+    WarcDates,
+    Whole,
+    encode_dropped,
+    file_entry,
+    is_dropped_file,
+    merge_runs,
+    microseconds,
+    scan,
+    warc_fields,
+    write_parquet,
+)
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION

@@ -13,17 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crawl_lib.crawldir.directory import DROPPED_MARK
-from crawl_lib.crawldir.exports import list_exports
+from crawl_lib.crawldir import DROPPED_MARK
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, TargetExistsError, UrlError
-from crawl_lib.export.places import ExportFolder
-from crawl_lib.export.show import KEY_PATTERN
-from crawl_lib.repair.places import SegmentName, all_segments
-from crawl_lib.repair.segments.glean import OnProgress
-from crawl_lib.repair.segments.swap import finish_all_swaps
-from crawl_lib.segment import SegmentReader
-from crawl_lib.segment.dropped import write_dropped
+from crawl_lib.export import KEY_PATTERN, ExportFolder, list_exports
+from crawl_lib.repair import SegmentName, all_segments, finish_all_swaps
+from crawl_lib.segment import SegmentReader, write_dropped
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, key_of
 

@@ -16,8 +16,7 @@ from typing import Any, BinaryIO, cast
 from isal import isal_zlib
 
 from crawl_lib.records import MAX_RECORD_BYTES
-from crawl_lib.segment.warcread import GZIP_ERROR, GZIP_MAGIC, HEAD_END, WarcRecord, parse_headers
-from crawl_lib.segment.warcscan import Damage, Raw
+from crawl_lib.segment import GZIP_ERROR, GZIP_MAGIC, HEAD_END, Damage, Raw, WarcRecord, parse_headers
 
 MAX_HEAD_BYTES = 1 << 17
 """Of a record's own head: a URL of ours may have 65,535 characters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     IMPORT_NODE,
     INDEX_FILE,
     MANIFEST_FILE,
@@ -14,8 +14,8 @@ from crawl_lib.crawldir.directory import (
     segments_of,
 )
 from crawl_lib.durable import reached
-from crawl_lib.node.keystates import mark_pages
-from crawl_lib.rounds.commit import commit_iteration
+from crawl_lib.node import mark_pages
+from crawl_lib.rounds import commit_iteration
 from crawl_lib.stores import Stores
 
 

@@ -14,9 +14,8 @@ from crawl_lib.curate.foreign import read_archive
 from crawl_lib.curate.import_report import FileReport
 from crawl_lib.errors import UrlError
 from crawl_lib.records import Fetched
-from crawl_lib.repair.segments.glean import IMPORTED_FROM, fetched_of
-from crawl_lib.segment.warcread import WarcRecord
-from crawl_lib.segment.warcscan import Damage
+from crawl_lib.repair import IMPORTED_FROM, fetched_of
+from crawl_lib.segment import Damage, WarcRecord
 from crawl_lib.urls import canonicalize, key_of
 
 DIGESTS: dict[str, Callable[[bytes], Any]] = {"sha1": sha1, "md5": md5, "sha256": sha256}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from crawl_lib.repair.segments.glean import EXAMPLES
+from crawl_lib.repair import EXAMPLES
 
 
 @dataclass

@@ -31,8 +31,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from crawl_lib.crawldir.directory import IMPORT_NODE, Iteration, scope_of
-from crawl_lib.crawldir.naming import give_up_name
+from crawl_lib.crawldir import IMPORT_NODE, Iteration, give_up_name, scope_of
 from crawl_lib.curate.import_folders import finish_import, imported_archives, unfinished_imports
 from crawl_lib.curate.import_pages import ImportedPage, page_of, paired
 from crawl_lib.curate.import_report import FileReport, ImportReport
@@ -40,18 +39,27 @@ from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import InputError, StorageError
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.records import QueuedUrl, TakenUrl
-from crawl_lib.repair.places import scratch_base
-from crawl_lib.repair.segments.glean import OnProgress, is_robots
-from crawl_lib.rounds.start import start_import
-from crawl_lib.segment import PartWriter, SegmentFacts, WarcInfo, build_segment, list_parts, publish
-from crawl_lib.segment.parts import PAGES_SUFFIX, part_prefix
-from crawl_lib.segment.records import WarcDates, microseconds
-from crawl_lib.segment.tables import read_blocks
+from crawl_lib.repair import is_robots, scratch_base
+from crawl_lib.rounds import start_import
+from crawl_lib.segment import (
+    PAGES_SUFFIX,
+    PartWriter,
+    SegmentFacts,
+    WarcDates,
+    WarcInfo,
+    build_segment,
+    list_parts,
+    microseconds,
+    part_prefix,
+    publish,
+    read_blocks,
+)
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter
 from crawl_lib.version import VERSION
-from crawl_lib.worker.page import PageHandler
+from crawl_lib.worker import PageHandler
 
 PROGRESS_FILE = "progress.json"
 SUFFIXES = (".warc", ".warc.gz", ".arc", ".arc.gz")

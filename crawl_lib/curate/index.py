@@ -19,12 +19,9 @@ from typing import Any
 
 from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, StorageError
-from crawl_lib.repair.findings import OnProgress
-from crawl_lib.repair.places import SegmentName, all_segments, repairs_locked, scratch_room
-from crawl_lib.repair.segments.swap import finish_all_swaps
-from crawl_lib.segment import SegmentReader, surt
-from crawl_lib.segment.manifest import INDEX_NAME
-from crawl_lib.segment.runs import RunWriter, merge_runs
+from crawl_lib.repair import SegmentName, all_segments, finish_all_swaps, repairs_locked, scratch_room
+from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_runs, surt
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 

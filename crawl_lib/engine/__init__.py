@@ -13,7 +13,13 @@ What holds after a crash: nothing of an engine is needed later. Scratch is empti
 the next run of the stage.
 """
 
-from crawl_lib.engine.base import Engine, Room, sql_text
+from crawl_lib.engine.base import Engine, Room, in_batches, sql_text
 from crawl_lib.engine.opening import open_engine
 
-__all__ = ["Engine", "Room", "open_engine", "sql_text"]
+__all__ = [
+    "Engine",
+    "Room",
+    "in_batches",
+    "open_engine",
+    "sql_text",
+]

@@ -24,17 +24,60 @@ came into the same iterations since `inputs` was written are left to the next ex
 there (`scratch`). A kill test stops at `export.<file>.written`, `export.<file>.published` and `export.buckets.written`.
 """
 
-from crawl_lib.export.places import ExportFolder, Inputs, OnProgress, SegmentInput
+from crawl_lib.export.choice import list_exports, newest_export
+from crawl_lib.export.places import (
+    ARCS_IN,
+    ARCS_OUT,
+    CONTENT,
+    GRAPH_INDEX,
+    INPUTS,
+    OFFSETS,
+    PAGES,
+    URL_MAPPING,
+    WEB_GRAPH,
+    ExportFolder,
+    Inputs,
+    SegmentInput,
+    check_segments,
+)
+from crawl_lib.export.progress import Progress
 from crawl_lib.export.readers import ContentReader, UrlMapping
-from crawl_lib.export.run import ExportReport, export_pages
+from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages
+from crawl_lib.export.scratch import local_files, scratch_folder
+from crawl_lib.export.show import KEY_PATTERN, show_page
+from crawl_lib.export.tables import open_table, row_count, write_table
+from crawl_lib.export.webgraph import Node, WebGraph, open_web_graph
 
 __all__ = [
+    "ARCS_IN",
+    "ARCS_OUT",
+    "CONTENT",
+    "EXPORT_SCHEMA",
+    "GRAPH_INDEX",
+    "INPUTS",
+    "KEY_PATTERN",
+    "OFFSETS",
+    "PAGES",
+    "URL_MAPPING",
+    "WEB_GRAPH",
     "ContentReader",
     "ExportFolder",
     "ExportReport",
     "Inputs",
-    "OnProgress",
+    "Node",
+    "Progress",
     "SegmentInput",
     "UrlMapping",
+    "WebGraph",
+    "check_segments",
     "export_pages",
+    "list_exports",
+    "local_files",
+    "newest_export",
+    "open_table",
+    "open_web_graph",
+    "row_count",
+    "scratch_folder",
+    "show_page",
+    "write_table",
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from crawl_lib.config import Config, ScratchConfig
 from crawl_lib.durable import reached
@@ -22,7 +22,7 @@ from crawl_lib.errors import (
     PathNotFoundError,
     TargetExistsError,
 )
-from crawl_lib.segment.dropped import segment_digest
+from crawl_lib.segment import segment_digest
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
@@ -42,9 +42,6 @@ COMPRESSOR, LEVEL = "isa-l", 2
 zlib at level 3 0.25 ms, 19.3 %. Its levels up to 2 were seen to give the same bytes with AVX-512 and without; level 3
 does not, and on other processors than x86-64 bytes may differ. So nothing relies on it: see `content.write_content`."""
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-OnProgress = Callable[[Mapping[str, Any]], None]
-"""Takes `stage` (word), `done` and `total` (total 0: unknown), `unit` (word): at least once a second in long work."""
 
 
 @dataclass(frozen=True, order=True)

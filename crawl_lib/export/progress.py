@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from threading import Event
 
-from crawl_lib.export.places import OnProgress
-from crawl_lib.stopping import go_on
+from crawl_lib.stopping import OnProgress, go_on
 
 INTERVAL_S = 0.5
 

@@ -26,7 +26,6 @@ from crawl_lib.export.places import (
     URL_MAPPING,
     ExportFolder,
     Inputs,
-    OnProgress,
     SegmentInput,
     check_segments,
     gather_inputs,
@@ -35,10 +34,8 @@ from crawl_lib.export.progress import Progress
 from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.export.tables import open_table, row_count, write_table
 from crawl_lib.export.warc_records import Wanted
-from crawl_lib.segment.dropped import dropped_files
-from crawl_lib.segment.reader import SegmentReader
-from crawl_lib.segment.schema import PAGES_SCHEMA
-from crawl_lib.stopping import until_stopped
+from crawl_lib.segment import PAGES_SCHEMA, SegmentReader, dropped_files
+from crawl_lib.stopping import OnProgress, until_stopped
 from crawl_lib.storage import Storage
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from crawl_lib.errors import DamagedFileError, InputError, UrlError
 from crawl_lib.export.places import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.scratch import local_files
-from crawl_lib.graph.webgraph import WebGraph
-from crawl_lib.segment.dropped import read_dropped
+from crawl_lib.export.webgraph import WebGraph
+from crawl_lib.segment import read_dropped
 from crawl_lib.storage import Storage
 from crawl_lib.urls import canonicalize, key_of
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.parse.content import decode_content
-from crawl_lib.segment.records import split_head
-from crawl_lib.segment.warcread import read_one
+from crawl_lib.parse import decode_content
+from crawl_lib.segment import read_one, split_head
 from crawl_lib.storage import Storage
 
 SKIP_BYTES = 1 << 20

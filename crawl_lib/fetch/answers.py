@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.classify import failure_of, fetched_of, one_line, retry_after_s
 from crawl_lib.fetch.desk import RobotsDesk
 from crawl_lib.fetch.messages import Reply

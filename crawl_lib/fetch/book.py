@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.hosts import HostRow, HostStore
 from crawl_lib.fetch.limits import limits_by_host
 from crawl_lib.fetch.robots import Rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.fetch.book import port_error
 from crawl_lib.fetch.classify import header_of

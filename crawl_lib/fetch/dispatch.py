@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.answers import Answers
 from crawl_lib.fetch.classify import one_line

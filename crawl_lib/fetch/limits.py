@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crawl_lib.config.model import FetchConfig, HostConfig
+from crawl_lib.config import FetchConfig, HostConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import asyncio
 import heapq
 from collections.abc import Callable, Sequence
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.answers import Answers
 from crawl_lib.fetch.book import HostBook
 from crawl_lib.fetch.desk import RobotsDesk

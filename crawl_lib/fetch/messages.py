@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 
 # Our own marks, for ends that curl reports under numbers it uses for other things too.
 MARK_LENGTH = "length"

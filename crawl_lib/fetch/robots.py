@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.hosts import RobotsRow
 from crawl_lib.fetch.robotstxt import Groups, PathRules, comparable_path
 from crawl_lib.parse import decode_content

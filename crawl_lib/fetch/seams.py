@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import RETRIES, Retry, Trouble
 from crawl_lib.fetch.transport import Transport

@@ -20,7 +20,7 @@ from typing import Any
 
 import pycurl  # type: ignore[import-untyped]
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.budget import InflightBudget
 from crawl_lib.fetch.exchange import Exchange

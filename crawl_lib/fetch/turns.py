@@ -24,7 +24,7 @@ from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.errors import StorageError
 
 TURNS_FILE = "ip-turns"

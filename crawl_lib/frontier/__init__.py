@@ -69,56 +69,129 @@ repeats and inserts keys. URLs that no file holds any more are counted in the fi
 the queue is whole, and every segment is taken in anew (`anew`).
 """
 
-from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added
-from crawl_lib.frontier.hostcounts import HostCounts
+from crawl_lib.frontier.adopt import ADOPTED_FILE, ADOPTED_HANDED_FILE, adopt, read_handed_on, read_scope_added, refuse
+from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
 from crawl_lib.frontier.intake import intake, open_plan, pending_report, read_undecided
-from crawl_lib.frontier.journal import IntakeReport
-from crawl_lib.frontier.lock import NodeLock, holder
-from crawl_lib.frontier.move import Appended, Change, Move, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.journal import (
+    CLAIM,
+    CLAIM_FILE,
+    INSERT,
+    JOURNAL_FILE,
+    NEW_FILE,
+    NEW_META_FILE,
+    NEW_UNDECIDED_FILE,
+    UNDECIDED_FILE,
+    IntakeReport,
+    Journal,
+    read_journal,
+)
+from crawl_lib.frontier.lock import LOCK_FILE, NodeLock, held_without_trace, holder
+from crawl_lib.frontier.move import (
+    EMPTY_FILE,
+    MOVE_FILE,
+    Appended,
+    Change,
+    Move,
+    carry_out_move,
+    finish_open_move,
+    impossible_steps,
+    plan_move,
+    read_move,
+)
 from crawl_lib.frontier.outlinks import (
+    BARE_META,
     HANDED_ON,
+    HANDED_ON_MARK,
     OutlinkPart,
     OutlinkWriter,
     decode_line,
+    decode_meta,
     encode_line,
     join_line,
     part_mapping,
     read_outlinks,
     split_line,
 )
-from crawl_lib.frontier.queue import Queue, State, open_node_dir
-from crawl_lib.frontier.record import TakenIn
-from crawl_lib.frontier.rehome import rehome
-from crawl_lib.frontier.source import Source, lines_of, part_source
+from crawl_lib.frontier.queue import (
+    STATE_FILE,
+    Queue,
+    QueueReader,
+    State,
+    count_lines,
+    half_line_problem,
+    open_node_dir,
+    parse_state,
+)
+from crawl_lib.frontier.record import (
+    RECORD_FILE,
+    UNKNOWN_SIZE,
+    Record,
+    TakenIn,
+    meta_digest,
+    read_record,
+    record_bytes,
+    taken_in_anew,
+)
+from crawl_lib.frontier.rehome import REHOMED_FILE, REHOMED_HANDED_FILE, rehome
+from crawl_lib.frontier.source import Source, file_lines, lines_of, part_source
 from crawl_lib.frontier.take import (
+    HANDED_ON_FILE,
+    LEFTOVER_FILE,
+    PUT_BACK_FILE,
+    SCOPE_FILE,
+    TAKE_FILE,
     Take,
     TakeHeader,
     advance,
     close_take,
+    differing_line,
     make_take,
     open_take,
     read_leftover,
     write_leftover,
     write_take,
 )
-from crawl_lib.repair.queue.again import take_in_anew
-from crawl_lib.repair.queue.queue import RepairReport, repair_queue
-from crawl_lib.seeds.lines import SeedReport, Seeds, parse_seeds
 
 __all__ = [
+    "ADOPTED_FILE",
+    "ADOPTED_HANDED_FILE",
+    "BARE_META",
+    "CLAIM",
+    "CLAIM_FILE",
+    "COUNTS_FILE",
+    "EMPTY_FILE",
     "HANDED_ON",
+    "HANDED_ON_FILE",
+    "HANDED_ON_MARK",
+    "INSERT",
+    "JOURNAL_FILE",
+    "LEFTOVER_FILE",
+    "LOCK_FILE",
+    "MOVE_FILE",
+    "NEW_FILE",
+    "NEW_META_FILE",
+    "NEW_UNDECIDED_FILE",
+    "PUT_BACK_FILE",
+    "RECORD_FILE",
+    "REHOMED_FILE",
+    "REHOMED_HANDED_FILE",
+    "SCOPE_FILE",
+    "STATE_FILE",
+    "TAKE_FILE",
+    "UNDECIDED_FILE",
+    "UNKNOWN_SIZE",
     "Appended",
     "Change",
     "HostCounts",
     "IntakeReport",
+    "Journal",
     "Move",
     "NodeLock",
     "OutlinkPart",
     "OutlinkWriter",
     "Queue",
-    "RepairReport",
-    "SeedReport",
-    "Seeds",
+    "QueueReader",
+    "Record",
     "Source",
     "State",
     "Take",
@@ -128,31 +201,44 @@ __all__ = [
     "advance",
     "carry_out_move",
     "close_take",
+    "count_lines",
     "decode_line",
+    "decode_meta",
+    "differing_line",
     "encode_line",
+    "file_lines",
     "finish_open_move",
+    "half_line_problem",
+    "held_without_trace",
     "holder",
+    "host_of_line",
+    "impossible_steps",
     "intake",
     "join_line",
     "lines_of",
     "make_take",
+    "meta_digest",
     "open_node_dir",
     "open_plan",
     "open_take",
-    "parse_seeds",
+    "parse_state",
     "part_mapping",
     "part_source",
     "pending_report",
     "plan_move",
     "read_handed_on",
+    "read_journal",
     "read_leftover",
+    "read_move",
     "read_outlinks",
+    "read_record",
     "read_scope_added",
     "read_undecided",
+    "record_bytes",
+    "refuse",
     "rehome",
-    "repair_queue",
     "split_line",
-    "take_in_anew",
+    "taken_in_anew",
     "write_leftover",
     "write_take",
 ]

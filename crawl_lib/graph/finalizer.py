@@ -14,10 +14,19 @@ import pyarrow as pa
 
 from crawl_lib.config import Config
 from crawl_lib.errors import DamagedFileError, InputError
-from crawl_lib.export.places import ARCS_IN, ARCS_OUT, GRAPH_INDEX, URL_MAPPING, WEB_GRAPH, ExportFolder, OnProgress
-from crawl_lib.export.progress import Progress
-from crawl_lib.export.scratch import scratch_folder
-from crawl_lib.export.tables import open_table, row_count
+from crawl_lib.export import (
+    ARCS_IN,
+    ARCS_OUT,
+    GRAPH_INDEX,
+    URL_MAPPING,
+    WEB_GRAPH,
+    ExportFolder,
+    Progress,
+    open_table,
+    row_count,
+    scratch_folder,
+)
+from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage
 
 MAX_EDGES = (1 << 31) - 1

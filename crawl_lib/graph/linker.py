@@ -11,13 +11,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib.config import Config
-from crawl_lib.engine import Engine, open_engine
-from crawl_lib.engine.base import in_batches
-from crawl_lib.export.places import ARCS_IN, ARCS_OUT, PAGES, URL_MAPPING, ExportFolder, OnProgress, check_segments
-from crawl_lib.export.progress import Progress
-from crawl_lib.export.scratch import scratch_folder
-from crawl_lib.export.tables import row_count, write_table
-from crawl_lib.segment.schema import LINKS_SCHEMA
+from crawl_lib.engine import Engine, in_batches, open_engine
+from crawl_lib.export import (
+    ARCS_IN,
+    ARCS_OUT,
+    PAGES,
+    URL_MAPPING,
+    ExportFolder,
+    Progress,
+    check_segments,
+    row_count,
+    scratch_folder,
+    write_table,
+)
+from crawl_lib.segment import LINKS_SCHEMA
+from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage
 
 GROUP_ROWS = 1 << 20

@@ -58,7 +58,7 @@ would not get better by itself, and every page would be missed there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crawl_lib.keys.base import (
     STATEMENT_KEYS,
@@ -70,17 +70,27 @@ from crawl_lib.keys.base import (
     PrefixSum,
     ServerCounts,
 )
+from crawl_lib.keys.dump import dump_keys, load_keys
 from crawl_lib.keys.maintenance import check, repair
 from crawl_lib.keys.opening import open_key_store, own_server
 from crawl_lib.keys.report import MaintenanceReport
-from crawl_lib.keys.ring import interval, replicas
-from crawl_lib.keys.sharded import ShardedKeyStore
+from crawl_lib.keys.reshard import reshard
+from crawl_lib.keys.ring import KEY_BYTES, interval, replicas
+from crawl_lib.keys.rings import mend_notes, read_ring
+from crawl_lib.keys.scans import side_by_side
+from crawl_lib.keys.sharded import LOOK_S, ShardedKeyStore
 from crawl_lib.keys.sqlite import SqliteKeyServer
+from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.keys.mysql import MySqlKeyServer
+    from crawl_lib.keys.mysql import MySqlKeyServer, parse_server
+else:
+    __getattr__ = loads_later(__name__, {"mysql": ("MySqlKeyServer", "parse_server")})  # PyMySQL takes 60 ms
+
 
 __all__ = [
+    "KEY_BYTES",
+    "LOOK_S",
     "STATEMENT_KEYS",
     "Answer",
     "Claim",
@@ -93,19 +103,18 @@ __all__ = [
     "ServerCounts",
     "ShardedKeyStore",
     "SqliteKeyServer",
+    "annotations",
     "check",
+    "dump_keys",
     "interval",
+    "load_keys",
+    "mend_notes",
     "open_key_store",
     "own_server",
+    "parse_server",
+    "read_ring",
     "repair",
     "replicas",
+    "reshard",
+    "side_by_side",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """`MySqlKeyServer` is imported when it is asked for: PyMySQL costs the start of every process 60 ms."""
-    if name == "MySqlKeyServer":
-        from crawl_lib.keys.mysql import MySqlKeyServer  # noqa: PLC0415
-
-        return MySqlKeyServer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

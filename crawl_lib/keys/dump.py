@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -24,11 +24,11 @@ from crawl_lib.keys.ring import KEY_BYTES, bounds
 from crawl_lib.keys.scans import side_by_side
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import OnProgress
 
 MAGIC = b"krake-keys 1\n"
 BLOCK_KEYS = 50_000
 DIGEST_BYTES = 32
-OnProgress = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from threading import Event
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.base import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts
@@ -26,10 +26,9 @@ from crawl_lib.keys.ring import KEY_BYTES, bounds
 from crawl_lib.keys.scans import side_by_side
 from crawl_lib.keys.sharded import ShardedKeyStore, counts_of
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import go_on, until_stopped
+from crawl_lib.stopping import OnProgress, go_on, until_stopped
 
 _T = TypeVar("_T")
-OnProgress = Callable[[Mapping[str, Any]], None]
 SAMPLES = 3
 _Sums = Mapping[int, PrefixSum]
 """Digests of one prefix by keyinfo."""

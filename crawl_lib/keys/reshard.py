@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from threading import Event
@@ -34,9 +34,8 @@ from crawl_lib.keys.rings import Ring, RingNote, names_of, read_ring, write_ring
 from crawl_lib.keys.scans import side_by_side
 from crawl_lib.keys.sharded import ShardedKeyStore, state_of
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import go_on, until_stopped
+from crawl_lib.stopping import OnProgress, go_on, until_stopped
 
-OnProgress = Callable[[Mapping[str, Any]], None]
 RANGES_PER_INTERVAL = 16
 """An interval moves in so many pieces, so that progress is seen, and little is looked at again after a kill."""
 _TELL_S = 1.0

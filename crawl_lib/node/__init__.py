@@ -83,3 +83,24 @@ wins and the other one sees it; the queue's advance refuses a state that is not 
 be written by two. On the DFS nothing is locked: each file is written once, by a rename that refuses a target, and of
 two `start` or `commit` that race, the second takes what the first wrote.
 """
+
+from crawl_lib.node.admission import admit_node, plan_admission
+from crawl_lib.node.keystates import mark_pages
+from crawl_lib.node.ready import require_ready
+from crawl_lib.node.retire import plan_retirement, retire_lost
+from crawl_lib.node.rollback import mismatch
+from crawl_lib.node.sources import OUTLINKS_FILE, waiting_sources
+from crawl_lib.node.task import SPOOL_FOLDER
+
+__all__ = [
+    "OUTLINKS_FILE",
+    "SPOOL_FOLDER",
+    "admit_node",
+    "mark_pages",
+    "mismatch",
+    "plan_admission",
+    "plan_retirement",
+    "require_ready",
+    "retire_lost",
+    "waiting_sources",
+]

@@ -16,25 +16,22 @@ from dataclasses import replace
 from threading import Event
 from typing import Any
 
-from crawl_lib.crawldir.settled import Mark, read_mark, write_mark
+from crawl_lib.crawldir import Mark, read_mark, refusal, write_mark
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError
-from crawl_lib.frontier import Change, Queue, State, carry_out_move, finish_open_move, plan_move
-from crawl_lib.frontier.lock import held_without_trace
-from crawl_lib.frontier.move import read_move
-from crawl_lib.frontier.record import RECORD_FILE
+from crawl_lib.frontier import (
+    RECORD_FILE,
+    Change,
+    Queue,
+    State,
+    carry_out_move,
+    finish_open_move,
+    held_without_trace,
+    plan_move,
+    read_move,
+)
 from crawl_lib.node.task import NodeTask, locked_node, require_known
 from crawl_lib.stores import Stores
-
-
-def refusal(mark: Mark | None) -> str | None:
-    """Why a node may not take part, in words, with what to do; None if it may."""
-    if mark is None or not mark.lost:
-        return None
-    return (
-        f"node {mark.node} was retired as lost, and its URLs went to others: take it out of servers, or run"
-        f" `krake nodes admit {mark.node}` on its machine, with an empty directory"
-    )
 
 
 def require_admitted(task: NodeTask) -> None:

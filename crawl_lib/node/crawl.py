@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.config import to_mapping
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     SCOPE_FILE,
     SWAP_PREFIX,
     SWAP_SUFFIX,
@@ -24,15 +24,13 @@ from crawl_lib.crawldir.directory import (
     read_iteration,
     read_manifest,
     segments_of,
+    take_mark_away,
 )
-from crawl_lib.crawldir.progress import OnProgress
-from crawl_lib.crawldir.settled import take_mark_away
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError, QueueError
-from crawl_lib.fetch import HostStore, IpTurns
-from crawl_lib.fetch.hosts import HOSTS_FOLDER, make_hosts_folder
-from crawl_lib.fetch.messages import user_agent_header
+from crawl_lib.fetch import HOSTS_FOLDER, HostStore, IpTurns, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
+    LEFTOVER_FILE,
     Take,
     advance,
     close_take,
@@ -46,17 +44,13 @@ from crawl_lib.frontier import (
     read_scope_added,
     write_leftover,
 )
-from crawl_lib.frontier.take import LEFTOVER_FILE
 from crawl_lib.node.admission import require_admitted
 from crawl_lib.node.handover import drop_decision
 from crawl_lib.node.keystates import mark_pages
 from crawl_lib.node.sources import scope_hosts, take_in
 from crawl_lib.node.task import NodeTask, locked_node
 from crawl_lib.node.watermarks import RoomWatch, wait_for_room
-from crawl_lib.rounds.agreement import require_agreement
-from crawl_lib.rounds.commit import keep_late_scope, require_iteration
-from crawl_lib.rounds.layout import nodes_changed
-from crawl_lib.rounds.shares import share_of_node
+from crawl_lib.rounds import keep_late_scope, nodes_changed, require_agreement, require_iteration, share_of_node
 from crawl_lib.segment import (
     Sealer,
     SegmentFacts,
@@ -67,12 +61,12 @@ from crawl_lib.segment import (
     publish,
     seal_all,
 )
+from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import Owners, host_of
 from crawl_lib.version import VERSION
-from crawl_lib.worker.worker import WorkerTask
-from crawl_lib.worker.workers import run_workers
+from crawl_lib.worker import WorkerTask, run_workers
 
 SEGMENT_FOLDER = "segment"
 URLS_OF_A_PROCESS = 1000

@@ -12,12 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir.directory import SEEDS_FOLDER
+from crawl_lib.crawldir import SEEDS_FOLDER
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import Change, Queue, carry_out_move, finish_open_move, plan_move
-from crawl_lib.frontier.journal import UNDECIDED_FILE
-from crawl_lib.frontier.take import HANDED_ON_FILE, SCOPE_FILE
+from crawl_lib.frontier import (
+    HANDED_ON_FILE,
+    SCOPE_FILE,
+    UNDECIDED_FILE,
+    Change,
+    Queue,
+    carry_out_move,
+    finish_open_move,
+    plan_move,
+)
 from crawl_lib.node.task import NodeTask
 
 RETIRE_FILE = "retire"

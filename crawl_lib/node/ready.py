@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from threading import Event
 
-from crawl_lib.crawldir.directory import find_iteration
-from crawl_lib.crawldir.progress import OnProgress
+from crawl_lib.crawldir import find_iteration
 from crawl_lib.errors import KrakeError, StoppedError
 from crawl_lib.node.admission import require_admitted
 from crawl_lib.node.task import locked_node
-from crawl_lib.rounds.commit import needed_segments
-from crawl_lib.rounds.layout import require_layout
+from crawl_lib.rounds import needed_segments, require_layout
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 

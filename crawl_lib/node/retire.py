@@ -34,14 +34,12 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from crawl_lib.crawldir.directory import SEEDS_FOLDER
-from crawl_lib.crawldir.heldnotes import take_note_away
-from crawl_lib.crawldir.progress import OnProgress
-from crawl_lib.crawldir.settled import Mark, newest_folder, read_mark, write_mark
+from crawl_lib.crawldir import SEEDS_FOLDER, Mark, newest_folder, read_mark, take_note_away, write_mark
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
     Queue,
+    QueueReader,
     Source,
     TakenIn,
     finish_open_move,
@@ -52,17 +50,16 @@ from crawl_lib.frontier import (
     read_scope_added,
     read_undecided,
 )
-from crawl_lib.frontier.queue import QueueReader
 from crawl_lib.keys import KeyStore
 from crawl_lib.node.crawl import fill_missed, finish_what_is_open
 from crawl_lib.node.handover import RETIRE_FILE, empty_queue, read_decision
 from crawl_lib.node.rollback import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.task import NodeTask, locked_directory
-from crawl_lib.rounds.layout import at_work, is_retired, newest_iteration
-from crawl_lib.seeds.inject import hand_over
+from crawl_lib.rounds import at_work, is_retired, newest_iteration
+from crawl_lib.seeds import hand_over
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import until_stopped
+from crawl_lib.stopping import OnProgress, until_stopped
 from crawl_lib.stores import Stores
 
 _CHUNK = 50_000

@@ -16,11 +16,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import NamedTuple
 
-from crawl_lib.crawldir.directory import list_folders, list_seeds
-from crawl_lib.crawldir.settled import marked_nodes, read_mark
+from crawl_lib.crawldir import list_folders, list_seeds, marked_nodes, read_mark
 from crawl_lib.errors import DamagedFileError, QueueError
-from crawl_lib.frontier import Queue, TakenIn, open_take
-from crawl_lib.frontier.record import Record, read_record
+from crawl_lib.frontier import Queue, Record, TakenIn, open_take, read_record
 from crawl_lib.stores import Stores
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
-from crawl_lib.crawldir.directory import read_iteration
-from crawl_lib.crawldir.progress import OnProgress
-from crawl_lib.crawldir.settled import Mark, newest_folder, write_mark
+from crawl_lib.crawldir import Mark, newest_folder, read_iteration, write_mark
 from crawl_lib.frontier import read_undecided
 from crawl_lib.node.admission import require_admitted
 from crawl_lib.node.crawl import fill_missed, finish_what_is_open
 from crawl_lib.node.handover import drop_decision
 from crawl_lib.node.sources import take_in
 from crawl_lib.node.task import locked_node
-from crawl_lib.rounds.agreement import require_agreement
+from crawl_lib.rounds import require_agreement
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 

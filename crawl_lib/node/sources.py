@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     MANIFEST_FILE,
     SEEDS_FOLDER,
     Iteration,
@@ -18,8 +18,8 @@ from crawl_lib.crawldir.directory import (
     scope_of,
     scope_of_seeds,
     segments_of,
+    still_awaited,
 )
-from crawl_lib.crawldir.settled import still_awaited
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
     IntakeReport,
@@ -33,7 +33,7 @@ from crawl_lib.frontier import (
     rehome,
 )
 from crawl_lib.node.task import NodeTask
-from crawl_lib.rounds.layout import SEEDS_NODE, newest_iteration
+from crawl_lib.rounds import SEEDS_NODE, newest_iteration
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners
 

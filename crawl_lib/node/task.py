@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from crawl_lib.crawldir.heldnotes import take_note_away
-from crawl_lib.crawldir.progress import NodeProgress, OnProgress
-from crawl_lib.crawldir.settled import urls_of_lost_queue
+from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, Queue, open_node_dir
 from crawl_lib.node.rollback import require_newest
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 SPOOL_FOLDER = "spool"

@@ -15,6 +15,66 @@ Each tool may be killed anywhere and run again. A dry run leaves no trace, not e
 """
 
 from crawl_lib.repair.findings import Finding, Severity
+from crawl_lib.repair.folders.folders import repair_folder
+from crawl_lib.repair.folders.identity import Told
+from crawl_lib.repair.fsck import fsck
+from crawl_lib.repair.keys.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
+from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
+from crawl_lib.repair.keys.rebuild import rebuild_keys
+from crawl_lib.repair.places import (
+    SegmentName,
+    all_segments,
+    node_locked,
+    repairs_locked,
+    require_folder,
+    scratch_base,
+    scratch_room,
+    segment_name,
+)
+from crawl_lib.repair.queue.node import repair_node
 from crawl_lib.repair.segments.check import check_segment
+from crawl_lib.repair.segments.glean import EXAMPLES, IMPORTED_FROM, fetched_of, is_robots
+from crawl_lib.repair.segments.report import SalvageReport
+from crawl_lib.repair.segments.salvage import salvage_segment
+from crawl_lib.repair.segments.swap import COMPACTED_PREFIX, finish_all_swaps, finish_swaps, replace_segment
+from crawl_lib.repair.sweep import sweep
 
-__all__ = ["Finding", "Severity", "check_segment"]
+__all__ = [
+    "COMPACTED_PREFIX",
+    "EXAMPLES",
+    "IMPORTED_FROM",
+    "OPEN_PREFIX",
+    "Finding",
+    "Forget",
+    "Forgotten",
+    "Keys",
+    "SalvageReport",
+    "SegmentName",
+    "Severity",
+    "Told",
+    "all_segments",
+    "check_segment",
+    "fetched_of",
+    "finish_all_swaps",
+    "finish_swaps",
+    "fsck",
+    "held_keys",
+    "is_among",
+    "is_robots",
+    "key_array",
+    "key_bytes",
+    "keys_of",
+    "node_locked",
+    "rebuild_keys",
+    "repair_folder",
+    "repair_node",
+    "repairs_locked",
+    "replace_segment",
+    "require_folder",
+    "salvage_segment",
+    "scratch_base",
+    "scratch_room",
+    "segment_name",
+    "sweep",
+    "urls_on_their_way",
+]

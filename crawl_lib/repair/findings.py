@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
-
-OnProgress = Callable[[Mapping[str, Any]], None]
-"""Takes `checking` (what), `done` and `unit`: often, so the receiver thins it out."""
 
 
 class Severity(StrEnum):

@@ -18,16 +18,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.config.load import is_sqlite_server
-from crawl_lib.crawldir.directory import MANIFEST_FILE, list_folders, list_seeds, segments_of
-from crawl_lib.crawldir.exports import list_exports
-from crawl_lib.crawldir.settled import marked_nodes, read_mark, urls_of_lost_queue
+from crawl_lib.config import is_sqlite_server
+from crawl_lib.crawldir import (
+    MANIFEST_FILE,
+    list_folders,
+    list_seeds,
+    marked_nodes,
+    read_mark,
+    segments_of,
+    urls_of_lost_queue,
+)
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
-from crawl_lib.frontier import Queue
-from crawl_lib.frontier.lock import LOCK_FILE, held_without_trace
-from crawl_lib.frontier.take import LEFTOVER_FILE, open_take, read_leftover
-from crawl_lib.node.rollback import mismatch
-from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
+from crawl_lib.export import list_exports
+from crawl_lib.frontier import LEFTOVER_FILE, LOCK_FILE, Queue, held_without_trace, open_take, read_leftover
+from crawl_lib.node import mismatch
+from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.folders.check import check_iteration, check_kept_scope, check_seeds, check_started
 from crawl_lib.repair.folders.nodes import check_leftovers, check_lost, check_nodes
 from crawl_lib.repair.fsck_export import check_export
@@ -37,6 +42,7 @@ from crawl_lib.repair.places import held_quietly
 from crawl_lib.repair.queue.check import check_queue
 from crawl_lib.repair.queue.seals import check_seals
 from crawl_lib.repair.segments.check import check_segment
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from crawl_lib.crawldir.directory import list_folders, segments_of
+from crawl_lib.crawldir import list_folders, segments_of
 from crawl_lib.errors import InputError, LockedError, PathNotFoundError, StorageError
-from crawl_lib.frontier import NodeLock
-from crawl_lib.frontier.lock import LOCK_FILE, held_without_trace
+from crawl_lib.frontier import LOCK_FILE, NodeLock, held_without_trace
 from crawl_lib.stores import Stores
 
 

@@ -22,20 +22,14 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crawl_lib.crawldir.directory import IMPORT_NODE, SEEDS_FOLDER, Iteration, list_folders
-from crawl_lib.crawldir.exports import list_exports
-from crawl_lib.crawldir.heldnotes import HELD_FOLDER
-from crawl_lib.crawldir.naming import hidden_prefix
-from crawl_lib.crawldir.settled import read_mark
+from crawl_lib.crawldir import HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, Iteration, hidden_prefix, list_folders, read_mark
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
-from crawl_lib.export.places import ExportFolder
-from crawl_lib.frontier import open_take
-from crawl_lib.frontier.lock import held_without_trace
-from crawl_lib.repair.findings import OnProgress
+from crawl_lib.export import ExportFolder, list_exports
+from crawl_lib.frontier import held_without_trace, open_take
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.stopping import until_stopped
-from crawl_lib.storage.local import DELETED
+from crawl_lib.stopping import OnProgress, until_stopped
+from crawl_lib.storage import DELETED
 from crawl_lib.stores import Stores
 
 _ID = "[0-9a-f]{32}"

@@ -1,1 +1,28 @@
 """What an iteration begins and ends with, on the DFS alone: start and commit, which nodes take part, status."""
+
+from crawl_lib.rounds.agreement import FIRST_FILE, require_agreement
+from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments, require_iteration, sum_counts
+from crawl_lib.rounds.layout import SEEDS_NODE, at_work, is_retired, newest_iteration, nodes_changed, require_layout
+from crawl_lib.rounds.shares import share_of_node
+from crawl_lib.rounds.start import start_import
+from crawl_lib.rounds.status import crawl_status, status_of
+
+__all__ = [
+    "FIRST_FILE",
+    "SEEDS_NODE",
+    "at_work",
+    "commit_iteration",
+    "crawl_status",
+    "is_retired",
+    "keep_late_scope",
+    "needed_segments",
+    "newest_iteration",
+    "nodes_changed",
+    "require_agreement",
+    "require_iteration",
+    "require_layout",
+    "share_of_node",
+    "start_import",
+    "status_of",
+    "sum_counts",
+]

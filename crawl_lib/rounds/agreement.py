@@ -11,8 +11,8 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from crawl_lib.config.agreement import differences, shared_options
-from crawl_lib.crawldir.directory import Iteration, read_json, write_json_bytes
+from crawl_lib.config import differences, shared_options
+from crawl_lib.crawldir import Iteration, read_json, write_json_bytes
 from crawl_lib.errors import ConfigError, TargetExistsError
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION, code_digest

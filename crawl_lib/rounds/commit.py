@@ -17,20 +17,20 @@ from contextlib import suppress
 from hashlib import sha1
 from typing import Any
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     INDEX_FILE,
     SCOPE_FOLDER,
     Iteration,
     awaited,
     came_late,
     find_iteration,
+    hidden_prefix,
     read_index,
     read_lines,
     read_manifest,
     segments_of,
     write_json_bytes,
 )
-from crawl_lib.crawldir.naming import hidden_prefix
 from crawl_lib.durable import reached
 from crawl_lib.errors import PathNotFoundError, TargetExistsError
 from crawl_lib.segment import FORMAT_VERSION

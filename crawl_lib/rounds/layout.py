@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     MANIFEST_FILE,
     SEEDS_FOLDER,
     Iteration,
+    Mark,
     list_folders,
     list_seeds,
     read_iteration,
     read_json,
+    read_mark,
+    refusal,
+    seeds_of_other_nodes,
     segments_of,
 )
-from crawl_lib.crawldir.settled import Mark, read_mark, seeds_of_other_nodes
 from crawl_lib.errors import ConfigError
-from crawl_lib.node.admission import refusal
 from crawl_lib.stores import Stores
 
 SEEDS_NODE = "seeds"

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crawl_lib.crawldir.directory import Iteration, list_folders, segments_of
-from crawl_lib.crawldir.settled import read_mark
+from crawl_lib.crawldir import Iteration, list_folders, read_mark, segments_of
 from crawl_lib.stores import Stores
 
 

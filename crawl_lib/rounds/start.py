@@ -19,27 +19,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     IMPORT_NODE,
     ITERATION_FILE,
+    NONE,
+    SCOPE_DIGEST,
     SCOPE_FOLDER,
+    SCOPE_NAME,
     Iteration,
     came_late,
     find_iteration,
+    give_name,
+    hidden_prefix,
     list_folders,
     list_seeds,
     read_index,
     read_iteration,
     read_lines,
     read_manifest,
+    require_clock,
+    scope_bytes,
+    scope_digest,
     scope_of,
     scope_of_seeds,
     segments_of,
+    still_awaited,
     write_json_bytes,
 )
-from crawl_lib.crawldir.naming import NONE, give_name, hidden_prefix, require_clock
-from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
-from crawl_lib.crawldir.settled import still_awaited
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError
 from crawl_lib.rounds.agreement import FIRST_FILE, agreed_bytes, note_change

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     DROPPED_MARK,
+    PROGRESS_FILE,
     list_folders,
     list_seeds,
+    marked_nodes,
     read_index,
     read_iteration,
     read_manifest,
+    read_mark,
     segments_of,
+    still_awaited,
 )
-from crawl_lib.crawldir.exports import list_exports
-from crawl_lib.crawldir.progress import PROGRESS_FILE
-from crawl_lib.crawldir.settled import marked_nodes, read_mark, still_awaited
 from crawl_lib.errors import KrakeError, StorageError
-from crawl_lib.frontier import Queue, open_take
-from crawl_lib.frontier.move import read_move
-from crawl_lib.frontier.queue import parse_state
+from crawl_lib.export import list_exports
+from crawl_lib.frontier import Queue, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.commit import folder_counts, sum_counts
 from crawl_lib.segment import SegmentReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from crawl_lib.config.model import FetchConfig
+from crawl_lib.config import FetchConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.records import QueuedUrl
 from crawl_lib.seeds.lines import Seeds

@@ -12,11 +12,10 @@ from threading import Event
 from typing import Any, BinaryIO
 
 from crawl_lib.config import FetchConfig, UrlsConfig
-from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
+from crawl_lib.crawldir import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, StoppedError, StorageError, TargetExistsError
-from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.outlinks import OutlinkWriter, encode_line
+from crawl_lib.frontier import OutlinkWriter, encode_line, host_of_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.seeds.contact import require_contact
 from crawl_lib.seeds.lines import Seeds, parse_seeds

@@ -11,7 +11,7 @@ from threading import Event
 from typing import BinaryIO
 
 from crawl_lib.errors import InputError, UrlError
-from crawl_lib.frontier.adopt import refuse
+from crawl_lib.frontier import refuse
 from crawl_lib.records import QueuedUrl
 from crawl_lib.seeds.files import SeedFile, find_files, require_size
 from crawl_lib.stopping import go_on

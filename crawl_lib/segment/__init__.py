@@ -29,42 +29,131 @@ Nothing visible is ever half there. A sealed file that somebody deletes from the
 says how its URLs are fetched again (`seal_all`).
 """
 
-from crawl_lib.segment.build import build_segment
+from crawl_lib.segment.build import build_segment, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
-from crawl_lib.segment.manifest import Manifest, SegmentFacts
-from crawl_lib.segment.parts import finished_positions, list_parts, part_prefix
-from crawl_lib.segment.publish import hidden_folder, publish
+from crawl_lib.segment.dropped import (
+    dropped_files,
+    encode_dropped,
+    is_dropped_file,
+    read_dropped,
+    segment_digest,
+    write_dropped,
+)
+from crawl_lib.segment.manifest import (
+    INDEX_NAME,
+    LINKS_NAME,
+    MANIFEST_NAME,
+    OUTLINKS_NAME,
+    PAGES_NAME,
+    Manifest,
+    SegmentFacts,
+)
+from crawl_lib.segment.outlinks import OutlinkRuns
+from crawl_lib.segment.parts import (
+    CLOSED_SUFFIX,
+    PAGES_SUFFIX,
+    POSITIONS_SUFFIX,
+    SEALED_SUFFIX,
+    SEQUENCE,
+    WARC_SUFFIX,
+    Part,
+    finished_positions,
+    list_parts,
+    part_prefix,
+)
+from crawl_lib.segment.publish import hidden_folder, publish, upload_checked
 from crawl_lib.segment.reader import SegmentReader
-from crawl_lib.segment.records import FORMAT_VERSION, Position, WarcInfo, split_head
-from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
+from crawl_lib.segment.records import FORMAT_VERSION, Position, WarcDates, WarcInfo, microseconds, safe_uri, split_head
+from crawl_lib.segment.recover import group_of, microseconds_of, read_positions, warc_fields
+from crawl_lib.segment.runs import RunWriter, merge_runs
+from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
 from crawl_lib.segment.seal import Sealer, seal_all
 from crawl_lib.segment.spool import PartWriter, recover
-from crawl_lib.segment.warcread import WarcRecord, walk
+from crawl_lib.segment.tables import RowSpool, read_blocks, write_parquet
+from crawl_lib.segment.warcread import (
+    GZIP_ERROR,
+    GZIP_MAGIC,
+    HEAD_END,
+    Torn,
+    WarcRecord,
+    members,
+    parse_headers,
+    parse_record,
+    read_one,
+    walk,
+)
+from crawl_lib.segment.warcscan import Damage, Raw, Whole, scan
 
 __all__ = [
+    "CLOSED_SUFFIX",
     "FORMAT_VERSION",
+    "GZIP_ERROR",
+    "GZIP_MAGIC",
+    "HEAD_END",
+    "INDEX_NAME",
+    "LATER_FIELDS",
+    "LINKS_NAME",
     "LINKS_SCHEMA",
+    "MANIFEST_NAME",
+    "OUTLINKS_NAME",
+    "PAGES_NAME",
     "PAGES_SCHEMA",
+    "PAGES_SUFFIX",
+    "POSITIONS_SUFFIX",
+    "SEALED_SUFFIX",
+    "SEQUENCE",
+    "WARC_SUFFIX",
+    "Damage",
     "LinkColumns",
     "Manifest",
+    "OutlinkRuns",
     "PageRow",
+    "Part",
     "PartWriter",
     "Position",
+    "Raw",
+    "RowSpool",
+    "RunWriter",
     "Sealer",
     "SegmentFacts",
     "SegmentReader",
+    "Torn",
+    "WarcDates",
     "WarcInfo",
     "WarcRecord",
+    "Whole",
     "build_segment",
     "cdxj_line",
+    "dropped_files",
+    "encode_dropped",
+    "file_entry",
     "finished_positions",
+    "group_of",
     "hidden_folder",
+    "is_dropped_file",
     "list_parts",
+    "members",
+    "merge_runs",
+    "microseconds",
+    "microseconds_of",
+    "parse_headers",
+    "parse_record",
     "part_prefix",
     "publish",
+    "read_blocks",
+    "read_dropped",
+    "read_one",
+    "read_positions",
     "recover",
+    "safe_uri",
+    "scan",
     "seal_all",
+    "segment_digest",
     "split_head",
     "surt",
+    "upload_checked",
     "walk",
+    "warc_fields",
+    "write_dropped",
+    "write_parquet",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, StorageError
-from crawl_lib.frontier.outlinks import OutlinkWriter
+from crawl_lib.frontier import OutlinkWriter
 from crawl_lib.records import QueuedUrl
 from crawl_lib.segment.manifest import (
     INDEX_NAME,

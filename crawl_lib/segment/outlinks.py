@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 
-from crawl_lib.frontier.outlinks import HANDED_ON, OutlinkWriter
+from crawl_lib.frontier import HANDED_ON, OutlinkWriter
 from crawl_lib.records import QueuedUrl
 from crawl_lib.segment.runs import RunWriter, merge_runs, write_run
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from crawl_lib.errors import DamagedFileError, StorageError
-from crawl_lib.frontier.outlinks import part_mapping, read_outlinks
+from crawl_lib.frontier import part_mapping, read_outlinks
 from crawl_lib.segment.dropped import dropped_files, read_dropped
 from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
 from crawl_lib.segment.schema import LATER_FIELDS, PAGES_SCHEMA, with_later_fields

@@ -10,8 +10,26 @@ After a crash: a renamed file or folder is whole and durable; a hidden one is ru
 that owns it. `base.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
 """
 
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
 from crawl_lib.storage.base import Entry, Storage, check_path
-from crawl_lib.storage.local import LocalStorage
+from crawl_lib.storage.local import DELETED, LocalStorage
 from crawl_lib.storage.opening import DfsAccess, is_hdfs, open_storage
 
-__all__ = ["DfsAccess", "Entry", "LocalStorage", "Storage", "check_path", "is_hdfs", "open_storage"]
+if TYPE_CHECKING:
+    from crawl_lib.storage.hdfs import HdfsStorage
+else:
+    __getattr__ = loads_later(__name__, {"hdfs": ("HdfsStorage",)})  # requests takes 200 ms
+
+__all__ = [
+    "DELETED",
+    "DfsAccess",
+    "Entry",
+    "HdfsStorage",
+    "LocalStorage",
+    "Storage",
+    "check_path",
+    "is_hdfs",
+    "open_storage",
+]

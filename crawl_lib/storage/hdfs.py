@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from crawl_lib.config.model import DfsConfig
+from crawl_lib.config import DfsConfig
 from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, TargetExistsError
 from crawl_lib.storage.base import Entry, Storage, check_path
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter

@@ -10,7 +10,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.cookies import RequestsCookieJar
 
-from crawl_lib.config.model import DfsConfig
+from crawl_lib.config import DfsConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.storage.kerberos import Negotiate
 

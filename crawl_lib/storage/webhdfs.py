@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import requests
 from hdfs.client import Client, _Request  # type: ignore[import-untyped]
 
-from crawl_lib.config.model import DfsConfig
+from crawl_lib.config import DfsConfig
 from crawl_lib.errors import (
     ConfigError,
     PathNotFoundError,

@@ -27,8 +27,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError, StoppedError
 from crawl_lib.parse import Page, parse_head
 from crawl_lib.records import Fetched
-from crawl_lib.segment import Position
-from crawl_lib.segment.warcread import read_one
+from crawl_lib.segment import Position, read_one
 from crawl_lib.states import Outcome
 from crawl_lib.worker.forkserver import die_with_parent
 from crawl_lib.worker.reading import Reader, Reading, is_page, slices

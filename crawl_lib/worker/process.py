@@ -48,7 +48,7 @@ def main() -> int:
     sys.meta_path.insert(0, _Bar())
     keep_memory()
     gc.disable()  # modules leave nothing to collect, and looking for it is a tenth of their cost
-    from crawl_lib.worker import forkserver, worker
+    from crawl_lib.worker import forkserver, worker  # noqa: PLC0415
 
     gc.freeze()  # and no collection in a worker writes to what they share
     gc.enable()

@@ -27,12 +27,8 @@ import uvloop
 
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, StoppedError, StorageError
-from crawl_lib.fetch import HostStore, IpTurns, fetch_all
-from crawl_lib.fetch.hosts import HOSTS_FOLDER
-from crawl_lib.fetch.robots import MIN_TTL_S
-from crawl_lib.fetch.turns import boot_id
-from crawl_lib.frontier import open_take
-from crawl_lib.frontier.take import TAKE_FILE
+from crawl_lib.fetch import HOSTS_FOLDER, MIN_TTL_S, HostStore, IpTurns, boot_id, fetch_all
+from crawl_lib.frontier import TAKE_FILE, open_take
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of

@@ -28,8 +28,7 @@ from typing import Any
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
-from crawl_lib.config import Config
-from crawl_lib.config.load import is_sqlite_server
+from crawl_lib.config import Config, is_sqlite_server
 from crawl_lib.errors import ConfigError
 from crawl_lib.storage import DfsAccess, is_hdfs
 from crawl_lib.stores import Secrets

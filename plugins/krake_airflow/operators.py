@@ -147,7 +147,7 @@ class InjectOperator(_SkipsLaterIterations):
 
     def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
         """Inject the param `seeds`."""
-        from crawl_lib import stages  # noqa: PLC0415 - loads every back end, which parsing a DAG does not need
+        from crawl_lib import stages  # noqa: PLC0415
 
         return stages.inject(
             config,

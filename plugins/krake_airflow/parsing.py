@@ -10,8 +10,7 @@ from airflow.sdk import Param, TriggerRule
 from airflow.sdk.exceptions import AirflowException
 from croniter import croniter  # type: ignore[import-untyped]  # a dependency of Airflow
 
-from crawl_lib.config import Config, load_config
-from crawl_lib.config.model import NAME_PATTERN
+from crawl_lib.config import NAME_PATTERN, Config, load_config
 from crawl_lib.errors import ConfigError
 from krake_airflow.settings import config_path
 

@@ -29,7 +29,7 @@ from rich.console import Console
 from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
 from crawl_lib.durable import delete_durable, write_durable
 from crawl_lib.errors import KrakeError
-from crawl_lib.seeds.lines import parse_seeds
+from crawl_lib.seeds import parse_seeds
 from crawl_lib.signals import StopSignal, stop_on_signals
 from krake_airflow.alone import alone
 from krake_airflow.database import DatabaseMark
@@ -142,7 +142,7 @@ def _synthetic_web(home: Path, console: Console) -> Iterator[str]:
     Its URLs hold its port. An unfinished demo is gone on with only if the port is the same, so the port is kept until
     a demo is done.
     """
-    from demo import Serving, SynthWeb
+    from demo import Serving, SynthWeb  # noqa: PLC0415
 
     kept = home / "demo-port"
     web = SynthWeb(seed=1, sites=DEMO_SITES, pages_per_site=100)

@@ -21,7 +21,7 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.export import ContentReader, UrlMapping
-from crawl_lib.graph.webgraph import WebGraph
+from crawl_lib.export.webgraph import WebGraph
 
 MOST_ITERATIONS = 60
 

@@ -10,8 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from crawl_lib.frontier import Queue, Take, advance, close_take, make_take, open_take, repair_queue
+from crawl_lib.frontier import Queue, Take, advance, close_take, make_take, open_take
 from crawl_lib.frontier.queue import count_lines, parse_state
+from crawl_lib.repair.queue.queue import repair_queue
 from tests.frontier.helpers import Keys, hand_made, source, take_in, urls_of
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.frontier import Queue, repair_queue
+from crawl_lib.frontier import Queue
 from crawl_lib.frontier.journal import CLAIM, INSERT, READ, Journal
 from crawl_lib.frontier.outlinks import encode_line, encode_meta
 from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.queue.queue import repair_queue
 
 VIA = b"v" * 20
 

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
-from crawl_lib.crawldir.forgotten import key_array, key_bytes
 from crawl_lib.curate.forget import _Choice, _Meant, finish_open, forget
 from crawl_lib.frontier import HostCounts
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.keys.forgotten import key_array, key_bytes
 from crawl_lib.stores import Secrets, Stores, open_stores
 from crawl_lib.urls import host_of, key_of
 from demo import Serving

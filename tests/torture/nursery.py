@@ -3,7 +3,7 @@
 A task has threads and open databases when it needs one, and must not be forked then. So it is forked before the task
 begins. What it forks has no walls (`worker.sandbox`): the harness notes steps, and keeps what is deleted, elsewhere. The
 attempts whose server is started as always have them.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     DROPPED_MARK,
     INDEX_FILE,
     ITERATION_FILE,
     MANIFEST_FILE,
     SCOPE_FOLDER,
     SEEDS_FOLDER,
+    STARTED_FOLDER,
     Iteration,
+    follower,
+    is_list_of_hosts,
     list_folders,
     read_iteration,
     read_json,
     scope_of,
     scope_of_seeds,
 )
-from crawl_lib.crawldir.naming import STARTED_FOLDER, follower
-from crawl_lib.crawldir.scope import is_list_of_hosts
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
-from crawl_lib.node.sources import OUTLINKS_FILE
+from crawl_lib.node import OUTLINKS_FILE
 from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.folders.identity import Identity, Told, broken_choices
 from crawl_lib.repair.folders.index import dropped_and_not_marked, index_problem

@@ -29,25 +29,30 @@ from functools import partial
 from hashlib import sha1, sha256
 from typing import Any
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     DROPPED_MARK,
     INDEX_FILE,
     ITERATION_FILE,
     MANIFEST_FILE,
+    SCOPE_DIGEST,
     SCOPE_FOLDER,
+    SCOPE_NAME,
     SEEDS_FOLDER,
+    STARTED_FOLDER,
     Iteration,
+    follower,
+    is_list_of_hosts,
     iteration_of,
     list_folders,
     list_seeds,
     read_iteration,
     read_json,
+    scope_bytes,
+    scope_digest,
     scope_of,
     scope_of_seeds,
     write_json_bytes,
 )
-from crawl_lib.crawldir.naming import STARTED_FOLDER, follower
-from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, is_list_of_hosts, scope_bytes, scope_digest
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.repair.folders.identity import CHOSEN_AGAIN, Identity, Told, broken_choices

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     IMPORT_NODE,
     INDEX_FILE,
     MANIFEST_FILE,
+    STARTED_FOLDER,
     Iteration,
+    is_choice,
     list_folders,
     list_seeds,
     read_iteration,
@@ -28,10 +30,9 @@ from crawl_lib.crawldir.directory import (
     scope_of_seeds,
     segments_of,
 )
-from crawl_lib.crawldir.naming import STARTED_FOLDER, is_choice
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
-from crawl_lib.rounds.agreement import FIRST_FILE
+from crawl_lib.rounds import FIRST_FILE
 from crawl_lib.segment import FORMAT_VERSION, Manifest
 from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores

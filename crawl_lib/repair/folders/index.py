@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     DROPPED_MARK,
     INDEX_FILE,
     MANIFEST_FILE,
@@ -17,8 +17,8 @@ from crawl_lib.crawldir.directory import (
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
-from crawl_lib.rounds.commit import commit_iteration, sum_counts
-from crawl_lib.segment.dropped import dropped_files
+from crawl_lib.rounds import commit_iteration, sum_counts
+from crawl_lib.segment import dropped_files
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 

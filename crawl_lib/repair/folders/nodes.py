@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from crawl_lib.crawldir.directory import SEEDS_FOLDER, list_folders
-from crawl_lib.crawldir.settled import marked_nodes
+from crawl_lib.crawldir import SEEDS_FOLDER, list_folders, marked_nodes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.findings import Finding, Findings, Severity
@@ -14,7 +13,7 @@ from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.repair.places import SegmentName, all_segments
 from crawl_lib.repair.segments.lost import read_lost, requeue_name
 from crawl_lib.repair.sweep import leftovers
-from crawl_lib.rounds.layout import is_retired
+from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of

@@ -10,23 +10,27 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from crawl_lib.crawldir.directory import (
+from crawl_lib.crawldir import (
     MANIFEST_FILE,
+    SCOPE_DIGEST,
     SCOPE_FOLDER,
+    SCOPE_NAME,
     SEEDS_FOLDER,
     Iteration,
+    is_list_of_hosts,
     list_folders,
     read_index,
     read_json,
     read_manifest,
+    scope_bytes,
+    scope_digest,
     scope_of,
     scope_of_seeds,
     segments_of,
+    whole_hosts,
 )
-from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, is_list_of_hosts, scope_bytes, scope_digest, whole_hosts
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
-from crawl_lib.frontier import part_mapping, read_outlinks
-from crawl_lib.frontier.hostcounts import host_of_line
+from crawl_lib.frontier import host_of_line, part_mapping, read_outlinks
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores

@@ -15,15 +15,13 @@ from hashlib import sha1
 from itertools import islice
 from pathlib import Path
 
-from crawl_lib.config.load import is_sqlite_server
-from crawl_lib.crawldir.directory import list_folders, segments_of
-from crawl_lib.crawldir.forgotten import Forgotten
-from crawl_lib.crawldir.settled import urls_of_lost_queue
+from crawl_lib.config import is_sqlite_server
+from crawl_lib.crawldir import list_folders, segments_of, urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
-from crawl_lib.keys import KeyServer, ShardedKeyStore, check, open_key_store
-from crawl_lib.keys.rings import read_ring
-from crawl_lib.repair.findings import Finding, Findings, OnProgress, Severity
+from crawl_lib.keys import KeyServer, ShardedKeyStore, check, open_key_store, read_ring
+from crawl_lib.repair.findings import Finding, Findings, Severity
+from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.held import (
     Sight,
     hold_all,
@@ -39,6 +37,7 @@ from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.repair.queue.rescue import LOST_FILE
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores, stands
 
 ROOM = "keys"

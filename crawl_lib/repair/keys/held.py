@@ -24,31 +24,48 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crawl_lib.config.load import is_sqlite_server
-from crawl_lib.crawldir.forgotten import Forgotten
-from crawl_lib.crawldir.heldnotes import HeldNote, note_command, noted_keys, read_note, write_note
-from crawl_lib.crawldir.settled import marked_nodes, urls_of_lost_queue
+from crawl_lib.config import is_sqlite_server
+from crawl_lib.crawldir import (
+    HeldNote,
+    marked_nodes,
+    note_command,
+    noted_keys,
+    read_note,
+    urls_of_lost_queue,
+    write_note,
+)
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.frontier import Queue, TakenIn, read_handed_on
-from crawl_lib.frontier.adopt import ADOPTED_FILE, ADOPTED_HANDED_FILE
-from crawl_lib.frontier.journal import CLAIM_FILE, INSERT, NEW_FILE, read_journal
-from crawl_lib.frontier.move import MOVE_FILE, read_move
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK
-from crawl_lib.frontier.queue import QueueReader
-from crawl_lib.frontier.rehome import REHOMED_FILE, REHOMED_HANDED_FILE
-from crawl_lib.frontier.source import file_lines
-from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE, TAKE_FILE, open_take
-from crawl_lib.keys import KeyServer
-from crawl_lib.keys.ring import KEY_BYTES
-from crawl_lib.keys.scans import side_by_side
-from crawl_lib.node.sources import waiting_sources
+from crawl_lib.frontier import (
+    ADOPTED_FILE,
+    ADOPTED_HANDED_FILE,
+    CLAIM_FILE,
+    HANDED_ON_FILE,
+    HANDED_ON_MARK,
+    INSERT,
+    MOVE_FILE,
+    NEW_FILE,
+    PUT_BACK_FILE,
+    REHOMED_FILE,
+    REHOMED_HANDED_FILE,
+    TAKE_FILE,
+    Queue,
+    QueueReader,
+    TakenIn,
+    file_lines,
+    open_take,
+    read_handed_on,
+    read_journal,
+    read_move,
+)
+from crawl_lib.keys import KEY_BYTES, KeyServer, side_by_side
+from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.repair.queue.rescue import LOST_FILE
-from crawl_lib.rounds.layout import is_retired
-from crawl_lib.segment import SegmentReader
-from crawl_lib.segment.recover import microseconds_of
+from crawl_lib.rounds import is_retired
+from crawl_lib.segment import SegmentReader, microseconds_of
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize

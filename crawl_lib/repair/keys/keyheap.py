@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from crawl_lib.crawldir.forgotten import Keys, key_array
-from crawl_lib.keys.ring import KEY_BYTES
+from crawl_lib.keys import KEY_BYTES
+from crawl_lib.repair.keys.forgotten import Keys, key_array
 
 MEMORY_BYTES = 64 << 20
 _ASKED = 50_000

@@ -21,16 +21,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from crawl_lib.crawldir.directory import list_folders, segments_of
-from crawl_lib.crawldir.forgotten import Forgotten
-from crawl_lib.crawldir.heldnotes import note_command, take_note_away
-from crawl_lib.crawldir.settled import read_mark, take_mark_away
+from crawl_lib.crawldir import list_folders, note_command, read_mark, segments_of, take_mark_away, take_note_away
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyServerDownError, LockedError, PathNotFoundError
-from crawl_lib.frontier import NodeLock, Queue, finish_open_move, open_take, take_in_anew
-from crawl_lib.frontier.lock import held_without_trace
+from crawl_lib.frontier import NodeLock, Queue, finish_open_move, held_without_trace, open_take
 from crawl_lib.keys import STATEMENT_KEYS, KeyServer, ShardedKeyStore, open_key_store
-from crawl_lib.repair.findings import OnProgress
+from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.held import (
     HIGHEST,
     LOWEST,
@@ -46,8 +42,10 @@ from crawl_lib.repair.keys.held import (
 )
 from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
+from crawl_lib.repair.queue.again import take_in_anew
 from crawl_lib.repair.queue.rescue import LOST_FILE
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 

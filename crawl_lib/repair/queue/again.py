@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from crawl_lib.durable import write_durable
-from crawl_lib.frontier.journal import read_journal
-from crawl_lib.frontier.move import finish_open_move
-from crawl_lib.frontier.queue import Queue
-from crawl_lib.frontier.record import RECORD_FILE, record_bytes, taken_in_anew
+from crawl_lib.frontier import RECORD_FILE, Queue, finish_open_move, read_journal, record_bytes, taken_in_anew
 
 
 def take_in_anew(queue: Queue) -> None:

@@ -15,37 +15,57 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
-from crawl_lib.crawldir.scope import SCOPE_NAME, is_list_of_hosts
+from crawl_lib.crawldir import SCOPE_NAME, is_list_of_hosts
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, StorageError, UrlError
-from crawl_lib.fetch.hosts import FILE_NAME as HOSTS_FILE
-from crawl_lib.fetch.hosts import host_stores
-from crawl_lib.frontier.hostcounts import COUNTS_FILE
-from crawl_lib.frontier.journal import JOURNAL_FILE, NEW_FILE, UNDECIDED_FILE, Journal, read_journal
-from crawl_lib.frontier.move import MOVE_FILE, Move, impossible_steps, read_move
-from crawl_lib.frontier.outlinks import decode_line, decode_meta
-from crawl_lib.frontier.queue import STATE_FILE, Queue, State, count_lines, half_line_problem
-from crawl_lib.frontier.record import RECORD_FILE, Record, meta_digest
-from crawl_lib.frontier.take import (
+from crawl_lib.fetch import FILE_NAME as HOSTS_FILE
+from crawl_lib.fetch import host_stores
+from crawl_lib.frontier import (
+    COUNTS_FILE,
     HANDED_ON_FILE,
+    JOURNAL_FILE,
     LEFTOVER_FILE,
+    MOVE_FILE,
+    NEW_FILE,
+    RECORD_FILE,
     SCOPE_FILE,
+    STATE_FILE,
     TAKE_FILE,
+    UNDECIDED_FILE,
+    Journal,
+    Move,
+    Queue,
+    Record,
+    State,
     Take,
+    count_lines,
+    decode_line,
+    decode_meta,
     differing_line,
+    half_line_problem,
+    impossible_steps,
+    meta_digest,
     open_take,
+    read_journal,
     read_leftover,
+    read_move,
 )
-from crawl_lib.node.task import SPOOL_FOLDER
-from crawl_lib.repair.findings import Finding, Findings, OnProgress
+from crawl_lib.node import SPOOL_FOLDER
+from crawl_lib.repair.findings import Finding, Findings
 from crawl_lib.repair.queue.queue import lost_advice
 from crawl_lib.repair.queue.rescue import LOST_FILE, read_lost, whole_line
-from crawl_lib.segment import Manifest
-from crawl_lib.segment.build import file_entry
-from crawl_lib.segment.manifest import MANIFEST_NAME
-from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
-from crawl_lib.segment.recover import read_positions
-from crawl_lib.segment.warcread import Torn, members, parse_record
-from crawl_lib.stopping import until_stopped
+from crawl_lib.segment import (
+    MANIFEST_NAME,
+    POSITIONS_SUFFIX,
+    Manifest,
+    Part,
+    Torn,
+    file_entry,
+    list_parts,
+    members,
+    parse_record,
+    read_positions,
+)
+from crawl_lib.stopping import OnProgress, until_stopped
 from crawl_lib.urls import canonicalize
 
 ROOM = "queue"

@@ -30,37 +30,47 @@ from threading import Event
 
 import numpy as np
 
-from crawl_lib.crawldir.directory import list_folders, read_iteration, segments_of
-from crawl_lib.crawldir.forgotten import Keys, is_among, key_array
-from crawl_lib.crawldir.heldnotes import take_note_away
-from crawl_lib.crawldir.settled import read_mark, take_mark_away, urls_of_lost_queue
+from crawl_lib.crawldir import (
+    list_folders,
+    read_iteration,
+    read_mark,
+    segments_of,
+    take_mark_away,
+    take_note_away,
+    urls_of_lost_queue,
+)
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
-from crawl_lib.fetch import HostStore
-from crawl_lib.fetch.hosts import host_stores
-from crawl_lib.frontier import NodeLock, Queue, RepairReport, TakenIn, open_node_dir, repair_queue
-from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
-from crawl_lib.frontier.lock import held_without_trace
-from crawl_lib.frontier.queue import QueueReader
-from crawl_lib.frontier.take import (
+from crawl_lib.fetch import HostStore, host_stores
+from crawl_lib.frontier import (
+    COUNTS_FILE,
     LEFTOVER_FILE,
     TAKE_FILE,
+    HostCounts,
+    NodeLock,
+    Queue,
+    QueueReader,
     Take,
     TakeHeader,
+    TakenIn,
+    held_without_trace,
+    host_of_line,
+    open_node_dir,
     open_take,
     read_leftover,
     write_leftover,
     write_take,
 )
 from crawl_lib.keys import open_key_store
-from crawl_lib.node.task import SPOOL_FOLDER
+from crawl_lib.node import SPOOL_FOLDER
+from crawl_lib.repair.keys.forgotten import Keys, is_among, key_array
 from crawl_lib.repair.keys.held import keys_of
 from crawl_lib.repair.queue.check import BUILT_FOLDER, part_problems, spool_problems, sqlite_problem
+from crawl_lib.repair.queue.queue import RepairReport, repair_queue
 from crawl_lib.repair.queue.rescue import BROKEN, LOST_FILE, note_lost, read_lost
 from crawl_lib.repair.queue.seals import seal_problem
-from crawl_lib.rounds.layout import SEEDS_NODE
-from crawl_lib.segment import Manifest, SegmentReader, hidden_folder
-from crawl_lib.segment.parts import CLOSED_SUFFIX, SEALED_SUFFIX, Part, list_parts
+from crawl_lib.rounds import SEEDS_NODE
+from crawl_lib.segment import CLOSED_SUFFIX, SEALED_SUFFIX, Manifest, Part, SegmentReader, hidden_folder, list_parts
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.stores import Stores

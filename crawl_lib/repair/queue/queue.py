@@ -13,18 +13,29 @@ from threading import Event
 
 from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, UrlError
-from crawl_lib.frontier.move import EMPTY_FILE, MOVE_FILE, finish_open_move
-from crawl_lib.frontier.queue import STATE_FILE, Queue, QueueReader, State, count_lines, parse_state
-from crawl_lib.frontier.record import (
+from crawl_lib.frontier import (
+    EMPTY_FILE,
+    MOVE_FILE,
     RECORD_FILE,
+    STATE_FILE,
+    TAKE_FILE,
     UNKNOWN_SIZE,
+    Queue,
+    QueueReader,
     Record,
+    State,
+    Take,
     TakenIn,
+    count_lines,
+    differing_line,
+    finish_open_move,
     meta_digest,
+    open_take,
+    parse_state,
     record_bytes,
     taken_in_anew,
+    write_take,
 )
-from crawl_lib.frontier.take import TAKE_FILE, Take, differing_line, open_take, write_take
 from crawl_lib.repair.queue.rescue import BROKEN, LOST_FILE, Rescue, note_lost
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urls import canonicalize

@@ -13,24 +13,31 @@ from itertools import islice, repeat
 from pathlib import Path
 from threading import Event
 
-from crawl_lib.crawldir.scope import is_list_of_hosts, scope_bytes, whole_hosts
+from crawl_lib.crawldir import is_list_of_hosts, scope_bytes, whole_hosts
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier.adopt import ADOPTED_FILE, ADOPTED_HANDED_FILE
-from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.journal import (
+from crawl_lib.frontier import (
+    ADOPTED_FILE,
+    ADOPTED_HANDED_FILE,
+    BARE_META,
     CLAIM,
     CLAIM_FILE,
+    HANDED_ON_FILE,
     JOURNAL_FILE,
     NEW_FILE,
     NEW_META_FILE,
     NEW_UNDECIDED_FILE,
+    PUT_BACK_FILE,
+    SCOPE_FILE,
     UNDECIDED_FILE,
+    Queue,
+    count_lines,
+    decode_line,
+    decode_meta,
+    host_of_line,
     read_journal,
+    split_line,
 )
-from crawl_lib.frontier.outlinks import BARE_META, decode_line, decode_meta, split_line
-from crawl_lib.frontier.queue import Queue, count_lines
-from crawl_lib.frontier.take import HANDED_ON_FILE, PUT_BACK_FILE, SCOPE_FILE
 from crawl_lib.stopping import go_on, until_stopped
 
 BROKEN = ".broken"

@@ -7,10 +7,9 @@ from threading import Event
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import open_take
-from crawl_lib.node.task import SPOOL_FOLDER
+from crawl_lib.node import SPOOL_FOLDER
 from crawl_lib.repair.findings import Finding, Findings
-from crawl_lib.segment import hidden_folder, list_parts
-from crawl_lib.segment.parts import SEALED_SUFFIX, Part
+from crawl_lib.segment import SEALED_SUFFIX, Part, hidden_folder, list_parts
 from crawl_lib.stopping import go_on
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores

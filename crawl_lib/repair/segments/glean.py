@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from crawl_lib.fetch.classify import outcome_of_status
+from crawl_lib.fetch import outcome_of_status
 from crawl_lib.parse import parse_head
 from crawl_lib.records import Fetched, QueuedUrl
-from crawl_lib.segment.records import split_head
-from crawl_lib.segment.recover import group_of, microseconds_of, warc_fields
-from crawl_lib.segment.warcread import WarcRecord
-from crawl_lib.segment.warcscan import Damage, Whole, scan
+from crawl_lib.segment import Damage, WarcRecord, Whole, group_of, microseconds_of, scan, split_head, warc_fields
+from crawl_lib.stopping import OnProgress
 from crawl_lib.urls import key_of
 
 EXAMPLES = 20
 ROBOTS_PATH = "/robots.txt"
 IMPORTED_FROM = "imported_from"
 """A name in the metadata of imported pages, which may have no request."""
-
-OnProgress = Callable[[Mapping[str, Any]], None]
 
 
 class Fragment(NamedTuple):

@@ -11,17 +11,22 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir.directory import INDEX_FILE, Iteration, read_iteration, read_json, read_lines, scope_of
-from crawl_lib.crawldir.scope import SCOPE_NAME
+from crawl_lib.crawldir import INDEX_FILE, SCOPE_NAME, Iteration, read_iteration, read_json, read_lines, scope_of
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments.glean import Found
-from crawl_lib.segment import Manifest, SegmentFacts, WarcInfo
-from crawl_lib.segment.dropped import dropped_files, read_dropped
-from crawl_lib.segment.manifest import MANIFEST_NAME
-from crawl_lib.segment.records import WarcDates, microseconds
-from crawl_lib.segment.recover import microseconds_of
+from crawl_lib.segment import (
+    MANIFEST_NAME,
+    Manifest,
+    SegmentFacts,
+    WarcDates,
+    WarcInfo,
+    dropped_files,
+    microseconds,
+    microseconds_of,
+    read_dropped,
+)
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter
 from crawl_lib.version import VERSION

@@ -9,13 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 from crawl_lib.errors import KrakeError, UrlError
-from crawl_lib.frontier.outlinks import HANDED_ON, decode_line, encode_line
+from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments.glean import is_robots
-from crawl_lib.seeds.inject import hand_over
-from crawl_lib.segment import SegmentReader
-from crawl_lib.segment.manifest import INDEX_NAME
+from crawl_lib.seeds import hand_over
+from crawl_lib.segment import INDEX_NAME, SegmentReader
 from crawl_lib.states import Outcome
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores

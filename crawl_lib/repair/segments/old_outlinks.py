@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.frontier.outlinks import decode_line, part_mapping, read_outlinks
-from crawl_lib.segment.manifest import OUTLINKS_NAME
+from crawl_lib.frontier import decode_line, part_mapping, read_outlinks
+from crawl_lib.segment import OUTLINKS_NAME
 from crawl_lib.storage import Storage
 
 

@@ -21,31 +21,33 @@ from typing import Any
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
-from crawl_lib.frontier.outlinks import HANDED_ON, decode_line, encode_line
+from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.findings import Severity
 from crawl_lib.repair.places import SegmentName, require_folder, scratch_room
 from crawl_lib.repair.segments.check import check_segment
-from crawl_lib.repair.segments.glean import EXAMPLES, Found, Fragment, Gleaner, OnProgress, fetched_of, is_robots
+from crawl_lib.repair.segments.glean import EXAMPLES, Found, Fragment, Gleaner, fetched_of, is_robots
 from crawl_lib.repair.segments.known import Known, seconds_of
 from crawl_lib.repair.segments.lost import LOST_NAME, old_rows, read_lost, requeue_urls
 from crawl_lib.repair.segments.old_outlinks import read_old_outlinks
 from crawl_lib.repair.segments.report import SalvageReport
 from crawl_lib.repair.segments.swap import finish_swaps, replace_segment, set_aside
 from crawl_lib.segment import (
+    SEQUENCE,
+    WARC_SUFFIX,
+    OutlinkRuns,
     PartWriter,
     SegmentReader,
     build_segment,
+    dropped_files,
     list_parts,
     part_prefix,
 )
-from crawl_lib.segment.dropped import dropped_files
-from crawl_lib.segment.outlinks import OutlinkRuns
-from crawl_lib.segment.parts import SEQUENCE, WARC_SUFFIX
 from crawl_lib.states import Outcome
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners, canonicalize, host_of, key_of
-from crawl_lib.worker.page import PageHandler
+from crawl_lib.worker import PageHandler
 
 
 def salvage_segment(

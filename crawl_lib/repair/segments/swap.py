@@ -10,7 +10,7 @@ segment is whole on the store, under a hidden name; its effects may be carried o
 
 After a kill between any two, `finish_swaps` goes on: each repair tool calls it first. Between 1 and 2 no segment
 stands; a crawl task of it refuses to make another one while the decision is there.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from crawl_lib.crawldir.directory import SWAP_PREFIX, SWAP_SUFFIX, list_folders
+from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, list_folders
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folders.index import refresh_index
-from crawl_lib.segment.build import file_entry
-from crawl_lib.segment.manifest import MANIFEST_NAME, Manifest
-from crawl_lib.segment.publish import upload_checked
+from crawl_lib.segment import MANIFEST_NAME, Manifest, file_entry, upload_checked
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores

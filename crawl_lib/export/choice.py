@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crawl_lib.crawldir.directory import list_folders, read_iteration, segments_of
+from crawl_lib.crawldir import list_folders, read_iteration, segments_of
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.export.places import NAME_PATTERN, SegmentInput
 from crawl_lib.stopping import until_stopped

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.keys.ring import KEY_BYTES
+from crawl_lib.keys import KEY_BYTES
 from crawl_lib.storage import Storage
 
 FORGOTTEN_FOLDER = "forgotten"

@@ -1,0 +1,22 @@
+"""Names of a package whose modules are dear to load, and are loaded when somebody asks for them (PEP 562)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def loads_later(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package. `modules`: the names that each of its modules has, by the module's name.
+
+    What it returns raises AttributeError for other names, as Python asks for.
+    """
+    module_of = {name: module for module, names in modules.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
+
+    return get
