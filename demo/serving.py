@@ -22,7 +22,7 @@ from demo.truth import Truth, TruthOptions
 from demo.web import SynthWeb
 
 _STOP_S = 10.0
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 class ServerProcess:

@@ -158,7 +158,7 @@ def first_lines() -> dict[str, str]:
     """The first line of the docstring of each package and module at the top, by the path that the map has."""
     files = {f"crawl_lib/{file.parent.name}/": file for file in ROOT.glob("crawl_lib/*/__init__.py")}
     files |= {f"crawl_lib/{file.name}": file for file in ROOT.glob("crawl_lib/*.py") if file.stem != "__init__"}
-    files |= {f"{path}/": ROOT / path / "__init__.py" for path in ("plugins/krake_airflow", "benchmarks")}
+    files |= {f"{path}/": ROOT / path / "__init__.py" for path in ("plugins/krake_airflow", "benchmarks", "demo")}
     texts = {path: ast.get_docstring(ast.parse(file.read_text())) or "" for path, file in files.items()}
     return {path: text.splitlines()[0] for path, text in texts.items()}
 

@@ -1,4 +1,4 @@
-"""The stages of a crawl that the nodes work at: start, crawl, commit, settle.
+"""The tasks of a node: its crawl of an iteration, settle, retire, admit.
 
 `node` is a node's task of one iteration, in the order of the protocol:
 

@@ -2,9 +2,11 @@
 
 from crawl_lib.seeds.contact import has_contact, is_our_own
 from crawl_lib.seeds.inject import hand_over, inject
-from crawl_lib.seeds.lines import parse_seeds
+from crawl_lib.seeds.lines import SeedReport, Seeds, parse_seeds
 
 __all__ = [
+    "SeedReport",
+    "Seeds",
     "hand_over",
     "has_contact",
     "inject",

@@ -19,8 +19,8 @@ from crawl_lib.storage import LocalStorage, open_storage
 from demo import Serving, SynthWeb
 from tests.cluster.hdfs import Hdfs
 from tests.cluster.test_crawl import copy_of
-from tests.crawl.test_sealing import begin, crawl, sealed_names, small_parts, spool_of
 from tests.e2e.crawl import Result, check_warcs
+from tests.node.test_sealing import begin, crawl, sealed_names, small_parts, spool_of
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)
 LIMIT_S = 240.0

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import crawl_lib.frontier
+import crawl_lib.repair.queue
+import crawl_lib.seeds
 from crawl_lib import durable
 from crawl_lib.frontier import Queue, Source, intake, lines_of
 from crawl_lib.keys import Answer, Claim, InsertReport
@@ -121,7 +123,8 @@ def snapshot(directory: Path) -> dict[str, Any]:
 
 
 def modules() -> list[Any]:
-    names = [item.name for item in pkgutil.walk_packages(crawl_lib.frontier.__path__, "crawl_lib.frontier.")]
+    rooms = (crawl_lib.frontier, crawl_lib.seeds, crawl_lib.repair.queue)
+    names = [item.name for room in rooms for item in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
     return [importlib.import_module(name) for name in names]
 
 

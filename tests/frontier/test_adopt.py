@@ -16,9 +16,9 @@ from crawl_lib.frontier import (
     make_take,
     read_handed_on,
     read_scope_added,
-    repair_queue,
 )
 from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.urls import Owners, host_of
 from tests.frontier.helpers import Keys, hand_made, key, source, take_in, urls_of
 

@@ -22,12 +22,12 @@ from crawl_lib.frontier import (
     make_take,
     open_plan,
     pending_report,
-    take_in_anew,
 )
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.source import part_source
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.queue.again import take_in_anew
 from crawl_lib.states import KeyState
 from crawl_lib.urls import host_of
 from tests.frontier.helpers import Keys, key, source, take_in, urls_of

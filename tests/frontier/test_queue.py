@@ -20,12 +20,12 @@ from crawl_lib.frontier import (
     open_node_dir,
     open_take,
     read_leftover,
-    repair_queue,
     write_leftover,
 )
 from crawl_lib.frontier.move import Move, Step
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.check import check_queue
+from crawl_lib.repair.queue.queue import repair_queue
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
 
 THE_EXAMPLE = b"230\n1400\n3000\n50\n"

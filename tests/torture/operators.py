@@ -29,10 +29,17 @@ from tests.torture.operated import FindingError, Known, Operated
 WEB = SynthWeb(seed=5, sites=3, pages_per_site=8, specials=False)
 KILL = 0.3
 KILL_AT_THE_END = 0.15
-LATER = ("compact", "drop", "folders", "forget", "fsck", "importing", "node", "rebuild", "salvage", "sweep")
 IMPORTED_LATE = (
-    *(f"crawl_lib.repair.{name}" for name in LATER),
-    *("crawl_lib.cli.program", "duckdb", "numpy.ma", "pyarrow.compute", "rich.jupyter", "rich.table"),
+    *(
+        "crawl_lib.curate",
+        "crawl_lib.repair",
+        "crawl_lib.cli.program",
+        "duckdb",
+        "numpy.ma",
+        "pyarrow.compute",
+        "rich.jupyter",
+        "rich.table",
+    ),
 )
 """What commands import when they need it; here, before they are forked."""
 

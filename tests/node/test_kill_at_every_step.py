@@ -24,18 +24,18 @@ STEPS = sorted(
     }
 )
 ELSEWHERE = {
-    "admit": "only when a lost node returns: tests/crawl/test_nodes_return.py",
+    "admit": "only when a lost node returns: tests/node/test_nodes_return.py",
     "adopt": "only with a queue made by hand: tests/frontier",
     "intake.claim": "only with local routing: tests/frontier",
-    "start.agreed": "only where the config changed within a run: tests/crawl/test_agreement.py",
-    "commit.late_scope": "only where a node's segment came late: tests/crawl/test_min_nodes.py",
+    "start.agreed": "only where the config changed within a run: tests/rounds/test_agreement.py",
+    "commit.late_scope": "only where a node's segment came late: tests/rounds/test_min_nodes.py",
     "rehome": "only with other nodes than before: tests/frontier",
-    "retire": "only when a node is retired: tests/crawl/test_nodes_change.py",
-    "commit.scope": "only where a seed's redirect widened the scope: tests/crawl/test_start.py",
+    "retire": "only when a node is retired: tests/rounds/test_nodes_change.py",
+    "commit.scope": "only where a seed's redirect widened the scope: tests/rounds/test_start.py",
     "segment.part.recovered": "only in a second attempt: the test below",
     "repair.": "only in repairs by hand: tests/repair",
     "hosts.gathered": "only with files of before: tests/fetch/test_hosts.py",
-    "page.noted": "only on large pages: tests/crawl/test_large_pages.py",
+    "page.noted": "only on large pages: tests/worker/test_large_pages.py",
     "export.buckets": "reached by name built at run time: tests/export",
 }
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)

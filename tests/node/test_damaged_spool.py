@@ -9,8 +9,8 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.errors import DamagedFileError
 from demo import Serving, SynthWeb
-from tests.crawl.test_kill_at_every_step import run_pass
 from tests.e2e.crawl import make_config
+from tests.node.test_kill_at_every_step import run_pass
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
 

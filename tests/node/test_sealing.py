@@ -22,8 +22,8 @@ from crawl_lib.repair.queue.node import repair_node
 from crawl_lib.segment import list_parts
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
-from tests.crawl.test_kill_at_every_step import rows
 from tests.e2e.crawl import Result, make_config, run_iteration
+from tests.node.test_kill_at_every_step import rows
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)
 LIMIT_S = 240.0

@@ -17,9 +17,9 @@ from crawl_lib.node.admission import admit_node
 from crawl_lib.node.retire import retire_lost
 from crawl_lib.stores import open_stores
 from demo import Serving
-from tests.crawl.children import run_stage
-from tests.crawl.test_nodes_change import WEB, assert_truth, begun, retire, settle, to_the_end, with_nodes
 from tests.e2e.crawl import run_iteration
+from tests.rounds.test_nodes_change import WEB, assert_truth, begun, retire, settle, to_the_end, with_nodes
+from tests.worker.children import run_stage
 
 STOP = Event()
 

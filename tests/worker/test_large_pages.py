@@ -32,10 +32,10 @@ from crawl_lib.worker.backlog import Backlog
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.reading import BARRED, Reader
 from crawl_lib.worker.worker import WorkerTask, _Worker
-from tests.crawl.children import run_stage
 from tests.e2e.crawl import Result, make_config
 from tests.segment.helpers import INFO
 from tests.web.hostile import HostileWeb
+from tests.worker.children import run_stage
 
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 Item = tuple[TakenUrl, Fetched]

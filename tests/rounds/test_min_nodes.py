@@ -19,9 +19,9 @@ from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_se
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import Stores, open_stores
 from demo import Serving, SynthWeb
-from tests.crawl.children import run_stage
-from tests.crawl.test_start import lay_segment
 from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
+from tests.rounds.test_start import lay_segment
+from tests.worker.children import run_stage
 
 WEB = SynthWeb(seed=9, sites=5, pages_per_site=6, specials=False)
 NODES = ["node-0", "node-1", "node-2"]

@@ -22,8 +22,8 @@ from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners
 from demo import Serving, SynthWeb
-from tests.crawl.children import run_stage
 from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
+from tests.worker.children import run_stage
 
 WEB = SynthWeb(seed=9, sites=8, pages_per_site=6, specials=False)
 

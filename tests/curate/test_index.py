@@ -16,10 +16,10 @@ from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.repair.sweep import leftovers
 from crawl_lib.segment import surt
 from crawl_lib.storage.local import LocalStorage
+from tests.curate.test_drop_and_compact import killed_at
 from tests.e2e.crawl import Result, cdxj_entries, record_at, write_config
 from tests.repair.crawled import flip, largest, rows, stores_of, warc_of
 from tests.repair.killed import run_killed
-from tests.repair.test_drop_and_compact import killed_at
 
 OLD = 'example,old)/ 20200101000000 {"url": "http://old.example/"}\n'
 
