@@ -1,6 +1,8 @@
 """A real HDFS on this machine: one or two namenodes and a datanode in a directory, on free ports.
 
-The jars come by Maven (`pom.xml` beside this file) into `target/dependency`, once. Java 17 runs them.
+The jars come by Maven (`pom.xml` in this folder) into `target/dependency`, once. Java 17 runs them. The classes that
+servers load are kept parsed and verified in archives next to the jars (class data sharing), and so is an empty file
+system: a server then starts with half of the CPU.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ import ctypes
 import fcntl
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,9 +28,15 @@ import requests
 from tests.ports import free_port
 
 HERE = Path(__file__).resolve().parent
-JARS = HERE / "target" / "dependency"
+TARGET = HERE / "target"
+JARS = TARGET / "dependency"
+FORMATTED = TARGET / "formatted"
+"""What `namenode -format` leaves, for clusters of one namenode."""
+NOT_NEEDED = re.compile(r"yarn|mapreduce|jaxb-impl|common-.*-tests")
+"""Jars of other servers, and one whose classes Java 17 refuses: another jar has them, too."""
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+FAST_START = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:cds=off")
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 NAMESERVICE = "k"
 START_LIMIT_S = 240.0  # on a machine that does much else
@@ -47,14 +57,34 @@ def why_not() -> str:
 
 
 def resolve_jars() -> None:
-    """Fetch the jars if they are not there (about half a minute, once); processes that need them at once wait."""
+    """Fetch the jars and make the archives of classes if they are not there; processes that need them at once wait.
+
+    About half a minute, once.
+    """
     with (HERE / "pom.xml").open("rb") as one_at_a_time:
         fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
-        if all(any(JARS.glob(name)) for name in ("hadoop-hdfs-3*.jar", "hadoop-hdfs-httpfs-3*.jar")):
-            return
-        command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies"]
-        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, f"Maven cannot resolve Hadoop:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        if not all(any(JARS.glob(name)) for name in ("hadoop-hdfs-3*.jar", "hadoop-hdfs-httpfs-3*.jar")):
+            command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies"]
+            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, f"Maven cannot resolve Hadoop:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        if not FORMATTED.exists():
+            with tempfile.TemporaryDirectory(dir=TARGET) as folder:
+                with Archiving(Path(folder)):
+                    pass
+                (Path(folder) / "blank").rename(FORMATTED)
+
+
+def classpath(conf: Path) -> str:
+    """Hadoop's jars in an order that is always the same, and a server's configuration. Archives fit no other order."""
+    return ":".join([*(str(jar) for jar in sorted(JARS.glob("*.jar")) if not NOT_NEEDED.search(jar.name)), str(conf)])
+
+
+def archive(main: str) -> Path:
+    """The archive of the classes that a program loads: most, where it has none of its own.
+
+    Java passes over one that another Java made.
+    """
+    return TARGET / ("datanode.jsa" if main == DATANODE else "namenode.jsa")
 
 
 def wait_for(what: str, ready: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
@@ -125,7 +155,7 @@ class Hdfs:
         for name in [*self.names, "dn"]:
             self._configure(name)
         if not (self.directory / "name-nn1" / "current").exists():
-            self.java("nn1", NAMENODE, "-format", "-nonInteractive", "-force")
+            self.format()
         self.start("nn1")
         if len(self.names) > 1:
             self.bootstrap()
@@ -135,9 +165,17 @@ class Hdfs:
         self.wait_ready()
         self._make_home()
 
+    def format(self) -> None:
+        """Make an empty file system."""
+        if len(self.names) == 1 and FORMATTED.exists():
+            shutil.copytree(FORMATTED, self.directory / "name-nn1")
+        else:
+            self.java("nn1", NAMENODE, "-format", "-nonInteractive", "-force")
+
     def bootstrap(self) -> None:
-        """Give nn2 what nn1 has."""
-        self.java("nn2", NAMENODE, "-bootstrapStandby", "-nonInteractive", "-force")
+        """Give nn2 what nn1 has: by hand, since Hadoop's own way is one more start of Java."""
+        source, target = (self.directory / f"name-{name}" for name in ("nn1", "nn2"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("in_use.lock"), dirs_exist_ok=True)
 
     def _make_home(self) -> None:
         """What an administrator does first: a root folder that the user `krake` owns."""
@@ -236,9 +274,9 @@ class Hdfs:
         assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")[-3000:]
 
     def _command(self, name: str, main: str) -> list[str]:
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
+        options = [*FAST_START, f"-XX:SharedArchiveFile={archive(main)}", "-Djava.net.preferIPv4Stack=true"]
         options += [own_names(self.directory), *self.java_options]
-        return ["java", *options, "-cp", f"{self.directory / f'conf-{name}'}:{JARS}/*", main]
+        return ["java", *options, "-cp", classpath(self.directory / f"conf-{name}"), main]
 
     def _configure(self, name: str) -> None:
         folder = self.directory / f"conf-{name}"
@@ -296,3 +334,24 @@ class Hdfs:
             options.add((f"dfs.namenode.rpc-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.rpc[node]}"))
             options.add((f"dfs.namenode.{self.scheme}-address.{NAMESERVICE}.{node}", f"127.0.0.1:{self.http[node]}"))
         return options | ({("dfs.ha.namenode.id", name)} if name in self.names else set())
+
+
+class Archiving(Hdfs):
+    """A cluster whose servers and tools write the archives of their classes when they end."""
+
+    def format(self) -> None:
+        """See Hdfs."""
+        super().format()
+        shutil.copytree(self.directory / "name-nn1", self.directory / "blank")
+
+    def kill(self, name: str) -> None:
+        """Let it end by itself, which writes the archive."""
+        process = self.running.pop(name)
+        process.terminate()
+        process.wait()
+
+    def _command(self, name: str, main: str) -> list[str]:
+        command = super()._command(name, main)
+        place = next(number for number, word in enumerate(command) if "SharedArchiveFile" in word)
+        command[place] = f"-XX:ArchiveClassesAtExit={archive(main)}"
+        return command

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import requests
 
-from tests.cluster.hdfs import JARS, LOG4J, START_LIMIT_S, Hdfs, die_with_parent, own_names, site
+from tests.cluster.hdfs import (
+    FAST_START,
+    LOG4J,
+    NAMENODE,
+    START_LIMIT_S,
+    Hdfs,
+    archive,
+    classpath,
+    die_with_parent,
+    own_names,
+    site,
+)
 from tests.ports import free_port
 
 MAIN = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
@@ -79,13 +90,12 @@ class HttpFs:
         told = [f"-D{name}={value}" for name, value in options.items()]
         java = [
             "java",
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *FAST_START,
+            f"-XX:SharedArchiveFile={archive(NAMENODE)}",
             own_names(self._folder),
             *self._hdfs.java_options,
         ]
-        return [*java, *told, "-cp", f"{self._folder / 'conf'}:{JARS}/*"]
+        return [*java, *told, "-cp", classpath(self._folder / "conf")]
 
     def _wait(self) -> None:
         end = time.monotonic() + START_LIMIT_S

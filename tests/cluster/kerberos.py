@@ -231,11 +231,6 @@ class SecureHdfs(Hdfs):
         self._administrator.credentials()
         super().java(name, main, *arguments, answer=answer)
 
-    def bootstrap(self) -> None:
-        """By hand: Hadoop's own way goes by HTTPS, and needs the authority in a store of Java's."""
-        source, target = (self.directory / f"name-{name}" for name in ("nn1", "nn2"))
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("in_use.lock"), dirs_exist_ok=True)
-
     def security(self, folder: Path) -> set[tuple[str, str]]:
         """As https://hadoop.apache.org/docs/r3.4.2/hadoop-project-dist/hadoop-common/SecureMode.html says."""
         (folder / "ssl-server.xml").write_text(SSL_SERVER.format(keystore=self._keystore, password=_PASSWORD))
