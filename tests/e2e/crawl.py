@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from crawl_lib.export import ContentReader, UrlMapping
 from crawl_lib.export.webgraph import WebGraph
 
 MOST_ITERATIONS = 60
+_THREADS = ThreadPoolExecutor(64, "node")
+"""A thread keeps the fork server of its last take (`crawl_lib.worker`), whose modules take a quarter second to load."""
 
 
 def make_config(directory: Path, *, nodes: int, routing: str = "host", **sections: dict[str, Any]) -> Config:
@@ -173,11 +175,11 @@ def run_crawl(
 def run_iteration(config: Config, run_id: str, number: int) -> dict[str, Any]:
     """Start, all nodes at the same time, commit."""
     stages.start_iteration(config, run_id=run_id, iteration=number)
-    with ThreadPoolExecutor(len(config.servers)) as nodes:
-        tasks = [
-            nodes.submit(stages.crawl_node, config, run_id=run_id, iteration=number, node=node)
-            for node in config.servers
-        ]
+    tasks = [
+        _THREADS.submit(stages.crawl_node, config, run_id=run_id, iteration=number, node=node)
+        for node in config.servers
+    ]
+    wait(tasks)
     for task in tasks:
         task.result()
     return stages.commit_iteration(config, run_id=run_id, iteration=number)

@@ -2,10 +2,7 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +11,7 @@ from hypothesis import strategies as st
 from crawl_lib.errors import StorageError
 from crawl_lib.fetch import HostRow, HostStore, IpTurns, RobotsRow
 from crawl_lib.fetch.hosts import host_stores, make_hosts_folder
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.forked import run_python
 
 
 class Wall:
@@ -68,11 +64,7 @@ def test_a_killed_process_leaves_the_mark_and_its_robots_answers(tmp_path):
         "store = HostStore(Path(sys.argv[1])); store.begin()\n"
         "store.save_robots(RobotsRow('http://a.test', 'rules', b'x', '', 1.0, 2e9), HostRow('a.test', 4e9, 7.0))\n"
     )
-    root = Path(__file__).resolve().parents[2]
-    killed = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=root, env={**os.environ, "KRAKE_KILL_AT": "hosts.robots"}
-    )
-    assert killed.returncode == -9
+    assert run_python(code, [str(tmp_path)], {**os.environ, "KRAKE_KILL_AT": "hosts.robots"}).returncode == -9
     with HostStore(tmp_path) as store:
         assert store.begin() is True
         assert store.robots("http://a.test").body == b"x"
@@ -279,8 +271,7 @@ def test_files_of_before_are_moved_with_all_that_they_hold(before):
 @pytest.mark.parametrize("step", [*(f"hosts.gathered:{number}" for number in range(1, 5)), "hosts.moved"])
 def test_a_move_that_is_killed_goes_on(before, step):
     code = "import sys; from crawl_lib.fetch.hosts import *; make_hosts_folder(Path(sys.argv[1]))"
-    command = [sys.executable, "-c", code, str(before)]
-    assert subprocess.run(command, cwd=ROOT, env={**os.environ, "KRAKE_KILL_AT": step}).returncode == -9
+    assert run_python(code, [str(before)], {**os.environ, "KRAKE_KILL_AT": step}).returncode == -9
     assert len(host_stores(before)) == 1
     make_hosts_folder(before)
     assert is_moved(before)

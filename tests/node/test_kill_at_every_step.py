@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 from pathlib import Path
@@ -14,6 +13,7 @@ from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config
+from tests.forked import run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = sorted(
@@ -62,14 +62,9 @@ def one_pass(config: Config, seeds: str, kill_at: str | None) -> None:
     stages.finalize_export(config, export=export)
 
 
-def run_pass(config: Config, seeds: str, kill_at: str | None = None) -> int | None:
+def run_pass(config: Config, seeds: str, kill_at: str | None = None) -> int:
     """One pass in a process of its own; returns its exit code."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["crawl_lib.stages", "tests.e2e.crawl"])
-    process = context.Process(target=one_pass, args=(config, seeds, kill_at))
-    process.start()
-    process.join()
-    return process.exitcode
+    return run_forked(one_pass, config, seeds, kill_at)
 
 
 @pytest.fixture(scope="module")

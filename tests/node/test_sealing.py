@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -23,6 +22,7 @@ from crawl_lib.segment import list_parts
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_iteration
+from tests.forked import run_forked
 from tests.node.test_kill_at_every_step import rows
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=160, specials=False)
@@ -124,10 +124,7 @@ def crawl_and_die(config: Config, step: str) -> None:
 def test_killed_while_the_workers_fetch(step: str, seeds: str, unbroken: Result, tmp_path: Path) -> None:
     config = small_parts(tmp_path)
     begin(config, seeds)
-    process = multiprocessing.get_context("forkserver").Process(target=crawl_and_die, args=(config, step))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    assert run_forked(crawl_and_die, config, step) == -signal.SIGKILL
     run_iteration(config, "run", 1)
     assert rows(Result(config)) == rows(unbroken)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 from crawl_lib.durable import KILL_VARIABLE
 from tests.cli.conftest import Done
+from tests.forked import ROOT, run_python
 
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["ROOT", "run_killed", "run_stopped"]
 PROGRAM = "import sys; from crawl_lib.cli import main; sys.exit(main())"
 
 
@@ -51,7 +49,5 @@ def _run(program: str, words: list[str], step: str | None) -> Done:
     environment = {name: value for name, value in os.environ.items() if name != KILL_VARIABLE}
     if step is not None:
         environment[KILL_VARIABLE] = step
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment, cwd=ROOT
-    )
+    done = run_python(program, words, environment)
     return Done(done.returncode, done.stdout, done.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.states import KeyState
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result
+from tests.forked import run_forked
 from tests.repair.archives import page, pages_archive, write
 from tests.repair.crawled import copy_of, cut, largest, problems, rows, stores_of, zero
 
@@ -81,14 +81,7 @@ def child(tool: str, config: Config, name: SegmentName, home: Path, step: str) -
 
 def killed_at(tool: str, config: Config, name: SegmentName, home: Path, step: str) -> bool:
     """Run a tool in a process of its own that dies at a step; False if it came to its end."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["crawl_lib.repair.segments.salvage", "crawl_lib.curate.importing", "tests.e2e.crawl"]
-    )
-    process = context.Process(target=child, args=(tool, config, name, home, step))
-    process.start()
-    process.join()
-    return process.exitcode != 0
+    return run_forked(child, tool, config, name, home, step) != 0
 
 
 def prepare(tool: str, crawl: Result, home: Path) -> SegmentName:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,9 @@ from crawl_lib.segment import SegmentReader, build_segment, publish
 from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.publish import upload_checked
 from crawl_lib.storage import LocalStorage, local
+from tests.forked import run_python
 from tests.segment.helpers import facts, fetches, fill, writer
 
-ROOT = Path(__file__).parents[2]
 STAGE = """
 import os, sys
 os.fsync = lambda descriptor: None
@@ -52,7 +50,7 @@ def work(tmp_path):
 
 def stage(work: Path, kill_at: str | None = None) -> int:
     env = os.environ | ({"KRAKE_KILL_AT": kill_at} if kill_at else {})
-    return subprocess.run([sys.executable, "-c", STAGE, str(work)], cwd=ROOT, env=env, check=False).returncode
+    return run_python(STAGE, [str(work)], env).returncode
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from threading import Event
 
@@ -24,9 +22,9 @@ from crawl_lib.segment import (
 )
 from crawl_lib.segment.seal import seal_closed
 from crawl_lib.storage import LocalStorage
+from tests.forked import run_python
 from tests.segment.helpers import facts, fetches, fill, take_back, writer
 
-ROOT = Path(__file__).parents[2]
 HIDDEN = hidden_folder("crawl/1", "node-a", "take1")
 REPAIR = "krake queue repair --node node-a"
 SMALL = {"max_warc_bytes": 2500}  # several parts of the seven fetches
@@ -105,7 +103,7 @@ def test_the_segment_is_the_same_as_without_sealing_and_local_room_is_free(work,
 def test_killed_after_a_step_and_run_again(work, unsealed, step, count):
     """What is not on the store, said to be so, is still on the disk."""
     env = os.environ | {"KRAKE_KILL_AT": f"{step}:{count}"}
-    killed = subprocess.run([sys.executable, "-c", STAGE, str(work)], cwd=ROOT, env=env, check=False)
+    killed = run_python(STAGE, [str(work)], env)
     assert killed.returncode == -signal.SIGKILL
     sent = {entry.name for entry in LocalStorage(work / "dfs").list(HIDDEN)}
     for part in list_parts(work / "spool"):
@@ -224,7 +222,7 @@ def test_half_a_file_on_the_store_is_sent_again(work, unsealed):
 def test_a_sealed_file_that_is_gone_is_sent_again_while_the_local_one_is_there(work, unsealed):
     """Killed between the seal and the deletion; then somebody deletes the store's."""
     env = os.environ | {"KRAKE_KILL_AT": "seal.written"}
-    subprocess.run([sys.executable, "-c", STAGE, str(work)], cwd=ROOT, env=env, check=False)
+    run_python(STAGE, [str(work)], env)
     storage = LocalStorage(work / "dfs")
     assert storage.delete(HIDDEN)
     go_on(work)

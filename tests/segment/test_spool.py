@@ -7,8 +7,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.storage import LocalStorage
+from tests.forked import run_python
 from tests.segment.helpers import (
     add_rows,
     answered,
@@ -35,8 +34,6 @@ from tests.segment.helpers import (
     taken,
     writer,
 )
-
-ROOT = Path(__file__).parents[2]
 
 
 def kill(out) -> None:
@@ -266,8 +263,7 @@ def test_killed_between_write_and_close(tmp_path, step):
         kill(out)
 
     def run(**more):
-        command = [sys.executable, "-c", KILLED, str(spool)]
-        return subprocess.run(command, cwd=ROOT, env=os.environ | more, check=False).returncode
+        return run_python(KILLED, [str(spool)], os.environ | more).returncode
 
     assert run(KRAKE_KILL_AT=step) == -signal.SIGKILL
     assert run() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import errno
-import multiprocessing
 import os
 import resource
 import threading
@@ -18,6 +17,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.worker import worker
+from tests.forked import CONTEXT
 from tests.torture.nursery import begin_fork_server
 from tests.torture.tasks import Task
 
@@ -29,10 +29,8 @@ def attempt(task: Task, config: Config, fault: Callable[..., None], *arguments: 
 
     Anything else that it ends with is an AssertionError here. Fetching processes have the fault, too.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.torture.faulty"])
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_attempt, args=(there, task, config, fault, arguments))
+    here, there = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_attempt, args=(there, task, config, fault, arguments))
     process.start()
     there.close()
     assert here.poll(LONGEST_S), "the task hangs"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
+from tests.forked import run_forked
 
 
 def _run(config: Config, stage: str, kill_at: str | None, options: dict[str, Any]) -> None:
@@ -17,11 +17,6 @@ def _run(config: Config, stage: str, kill_at: str | None, options: dict[str, Any
     getattr(stages, stage)(config, **options)
 
 
-def run_stage(config: Config, stage: str, kill_at: str | None = None, **options: Any) -> int | None:
+def run_stage(config: Config, stage: str, kill_at: str | None = None, **options: Any) -> int:
     """Run a function of `crawl_lib.stages` in a child, killed at a step; returns its exit code, -9 if it was killed."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["crawl_lib.stages"])
-    process = context.Process(target=_run, args=(config, stage, kill_at, options))
-    process.start()
-    process.join()
-    return process.exitcode
+    return run_forked(_run, config, stage, kill_at, options)
