@@ -66,7 +66,7 @@ def inject(
     require_layout(stores)
     manifest = _inject(
         stores.storage,
-        stores.crawl_dir,
+        stores.crawl.path,
         run_id,
         seeds,
         nodes=config.servers,
@@ -76,7 +76,7 @@ def inject(
         below=below,
         stop=stores.stop,
     )
-    return {"path": f"{stores.crawl_dir}/{SEEDS_FOLDER}/{manifest['digest']}", **manifest["seeds"]}
+    return {"path": f"{stores.crawl.path}/{SEEDS_FOLDER}/{manifest['digest']}", **manifest["seeds"]}
 
 
 def start_iteration(

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.config import Config, is_sqlite_server, shared_options
+from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.keys import KeyServer, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.storage import DfsAccess, Storage, open_storage
@@ -73,32 +74,20 @@ class Stores:
             return
         stand = list(map(stands, store.servers))
         lost = [first for first in range(len(stand)) if not any(stand[place] for place in store.places(first))]
-        if lost and self.has_segments():
+        if lost and self.crawl.segments():
             if problem := store.ring_problem():  # other servers: that their files are not there yet is no loss
                 raise KeyTablesError(problem)
             gone = sorted({place for first in lost for place in store.places(first)})
             raise KeyTablesError(
                 f"{', '.join(store.servers[place].name for place in gone)}: no key tables are there, and"
-                f" {self.crawl_dir} has pages, which would be crawled again: put key_storage.servers or the files back"
+                f" {self.crawl.path} has pages, which would be crawled again: put key_storage.servers or the files back"
                 " as they were, or run `krake keys create --missing`, then `krake keys rebuild`"
             )
 
-    def has_segments(self) -> bool:
-        """Whether an iteration has a segment."""
-        if not self.storage.exists(self.crawl_dir):
-            return False
-        folders = [entry.name for entry in self.storage.list(self.crawl_dir) if entry.is_dir]
-        return any(
-            entry.is_dir and not entry.name.startswith(".")
-            for folder in folders
-            if folder.isdecimal()
-            for entry in self.storage.list(f"{self.crawl_dir}/{folder}")
-        )
-
-    @property
-    def crawl_dir(self) -> str:
-        """The crawl directory, relative to the storage's root."""
-        return self.config.crawl.directory.strip("/")
+    @cached_property
+    def crawl(self) -> CrawlDirectory:
+        """The crawl directory."""
+        return CrawlDirectory(self.storage, self.config.crawl.directory.strip("/"))
 
     def node_dir(self, node: str) -> Path:
         """The local directory of a node's queue."""

@@ -15,7 +15,7 @@ def repair(arguments: argparse.Namespace) -> int:
     )
 
     stores = stores_of(arguments, stop=arguments.stop)
-    name = arguments.folder.rstrip("/").removeprefix(f"{stores.crawl_dir}/")
+    name = arguments.folder.rstrip("/").removeprefix(f"{stores.crawl.path}/")
     told = Told(arguments.run_id, arguments.iteration)
     report = repair_folder(stores, name, told=told, dry_run=arguments.dry_run)
     if arguments.json:

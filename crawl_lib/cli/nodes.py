@@ -43,8 +43,8 @@ def list_nodes(arguments: argparse.Namespace) -> int:
 
 def _shares(stores: Stores) -> dict[str, int]:
     """Hosts of the newest iteration's scope by owner, among the nodes of the config."""
-    newest = newest_folder(stores)
-    hosts = read_lines(stores.storage, f"{stores.crawl_dir}/{newest}/{SCOPE_FILE}") if newest else []
+    newest = newest_folder(stores.crawl)
+    hosts = read_lines(stores.storage, stores.crawl.at(newest, SCOPE_FILE)) if newest else []
     owners = Owners(stores.config.servers)
     counts = Counter(owners.owner(host) for host in hosts)
     return {node: counts[node] for node in stores.config.servers}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
@@ -87,32 +87,6 @@ def write_json_bytes(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def list_folders(storage: Storage, crawl_dir: str) -> list[str]:
-    """Names of the iterations' folders, oldest first; none if the crawl directory is not there yet."""
-    if not storage.exists(crawl_dir):
-        return []
-    names = [entry.name for entry in storage.list(crawl_dir) if entry.is_dir and entry.name.isdecimal()]
-    return sorted(names, key=int)
-
-
-def list_seeds(storage: Storage, crawl_dir: str) -> list[str]:
-    """Names (digests) of the injected folders, sorted."""
-    path = f"{crawl_dir}/{SEEDS_FOLDER}"
-    if not storage.exists(path):
-        return []
-    return [entry.name for entry in storage.list(path) if entry.is_dir and not entry.name.startswith(".")]
-
-
-def read_iteration(storage: Storage, crawl_dir: str, folder: str) -> Iteration:
-    """Read a folder's `iteration.json`. Raises PathNotFoundError or DamagedFileError naming the path."""
-    path = f"{crawl_dir}/{folder}/{ITERATION_FILE}"
-    value = read_json(storage, path)
-    try:
-        return iteration_of(folder, value)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DamagedFileError(f"{path}: has no usable {error}; run `krake folder repair {folder}`") from error
-
-
 def iteration_of(folder: str, value: dict[str, Any]) -> Iteration:
     """The content of an `iteration.json`. Raises KeyError, TypeError or ValueError."""
     return Iteration(
@@ -131,51 +105,149 @@ def iteration_of(folder: str, value: dict[str, Any]) -> Iteration:
     )
 
 
-def scope_of(storage: Storage, crawl_dir: str, iteration: Iteration) -> set[str]:
-    """The hosts of an iteration's scope. Raises DamagedFileError if the file is not what `start` wrote."""
-    return read_scope(storage, f"{crawl_dir}/{iteration.folder}", iteration.scope_sha256)
+_MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
 
 
-def scope_of_seeds(storage: Storage, crawl_dir: str, digest: str) -> set[str]:
-    """The hosts of injected seeds. Raises PathNotFoundError or DamagedFileError naming the path."""
-    path = f"{crawl_dir}/{SEEDS_FOLDER}/{digest}"
-    return read_scope(storage, path, read_json(storage, f"{path}/{MANIFEST_FILE}").get(SCOPE_DIGEST))
+class CrawlDirectory:
+    """The crawl directory: where each of its files is, what stands in it, and what its small files say.
 
-
-def find_iteration(
-    storage: Storage,
-    crawl_dir: str,
-    run_id: str,
-    number: int,
-    stop: Event | None = None,
-    *,
-    among: Sequence[str] | None = None,
-) -> Iteration | None:
-    """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError once `stop` is set.
-
-    `among`: the folders that are looked at, oldest first; None: all that stand.
+    Readers raise PathNotFoundError for a file that is not there, DamagedFileError for one that cannot be read, both
+    naming the path.
     """
-    folders = list_folders(storage, crawl_dir) if among is None else among
-    for folder in until_stopped(reversed(folders), stop):
-        iteration = read_iteration(storage, crawl_dir, folder)
-        if (iteration.run_id, iteration.iteration) == (run_id, number):
-            return iteration
-    return None
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        """`path`: relative to the storage's root."""
+        self.storage = storage
+        self.path = path
+
+    def at(self, *names: str) -> str:
+        """The path of something in it."""
+        return "/".join((self.path, *names))
+
+    def folder(self, name: str) -> Folder:
+        """An iteration's folder, whether it is there or not."""
+        return Folder(self, name)
+
+    def segment(self, folder: str, node: str) -> SegmentRef:
+        """A node's segment of an iteration, whether it is there or not."""
+        return SegmentRef(self, folder, node)
+
+    def names(self, *below: str) -> list[str]:
+        """Names of the visible folders of a folder of the crawl directory, sorted; none if it is not there."""
+        try:
+            entries = self.storage.list(self.at(*below))
+        except PathNotFoundError:
+            return []
+        return [entry.name for entry in entries if entry.is_dir and not entry.name.startswith(".")]
+
+    def folders(self) -> list[str]:
+        """Names of the iterations' folders, oldest first; none if the crawl directory is not there yet."""
+        return sorted((name for name in self.names() if name.isdecimal()), key=int)
+
+    def segments(self) -> list[SegmentRef]:
+        """All segments, by iteration and node."""
+        return [self.segment(folder, node) for folder in self.folders() for node in self.folder(folder).segments()]
+
+    def seeds(self) -> list[str]:
+        """Names (digests) of the injected folders, sorted."""
+        return self.names(SEEDS_FOLDER)
+
+    def seeds_path(self, digest: str) -> str:
+        """The folder of injected seeds."""
+        return self.at(SEEDS_FOLDER, digest)
+
+    def seeds_manifest(self, digest: str) -> dict[str, Any]:
+        """What was injected."""
+        return read_json(self.storage, f"{self.seeds_path(digest)}/{MANIFEST_FILE}")
+
+    def seeds_scope(self, digest: str) -> set[str]:
+        """The hosts of injected seeds."""
+        return read_scope(self.storage, self.seeds_path(digest), self.seeds_manifest(digest).get(SCOPE_DIGEST))
+
+    def scope(self, iteration: Iteration) -> set[str]:
+        """The hosts of an iteration's scope: as `start` wrote them, else DamagedFileError."""
+        return read_scope(self.storage, self.at(iteration.folder), iteration.scope_sha256)
+
+    def find(
+        self, run_id: str, number: int, stop: Event | None = None, *, among: Sequence[str] | None = None
+    ) -> Iteration | None:
+        """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError once `stop` is set.
+
+        `among`: the folders that are looked at, oldest first; None: all there are.
+        """
+        for folder in until_stopped(reversed(self.folders() if among is None else among), stop):
+            iteration = self.folder(folder).iteration()
+            if (iteration.run_id, iteration.iteration) == (run_id, number):
+                return iteration
+        return None
 
 
-def segments_of(storage: Storage, crawl_dir: str, folder: str) -> list[str]:
-    """Nodes whose segment stands in a folder, sorted."""
-    try:
-        entries = storage.list(f"{crawl_dir}/{folder}")
-    except PathNotFoundError:
-        return []
-    return [entry.name for entry in entries if entry.is_dir and not entry.name.startswith(".")]
+@dataclass(frozen=True)
+class Folder:
+    """An iteration's folder in the crawl directory."""
+
+    crawl: CrawlDirectory
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Relative to the storage's root."""
+        return self.crawl.at(self.name)
+
+    def at(self, name: str) -> str:
+        """The path of a file in it."""
+        return f"{self.path}/{name}"
+
+    def iteration(self) -> Iteration:
+        """What `iteration.json` says. Raises PathNotFoundError or DamagedFileError naming the path."""
+        value = read_json(self.crawl.storage, self.at(ITERATION_FILE))
+        try:
+            return iteration_of(self.name, value)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFileError(
+                f"{self.at(ITERATION_FILE)}: has no usable {error}; run `krake folder repair {self.name}`"
+            ) from error
+
+    def segments(self) -> list[str]:
+        """Nodes whose segments are in it, sorted."""
+        return self.crawl.names(self.name)
+
+    def index(self) -> dict[str, Any] | None:
+        """What `index.json` says, None before its commit. Raises DamagedFileError naming the path."""
+        path = self.at(INDEX_FILE)
+        return read_json(self.crawl.storage, path) if self.crawl.storage.exists(path) else None
 
 
-def read_index(storage: Storage, crawl_dir: str, folder: str) -> dict[str, Any] | None:
-    """A folder's `index.json`, None before its commit. Raises DamagedFileError naming the path."""
-    path = f"{crawl_dir}/{folder}/{INDEX_FILE}"
-    return read_json(storage, path) if storage.exists(path) else None
+@dataclass(frozen=True)
+class SegmentRef:
+    """A node's segment of an iteration: its folder's name and its node."""
+
+    crawl: CrawlDirectory = field(repr=False, compare=False)
+    folder: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.folder}/{self.node}"
+
+    @property
+    def path(self) -> str:
+        """Relative to the storage's root."""
+        return self.crawl.at(self.folder, self.node)
+
+    def exists(self) -> bool:
+        """Whether it is there: then it is whole."""
+        return self.crawl.storage.exists(self.path)
+
+    def manifest(self) -> dict[str, Any]:
+        """What `manifest.json` says. Raises PathNotFoundError or DamagedFileError naming the path."""
+        path = f"{self.path}/{MANIFEST_FILE}"
+        manifest = read_json(self.crawl.storage, path)
+        for name, kind in _MANIFEST_PARTS.items():
+            if not isinstance(manifest.get(name), kind):
+                raise DamagedFileError(
+                    f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it"
+                )
+        return manifest
 
 
 def awaited(index: dict[str, Any], standing: Collection[str]) -> list[str]:
@@ -189,19 +261,6 @@ def awaited(index: dict[str, Any], standing: Collection[str]) -> list[str]:
 def came_late(index: dict[str, Any], standing: Collection[str]) -> list[str]:
     """Nodes whose segments stand now, and did not when the folder was committed. Arguments: see `awaited`."""
     return [node for node in index.get("missing", ()) if node in standing]
-
-
-_MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
-
-
-def read_manifest(storage: Storage, crawl_dir: str, folder: str, node: str) -> dict[str, Any]:
-    """The manifest of a segment. Raises PathNotFoundError or DamagedFileError naming the path."""
-    path = f"{crawl_dir}/{folder}/{node}/{MANIFEST_FILE}"
-    manifest = read_json(storage, path)
-    for name, kind in _MANIFEST_PARTS.items():
-        if not isinstance(manifest.get(name), kind):
-            raise DamagedFileError(f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it")
-    return manifest
 
 
 def read_lines(storage: Storage, path: str) -> list[str]:

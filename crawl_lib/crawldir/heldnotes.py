@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import TakenIn
 from crawl_lib.keys import KEY_BYTES
 from crawl_lib.sealed import sealed_json, unsealed
-from crawl_lib.stores import Stores
 from crawl_lib.version import code_digest
 
 HELD_FOLDER = "held"
@@ -50,17 +50,17 @@ class HeldNote:
     code: str
     config: str
 
-    def path(self, stores: Stores) -> str:
+    def path(self, crawl: CrawlDirectory) -> str:
         """Its folder, relative to the storage's root."""
-        return f"{_folder(stores, self.node)}/{self.note_id}"
+        return f"{_folder(crawl, self.node)}/{self.note_id}"
 
-    def is_of(self, stores: Stores) -> bool:
+    def is_of(self, config_digest: str) -> bool:
         """Whether it was made by this Krake with this config: another one may hold other URLs, or have other keys."""
-        return (self.code, self.config) == (code_digest(), stores.config_digest)
+        return (self.code, self.config) == (code_digest(), config_digest)
 
-    def stands(self, stores: Stores) -> bool:
+    def stands(self, crawl: CrawlDirectory) -> bool:
         """Whether nobody has worked on the node since."""
-        return stores.storage.exists(f"{self.path(stores)}/{NOTE_FILE}")
+        return crawl.storage.exists(f"{self.path(crawl)}/{NOTE_FILE}")
 
     def to_mapping(self) -> dict[str, Any]:
         """The form of `note.json`."""
@@ -68,13 +68,23 @@ class HeldNote:
 
 
 def write_note(
-    stores: Stores, node: str, blocks: Iterable[bytes], *, taken_in: TakenIn, lost: bool, take: str
+    crawl: CrawlDirectory,
+    node: str,
+    blocks: Iterable[bytes],
+    *,
+    taken_in: TakenIn,
+    lost: bool,
+    take: str,
+    config: str,
 ) -> HeldNote:
-    """Replace a node's note; the caller holds its lock. `blocks`: its keys in a row, ascending, each once."""
-    take_note_away(stores, node)
+    """Replace a node's note; the caller holds its lock.
+
+    `blocks`: its keys in a row, ascending, each once; the rest: see `HeldNote`.
+    """
+    take_note_away(crawl, node)
     note_id, digest, size = uuid.uuid4().hex, sha256(), 0
-    hidden = f"{_folder(stores, node)}/.{note_id}"
-    with stores.storage.open_write(f"{hidden}/{KEYS_FILE}") as file:
+    hidden = f"{_folder(crawl, node)}/.{note_id}"
+    with crawl.storage.open_write(f"{hidden}/{KEYS_FILE}") as file:
         for block in blocks:
             file.write(block)
             digest.update(block)
@@ -88,24 +98,24 @@ def write_note(
         lost=lost,
         take=take,
         code=code_digest(),
-        config=stores.config_digest,
+        config=config,
     )
-    stores.storage.write_bytes(f"{hidden}/{NOTE_FILE}", sealed_json(note.to_mapping()))
+    crawl.storage.write_bytes(f"{hidden}/{NOTE_FILE}", sealed_json(note.to_mapping()))
     reached("repair.held.written")
-    stores.storage.rename(hidden, note.path(stores))
+    crawl.storage.rename(hidden, note.path(crawl))
     reached("repair.held.noted")
     return note
 
 
-def read_note(stores: Stores, node: str) -> HeldNote | None:
+def read_note(crawl: CrawlDirectory, node: str) -> HeldNote | None:
     """A node's note, None if there is none. Raises DamagedFileError naming its path."""
-    folder = _folder(stores, node)
+    folder = _folder(crawl, node)
     try:
-        names = [entry.name for entry in stores.storage.list(folder) if not entry.name.startswith(".")]
+        names = [entry.name for entry in crawl.storage.list(folder) if not entry.name.startswith(".")]
         if not names:
             return None
         path = f"{folder}/{names[-1]}/{NOTE_FILE}"
-        data = stores.storage.read_bytes(path)
+        data = crawl.storage.read_bytes(path)
     except PathNotFoundError:
         return None  # there is none, or it was taken away since we listed the folder
     try:
@@ -119,14 +129,14 @@ def read_note(stores: Stores, node: str) -> HeldNote | None:
     return note
 
 
-def noted_keys(stores: Stores, note: HeldNote) -> Iterator[list[bytes]]:
+def noted_keys(crawl: CrawlDirectory, note: HeldNote) -> Iterator[list[bytes]]:
     """The keys of a note, some at a time, in constant memory.
 
     Raises DamagedFileError naming the path if, at the end, they are not those that were noted; PathNotFoundError if the
     note was taken away.
     """
-    path, digest, size = f"{note.path(stores)}/{KEYS_FILE}", sha256(), 0
-    with stores.storage.open_read(path) as file:
+    path, digest, size = f"{note.path(crawl)}/{KEYS_FILE}", sha256(), 0
+    with crawl.storage.open_read(path) as file:
         rest = b""
         while block := file.read(_READ_KEYS * KEY_BYTES):
             digest.update(block)
@@ -139,9 +149,9 @@ def noted_keys(stores: Stores, note: HeldNote) -> Iterator[list[bytes]]:
         raise _damaged(path, note.node, f"its {size} bytes are not the {note.count} keys that were noted")
 
 
-def take_note_away(stores: Stores, node: str) -> None:
+def take_note_away(crawl: CrawlDirectory, node: str) -> None:
     """Before anybody works on the node, with what a killed attempt left of one. The caller holds the node's lock."""
-    stores.storage.delete(_folder(stores, node))
+    crawl.storage.delete(_folder(crawl, node))
 
 
 def note_command(node: str) -> str:
@@ -153,5 +163,5 @@ def _damaged(path: str, node: str, problem: str) -> DamagedFileError:
     return DamagedFileError(f"{path}: {problem}; run `{note_command(node)}` on its machine, which writes it anew")
 
 
-def _folder(stores: Stores, node: str) -> str:
-    return f"{stores.crawl_dir}/{HELD_FOLDER}/{node}"
+def _folder(crawl: CrawlDirectory, node: str) -> str:
+    return f"{crawl.path}/{HELD_FOLDER}/{node}"

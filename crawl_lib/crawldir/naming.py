@@ -23,10 +23,9 @@ import re
 import time
 from collections.abc import Callable
 
-from crawl_lib.crawldir.directory import Iteration, list_folders
+from crawl_lib.crawldir.directory import CrawlDirectory, Iteration
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, TargetExistsError
-from crawl_lib.stores import Stores
 
 STARTED_FOLDER = "started"
 NONE = "0"
@@ -39,7 +38,7 @@ def hidden_prefix(run_id: str, iteration: int) -> str:
     return f".start-{hashlib.sha1(f'{iteration} {run_id}'.encode()).hexdigest()}-"
 
 
-def require_clock(stores: Stores, folders: list[str], now_s: float) -> None:
+def require_clock(crawl: CrawlDirectory, folders: list[str], now_s: float) -> None:
     """Raise StorageError if the newest folder is named by a time more than a day after now: one of two clocks is wrong.
 
     Each folder that followed would be named after it, and in months the names would still not be times.
@@ -48,33 +47,33 @@ def require_clock(stores: Stores, folders: list[str], now_s: float) -> None:
     if newest - now_s > _MOST_AHEAD_S:
         ahead, today = (newest - now_s) / _MOST_AHEAD_S, time.strftime("%Y-%m-%d", time.gmtime(now_s))
         raise StorageError(
-            f"{stores.crawl_dir}/{newest}: the newest folder has the name of a time {ahead:.1f} days after this"
+            f"{crawl.path}/{newest}: the newest folder has the name of a time {ahead:.1f} days after this"
             f" machine's clock ({today}). Set the clock if it is wrong; else the one that named the folder was: delete"
             " the folder once all nodes have settled after it"
         )
 
 
-def give_name(stores: Stores, newest: str, hidden: str, clock: Callable[[], float]) -> None:
+def give_name(crawl: CrawlDirectory, newest: str, hidden: str, clock: Callable[[], float]) -> None:
     """Have a folder follow the newest one, visible: this attempt's, or another one's, and then this one's is deleted.
 
     `newest`: of the folders that this attempt summed up, or `NONE`. `hidden`: name of its hidden folder, written to the
     end. Raises StorageError (run `start` again then), DamagedFileError if a choice cannot be read.
     """
-    chosen = _choose(stores, newest, hidden)
+    chosen = _choose(crawl, newest, hidden)
     if chosen is not None:
-        _rename_to_time(stores, chosen, clock)
+        _rename_to_time(crawl, chosen, clock)
     if chosen != hidden:
-        stores.storage.delete(f"{stores.crawl_dir}/{hidden}")
+        crawl.storage.delete(crawl.at(hidden))
 
 
-def give_up_name(stores: Stores, own: Iteration) -> None:
+def give_up_name(crawl: CrawlDirectory, own: Iteration) -> None:
     """Delete the folder of an iteration in which nothing was done, and what says that it has one."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
-    storage.delete(f"{crawl_dir}/{own.folder}")
-    older = [folder for folder in list_folders(storage, crawl_dir) if int(folder) < int(own.folder)]
+    storage = crawl.storage
+    storage.delete(f"{crawl.path}/{own.folder}")
+    older = [folder for folder in crawl.folders() if int(folder) < int(own.folder)]
     prefix = hidden_prefix(own.run_id, own.iteration).encode()
-    for number in _choices(stores, (older or [NONE])[-1]):
-        path = f"{crawl_dir}/{STARTED_FOLDER}/{(older or [NONE])[-1]}-{number}"
+    for number in _choices(crawl, (older or [NONE])[-1]):
+        path = f"{crawl.path}/{STARTED_FOLDER}/{(older or [NONE])[-1]}-{number}"
         if storage.read_bytes(path).startswith(prefix):
             storage.delete(path)
 
@@ -90,20 +89,20 @@ def follower(folders: list[str], choice: str) -> str | None:
     return next((folder for folder in folders if newest.isdecimal() and int(folder) > int(newest)), None)
 
 
-def _choose(stores: Stores, newest: str, hidden: str) -> str | None:
+def _choose(crawl: CrawlDirectory, newest: str, hidden: str) -> str | None:
     """The name of the hidden folder that is chosen; None if the folder that follows has its name already."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
-    path = f"{crawl_dir}/{STARTED_FOLDER}/{newest}"
-    number = max(_choices(stores, newest), default=0)
+    storage = crawl.storage
+    path = f"{crawl.path}/{STARTED_FOLDER}/{newest}"
+    number = max(_choices(crawl, newest), default=0)
     while True:
         if number:
             data = storage.read_bytes(f"{path}-{number}")
             if not is_choice(data):
                 raise DamagedFileError(f"{path}-{number}: names no attempt of a start; `krake fsck` says what to do")
             chosen = data.decode("ascii")
-            if storage.exists(f"{crawl_dir}/{chosen}"):
+            if storage.exists(f"{crawl.path}/{chosen}"):
                 return chosen
-            if follower(list_folders(storage, crawl_dir), f"{newest}-{number}"):
+            if follower(crawl.folders(), f"{newest}-{number}"):
                 return None
         number += 1
         try:
@@ -114,23 +113,23 @@ def _choose(stores: Stores, newest: str, hidden: str) -> str | None:
         return hidden
 
 
-def _choices(stores: Stores, newest: str) -> list[int]:
+def _choices(crawl: CrawlDirectory, newest: str) -> list[int]:
     """The numbers of the files that chose what follows a folder."""
     try:
-        entries = stores.storage.list(f"{stores.crawl_dir}/{STARTED_FOLDER}")
+        entries = crawl.storage.list(crawl.at(STARTED_FOLDER))
     except PathNotFoundError:
         return []
     names = [entry.name.removeprefix(f"{newest}-") for entry in entries if entry.name.startswith(f"{newest}-")]
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _rename_to_time(stores: Stores, hidden: str, clock: Callable[[], float]) -> None:
+def _rename_to_time(crawl: CrawlDirectory, hidden: str, clock: Callable[[], float]) -> None:
     """Name a folder by max(now, newest folder + 1), unless another attempt has."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
-    name = max(int(clock()), *(int(folder) + 1 for folder in list_folders(storage, crawl_dir)[-1:]), 0)
+    storage = crawl.storage
+    name = max(int(clock()), *(int(folder) + 1 for folder in crawl.folders()[-1:]), 0)
     while True:
         try:
-            storage.rename(f"{crawl_dir}/{hidden}", f"{crawl_dir}/{name}")
+            storage.rename(f"{crawl.path}/{hidden}", f"{crawl.path}/{name}")
         except TargetExistsError:
             name += 1
         except PathNotFoundError:

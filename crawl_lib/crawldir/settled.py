@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crawl_lib.crawldir.directory import SEEDS_FOLDER, awaited, list_folders, list_seeds, read_json, segments_of
+from crawl_lib.crawldir.directory import CrawlDirectory, awaited
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import TakenIn
 from crawl_lib.sealed import sealed_json, unsealed
-from crawl_lib.stores import Stores
 
 SETTLED_FOLDER = "settled"
 
@@ -45,13 +44,13 @@ class Mark:
         return {**self.__dict__, "taken_in": self.taken_in.to_mapping()}
 
 
-def read_mark(stores: Stores, node: str) -> Mark | None:
+def read_mark(crawl: CrawlDirectory, node: str) -> Mark | None:
     """A node's newest mark, None if it has none. Raises DamagedFileError naming the path."""
-    folder = f"{stores.crawl_dir}/{SETTLED_FOLDER}/{node}"
-    while numbers := _numbers(stores, folder):
+    folder = f"{crawl.path}/{SETTLED_FOLDER}/{node}"
+    while numbers := _numbers(crawl, folder):
         path = f"{folder}/{numbers[-1]}"
         try:
-            data = stores.storage.read_bytes(path)
+            data = crawl.storage.read_bytes(path)
         except PathNotFoundError:
             continue  # the node replaced it, or took it away, since we listed the folder
         try:
@@ -65,78 +64,78 @@ def read_mark(stores: Stores, node: str) -> Mark | None:
     return None
 
 
-def write_mark(stores: Stores, mark: Mark) -> None:
+def write_mark(crawl: CrawlDirectory, mark: Mark) -> None:
     """Replace a node's mark, unless it says the same already. The caller holds the node's lock."""
-    folder = f"{stores.crawl_dir}/{SETTLED_FOLDER}/{mark.node}"
+    folder = f"{crawl.path}/{SETTLED_FOLDER}/{mark.node}"
     data = sealed_json(mark.to_mapping())
-    numbers = _numbers(stores, folder)
-    if numbers and stores.storage.read_bytes(f"{folder}/{numbers[-1]}") == data:
+    numbers = _numbers(crawl, folder)
+    if numbers and crawl.storage.read_bytes(f"{folder}/{numbers[-1]}") == data:
         return
-    stores.storage.write_bytes(f"{folder}/{numbers[-1] + 1 if numbers else 1}", data)
+    crawl.storage.write_bytes(f"{folder}/{numbers[-1] + 1 if numbers else 1}", data)
     reached("settle.marked")
     for number in numbers:
-        stores.storage.delete(f"{folder}/{number}")
+        crawl.storage.delete(f"{folder}/{number}")
 
 
-def take_mark_away(stores: Stores, node: str) -> None:
+def take_mark_away(crawl: CrawlDirectory, node: str) -> None:
     """Before the node takes URLs again. The caller holds its lock."""
-    folder = f"{stores.crawl_dir}/{SETTLED_FOLDER}/{node}"
-    for number in _numbers(stores, folder):
-        stores.storage.delete(f"{folder}/{number}")
+    folder = f"{crawl.path}/{SETTLED_FOLDER}/{node}"
+    for number in _numbers(crawl, folder):
+        crawl.storage.delete(f"{folder}/{number}")
     reached("settle.mark_away")
 
 
-def marked_nodes(stores: Stores) -> list[str]:
+def marked_nodes(crawl: CrawlDirectory) -> list[str]:
     """Nodes that have a mark, sorted."""
-    path = f"{stores.crawl_dir}/{SETTLED_FOLDER}"
-    if not stores.storage.exists(path):
+    path = crawl.at(SETTLED_FOLDER)
+    if not crawl.storage.exists(path):
         return []
-    return [entry.name for entry in stores.storage.list(path) if entry.is_dir and not entry.name.startswith(".")]
+    return [entry.name for entry in crawl.storage.list(path) if entry.is_dir and not entry.name.startswith(".")]
 
 
-def newest_folder(stores: Stores) -> str:
+def newest_folder(crawl: CrawlDirectory) -> str:
     """The youngest iteration's folder, "" if there is none."""
-    return (list_folders(stores.storage, stores.crawl_dir) or [""])[-1]
+    return (crawl.folders() or [""])[-1]
 
 
-def still_awaited(stores: Stores, index: dict[str, Any], standing: Sequence[str]) -> list[str]:
+def still_awaited(crawl: CrawlDirectory, index: dict[str, Any], standing: Sequence[str]) -> list[str]:
     """Nodes that a folder was committed without, and whose segments may still come: not those that are lost."""
     found = []
     for node in awaited(index, standing):
-        mark = read_mark(stores, node)
+        mark = read_mark(crawl, node)
         if mark is None or not mark.lost:
             found.append(node)
     return found
 
 
-def urls_of_lost_queue(stores: Stores, node: str) -> int | None:
+def urls_of_lost_queue(crawl: CrawlDirectory, node: str) -> int | None:
     """How many URLs waited in the queue of a node that is on no disk any more, as far as its mark says; else 0.
 
     None: the crawl has nothing of that node, or it was retired, so there is no queue to be missed.
     """
     try:
-        mark = read_mark(stores, node)
+        mark = read_mark(crawl, node)
     except DamagedFileError:
         return 0
     if mark is not None:
         return None if mark.retired else mark.queue + mark.undecided
-    folders = reversed(list_folders(stores.storage, stores.crawl_dir))
-    return 0 if any(node in segments_of(stores.storage, stores.crawl_dir, folder) for folder in folders) else None
+    folders = reversed(crawl.folders())
+    return 0 if any(node in crawl.folder(folder).segments() for folder in folders) else None
 
 
-def _numbers(stores: Stores, folder: str) -> list[int]:
+def _numbers(crawl: CrawlDirectory, folder: str) -> list[int]:
     try:
-        entries = stores.storage.list(folder)
+        entries = crawl.storage.list(folder)
     except PathNotFoundError:
         return []
     return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
-def seeds_of_other_nodes(stores: Stores, nodes: Sequence[str]) -> list[str]:
+def seeds_of_other_nodes(crawl: CrawlDirectory, nodes: Sequence[str]) -> list[str]:
     """Injected folders that were divided among other nodes than these."""
     found = []
-    for digest in list_seeds(stores.storage, stores.crawl_dir):
-        manifest = read_json(stores.storage, f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}/manifest.json")
+    for digest in crawl.seeds():
+        manifest = crawl.seeds_manifest(digest)
         if set(manifest.get("nodes", ())) != set(nodes):
             found.append(digest)
     return found

@@ -99,7 +99,7 @@ def _look(stores: Stores, segment: SegmentName, wanted: Any) -> tuple[set[bytes]
 
 def _write(stores: Stores, segment: SegmentName, keys: set[bytes]) -> None:
     with suppress(TargetExistsError):
-        stores.storage.write_bytes(f"{stores.crawl_dir}/{segment.folder}/{DROPPED_MARK}", b"")
+        stores.storage.write_bytes(stores.crawl.at(segment.folder, DROPPED_MARK), b"")
     reached("repair.drop.marked")
     write_dropped(stores.storage, segment.path(stores), keys)
     reached("repair.drop.written")

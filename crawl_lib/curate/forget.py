@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import IMPORT_NODE, list_folders, segments_of
+from crawl_lib.crawldir import IMPORT_NODE
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError
 from crawl_lib.frontier import HostCounts, NodeLock
@@ -198,7 +198,7 @@ class _Decision:
     def _write(self, decision: Forget) -> None:
         for server in self.store.servers:
             server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
-        folder = Forgotten(self.stores.storage, self.stores.crawl_dir).folder
+        folder = Forgotten(self.stores.storage, self.stores.crawl.path).folder
         self.stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
         reached("repair.forget.decided")
         _carry_out(self.stores, self.store, folder, decision)
@@ -220,7 +220,7 @@ def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Fo
 
 def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
     """Carry out what killed commands decided; returns how many decisions."""
-    forgotten = Forgotten(stores.storage, stores.crawl_dir)
+    forgotten = Forgotten(stores.storage, stores.crawl.path)
     unfinished = [decision for decision in forgotten.decisions if decision.is_open]
     for decision in unfinished:
         _carry_out(stores, store, forgotten.folder, decision)
@@ -260,9 +260,9 @@ class _Choice:
     def run(self) -> None:
         """Read all segments. Raises InputError for a host without pages."""
         stores, pages = self.stores, 0
-        for folder in list_folders(stores.storage, stores.crawl_dir):
-            for node in segments_of(stores.storage, stores.crawl_dir, folder):
-                path = f"{stores.crawl_dir}/{folder}/{node}"
+        for folder in stores.crawl.folders():
+            for node in stores.crawl.folder(folder).segments():
+                path = stores.crawl.segment(folder, node).path
                 for batch in SegmentReader(stores.storage, path).pages(["key", "time", "host"], with_dropped=True):
                     pages += batch.num_rows
                     self._batch(batch, node)

@@ -31,7 +31,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from crawl_lib.crawldir import IMPORT_NODE, Iteration, give_up_name, scope_of
+from crawl_lib.crawldir import IMPORT_NODE, Iteration, give_up_name
 from crawl_lib.curate.import_folders import finish_import, imported_archives, unfinished_imports
 from crawl_lib.curate.import_pages import ImportedPage, page_of, paired
 from crawl_lib.curate.import_report import FileReport, ImportReport
@@ -225,7 +225,7 @@ class _Import:
     def _handler(self, writer: PartWriter, number: int) -> PageHandler:
         config = self.stores.config
         bare = UrlFilter(config.urls, ())
-        hosts = scope_of(self.stores.storage, self.stores.crawl_dir, self.iteration)
+        hosts = self.stores.crawl.scope(self.iteration)
         scope = bare.with_scope(bare.scope_name(host) for host in hosts)
         own = number % len(config.servers)  # with local routing the finder keeps what it found
         return PageHandler(config, config.servers, own, scope, writer, seeds_widen_scope=False)
@@ -290,10 +290,10 @@ class _Import:
     def _publish(self) -> None:
         folder, built = self.iteration.folder, self.room / "segment"
         if not any(file.pages or file.robots for file in self.files.values()):
-            give_up_name(self.stores, self.iteration)  # nothing but that is in it
+            give_up_name(self.stores.crawl, self.iteration)  # nothing but that is in it
             return
         build_segment(self.spool, built, self._facts(self.iteration), clock=self.clock)
-        publish(self.stores.storage, f"{self.stores.crawl_dir}/{folder}", IMPORT_NODE, self.run_id, built)
+        publish(self.stores.storage, self.stores.crawl.at(folder), IMPORT_NODE, self.run_id, built)
         finish_import(self.stores, folder)
         self.report.folder = folder
 

@@ -54,7 +54,7 @@ def merge_indexes(
     index is there, DamagedFileError or PathNotFoundError naming the segment's index, StorageError, LockedError while
     another process of this machine repairs segments or makes an index.
     """
-    path = output or stores.storage.local_path(f"{stores.crawl_dir}/{INDEX_NAME}")
+    path = output or stores.storage.local_path(stores.crawl.at(INDEX_NAME))
     if path is None:
         raise ConfigError(f"the crawl directory is on {stores.storage.name}: name a file of this machine with --output")
     _require_index(path)
@@ -70,7 +70,7 @@ def merge_indexes(
             report.segments += 1
             on_progress(report.to_mapping())
         if not report.segments:
-            raise InputError(f"{stores.crawl_dir}: there is no segment yet; `krake crawl` makes some")
+            raise InputError(f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some")
         runs.flush()
         _write(path, _merged(runs.paths, room), report, on_progress)
     return report

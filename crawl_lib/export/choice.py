@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crawl_lib.crawldir import list_folders, read_iteration, segments_of
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.export.places import NAME_PATTERN, SegmentInput
 from crawl_lib.stopping import until_stopped
@@ -17,11 +16,11 @@ def choose_folders(stores: Stores, *, run_id: str | None, folders: Sequence[str]
     `folders`: just these. Else all, but none that is younger than the last iteration of `run_id`: so that an export
     that is run again after later runs has the same inputs. Raises ConfigError naming a folder that is not there.
     """
-    standing = list_folders(stores.storage, stores.crawl_dir)
+    standing = stores.crawl.folders()
     if folders:
         missing = [folder for folder in folders if folder not in standing]
         if missing:
-            raise ConfigError(f"{stores.crawl_dir}: no iteration {', '.join(missing)}; there are {_named(standing)}")
+            raise ConfigError(f"{stores.crawl.path}: no iteration {', '.join(missing)}; there are {_named(standing)}")
         return sorted(set(folders), key=int)
     last = _last_of(stores, standing, run_id)
     return [folder for folder in standing if last is None or int(folder) <= int(last)]
@@ -35,7 +34,7 @@ def _last_of(stores: Stores, standing: list[str], run_id: str | None) -> str | N
     if run_id is None:
         return None
     for folder in until_stopped(reversed(standing), stores.stop):
-        if read_iteration(stores.storage, stores.crawl_dir, folder).run_id == run_id:
+        if stores.crawl.folder(folder).iteration().run_id == run_id:
             return folder
     return None
 
@@ -43,9 +42,9 @@ def _last_of(stores: Stores, standing: list[str], run_id: str | None) -> str | N
 def segment_inputs(stores: Stores, folders: Sequence[str]) -> list[SegmentInput]:
     """The segments that stand in these folders, by folder, then node."""
     return [
-        SegmentInput(folder=folder, node=node, path=f"{stores.crawl_dir}/{folder}/{node}")
+        SegmentInput(folder=folder, node=node, path=stores.crawl.segment(folder, node).path)
         for folder in until_stopped(folders, stores.stop)
-        for node in segments_of(stores.storage, stores.crawl_dir, folder)
+        for node in stores.crawl.folder(folder).segments()
     ]
 
 

@@ -39,7 +39,7 @@ def require_admitted(task: NodeTask) -> None:
 
     Of one that was retired otherwise, and begins with nothing, what it was sent before counts as taken in.
     """
-    mark = read_mark(task.stores, task.node)
+    mark = read_mark(task.stores.crawl, task.node)
     if problem := refusal(mark):
         raise ConfigError(problem)
     if mark is not None and mark.retired and _is_bare(task.queue):
@@ -53,12 +53,12 @@ def admit_node(stores: Stores, *, node: str, stop: Event) -> dict[str, Any]:
     have. LockedError and StorageError as a crawl task does.
     """
     with locked_node(stores, node, what="admit", stop=stop, on_progress=None) as task:
-        mark = read_mark(stores, node)
+        mark = read_mark(stores.crawl, node)
         if mark is None or not mark.lost:
             return {"node": node, "admitted": False}
         _note_taken_in(task, mark)
         reached("admit.noted")
-        write_mark(stores, replace(mark, queue=0, undecided=0, retired=False, lost=False))
+        write_mark(stores.crawl, replace(mark, queue=0, undecided=0, retired=False, lost=False))
     return {"node": node, "admitted": True}
 
 
@@ -67,7 +67,7 @@ def plan_admission(stores: Stores, *, node: str) -> dict[str, Any]:
     require_known(stores, node)
     directory = stores.node_dir(node)
     with held_without_trace(directory, node):
-        mark = read_mark(stores, node)
+        mark = read_mark(stores.crawl, node)
         if mark is None or not mark.lost:
             return {"node": node, "admitted": False}
         queue = Queue(directory, node)

@@ -13,19 +13,7 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.config import to_mapping
-from crawl_lib.crawldir import (
-    SCOPE_FILE,
-    SWAP_PREFIX,
-    SWAP_SUFFIX,
-    Iteration,
-    awaited,
-    list_folders,
-    read_index,
-    read_iteration,
-    read_manifest,
-    segments_of,
-    take_mark_away,
-)
+from crawl_lib.crawldir import SCOPE_FILE, SWAP_PREFIX, SWAP_SUFFIX, Iteration, awaited, take_mark_away
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HOSTS_FOLDER, HostStore, IpTurns, make_hosts_folder, user_agent_header
@@ -101,19 +89,19 @@ def crawl_node(
             _refuse_used_name(task, own)
             task.go_on()
             complete(task, _decide(task, own, share_of_node(stores, own, node)))
-        counts = read_manifest(stores.storage, stores.crawl_dir, own.folder, node)["counts"]
+        counts = stores.crawl.segment(own.folder, node).manifest()["counts"]
         task.progress.enter("done", queue=task.queue.length())
     return {"folder": own.folder, "node": node, **counts}
 
 
 def segment_path(stores: Stores, folder: str, node: str) -> str:
     """Where a node's segment of an iteration stands, relative to the storage's root."""
-    return f"{stores.crawl_dir}/{folder}/{node}"
+    return stores.crawl.segment(folder, node).path
 
 
 def _require_no_repair(stores: Stores, own: Iteration, node: str) -> None:
     """Raise DamagedFileError for a segment that a repair, killed since, put aside: another one would be in its way."""
-    decision = f"{stores.crawl_dir}/{own.folder}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}"
+    decision = f"{stores.crawl.path}/{own.folder}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}"
     if stores.storage.exists(decision):
         raise DamagedFileError(
             f"{decision}: a repair of this segment was stopped half-way: run"
@@ -136,15 +124,15 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
     A take of such a folder was finished before this is called. With the empty segment the folder is complete, and
     nobody waits for this node's any more. `before`: only folders older than this one; None: all.
     """
-    storage, crawl_dir = task.stores.storage, task.stores.crawl_dir
+    crawl = task.stores.crawl
     task.queue.create()
     taken_in = task.queue.taken_in()
-    for folder in list_folders(storage, crawl_dir):
+    for folder in crawl.folders():
         if folder in taken_in.complete or (before is not None and int(folder) >= int(before)):
             continue
-        index = read_index(storage, crawl_dir, folder) or {}
-        if task.node in awaited(index, segments_of(storage, crawl_dir, folder)) and (folder, task.node) not in taken_in:
-            complete(task, _decide(task, read_iteration(storage, crawl_dir, folder), 0))
+        index = crawl.folder(folder).index() or {}
+        if task.node in awaited(index, crawl.folder(folder).segments()) and (folder, task.node) not in taken_in:
+            complete(task, _decide(task, crawl.folder(folder).iteration(), 0))
 
 
 def _refuse_used_name(task: NodeTask, own: Iteration) -> None:
@@ -181,7 +169,7 @@ def _delete_spool(task: NodeTask) -> None:
 
 def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
     """Write the take: which URLs this iteration fetches, `size` at most. The node does not rest any more."""
-    take_mark_away(task.stores, task.node)
+    take_mark_away(task.stores.crawl, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
     return make_take(
@@ -199,7 +187,7 @@ def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
 def complete(task: NodeTask, take: Take) -> None:
     """From an open take to a published segment and a queue that has moved on; every step may be done again."""
     storage, built = task.stores.storage, task.spool / SEGMENT_FOLDER
-    folder = f"{task.stores.crawl_dir}/{take.header.folder}"
+    folder = task.stores.crawl.at(take.header.folder)
     if not storage.exists(f"{folder}/{task.node}"):
         own = _iteration_of(task, take)
         hidden = hidden_folder(folder, task.node, take.take_id)
@@ -247,7 +235,7 @@ def _iteration_of(task: NodeTask, take: Take) -> Iteration:
     """The iteration of an open take. Raises QueueError if somebody deleted its folder: he must choose."""
     header = take.header
     with suppress(PathNotFoundError):
-        own = read_iteration(task.stores.storage, task.stores.crawl_dir, header.folder)
+        own = task.stores.crawl.folder(header.folder).iteration()
         if (own.run_id, own.iteration) == (header.run_id, header.iteration):
             return own
     raise QueueError(

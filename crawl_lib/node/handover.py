@@ -67,7 +67,7 @@ def drop_decision(task: NodeTask) -> None:
     if decision is None:
         return
     finish_open_move(task.queue)
-    handed = f"{task.stores.crawl_dir}/{SEEDS_FOLDER}/{decision['name']}"
+    handed = f"{task.stores.crawl.path}/{SEEDS_FOLDER}/{decision['name']}"
     if task.stores.storage.exists(handed):
         task.stores.storage.secure(handed)
         empty_queue(task.queue, decision["name"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from threading import Event
 
-from crawl_lib.crawldir import find_iteration
 from crawl_lib.errors import KrakeError, StoppedError
 from crawl_lib.node.admission import require_admitted
 from crawl_lib.node.task import locked_node
@@ -22,7 +21,7 @@ def require_ready(stores: Stores, *, run_id: str, iteration: int, stop: Event, o
 
     Nothing is asked where the iteration has its folder already. Raises StoppedError, and ConfigError as `start` does.
     """
-    if find_iteration(stores.storage, stores.crawl_dir, run_id, iteration, stop) is not None:
+    if stores.crawl.find(run_id, iteration, stop) is not None:
         return
     require_layout(stores)
     nodes = stores.config.servers

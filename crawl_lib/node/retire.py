@@ -90,8 +90,8 @@ def retire_node(
         empty_queue(task.queue, decision["name"])
         reached("retire.emptied")
         elsewhere = place != stores.node_dir(node)  # the directory at its own place has the queue of before
-        newest = newest_folder(stores)
-        write_mark(stores, Mark(node, newest, 0, 0, task.queue.taken_in(), retired=True, lost=elsewhere))
+        newest = newest_folder(stores.crawl)
+        write_mark(stores.crawl, Mark(node, newest, 0, 0, task.queue.taken_in(), retired=True, lost=elsewhere))
         delete_durable(task.directory / RETIRE_FILE)
         reached("retire.done")
     return _result(stores, node, manifest)
@@ -132,7 +132,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     if is_retired(stores, node):
         return {"node": node, "retired": True, "handed_over": 0}
     _require_others_settled(stores, node)
-    newest = newest_folder(stores)
+    newest = newest_folder(stores.crawl)
     name = sha1(f"lost {node} {newest}".encode()).hexdigest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
     sources, _ = waiting_sources(stores, node, TakenIn(), before=None, planned=[])
@@ -142,11 +142,11 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
             return {"node": node, "handed_over": sum(1 for _ in lines), **counts, "to": list(stores.config.servers)}
         manifest = _send(stores, name, lines, scope=(), facts={"retired": node, "lost": counts})
     reached("retire.handed_over")
-    before = read_mark(stores, node)
-    take_note_away(stores, node)
+    before = read_mark(stores.crawl, node)
+    take_note_away(stores.crawl, node)
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
-    write_mark(stores, Mark(node, newest, 0, 0, taken_in, retired=True, lost=True))
+    write_mark(stores.crawl, Mark(node, newest, 0, 0, taken_in, retired=True, lost=True))
     return {**_result(stores, node, manifest), **manifest["lost"]}
 
 
@@ -194,7 +194,7 @@ def _hand_over(task: NodeTask, decision: dict[str, Any]) -> dict[str, Any]:
     task.progress.enter("retire", queue=queue.length())
     return hand_over(
         task.stores.storage,
-        task.stores.crawl_dir,
+        task.stores.crawl.path,
         decision["name"],
         until_stopped(_queue_lines(queue), task.stores.stop),
         scope=read_scope_added(queue),
@@ -216,7 +216,7 @@ def _send(stores: Stores, name: str, lines: Iterator[bytes], *, scope: tuple[str
     config = stores.config
     return hand_over(
         stores.storage,
-        stores.crawl_dir,
+        stores.crawl.path,
         name,
         lines,
         scope=scope,
@@ -255,5 +255,5 @@ def _result(stores: Stores, node: str, manifest: dict[str, Any]) -> dict[str, An
         "node": node,
         "retired": True,
         "handed_over": manifest["accepted"],
-        "path": f"{stores.crawl_dir}/{SEEDS_FOLDER}/{manifest['digest']}",
+        "path": f"{stores.crawl.path}/{SEEDS_FOLDER}/{manifest['digest']}",
     }

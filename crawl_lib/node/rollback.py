@@ -16,7 +16,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import NamedTuple
 
-from crawl_lib.crawldir import list_folders, list_seeds, marked_nodes, read_mark
+from crawl_lib.crawldir import marked_nodes, read_mark
 from crawl_lib.errors import DamagedFileError, QueueError
 from crawl_lib.frontier import Queue, Record, TakenIn, open_take, read_record
 from crawl_lib.stores import Stores
@@ -67,28 +67,28 @@ def _remedy(queue: Queue) -> str:
 
 def _nothing_stands(stores: Stores, record: Record) -> str | None:
     known = {*record.taken_in.complete, *record.taken_in.partial}
-    if not known or known.intersection(list_folders(stores.storage, stores.crawl_dir)):
+    if not known or known.intersection(stores.crawl.folders()):
         return None
-    if known.intersection(list_seeds(stores.storage, stores.crawl_dir)) or marked_nodes(stores):
+    if known.intersection(stores.crawl.seeds()) or marked_nodes(stores.crawl):
         return None
-    return f"is of a crawl of which nothing stands in {stores.config.dfs_primary}/{stores.crawl_dir}"
+    return f"is of a crawl of which nothing stands in {stores.config.dfs_primary}/{stores.crawl.path}"
 
 
 def _younger_segment(stores: Stores, queue: Queue, record: Record) -> str | None:
     if record.took is None:
         return None
     take = open_take(queue.directory)
-    for folder in reversed(list_folders(stores.storage, stores.crawl_dir)):
+    for folder in reversed(stores.crawl.folders()):
         if int(folder) <= int(record.took):
             return None
-        path = f"{stores.crawl_dir}/{folder}/{queue.node}"
+        path = stores.crawl.segment(folder, queue.node).path
         if (take is None or take.header.folder != folder) and stores.storage.exists(path):
             return f"holds an older copy of the queue: its newest take was of {record.took}, and {path} stands"
     return None
 
 
 def _younger_mark(stores: Stores, queue: Queue, taken_in: TakenIn) -> str | None:
-    mark = read_mark(stores, queue.node)
+    mark = read_mark(stores.crawl, queue.node)
     if mark is None or mark.retired or mark.taken_in <= taken_in:  # a retired node may begin anew
         return None
     return f"holds an older copy of the queue: node {queue.node} has settled since, and had taken in more than this one"

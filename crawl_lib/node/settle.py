@@ -8,7 +8,7 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
-from crawl_lib.crawldir import Mark, newest_folder, read_iteration, write_mark
+from crawl_lib.crawldir import Mark, newest_folder, write_mark
 from crawl_lib.frontier import read_undecided
 from crawl_lib.node.admission import require_admitted
 from crawl_lib.node.crawl import fill_missed, finish_what_is_open
@@ -28,8 +28,8 @@ def settle_node(
     `run_id`: of a run whose last iterations are settled; this machine must agree with them. Returns the intake's
     counts, and the length of the queue. Run again, it finds nothing left to take in.
     """
-    if (last := newest_folder(stores)) and run_id is not None:
-        own = read_iteration(stores.storage, stores.crawl_dir, last)
+    if (last := newest_folder(stores.crawl)) and run_id is not None:
+        own = stores.crawl.folder(last).iteration()
         if own.run_id == run_id:
             require_agreement(stores, own)
     with locked_node(stores, node, what="settle", stop=stop, on_progress=on_progress) as task:
@@ -37,10 +37,10 @@ def settle_node(
         drop_decision(task)
         finish_what_is_open(task)
         fill_missed(task, None)
-        newest = newest_folder(stores)
+        newest = newest_folder(stores.crawl)
         report = take_in(task, None)
         length = task.queue.length()
         undecided = sum(1 for _ in read_undecided(task.queue))
-        write_mark(stores, Mark(node, newest, length, undecided, task.queue.taken_in()))
+        write_mark(stores.crawl, Mark(node, newest, length, undecided, task.queue.taken_in()))
         task.progress.enter("done", queue=length)
     return {"node": node, "queue": length, **report.to_mapping()}

@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from crawl_lib.crawldir import (
-    MANIFEST_FILE,
-    SEEDS_FOLDER,
-    Iteration,
-    list_folders,
-    list_seeds,
-    read_index,
-    read_iteration,
-    read_json,
-    read_manifest,
-    scope_of,
-    scope_of_seeds,
-    segments_of,
-    still_awaited,
-)
+from crawl_lib.crawldir import MANIFEST_FILE, Iteration, read_json, still_awaited
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
     IntakeReport,
@@ -50,15 +36,15 @@ def waiting_sources(
     will be added to it.
     """
     sources, complete = [], []
-    for digest in list_seeds(stores.storage, stores.crawl_dir):
+    for digest in stores.crawl.seeds():
         if (digest, SEEDS_NODE) not in taken_in:
-            path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+            path = stores.crawl.seeds_path(digest)
             manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
             part = _part(manifest.get("outlinks"), node, path)
             sources.append(_source(stores, path, (digest, SEEDS_NODE), part, tuple(manifest.get("nodes", ()))))
         complete.append(digest)
     named = {folder for folder, _ in planned}
-    for folder in list_folders(stores.storage, stores.crawl_dir):
+    for folder in stores.crawl.folders():
         if folder in taken_in.complete:
             continue
         if before is None or int(folder) < int(before) or folder in named:
@@ -69,19 +55,19 @@ def waiting_sources(
 
 def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sources: list[Source]) -> bool:
     """Add a folder's sources; True if its commit has run and all segments that may come are among them."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
-    index = read_index(storage, crawl_dir, folder)
+    crawl = stores.crawl
+    index = crawl.folder(folder).index()
     # Listed after the index was read: what is complete by it is complete in this list.
-    standing = segments_of(storage, crawl_dir, folder)
+    standing = crawl.folder(folder).segments()
     waiting = [found_by for found_by in standing if (folder, found_by) not in taken_in]
-    nodes = read_iteration(storage, crawl_dir, folder).nodes if waiting else ()
+    nodes = crawl.folder(folder).iteration().nodes if waiting else ()
     for found_by in waiting:
         parts = index["outlinks"].get(found_by) if index is not None else None
         if parts is None:
-            parts = read_manifest(storage, crawl_dir, folder, found_by).get("outlinks")
-        path = f"{crawl_dir}/{folder}/{found_by}"
+            parts = crawl.segment(folder, found_by).manifest().get("outlinks")
+        path = f"{crawl.path}/{folder}/{found_by}"
         sources.append(_source(stores, path, (folder, found_by), _part(parts, node, path), nodes))
-    return index is not None and not still_awaited(stores, index, standing)
+    return index is not None and not still_awaited(stores.crawl, index, standing)
 
 
 def _part(parts: object, node: str, path: str) -> dict[str, int] | None:
@@ -152,15 +138,15 @@ def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
     late, what later ones found. Links of their pages would be rejected for good, since a page is fetched once. Nothing
     is added but by what this node has taken in, so that an untroubled crawl does not depend on who was faster.
     """
-    storage, crawl_dir = task.stores.storage, task.stores.crawl_dir
+    crawl = task.stores.crawl
     taken_in = task.queue.taken_in()
-    hosts = {*scope_of(storage, crawl_dir, own), *read_scope_added(task.queue)}
-    for digest in list_seeds(storage, crawl_dir):
+    hosts = {*crawl.scope(own), *read_scope_added(task.queue)}
+    for digest in crawl.seeds():
         if digest not in own.seeds and (digest, SEEDS_NODE) in taken_in:
-            hosts.update(scope_of_seeds(storage, crawl_dir, digest))
-    for folder in list_folders(storage, crawl_dir):
+            hosts.update(crawl.seeds_scope(digest))
+    for folder in crawl.folders():
         if folder not in own.summed:
-            for node in segments_of(storage, crawl_dir, folder):
+            for node in crawl.folder(folder).segments():
                 if (folder, node) in taken_in:
-                    hosts.update(read_manifest(storage, crawl_dir, folder, node)["scope_added"])
+                    hosts.update(crawl.segment(folder, node).manifest()["scope_added"])
     return hosts

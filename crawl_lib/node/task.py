@@ -59,7 +59,7 @@ def locked_node(
     require_known(stores, node)
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what, stop=stop, on_progress=on_progress) as task:
-        if not task.queue.stands() and urls_of_lost_queue(stores, node) is not None:
+        if not task.queue.stands() and urls_of_lost_queue(stores.crawl, node) is not None:
             raise QueueError(
                 f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"
                 f" queue.local_dir, back as it was; if it is lost, run `krake queue repair --node {node} --lost`"
@@ -93,7 +93,7 @@ def locked_directory(
     timeout_s = stores.config.queue.lock_timeout_s
     with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=_LOOK_INTERVAL_S) as lock:
         try:
-            take_note_away(stores, node)
+            take_note_away(stores.crawl, node)
             yield NodeTask(stores, node, directory, lock, stop, progress)
         except OSError as error:
             progress.failed(f"{error.filename or directory}: {error.strerror or error}")

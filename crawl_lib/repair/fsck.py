@@ -19,15 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import (
-    MANIFEST_FILE,
-    list_folders,
-    list_seeds,
-    marked_nodes,
-    read_mark,
-    segments_of,
-    urls_of_lost_queue,
-)
+from crawl_lib.crawldir import MANIFEST_FILE, marked_nodes, read_mark, urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export import list_exports
 from crawl_lib.frontier import LEFTOVER_FILE, LOCK_FILE, Queue, held_without_trace, open_take, read_leftover
@@ -189,7 +181,7 @@ class _Fsck:
     def _missing_queue(self, node: str, directory: Path) -> None:
         """A queue that was there is lost, or on another machine."""
         embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
-        waited = urls_of_lost_queue(self.stores, node)
+        waited = urls_of_lost_queue(self.stores.crawl, node)
         if waited is None:
             used = f"; if that is here, run `krake settle --node {node}` first" if node in self.here else ""
             self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet{used}")
@@ -215,7 +207,7 @@ class _Fsck:
         except DamagedFileError:
             return False
         return take is not None and self.stores.storage.exists(
-            f"{self.stores.crawl_dir}/{take.header.folder}/{node}/{MANIFEST_FILE}"
+            f"{self.stores.crawl.path}/{take.header.folder}/{node}/{MANIFEST_FILE}"
         )
 
     def _older_copy(self, node: str) -> list[Finding]:
@@ -234,7 +226,7 @@ class _Fsck:
             take = open_take(directory)
             if take is None:
                 return []
-            folder = f"{stores.crawl_dir}/{take.header.folder}"
+            folder = stores.crawl.at(take.header.folder)
             if not stores.storage.exists(folder):
                 again = f"put the folder back, or delete {take.path}: its URLs are fetched again"
                 findings.add(
@@ -249,20 +241,20 @@ class _Fsck:
 
     def _crawl_directory(self) -> None:
         stores, full = self.stores, self.report.full
-        for digest in list_seeds(stores.storage, stores.crawl_dir):
+        for digest in stores.crawl.seeds():
             self._add("seeds", check_seeds(stores, digest, full=full))
-        for node in marked_nodes(stores):
+        for node in marked_nodes(stores.crawl):
             try:
-                read_mark(stores, node)
+                read_mark(stores.crawl, node)
             except DamagedFileError as error:
                 findings = Findings("queue", f"delete it, and run `krake settle --node {node}`")
                 findings.add("mark_damaged", str(error).split(":")[0], str(error))
                 self._add("queues", findings.list(), 0)
         self._add("iterations", check_kept_scope(stores), 0)
         self._add("iterations", check_started(stores), 0)
-        for folder in list_folders(stores.storage, stores.crawl_dir):
+        for folder in stores.crawl.folders():
             self._add("iterations", check_iteration(stores, folder))
-            for node in segments_of(stores.storage, stores.crawl_dir, folder):
-                path = f"{stores.crawl_dir}/{folder}/{node}"
+            for node in stores.crawl.folder(folder).segments():
+                path = stores.crawl.segment(folder, node).path
                 found = check_segment(stores.storage, path, full=full, on_progress=self.on_progress)
                 self._add("segments", found)

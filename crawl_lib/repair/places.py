@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from crawl_lib.crawldir import list_folders, segments_of
 from crawl_lib.errors import InputError, LockedError, PathNotFoundError, StorageError
 from crawl_lib.frontier import LOCK_FILE, NodeLock, held_without_trace
 from crawl_lib.stores import Stores
@@ -26,7 +25,7 @@ class SegmentName(NamedTuple):
 
     def path(self, stores: Stores) -> str:
         """Where it stands, relative to the storage's root."""
-        return f"{stores.crawl_dir}/{self.folder}/{self.node}"
+        return stores.crawl.segment(self.folder, self.node).path
 
 
 def segment_name(text: str) -> SegmentName:
@@ -41,15 +40,15 @@ def all_segments(stores: Stores) -> list[SegmentName]:
     """The segments that stand, by iteration and node."""
     return [
         SegmentName(folder, node)
-        for folder in list_folders(stores.storage, stores.crawl_dir)
-        for node in segments_of(stores.storage, stores.crawl_dir, folder)
+        for folder in stores.crawl.folders()
+        for node in stores.crawl.folder(folder).segments()
     ]
 
 
 def require_folder(stores: Stores, name: SegmentName) -> None:
     """Raises PathNotFoundError if the segment's iteration has no folder."""
-    if name.folder not in list_folders(stores.storage, stores.crawl_dir):
-        raise PathNotFoundError(f"{stores.crawl_dir}/{name.folder}: there is no such iteration; see `krake status`")
+    if name.folder not in stores.crawl.folders():
+        raise PathNotFoundError(f"{stores.crawl.path}/{name.folder}: there is no such iteration; see `krake status`")
 
 
 @contextmanager

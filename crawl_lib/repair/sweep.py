@@ -22,7 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crawl_lib.crawldir import HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, Iteration, hidden_prefix, list_folders, read_mark
+from crawl_lib.crawldir import HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, Iteration, hidden_prefix, read_mark
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export import ExportFolder, list_exports
@@ -86,10 +86,10 @@ def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
     yield from _of_takes(stores, nodes)
     yield from _of_starts(stores, readable_iterations(stores))
     yield from _of_seeds(stores)
-    others = [stores.crawl_dir, *(f"{stores.crawl_dir}/{name}" for name in (SEEDS_FOLDER, HELD_FOLDER))]
+    others = [stores.crawl.path, *(stores.crawl.at(name) for name in (SEEDS_FOLDER, HELD_FOLDER))]
     others.append(stores.config.export.directory.strip("/"))
     folders = [folder for folder in others if stores.storage.exists(folder)]
-    folders += [f"{stores.crawl_dir}/{folder}" for folder in list_folders(stores.storage, stores.crawl_dir)]
+    folders += [stores.crawl.at(folder) for folder in stores.crawl.folders()]
     for name in until_stopped(list_exports(stores), stores.stop):
         with suppress(KrakeError):
             folders.append(ExportFolder(stores.storage, stores.config, name).path)
@@ -98,8 +98,8 @@ def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
 
 
 def _of_takes(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
-    for folder in until_stopped(list_folders(stores.storage, stores.crawl_dir), stores.stop):
-        path = f"{stores.crawl_dir}/{folder}"
+    for folder in until_stopped(stores.crawl.folders(), stores.stop):
+        path = stores.crawl.at(folder)
         for entry in stores.storage.list(path):
             found = re.fullmatch(rf"\.(.+)-({_ID})", entry.name)
             if found is None or not entry.is_dir:
@@ -120,7 +120,7 @@ def _is_over(stores: Stores, node: str, take_id: str, *, here: bool) -> bool:
         if here:
             take = open_take(stores.node_dir(node))
             return take is None or take.take_id != take_id
-        return read_mark(stores, node) is not None
+        return read_mark(stores.crawl, node) is not None
     except DamagedFileError:
         return False
 
@@ -129,14 +129,14 @@ def _of_starts(stores: Stores, iterations: list[Iteration]) -> Iterator[Leftover
     prefixes = tuple(hidden_prefix(one.run_id, one.iteration) for one in iterations)
     if not prefixes:
         return
-    for entry in stores.storage.list(stores.crawl_dir):
+    for entry in stores.storage.list(stores.crawl.path):
         if entry.name.startswith(prefixes):
             problem = "is of an attempt of a start whose iteration has its folder"
-            yield Leftover(f"{stores.crawl_dir}/{entry.name}", problem)
+            yield Leftover(stores.crawl.at(entry.name), problem)
 
 
 def _of_seeds(stores: Stores) -> Iterator[Leftover]:
-    path = f"{stores.crawl_dir}/{SEEDS_FOLDER}"
+    path = stores.crawl.at(SEEDS_FOLDER)
     for entry in stores.storage.list(path) if stores.storage.exists(path) else ():
         found = _SEEDS.fullmatch(entry.name)
         if found and stores.storage.exists(f"{path}/{found[1]}"):

@@ -83,11 +83,11 @@ def _problem(stores: Stores, agreed: dict[str, Any]) -> str:
 
 def _newest(stores: Stores, own: Iteration) -> tuple[int, dict[str, Any]]:
     """The number and content of what was noted last; (0, {}) in a folder of before there were notes."""
-    names = [entry.name for entry in stores.storage.list(f"{stores.crawl_dir}/{own.folder}")]
+    names = [entry.name for entry in stores.storage.list(stores.crawl.at(own.folder))]
     numbers = [name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in names if name.startswith(_PREFIX)]
     newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
     return newest, read_json(stores.storage, _path(stores, own, newest)) if newest else {}
 
 
 def _path(stores: Stores, own: Iteration, number: int) -> str:
-    return f"{stores.crawl_dir}/{own.folder}/{_PREFIX}{number}{_SUFFIX}"
+    return f"{stores.crawl.path}/{own.folder}/{_PREFIX}{number}{_SUFFIX}"

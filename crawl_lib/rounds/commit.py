@@ -23,12 +23,8 @@ from crawl_lib.crawldir import (
     Iteration,
     awaited,
     came_late,
-    find_iteration,
     hidden_prefix,
-    read_index,
     read_lines,
-    read_manifest,
-    segments_of,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
@@ -42,10 +38,10 @@ log = logging.getLogger(__name__)
 
 def require_iteration(stores: Stores, run_id: str, iteration: int) -> Iteration:
     """The folder of a run's iteration. Raises PathNotFoundError: `start` has to run first."""
-    found = find_iteration(stores.storage, stores.crawl_dir, run_id, iteration, stores.stop)
+    found = stores.crawl.find(run_id, iteration, stores.stop)
     if found is None:
         raise PathNotFoundError(
-            f"{stores.crawl_dir}: iteration {iteration} of run {run_id!r} has no folder; run its start first"
+            f"{stores.crawl.path}: iteration {iteration} of run {run_id!r} has no folder; run its start first"
         )
     return found
 
@@ -58,15 +54,15 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     too many: run their crawl task again, then this.
     """
     found = require_iteration(stores, run_id, iteration)
-    path = f"{stores.crawl_dir}/{found.folder}"
+    path = stores.crawl.at(found.folder)
     if not stores.storage.exists(f"{path}/{INDEX_FILE}"):
         _write_index(stores, found, path)
         reached("commit.written")
     stores.storage.secure(f"{path}/{INDEX_FILE}")
     _sweep(stores, run_id, iteration)
     keep_late_scope(stores, found.folder)
-    standing = segments_of(stores.storage, stores.crawl_dir, found.folder)
-    index = read_index(stores.storage, stores.crawl_dir, found.folder) or {}
+    standing = stores.crawl.folder(found.folder).segments()
+    index = stores.crawl.folder(found.folder).index() or {}
     missing = awaited(index, standing)
     counts = folder_counts(stores, found.folder, index, standing)
     return {"folder": found.folder, "iteration": iteration, **({"missing": missing} if missing else {}), **counts}
@@ -83,7 +79,7 @@ def folder_counts(stores: Stores, folder: str, index: dict[str, Any], standing: 
     `standing`: nodes whose segments stand now. Raises DamagedFileError or StorageError naming a manifest.
     """
     nodes = until_stopped(came_late(index, standing), stores.stop)
-    late = [read_manifest(stores.storage, stores.crawl_dir, folder, node) for node in nodes]
+    late = [stores.crawl.segment(folder, node).manifest() for node in nodes]
     return sum_counts([index["counts"], *(manifest["counts"] for manifest in late)]) if late else index["counts"]
 
 
@@ -92,12 +88,12 @@ def keep_late_scope(stores: Stores, folder: str) -> None:
 
     Called after a late segment became visible, and after the index: whichever is later sees the other one.
     """
-    index = read_index(stores.storage, stores.crawl_dir, folder)
+    index = stores.crawl.folder(folder).index()
     if index is None or not index.get("missing"):
         return
-    for node in came_late(index, segments_of(stores.storage, stores.crawl_dir, folder)):
-        hosts = read_manifest(stores.storage, stores.crawl_dir, folder, node)["scope_added"]
-        path = f"{stores.crawl_dir}/{SCOPE_FOLDER}/{folder}-{node}"
+    for node in came_late(index, stores.crawl.folder(folder).segments()):
+        hosts = stores.crawl.segment(folder, node).manifest()["scope_added"]
+        path = f"{stores.crawl.path}/{SCOPE_FOLDER}/{folder}-{node}"
         if hosts and not stores.storage.exists(path):
             _write_once(stores, path, "".join(f"{host}\n" for host in sorted(hosts)).encode())
             reached("commit.late_scope")
@@ -106,14 +102,14 @@ def keep_late_scope(stores: Stores, folder: str) -> None:
 def _sweep(stores: Stores, run_id: str, iteration: int) -> None:
     """Delete what attempts to start this iteration left behind."""
     prefix = hidden_prefix(run_id, iteration)
-    for entry in stores.storage.list(stores.crawl_dir):
+    for entry in stores.storage.list(stores.crawl.path):
         if entry.name.startswith(prefix):
-            stores.storage.delete(f"{stores.crawl_dir}/{entry.name}")
+            stores.storage.delete(stores.crawl.at(entry.name))
 
 
 def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
-    storage, share = stores.storage, stores.config.crawl.min_nodes
-    standing = set(segments_of(storage, stores.crawl_dir, iteration.folder))
+    _storage, share = stores.storage, stores.config.crawl.min_nodes
+    standing = set(stores.crawl.folder(iteration.folder).segments())
     there = [node for node in iteration.nodes if node in standing]
     missing = [node for node in iteration.nodes if node not in standing]
     needed = needed_segments(len(iteration.nodes), share)
@@ -125,8 +121,7 @@ def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
     if missing:
         log.warning("%s: committed without %s; each finishes what it took when it works again", path, missing)
     manifests = {
-        node: read_manifest(storage, stores.crawl_dir, iteration.folder, node)
-        for node in until_stopped(there, stores.stop)
+        node: stores.crawl.segment(iteration.folder, node).manifest() for node in until_stopped(there, stores.stop)
     }
     scope_added = sorted({host for manifest in manifests.values() for host in manifest["scope_added"]})
     index = {
@@ -147,7 +142,7 @@ def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
 
 def _keep_scope(stores: Stores, folder: str, hosts: list[str]) -> None:
     """Keep hosts where they outlive the folder; beside what an attempt kept that saw fewer segments and died."""
-    path = f"{stores.crawl_dir}/{SCOPE_FOLDER}/{folder}"
+    path = f"{stores.crawl.path}/{SCOPE_FOLDER}/{folder}"
     data = "".join(f"{host}\n" for host in hosts).encode()
     _write_once(stores, path, data)
     if not set(hosts) <= set(read_lines(stores.storage, path)):

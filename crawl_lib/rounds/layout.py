@@ -16,14 +16,10 @@ from crawl_lib.crawldir import (
     SEEDS_FOLDER,
     Iteration,
     Mark,
-    list_folders,
-    list_seeds,
-    read_iteration,
     read_json,
     read_mark,
     refusal,
     seeds_of_other_nodes,
-    segments_of,
 )
 from crawl_lib.errors import ConfigError
 from crawl_lib.stores import Stores
@@ -49,7 +45,7 @@ def require_layout(stores: Stores) -> None:
         if not is_retired(stores, node):
             problems.append(f"{node} is not retired: run `krake nodes retire {node}` on its machine")
     added = [node for node in stores.config.servers if node not in before.nodes]
-    problems += [problem for node in added if (problem := refusal(read_mark(stores, node)))]
+    problems += [problem for node in added if (problem := refusal(read_mark(stores.crawl, node)))]
     if problems:
         more = f" ... and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise ConfigError(
@@ -65,14 +61,14 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
     They were injected with another list, which was changed back: nobody would ever take them in.
     """
     known = before.seeds if before else ()
-    for digest in list_seeds(stores.storage, stores.crawl_dir):
+    for digest in stores.crawl.seeds():
         if digest in known:
             continue
-        path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+        path = stores.crawl.seeds_path(digest)
         for node, part in read_json(stores.storage, f"{path}/{MANIFEST_FILE}").get("outlinks", {}).items():
             if node in stores.config.servers or not part.get("count"):
                 continue
-            mark = read_mark(stores, node)
+            mark = read_mark(stores.crawl, node)
             if mark is None or (digest, SEEDS_NODE) not in mark.taken_in:
                 hint = "" if is_retired(stores, node) else f", or run `krake nodes retire {node} --lost`"
                 raise ConfigError(
@@ -82,17 +78,17 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
 
 def is_retired(stores: Stores, node: str) -> bool:
     """Whether a node was retired, and has had no part in an iteration since."""
-    mark = read_mark(stores, node)
+    mark = read_mark(stores.crawl, node)
     if mark is None or not mark.retired:
         return False
-    since = [name for name in list_folders(stores.storage, stores.crawl_dir) if int(name) > int(mark.newest or 0)]
-    return not any(node in read_iteration(stores.storage, stores.crawl_dir, folder).nodes for folder in since)
+    since = [name for name in stores.crawl.folders() if int(name) > int(mark.newest or 0)]
+    return not any(node in stores.crawl.folder(folder).iteration().nodes for folder in since)
 
 
 def newest_iteration(stores: Stores) -> Iteration | None:
     """The youngest iteration of the crawl that nodes took part in, None before the first."""
-    for folder in reversed(list_folders(stores.storage, stores.crawl_dir)):
-        found = read_iteration(stores.storage, stores.crawl_dir, folder)
+    for folder in reversed(stores.crawl.folders()):
+        found = stores.crawl.folder(folder).iteration()
         if not found.is_import:
             return found
     return None
@@ -104,29 +100,28 @@ def _same(stores: Stores, before: Iteration) -> bool:
 
 def unsettled(stores: Stores, before: Iteration) -> list[str]:
     """Which nodes of the newest iteration have not settled all there is, in words: each with what to do."""
-    segments = [
-        (folder, node)
-        for folder in list_folders(stores.storage, stores.crawl_dir)
-        for node in segments_of(stores.storage, stores.crawl_dir, folder)
+    segments = [(folder, node) for folder in stores.crawl.folders() for node in stores.crawl.folder(folder).segments()]
+    sources = [
+        *segments,
+        *((digest, SEEDS_NODE) for digest in seeds_of_other_nodes(stores.crawl, stores.config.servers)),
     ]
-    sources = [*segments, *((digest, SEEDS_NODE) for digest in seeds_of_other_nodes(stores, stores.config.servers))]
     problems = [
         _problem(node, mark, before) or _untaken(stores, node, mark, sources)
-        for node, mark in ((node, read_mark(stores, node)) for node in before.nodes)
+        for node, mark in ((node, read_mark(stores.crawl, node)) for node in before.nodes)
     ]
     return [problem for problem in problems if problem]
 
 
 def at_work(stores: Stores, before: Iteration) -> list[str]:
     """Which nodes of the newest iteration may have something open, in words: each with what to do."""
-    problems = [_problem(node, read_mark(stores, node), before) for node in before.nodes]
+    problems = [_problem(node, read_mark(stores.crawl, node), before) for node in before.nodes]
     return [problem for problem in problems if problem]
 
 
 def nodes_changed(stores: Stores, own: Iteration) -> bool:
     """Whether one of the two iterations before had other nodes: then hosts have come from others just now."""
-    older = [folder for folder in list_folders(stores.storage, stores.crawl_dir) if int(folder) < int(own.folder)]
-    found = (read_iteration(stores.storage, stores.crawl_dir, folder) for folder in reversed(older))
+    older = [folder for folder in stores.crawl.folders() if int(folder) < int(own.folder)]
+    found = (stores.crawl.folder(folder).iteration() for folder in reversed(older))
     before = islice((one for one in found if not one.is_import), 2)
     return any(set(one.nodes) != set(own.nodes) for one in before)
 
@@ -156,5 +151,5 @@ def _untaken(stores: Stores, node: str, mark: Mark | None, sources: Sequence[tup
 def _holds_lines_for(stores: Stores, node: str, folder: str, found_by: str) -> bool:
     """Whether a segment, or injected seeds, have URLs for a node; the segment of a node that had no work has none."""
     path = f"{SEEDS_FOLDER}/{folder}" if found_by == SEEDS_NODE else f"{folder}/{found_by}"
-    parts = read_json(stores.storage, f"{stores.crawl_dir}/{path}/{MANIFEST_FILE}").get("outlinks", {})
+    parts = read_json(stores.storage, stores.crawl.at(path, MANIFEST_FILE)).get("outlinks", {})
     return bool(parts.get(node, {}).get("count", 0))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crawl_lib.crawldir import Iteration, list_folders, read_mark, segments_of
+from crawl_lib.crawldir import Iteration, read_mark
 from crawl_lib.stores import Stores
 
 
@@ -45,14 +45,14 @@ def put_by(stores: Stores, own: Iteration, missing: Iterable[str]) -> int:
 def _is_free(stores: Stores, own: Iteration, node: str) -> bool:
     if not own.limited:
         return False
-    mark = read_mark(stores, node)
+    mark = read_mark(stores.crawl, node)
     return (mark is not None and mark.retired) or _has_gone_on(stores, own, node)
 
 
 def _has_gone_on(stores: Stores, own: Iteration, node: str) -> bool:
-    for folder in reversed(list_folders(stores.storage, stores.crawl_dir)):
+    for folder in reversed(stores.crawl.folders()):
         if int(folder) <= int(own.folder):
             break
-        if node in segments_of(stores.storage, stores.crawl_dir, folder):
+        if node in stores.crawl.folder(folder).segments():
             return True
     return False

@@ -28,21 +28,12 @@ from crawl_lib.crawldir import (
     SCOPE_NAME,
     Iteration,
     came_late,
-    find_iteration,
     give_name,
     hidden_prefix,
-    list_folders,
-    list_seeds,
-    read_index,
-    read_iteration,
     read_lines,
-    read_manifest,
     require_clock,
     scope_bytes,
     scope_digest,
-    scope_of,
-    scope_of_seeds,
-    segments_of,
     still_awaited,
     write_json_bytes,
 )
@@ -94,7 +85,7 @@ def start_iteration(
         for warning in warnings_of(stores.config):
             log.warning("%s", warning)
     found = _find_or_make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
-    stores.storage.secure(f"{stores.crawl_dir}/{found.folder}")
+    stores.storage.secure(stores.crawl.at(found.folder))
     note_change(stores, found)  # also of a folder that another attempt had prepared
     return found
 
@@ -126,23 +117,23 @@ def _find_or_make(
     stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]
 ) -> Iteration:
     """The iteration's folder. Whenever another start was faster, all that it may have changed is read anew."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
+    crawl = stores.crawl
     while True:
-        folders = list_folders(storage, crawl_dir)
-        found = find_iteration(storage, crawl_dir, run_id, iteration, stores.stop, among=folders)
+        folders = crawl.folders()
+        found = crawl.find(run_id, iteration, stores.stop, among=folders)
         if found is not None:
             return found
-        require_clock(stores, folders, clock())
+        require_clock(stores.crawl, folders, clock())
         hidden = _prepare(stores, run_id, iteration, batch_size, folders)
-        give_name(stores, (folders or [NONE])[-1], hidden, clock)
+        give_name(stores.crawl, (folders or [NONE])[-1], hidden, clock)
 
 
 def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str]) -> str:
     """Write a hidden folder that follows these; returns its name."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
+    storage, crawl = stores.storage, stores.crawl
     require_layout(stores)
     nodes = stores.config.servers if iteration else (IMPORT_NODE,)
-    seeds = list_seeds(storage, crawl_dir)
+    seeds = crawl.seeds()
     sums = _sum_up(stores, folders, seeds)
     scope = scope_bytes(sums.hosts)
     identity = {
@@ -161,7 +152,7 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
         SCOPE_DIGEST: scope_digest(scope),
     }
     name = f"{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
-    hidden = f"{crawl_dir}/{name}"
+    hidden = f"{crawl.path}/{name}"
     storage.make_dirs(hidden)
     storage.write_bytes(f"{hidden}/{SCOPE_NAME}", scope)
     storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores, run_id, iteration))
@@ -177,20 +168,20 @@ def _remaining(stores: Stores, sums: _Sums) -> int | None:
 
 def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
     """Sums over all older folders: those that the newest one has summed up already, and the rest one by one."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
+    storage, crawl = stores.storage, stores.crawl
     sums, known_seeds = _Sums(0, set(), []), set[str]()
     if folders:
-        newest = read_iteration(storage, crawl_dir, folders[-1])
+        newest = crawl.folder(folders[-1]).iteration()
         sums = _Sums(newest.taken_before, set(), list(newest.summed))
-        sums.hosts.update(scope_of(storage, crawl_dir, newest))
+        sums.hosts.update(crawl.scope(newest))
         known_seeds.update(newest.seeds)
     for digest in until_stopped(seeds, stores.stop):
         if digest not in known_seeds:
-            sums.hosts.update(scope_of_seeds(storage, crawl_dir, digest))
+            sums.hosts.update(crawl.seeds_scope(digest))
     for folder in until_stopped(folders, stores.stop):
         if folder not in sums.summed:
             _add_folder(stores, folder, sums)
-    sums.hosts.update(_kept_hosts(storage, f"{crawl_dir}/{SCOPE_FOLDER}"))
+    sums.hosts.update(_kept_hosts(storage, f"{crawl.path}/{SCOPE_FOLDER}"))
     return sums
 
 
@@ -203,24 +194,24 @@ def _kept_hosts(storage: Storage, path: str) -> set[str]:
 
 
 def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
-    storage, crawl_dir = stores.storage, stores.crawl_dir
-    index = read_index(storage, crawl_dir, folder)
-    standing = segments_of(storage, crawl_dir, folder)
+    crawl = stores.crawl
+    index = crawl.folder(folder).index()
+    standing = crawl.folder(folder).segments()
     fetched, unread = 0, standing
     if index is not None:
         fetched, unread = index["counts"]["fetched"], came_late(index, standing)
         sums.hosts.update(index["scope_added"])
     for node in until_stopped(unread, stores.stop):
-        manifest = read_manifest(storage, crawl_dir, folder, node)
+        manifest = crawl.segment(folder, node).manifest()
         fetched += manifest["counts"]["pages"]
         sums.hosts.update(manifest["scope_added"])
     if index is not None:
-        missing = still_awaited(stores, index, standing)
+        missing = still_awaited(stores.crawl, index, standing)
         if not missing:
             sums.taken += 0 if IMPORT_NODE in standing else fetched
             sums.summed.append(folder)
             return
-    own = read_iteration(storage, crawl_dir, folder)
+    own = crawl.folder(folder).iteration()
     if index is None:
         missing = [node for node in own.batch_sizes if node not in standing]
     sums.open_taken += fetched + put_by(stores, own, missing)

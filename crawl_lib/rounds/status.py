@@ -9,19 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import (
-    DROPPED_MARK,
-    PROGRESS_FILE,
-    list_folders,
-    list_seeds,
-    marked_nodes,
-    read_index,
-    read_iteration,
-    read_manifest,
-    read_mark,
-    segments_of,
-    still_awaited,
-)
+from crawl_lib.crawldir import DROPPED_MARK, PROGRESS_FILE, marked_nodes, read_mark, still_awaited
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.export import list_exports
 from crawl_lib.frontier import Queue, open_take, parse_state, read_move
@@ -59,12 +47,12 @@ def crawl_status(stores: Stores, *, only_nodes: bool = False) -> dict[str, Any]:
     `exports`. What cannot be read carries an `error` instead. `only_nodes`: just `nodes`. Raises StorageError if the
     crawl directory cannot be listed.
     """
-    iterations = [_iteration(stores, folder) for folder in list_folders(stores.storage, stores.crawl_dir)]
+    iterations = [_iteration(stores, folder) for folder in stores.crawl.folders()]
     if only_nodes:
         return {"nodes": nodes_status(stores, iterations)}
     return {
         "crawl": _name(stores.config),
-        "injected": len(list_seeds(stores.storage, stores.crawl_dir)),
+        "injected": len(stores.crawl.seeds()),
         "iterations": iterations,
         "totals": sum_counts([entry["counts"] for entry in iterations if "counts" in entry]),
         "nodes": nodes_status(stores, iterations),
@@ -82,16 +70,16 @@ def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
 
 
 def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
-    storage, crawl_dir = stores.storage, stores.crawl_dir
+    crawl = stores.crawl
     try:
-        iteration = read_iteration(storage, crawl_dir, folder)
-        index = read_index(storage, crawl_dir, folder)
-        standing = segments_of(storage, crawl_dir, folder)
-        late = [] if index is None else still_awaited(stores, index, standing)
+        iteration = crawl.folder(folder).iteration()
+        index = crawl.folder(folder).index()
+        standing = crawl.folder(folder).segments()
+        late = [] if index is None else still_awaited(stores.crawl, index, standing)
         if index is not None:
             counts = folder_counts(stores, folder, index, standing)
         else:
-            manifests = [read_manifest(storage, crawl_dir, folder, node) for node in standing]
+            manifests = [crawl.segment(folder, node).manifest() for node in standing]
             counts = sum_counts([manifest["counts"] for manifest in manifests])
         dropped = _dropped(stores, folder, standing)
     except KrakeError as error:
@@ -112,7 +100,7 @@ def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
 
 def _dropped(stores: Stores, folder: str, standing: Sequence[str]) -> int:
     """Pages that were taken out by hand and are still in the segments' files, and in `counts`."""
-    path = f"{stores.crawl_dir}/{folder}"
+    path = stores.crawl.at(folder)
     if not stores.storage.exists(f"{path}/{DROPPED_MARK}"):
         return 0
     return sum(len(SegmentReader(stores.storage, f"{path}/{node}").dropped) for node in standing)
@@ -127,10 +115,10 @@ def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dic
     """
     newest = max((entry["folder"] for entry in iterations), key=int, default="")
     found: dict[str, Any] = {}
-    for node in sorted({*stores.config.servers, *marked_nodes(stores)}):
+    for node in sorted({*stores.config.servers, *marked_nodes(stores.crawl)}):
         entry: dict[str, Any] = {"late": [one["folder"] for one in iterations if node in one.get("late", ())]}
         try:
-            mark = read_mark(stores, node)
+            mark = read_mark(stores.crawl, node)
         except KrakeError as error:
             entry["error"] = str(error)
         else:

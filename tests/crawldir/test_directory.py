@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.crawldir.directory import read_manifest
+from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.storage import LocalStorage
 
@@ -18,4 +18,4 @@ def test_a_damaged_manifest_is_named(content: str, tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(content)
     with pytest.raises(DamagedFileError, match=r"crawl/17/node-a/manifest.json: .*`krake fsck`"):
-        read_manifest(LocalStorage(tmp_path), "crawl", "17", "node-a")
+        CrawlDirectory(LocalStorage(tmp_path), "crawl").segment("17", "node-a").manifest()

@@ -148,9 +148,9 @@ def lose_a_url(krake: Krake, node: str) -> str:
 
 def note_of(machines: Machines, node: str) -> tuple[HeldNote, set[bytes]]:
     stores = open_stores(load_config(str(machines.a.file)))
-    note = read_note(stores, node)
+    note = read_note(stores.crawl, node)
     assert note is not None
-    keys = [key for some in noted_keys(stores, note) for key in some]
+    keys = [key for some in noted_keys(stores.crawl, note) for key in some]
     assert keys == sorted(set(keys))
     return note, set(keys)
 

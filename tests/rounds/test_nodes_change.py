@@ -282,16 +282,16 @@ def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) 
     stores = open_stores(config)
     first = Mark("node-a", "5", 7, 0, TakenIn(["4"], {"5": ["node-a"]}))
     second = dataclasses.replace(first, newest="6", taken_in=TakenIn(["4", "5"]))
-    write_mark(stores, first)
+    write_mark(stores.crawl, first)
     kept = stores.storage.list("crawl/settled/node-a")
-    write_mark(stores, first)
+    write_mark(stores.crawl, first)
     assert stores.storage.list("crawl/settled/node-a") == kept, "nothing is written that stands already"
     stores.storage.write_bytes("crawl/settled/node-a/2", sealed_json(second.to_mapping()))
-    found = read_mark(stores, "node-a")
+    found = read_mark(stores.crawl, "node-a")
     assert found is not None
     assert found.to_mapping() == second.to_mapping()
-    write_mark(stores, dataclasses.replace(second, queue=9))
+    write_mark(stores.crawl, dataclasses.replace(second, queue=9))
     assert [entry.name for entry in stores.storage.list("crawl/settled/node-a")] == ["3"]
-    assert marked_nodes(stores) == ["node-a"]
-    take_mark_away(stores, "node-a")
-    assert read_mark(stores, "node-a") is None
+    assert marked_nodes(stores.crawl) == ["node-a"]
+    take_mark_away(stores.crawl, "node-a")
+    assert read_mark(stores.crawl, "node-a") is None

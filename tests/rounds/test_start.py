@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import Config
 from crawl_lib.crawldir import naming
-from crawl_lib.crawldir.directory import list_folders, read_lines
+from crawl_lib.crawldir.directory import CrawlDirectory, read_lines
 from crawl_lib.crawldir.scope import scope_bytes, scope_digest
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.rounds import start
@@ -60,7 +60,7 @@ def test_the_folder_is_named_by_its_time_and_found_again(stores: Stores) -> None
     again = start_iteration(stores, run_id="r", iteration=1, clock=lambda: 5000.0)
     assert first.folder == "1000"
     assert again == first
-    assert list_folders(stores.storage, "crawl") == ["1000"]
+    assert CrawlDirectory(stores.storage, "crawl").folders() == ["1000"]
 
 
 def test_a_folder_is_younger_than_all_before_it_also_when_the_clock_jumps_back(stores: Stores) -> None:
@@ -124,7 +124,7 @@ def test_starts_of_two_runs_that_overlap_keep_the_limit_together(
     assert sum(before.batch_sizes.values()) == 10
     assert sum(first.batch_sizes.values()) == 15
     assert sum(second.batch_sizes.values()) == 0
-    assert list_folders(stores.storage, "crawl") == ["1000", first.folder, second.folder]
+    assert CrawlDirectory(stores.storage, "crawl").folders() == ["1000", first.folder, second.folder]
     assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
 
 
@@ -140,7 +140,7 @@ def test_racing_starts_of_many_runs_come_one_after_the_other(config: Config) -> 
         shares = list(pool.map(attempt, range(12)))
     assert shares[:6] == shares[6:]
     assert sum(shares[:6]) == 25
-    assert len(list_folders(open_stores(limited).storage, "crawl")) == 6
+    assert len(CrawlDirectory(open_stores(limited).storage, "crawl").folders()) == 6
 
 
 def test_a_choice_that_cannot_be_read_names_the_file_and_what_to_do(stores: Stores) -> None:
@@ -169,7 +169,7 @@ def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own
 
     monkeypatch.setattr(start, asleep_at, slept)
     assert start_iteration(stores, run_id="r", iteration=1).folder == seen[0]
-    assert list_folders(stores.storage, "crawl") == seen
+    assert CrawlDirectory(stores.storage, "crawl").folders() == seen
     assert start_iteration(stores, run_id="r", iteration=1).folder == seen[0]
     assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
 
@@ -177,7 +177,7 @@ def test_a_start_that_slept_through_later_iterations_finds_the_folder_of_its_own
 def test_an_attempt_that_died_after_its_decision_is_finished_by_the_next(stores: Stores) -> None:
     with dying_after("start.decided"):
         start_iteration(stores, run_id="r", iteration=1, batch_size=7)
-    assert list_folders(stores.storage, "crawl") == []
+    assert CrawlDirectory(stores.storage, "crawl").folders() == []
     found = start_iteration(stores, run_id="r", iteration=1, batch_size=8)
     assert set(found.batch_sizes.values()) == {7}, "what was decided holds"
     assert [entry.name for entry in stores.storage.list("crawl") if entry.name.startswith(".")] == []
@@ -186,10 +186,10 @@ def test_an_attempt_that_died_after_its_decision_is_finished_by_the_next(stores:
 def test_an_iteration_whose_folder_was_deleted_by_hand_gets_a_new_one(stores: Stores) -> None:
     first = start_iteration(stores, run_id="r", iteration=1)
     for number in (1, 2):
-        stores.storage.delete(f"crawl/{list_folders(stores.storage, 'crawl')[0]}")
+        stores.storage.delete(f"crawl/{CrawlDirectory(stores.storage, 'crawl').folders()[0]}")
         again = start_iteration(stores, run_id="r", iteration=1, clock=lambda number=number: 5e9 + number)
         assert again.folder != first.folder
-        assert list_folders(stores.storage, "crawl") == [again.folder]
+        assert CrawlDirectory(stores.storage, "crawl").folders() == [again.folder]
 
 
 @pytest.mark.parametrize("iteration", [0, 21, -1])

@@ -15,11 +15,7 @@ from crawl_lib.crawldir import (
     Iteration,
     follower,
     is_list_of_hosts,
-    list_folders,
-    read_iteration,
     read_json,
-    scope_of,
-    scope_of_seeds,
 )
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
@@ -36,7 +32,7 @@ ROOM = "segment"
 
 def check_seeds(stores: Stores, digest: str, *, full: bool = True) -> list[Finding]:
     """What is wrong with a folder of injected seeds."""
-    path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+    path = stores.crawl.seeds_path(digest)
     findings = Findings(ROOM, f"delete {path}, and inject the same seeds with the same --run-id again")
     try:
         manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
@@ -81,7 +77,7 @@ def _read_seeds(stores: Stores, path: str, parts: dict[str, Any]) -> None:
 
 def _check_scope_of_seeds(stores: Stores, digest: str, findings: Findings) -> None:
     try:
-        scope_of_seeds(stores.storage, stores.crawl_dir, digest)
+        stores.crawl.seeds_scope(digest)
     except DamagedFileError as error:
         again = f"run `krake folder repair {SEEDS_FOLDER}/{digest}`"
         findings.add("scope_damaged", str(error).split(":")[0], str(error), repair=again)
@@ -89,9 +85,9 @@ def _check_scope_of_seeds(stores: Stores, digest: str, findings: Findings) -> No
 
 def check_kept_scope(stores: Stores) -> list[Finding]:
     """Whether the hosts that folders added to the scope are kept where they outlive the folders."""
-    path = f"{stores.crawl_dir}/{SCOPE_FOLDER}"
+    path = stores.crawl.at(SCOPE_FOLDER)
     findings = Findings(ROOM, "")
-    standing = list_folders(stores.storage, stores.crawl_dir)
+    standing = stores.crawl.folders()
     for name, data in kept_files(stores):
         if not is_list_of_hosts(data):
             folder = name.partition("-")[0]
@@ -117,18 +113,18 @@ def check_started(stores: Stores) -> list[Finding]:
     Where the chosen folder has its name, any name of no attempt says that the choice is made.
     """
     findings = Findings(ROOM, "")
-    folders = list_folders(stores.storage, stores.crawl_dir)
+    folders = stores.crawl.folders()
     for name in broken_choices(stores):
         folder = follower(folders, name)
         again = f"run `krake folder repair {folder}`" if folder else "delete it: the iteration was not begun"
-        where = f"{stores.crawl_dir}/{STARTED_FOLDER}/{name}"
+        where = f"{stores.crawl.path}/{STARTED_FOLDER}/{name}"
         findings.add("started_damaged", where, "names no attempt of a start", repair=again)
     return findings.list()
 
 
 def check_iteration(stores: Stores, folder: str) -> list[Finding]:
     """What is wrong with the small files of an iteration's folder, and whether its index says what its segments say."""
-    path = f"{stores.crawl_dir}/{folder}"
+    path = stores.crawl.at(folder)
     findings = Findings(ROOM, f"run `krake folder repair {folder}`")
     _check_identity(stores, folder, findings)
     for entry in stores.storage.list(path):
@@ -147,9 +143,9 @@ def check_iteration(stores: Stores, folder: str) -> list[Finding]:
 
 
 def _check_identity(stores: Stores, folder: str, findings: Findings) -> None:
-    where = f"{stores.crawl_dir}/{folder}/{ITERATION_FILE}"
+    where = stores.crawl.at(folder, ITERATION_FILE)
     try:
-        iteration = read_iteration(stores.storage, stores.crawl_dir, folder)
+        iteration = stores.crawl.folder(folder).iteration()
     except (DamagedFileError, PathNotFoundError) as error:
         findings.add("iteration_damaged", where, str(error))
         return
@@ -161,7 +157,7 @@ def _check_identity(stores: Stores, folder: str, findings: Findings) -> None:
 
 def _check_scope(stores: Stores, iteration: Iteration, findings: Findings) -> None:
     try:
-        scope_of(stores.storage, stores.crawl_dir, iteration)
+        stores.crawl.scope(iteration)
     except DamagedFileError as error:
         findings.add("scope_damaged", str(error).split(":")[0], str(error))
 

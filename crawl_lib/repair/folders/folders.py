@@ -43,14 +43,9 @@ from crawl_lib.crawldir import (
     follower,
     is_list_of_hosts,
     iteration_of,
-    list_folders,
-    list_seeds,
-    read_iteration,
     read_json,
     scope_bytes,
     scope_digest,
-    scope_of,
-    scope_of_seeds,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
@@ -92,12 +87,12 @@ def repair_folder(stores: Stores, name: str, *, told: Told = _HERE, dry_run: boo
     """
     repair = _Repair(stores, FolderReport(name), told, dry_run)
     parent, _, digest = name.rpartition("/")
-    if parent == SEEDS_FOLDER and digest in list_seeds(stores.storage, stores.crawl_dir):
+    if parent == SEEDS_FOLDER and digest in stores.crawl.seeds():
         repair.seeds(digest)
-    elif not parent and name in list_folders(stores.storage, stores.crawl_dir):
+    elif not parent and name in stores.crawl.folders():
         repair.iteration(name)
     else:
-        raise InputError(f"{name}: is no folder of {stores.crawl_dir}; name an iteration, or seeds/<digest>")
+        raise InputError(f"{name}: is no folder of {stores.crawl.path}; name an iteration, or seeds/<digest>")
     return repair.report
 
 
@@ -109,9 +104,9 @@ class _Repair:
     dry_run: bool
 
     def seeds(self, digest: str) -> None:
-        path = f"{self.stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+        path = self.stores.crawl.seeds_path(digest)
         try:
-            scope_of_seeds(self.stores.storage, self.stores.crawl_dir, digest)
+            self.stores.crawl.seeds_scope(digest)
         except DamagedFileError as error:
             manifest = read_json(self.stores.storage, f"{path}/{MANIFEST_FILE}")
             data = scope_bytes(scope_of_seeds_again(self.stores, digest))
@@ -121,7 +116,7 @@ class _Repair:
                 self._replace(f"{path}/{MANIFEST_FILE}", changed, "has the digest of the new scope")
 
     def iteration(self, folder: str) -> None:
-        path = f"{self.stores.crawl_dir}/{folder}"
+        path = self.stores.crawl.at(folder)
         iteration, value = self._identity(path, folder)
         self._scope(path, iteration, value)
         self._choices(folder)
@@ -136,7 +131,7 @@ class _Repair:
             self._do(f"{path}/{INDEX_FILE}: made again: {problem}", lambda: refresh_index(self.stores, folder))
 
     def _kept_scope(self, folder: str) -> None:
-        path = f"{self.stores.crawl_dir}/{SCOPE_FOLDER}"
+        path = self.stores.crawl.at(SCOPE_FOLDER)
         for name, data in kept_files(self.stores):
             if name.partition("-")[0] == folder and not is_list_of_hosts(data):
                 self._do(f"{path}/{name}: is no list of hosts", partial(self._aside, f"{path}/{name}"))
@@ -150,7 +145,7 @@ class _Repair:
     def _identity(self, path: str, folder: str) -> tuple[Iteration, dict[str, Any]]:
         """The iteration, and the content of its file; its digest of the scope is "" if the file was made again."""
         try:
-            iteration = read_iteration(self.stores.storage, self.stores.crawl_dir, folder)
+            iteration = self.stores.crawl.folder(folder).iteration()
             other = Identity(self.stores, folder, self.told).contradicts(iteration)
             if not other:
                 return iteration, read_json(self.stores.storage, f"{path}/{ITERATION_FILE}")
@@ -163,7 +158,7 @@ class _Repair:
 
     def _scope(self, path: str, iteration: Iteration, value: dict[str, Any]) -> None:
         try:
-            scope_of(self.stores.storage, self.stores.crawl_dir, iteration)
+            self.stores.crawl.scope(iteration)
         except DamagedFileError as error:
             old = OldScope.read(self.stores, path)
             hosts = scope_of_iteration_again(self.stores, iteration)
@@ -185,10 +180,10 @@ class _Repair:
                     self._do(str(error), partial(self._aside, f"{path}/{entry.name}"))
 
     def _choices(self, folder: str) -> None:
-        folders = list_folders(self.stores.storage, self.stores.crawl_dir)
+        folders = self.stores.crawl.folders()
         for name in broken_choices(self.stores):
             if follower(folders, name) == folder:
-                where = f"{self.stores.crawl_dir}/{STARTED_FOLDER}/{name}"
+                where = f"{self.stores.crawl.path}/{STARTED_FOLDER}/{name}"
                 self._replace(where, CHOSEN_AGAIN, "named no attempt of a start")
 
     def _swaps(self, path: str, folder: str) -> None:

@@ -16,20 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import (
-    IMPORT_NODE,
-    INDEX_FILE,
-    MANIFEST_FILE,
-    STARTED_FOLDER,
-    Iteration,
-    is_choice,
-    list_folders,
-    list_seeds,
-    read_iteration,
-    read_json,
-    scope_of_seeds,
-    segments_of,
-)
+from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, MANIFEST_FILE, STARTED_FOLDER, Iteration, is_choice, read_json
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.rounds import FIRST_FILE
@@ -50,9 +37,9 @@ class Told:
 def readable_iterations(stores: Stores) -> list[Iteration]:
     """The iterations whose `iteration.json` can be read, oldest first. Raises StoppedError."""
     found = []
-    for folder in until_stopped(list_folders(stores.storage, stores.crawl_dir), stores.stop):
+    for folder in until_stopped(stores.crawl.folders(), stores.stop):
         with suppress(DamagedFileError, PathNotFoundError):
-            found.append(read_iteration(stores.storage, stores.crawl_dir, folder))
+            found.append(stores.crawl.folder(folder).iteration())
     return found
 
 
@@ -62,7 +49,7 @@ CHOSEN_AGAIN = f".start-{'0' * 40}-{'0' * 32}".encode()
 
 def broken_choices(stores: Stores) -> list[str]:
     """Names of the files of `started` that name no attempt of a start."""
-    path = f"{stores.crawl_dir}/{STARTED_FOLDER}"
+    path = stores.crawl.at(STARTED_FOLDER)
     entries = stores.storage.list(path) if stores.storage.exists(path) else ()
     names = [entry.name for entry in entries if not entry.name.startswith(".")]
     return [name for name in names if not is_choice(stores.storage.read_bytes(f"{path}/{name}"))]
@@ -73,7 +60,7 @@ class Identity:
 
     def __init__(self, stores: Stores, folder: str, told: Told) -> None:
         self.stores, self.folder, self.told = stores, folder, told
-        self.path = f"{stores.crawl_dir}/{folder}"
+        self.path = stores.crawl.at(folder)
 
     def mapping(self, scope: frozenset[str]) -> dict[str, Any]:
         """The content of the file, but for the digest of the scope. `scope`: hosts of the folder's, as far as known.
@@ -142,7 +129,7 @@ class Identity:
     @cached_property
     def _manifests(self) -> dict[str, Manifest]:
         found = {}
-        nodes = segments_of(self.stores.storage, self.stores.crawl_dir, self.folder)
+        nodes = self.stores.crawl.folder(self.folder).segments()
         for node in until_stopped(nodes, self.stores.stop):
             where = f"{self.path}/{node}/{MANIFEST_FILE}"
             with suppress(DamagedFileError, PathNotFoundError):
@@ -210,11 +197,11 @@ class Identity:
         """Injected folders whose hosts the scope has: those of the iteration before, and whose hosts are all in it."""
         found = set(self._before.seeds) if self._before else set()
         younger = [one for one in readable_iterations(self.stores) if int(one.folder) > int(self.folder)]
-        for digest in until_stopped(list_seeds(self.stores.storage, self.stores.crawl_dir), self.stores.stop):
+        for digest in until_stopped(self.stores.crawl.seeds(), self.stores.stop):
             if younger and digest not in younger[0].seeds:
                 continue  # came later
             with suppress(DamagedFileError, PathNotFoundError):
-                hosts = scope_of_seeds(self.stores.storage, self.stores.crawl_dir, digest)
+                hosts = self.stores.crawl.seeds_scope(digest)
                 if hosts and hosts <= scope:
                     found.add(digest)
         return found

@@ -5,16 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from crawl_lib.crawldir import (
-    DROPPED_MARK,
-    INDEX_FILE,
-    MANIFEST_FILE,
-    read_iteration,
-    read_json,
-    read_manifest,
-    segments_of,
-    write_json_bytes,
-)
+from crawl_lib.crawldir import DROPPED_MARK, INDEX_FILE, MANIFEST_FILE, read_json, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.rounds import commit_iteration, sum_counts
@@ -41,7 +32,7 @@ def index_problem(stores: Stores, folder: str) -> IndexProblem | None:
 
     While a segment's manifest cannot be read nobody can tell; with `missing` segments only they can be brought back.
     """
-    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    storage, path = stores.storage, stores.crawl.at(folder)
     if not storage.exists(f"{path}/{INDEX_FILE}"):
         half = IndexProblem("index_damaged", "a repair of it was stopped half-way")
         return half if storage.exists(_kept(path)) else None  # not committed yet
@@ -50,12 +41,12 @@ def index_problem(stores: Stores, folder: str) -> IndexProblem | None:
         counts, outlinks = index["counts"], dict(index["outlinks"])
     except (DamagedFileError, KeyError, TypeError, ValueError) as error:
         return IndexProblem("index_damaged", f"cannot be used: {error!r}")
-    standing = segments_of(storage, stores.crawl_dir, folder)
+    standing = stores.crawl.folder(folder).segments()
     missing = tuple(sorted(outlinks.keys() - set(standing)))
     if missing:
         return IndexProblem("segment_missing", f"it names segments that are not there: {', '.join(missing)}", missing)
     with suppress(KrakeError):  # a finding of the segment
-        ours = {node: read_manifest(storage, stores.crawl_dir, folder, node) for node in outlinks}
+        ours = {node: stores.crawl.segment(folder, node).manifest() for node in outlinks}
         if _differs(index, ours, counts):
             return IndexProblem("index_differs", "does not say what the manifests of its segments say")
     return None
@@ -77,10 +68,10 @@ def _added(manifests: dict[str, dict[str, Any]]) -> set[str]:
 
 def dropped_and_not_marked(stores: Stores, folder: str) -> list[str]:
     """Nodes of whose segments pages were dropped, where the mark that says so is not there."""
-    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    storage, path = stores.storage, stores.crawl.at(folder)
     if storage.exists(f"{path}/{DROPPED_MARK}"):
         return []
-    nodes = segments_of(storage, stores.crawl_dir, folder)
+    nodes = stores.crawl.folder(folder).segments()
     return [node for node in nodes if dropped_files(storage, f"{path}/{node}")]
 
 
@@ -93,7 +84,7 @@ def refresh_index(stores: Stores, folder: str) -> None:
 
     Where it is missing for a moment, readers ask the segments themselves. A folder that was not committed has none.
     """
-    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    storage, path = stores.storage, stores.crawl.at(folder)
     index, kept = f"{path}/{INDEX_FILE}", _kept(path)
     if not storage.exists(index):
         if not storage.exists(kept):
@@ -112,7 +103,7 @@ def refresh_index(stores: Stores, folder: str) -> None:
     if wanted is not None:
         storage.write_bytes(index, write_json_bytes(wanted))
     else:
-        iteration = read_iteration(storage, stores.crawl_dir, folder)
+        iteration = stores.crawl.folder(folder).iteration()
         commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)
     reached("repair.index.written")
     storage.delete(kept)
@@ -128,7 +119,7 @@ def _corrected(stores: Stores, folder: str, index: dict[str, Any] | None) -> dic
     """An index as its segments have it now; None if it cannot be mended but must be made anew."""
     if index is None or not all(isinstance(index.get(name), kind) for name, kind in _PARTS.items()):
         return None
-    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    storage, path = stores.storage, stores.crawl.at(folder)
     manifests = {node: _read(storage, f"{path}/{node}/{MANIFEST_FILE}") for node in index["outlinks"]}
     outlinks = {node: m["outlinks"] if (m := manifests[node]) else old for node, old in index["outlinks"].items()}
     whole = [manifest["counts"] for manifest in manifests.values() if manifest]

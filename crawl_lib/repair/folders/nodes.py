@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from crawl_lib.crawldir import SEEDS_FOLDER, list_folders, marked_nodes
+from crawl_lib.crawldir import SEEDS_FOLDER, marked_nodes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.findings import Finding, Findings, Severity
@@ -23,7 +23,7 @@ def check_nodes(stores: Stores) -> list[Finding]:
     """Nodes that had a part in the crawl and are in `servers` no more, and that nobody has retired."""
     findings = Findings("queue", "")
     parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
-    for node in sorted({*parts, *marked_nodes(stores)} - set(stores.config.servers)):
+    for node in sorted({*parts, *marked_nodes(stores.crawl)} - set(stores.config.servers)):
         with suppress(DamagedFileError, PathNotFoundError):  # findings of the mark, or the iteration
             if not is_retired(stores, node):
                 findings.add(
@@ -57,7 +57,7 @@ def check_lost(stores: Stores) -> list[Finding]:
 
 def _not_requeued(stores: Stores, name: SegmentName) -> list[QueuedUrl]:
     lost = read_lost(stores, name)
-    folder = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{requeue_name(name, lost)}"
+    folder = f"{stores.crawl.path}/{SEEDS_FOLDER}/{requeue_name(name, lost)}"
     return [] if not lost or stores.storage.exists(folder) else lost
 
 
@@ -74,7 +74,7 @@ def _not_crawled_since(stores: Stores, name: SegmentName, keys: Collection[bytes
 def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     """What killed attempts left on the store, and nobody owns. `nodes`: those whose lock is held."""
     findings = Findings("segment", "run `krake sweep`, which deletes it")
-    if list_folders(stores.storage, stores.crawl_dir):
+    if stores.crawl.folders():
         for leftover in leftovers(stores, nodes):
             findings.add("leftover", leftover.path, leftover.problem, severity=Severity.NOTE)
     return findings.list()

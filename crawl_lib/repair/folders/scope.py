@@ -15,18 +15,11 @@ from crawl_lib.crawldir import (
     SCOPE_DIGEST,
     SCOPE_FOLDER,
     SCOPE_NAME,
-    SEEDS_FOLDER,
     Iteration,
     is_list_of_hosts,
-    list_folders,
-    read_index,
     read_json,
-    read_manifest,
     scope_bytes,
     scope_digest,
-    scope_of,
-    scope_of_seeds,
-    segments_of,
     whole_hosts,
 )
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
@@ -59,7 +52,7 @@ def scope_of_iteration_again(stores: Stores, iteration: Iteration) -> set[str]:
     hosts = _found_before(stores, iteration)
     if scope_digest(scope_bytes(hosts)) == iteration.scope_sha256:
         return hosts
-    old = OldScope.read(stores, f"{stores.crawl_dir}/{iteration.folder}")
+    old = OldScope.read(stores, stores.crawl.at(iteration.folder))
     if old.is_whole and not iteration.scope_sha256:
         return hosts | old.hosts
     return hosts | (
@@ -73,7 +66,7 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
     Raises InputError where that is not known: of the queue of a retired node that people had put URLs into; and
     DamagedFileError or PathNotFoundError if the manifest or the URLs cannot be read.
     """
-    path = f"{stores.crawl_dir}/{SEEDS_FOLDER}/{digest}"
+    path = stores.crawl.seeds_path(digest)
     manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
     hosts = _hosts_of_urls(stores, path, manifest.get("outlinks"))
     for candidate in (hosts, set[str]()):
@@ -97,31 +90,31 @@ def _scopes(stores: Stores, iterations: list[Iteration]) -> set[str]:
     found: set[str] = set()
     for iteration in until_stopped(iterations, stores.stop):
         with suppress(DamagedFileError):
-            found |= scope_of(stores.storage, stores.crawl_dir, iteration)
+            found |= stores.crawl.scope(iteration)
     return found
 
 
 def _found_before(stores: Stores, iteration: Iteration) -> set[str]:
     """What `start` takes its scope from: the iteration before, its seeds, and what older folders added."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
+    crawl = stores.crawl
     hosts = _scopes(stores, [one for one in readable_iterations(stores) if _is_after(iteration, one)][-1:])
     for digest in until_stopped(iteration.seeds, stores.stop):
         with suppress(DamagedFileError, PathNotFoundError):
-            hosts |= scope_of_seeds(storage, crawl_dir, digest)
-    for folder in until_stopped(list_folders(storage, crawl_dir), stores.stop):
+            hosts |= crawl.seeds_scope(digest)
+    for folder in until_stopped(crawl.folders(), stores.stop):
         if int(folder) < int(iteration.folder):
             hosts |= _added_by(stores, folder)
     return hosts | _kept(stores, iteration.folder)
 
 
 def _added_by(stores: Stores, folder: str) -> set[str]:
-    storage, crawl_dir = stores.storage, stores.crawl_dir
+    crawl = stores.crawl
     found: set[str] = set()
     with suppress(KrakeError, KeyError, TypeError):
-        found |= set((read_index(storage, crawl_dir, folder) or {})["scope_added"])
-    for node in segments_of(storage, crawl_dir, folder):
+        found |= set((crawl.folder(folder).index() or {})["scope_added"])
+    for node in crawl.folder(folder).segments():
         with suppress(KrakeError):
-            found |= set(read_manifest(storage, crawl_dir, folder, node)["scope_added"])
+            found |= set(crawl.segment(folder, node).manifest()["scope_added"])
     return found
 
 
@@ -146,7 +139,7 @@ def _hosts_of_urls(stores: Stores, path: str, parts: object) -> set[str]:
 
 def kept_files(stores: Stores) -> list[tuple[str, bytes]]:
     """Names and contents of the files that keep hosts beyond their folders."""
-    path = f"{stores.crawl_dir}/{SCOPE_FOLDER}"
+    path = stores.crawl.at(SCOPE_FOLDER)
     names = [entry.name for entry in stores.storage.list(path)] if stores.storage.exists(path) else []
     shown = (name for name in until_stopped(names, stores.stop) if not name.startswith("."))
     return [(name, stores.storage.read_bytes(f"{path}/{name}")) for name in shown]
@@ -155,7 +148,7 @@ def kept_files(stores: Stores) -> list[tuple[str, bytes]]:
 def lacks_of_kept_scope(stores: Stores, folder: str) -> set[str]:
     """Hosts that a committed folder added to the scope, and that are not kept beside it."""
     try:
-        index = read_index(stores.storage, stores.crawl_dir, folder)
+        index = stores.crawl.folder(folder).index()
         added = set(index["scope_added"]) if index is not None else set()
     except (KrakeError, KeyError, TypeError):
         return set()  # a finding of the index

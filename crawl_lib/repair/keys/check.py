@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import list_folders, segments_of, urls_of_lost_queue
+from crawl_lib.crawldir import urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, open_key_store, read_ring
@@ -108,8 +108,8 @@ def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
     return (
         embedded
         and not any(map(stands, store.servers))
-        and not any(urls_of_lost_queue(stores, node) is not None for node in stores.config.servers)
-        and not stores.has_segments()
+        and not any(urls_of_lost_queue(stores.crawl, node) is not None for node in stores.config.servers)
+        and not stores.crawl.segments()
     )
 
 
@@ -250,7 +250,7 @@ class _Known:
     def _segments(self, nodes: Collection[str]) -> None:
         stores = self.stores
         try:
-            forgotten = Forgotten(stores.storage, stores.crawl_dir)
+            forgotten = Forgotten(stores.storage, stores.crawl.path)
         except DamagedFileError as error:
             self.findings.add("forgotten_damaged", str(error).split(":")[0], str(error), repair="delete the file")
             return
@@ -259,10 +259,10 @@ class _Known:
                 where = f"{forgotten.folder}/{decision.name}"
                 self.findings.add("forget_open", where, "was not carried out to its end", repair="run `krake forget`")
         open_segments = {_open_segment(stores, node) for node in nodes}
-        open_segments |= {f"{stores.crawl_dir}/{note.take}/{node}" for node, note in self._sight.notes.items()}
-        for folder in list_folders(stores.storage, stores.crawl_dir):
-            for node in segments_of(stores.storage, stores.crawl_dir, folder):
-                path = f"{stores.crawl_dir}/{folder}/{node}"
+        open_segments |= {f"{stores.crawl.path}/{note.take}/{node}" for node, note in self._sight.notes.items()}
+        for folder in stores.crawl.folders():
+            for node in stores.crawl.folder(folder).segments():
+                path = stores.crawl.segment(folder, node).path
                 try:
                     for by_state in page_states(stores, path, forgotten):
                         keys = [key for found in by_state.values() for key in found]
@@ -292,7 +292,7 @@ class _Known:
             for file, urls in queued_urls(self.stores, node):
                 self._waiting(urls, str(self.stores.node_dir(node) / file), "queued_key_unknown")
             for urls in urls_on_their_way(self.stores, node):
-                self._waiting(urls, f"{self.stores.crawl_dir}: handed on to {node}", "handed_key_unknown")
+                self._waiting(urls, f"{self.stores.crawl.path}: handed on to {node}", "handed_key_unknown")
         except KeyStoreError:
             raise
         except KrakeError:
@@ -358,4 +358,4 @@ def _open_segment(stores: Stores, node: str) -> str | None:
         take = open_take(stores.node_dir(node))
     except KrakeError:
         return None
-    return f"{stores.crawl_dir}/{take.header.folder}/{node}" if take else None
+    return stores.crawl.segment(take.header.folder, node).path if take else None

@@ -178,12 +178,13 @@ def note_held(stores: Stores, node: str) -> HeldNote:
         for keys in held_keys(stores, node):
             heap.add(keys)
         return write_note(
-            stores,
+            stores.crawl,
             node,
             heap.blocks(),
             taken_in=_taken_in(stores, node),
             lost=(stores.node_dir(node) / LOST_FILE).exists(),
             take=_open_folder(stores, node),
+            config=stores.config_digest,
         )
 
 
@@ -213,7 +214,7 @@ class Sight:
 
     def began(self, stores: Stores) -> list[str]:
         """Nodes that somebody began to work on since: what was read of the key tables says nothing of them."""
-        return [node for node, note in self.notes.items() if not note.stands(stores)]
+        return [node for node, note in self.notes.items() if not note.stands(stores.crawl)]
 
 
 def look(stores: Stores, nodes: Collection[str]) -> Sight:
@@ -221,10 +222,10 @@ def look(stores: Stores, nodes: Collection[str]) -> Sight:
     sight = Sight()
     for node in nodes_unseen(stores, nodes):
         try:
-            note = read_note(stores, node)
+            note = read_note(stores.crawl, node)
         except DamagedFileError as error:
             note, sight.damaged[node] = None, str(error)
-        if node in stores.config.servers and note is not None and note.is_of(stores):
+        if node in stores.config.servers and note is not None and note.is_of(stores.config_digest):
             sight.notes[node] = note
         else:
             sight.unknown[node] = _to_do(stores, node, note, damaged=node in sight.damaged)
@@ -253,7 +254,7 @@ def hold_noted(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> 
     Raises DamagedFileError naming the note, PathNotFoundError where one was taken away meanwhile.
     """
     for note in notes.values():
-        for keys in noted_keys(stores, note):
+        for keys in noted_keys(stores.crawl, note):
             heap.add(keys)
 
 
@@ -285,7 +286,7 @@ def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
     """
     unseen = [node for node in stores.config.servers if not _is_seen(stores, node, nodes)]
     parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
-    for node in sorted({*parts, *marked_nodes(stores)} - set(stores.config.servers)):
+    for node in sorted({*parts, *marked_nodes(stores.crawl)} - set(stores.config.servers)):
         try:
             gone = is_retired(stores, node)
         except (DamagedFileError, PathNotFoundError):
@@ -299,7 +300,7 @@ def _is_seen(stores: Stores, node: str, nodes: Collection[str]) -> bool:
     if directory.is_dir() and Queue(directory, node).stands():
         return node in nodes
     embedded = all(map(is_sqlite_server, stores.config.key_storage.servers))
-    return (embedded or directory.is_dir()) and urls_of_lost_queue(stores, node) is None
+    return (embedded or directory.is_dir()) and urls_of_lost_queue(stores.crawl, node) is None
 
 
 def keys_of(urls: Iterable[bytes]) -> list[bytes]:

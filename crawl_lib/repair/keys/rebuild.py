@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from crawl_lib.crawldir import list_folders, note_command, read_mark, segments_of, take_mark_away, take_note_away
+from crawl_lib.crawldir import note_command, read_mark, take_mark_away, take_note_away
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyServerDownError, LockedError, PathNotFoundError
 from crawl_lib.frontier import NodeLock, Queue, finish_open_move, held_without_trace, open_take
@@ -159,10 +159,10 @@ class _Rebuild:
         self.report.anew = list(self.nodes)
         for node in () if self.report.dry_run else self.nodes:
             with suppress(DamagedFileError):  # it says no more that the node has settled than none does
-                mark = read_mark(self.stores, node)
+                mark = read_mark(self.stores.crawl, node)
                 if mark is None or not mark.retired:
-                    take_mark_away(self.stores, node)
-            take_note_away(self.stores, node)
+                    take_mark_away(self.stores.crawl, node)
+            take_note_away(self.stores.crawl, node)
             take_in_anew(Queue(self.stores.node_dir(node), node))
         reached("repair.rebuild.anew")
 
@@ -205,10 +205,10 @@ class _Rebuild:
 
     def _pages(self) -> None:
         stores = self.stores
-        forgotten = Forgotten(stores.storage, stores.crawl_dir)
-        for folder in list_folders(stores.storage, stores.crawl_dir):
-            for node in segments_of(stores.storage, stores.crawl_dir, folder):
-                path = f"{stores.crawl_dir}/{folder}/{node}"
+        forgotten = Forgotten(stores.storage, stores.crawl.path)
+        for folder in stores.crawl.folders():
+            for node in stores.crawl.folder(folder).segments():
+                path = stores.crawl.segment(folder, node).path
                 for by_state in page_states(stores, path, forgotten):
                     for state, keys in by_state.items():
                         self.report.pages += len(keys)

@@ -30,15 +30,7 @@ from threading import Event
 
 import numpy as np
 
-from crawl_lib.crawldir import (
-    list_folders,
-    read_iteration,
-    read_mark,
-    segments_of,
-    take_mark_away,
-    take_note_away,
-    urls_of_lost_queue,
-)
+from crawl_lib.crawldir import read_mark, take_mark_away, take_note_away, urls_of_lost_queue
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
 from crawl_lib.fetch import HostStore, host_stores
@@ -129,7 +121,7 @@ def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) ->
 
     A queue that a repair began, with its note, may be repaired again.
     """
-    waited = urls_of_lost_queue(stores, node) or 0
+    waited = urls_of_lost_queue(stores.crawl, node) or 0
     if directory.is_dir() and Queue(directory, node).stands():
         if (directory / LOST_FILE).exists():
             return None
@@ -144,15 +136,15 @@ def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) ->
 
 def _taken_in_before(stores: Stores, node: str) -> TakenIn:
     """What a node had taken in, as its newest segment shows: all that stood before that iteration."""
-    storage, crawl_dir = stores.storage, stores.crawl_dir
-    folders = list_folders(storage, crawl_dir)
-    own = next((folder for folder in reversed(folders) if storage.exists(f"{crawl_dir}/{folder}/{node}")), None)
+    storage, crawl = stores.storage, stores.crawl
+    folders = crawl.folders()
+    own = next((folder for folder in reversed(folders) if storage.exists(f"{crawl.path}/{folder}/{node}")), None)
     if own is None:
         return TakenIn()
     older = [folder for folder in folders if int(folder) < int(own)]
-    pairs = [(folder, found_by) for folder in older for found_by in segments_of(storage, crawl_dir, folder)]
+    pairs = [(folder, found_by) for folder in older for found_by in crawl.folder(folder).segments()]
     with suppress(DamagedFileError, PathNotFoundError):
-        pairs += [(digest, SEEDS_NODE) for digest in read_iteration(storage, crawl_dir, own).seeds]
+        pairs += [(digest, SEEDS_NODE) for digest in crawl.folder(own).iteration().seeds]
     return TakenIn().with_sources(pairs)
 
 
@@ -162,12 +154,12 @@ def _take_mark_away(stores: Stores, node: str) -> None:
     So does the note of the keys that it holds.
     """
     try:
-        mark = read_mark(stores, node)
+        mark = read_mark(stores.crawl, node)
     except DamagedFileError:
         mark = None
     if mark is None or not mark.retired:
-        take_mark_away(stores, node)
-    take_note_away(stores, node)
+        take_mark_away(stores.crawl, node)
+    take_note_away(stores.crawl, node)
 
 
 def _link_tree(source: Path, target: Path, stop: Event) -> None:
@@ -225,7 +217,7 @@ class _Repair:
 
     def _manifest(self, folder: str) -> Manifest | None:
         try:
-            return SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{folder}/{self.node}").manifest
+            return SegmentReader(self.stores.storage, self.stores.crawl.segment(folder, self.node).path).manifest
         except (PathNotFoundError, DamagedFileError):
             return None
 
@@ -234,11 +226,11 @@ class _Repair:
         manifest = self._manifest(take.header.folder)
         if manifest is None or manifest.take_id != take.take_id:
             return None
-        return SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{take.header.folder}/{self.node}")
+        return SegmentReader(self.stores.storage, self.stores.crawl.segment(take.header.folder, self.node).path)
 
     def _take_of_segment(self) -> Take | None:
         """The take of this node's newest segment, if the queue has not moved on past it: its URLs are the next ones."""
-        folders = list_folders(self.stores.storage, self.stores.crawl_dir)
+        folders = self.stores.crawl.folders()
         for folder in until_stopped(reversed(folders), self.stores.stop):
             manifest = self._manifest(folder)
             if manifest is not None:
@@ -249,7 +241,7 @@ class _Repair:
         state, count = self.report.state, int(manifest.counts["taken"])
         if self.queue.record().last_move == f"take-{manifest.take_id}" or state.length < count:
             return None
-        path = f"{self.stores.crawl_dir}/{manifest.folder}/{self.node}"
+        path = self.stores.crawl.segment(manifest.folder, self.node).path
         rows = self._page_keys(SegmentReader(self.stores.storage, path))
         header = TakeHeader(
             manifest.take_id,
@@ -311,7 +303,7 @@ class _Repair:
 
     def _spool(self, take: Take) -> None:
         spool, storage = self.directory / SPOOL_FOLDER, self.stores.storage
-        hidden = hidden_folder(f"{self.stores.crawl_dir}/{take.header.folder}", self.node, take.take_id)
+        hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
         stop = self.stores.stop
         damaged = [
             part
@@ -388,9 +380,9 @@ class _Repair:
     def _counted_hosts(self) -> Counter[bytes]:
         counts: Counter[bytes] = Counter()
         stop = self.stores.stop
-        for folder in until_stopped(list_folders(self.stores.storage, self.stores.crawl_dir), stop):
+        for folder in until_stopped(self.stores.crawl.folders(), stop):
             if self._manifest(folder) is not None:
-                reader = SegmentReader(self.stores.storage, f"{self.stores.crawl_dir}/{folder}/{self.node}")
+                reader = SegmentReader(self.stores.storage, self.stores.crawl.segment(folder, self.node).path)
                 for batch in until_stopped(reader.pages(["url"], with_dropped=True), stop):
                     counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
         with suppress(IndexError, sqlite3.Error):

@@ -30,7 +30,7 @@ def check_seals(stores: Stores, node: str, *, full: bool = True) -> list[Finding
         return []  # a finding of the queue
     if take is None:
         return []
-    hidden = hidden_folder(f"{stores.crawl_dir}/{take.header.folder}", node, take.take_id)
+    hidden = hidden_folder(stores.crawl.at(take.header.folder), node, take.take_id)
     for part in list_parts(directory / SPOOL_FOLDER):
         problem = seal_problem(stores.storage, hidden, part, full=full)
         if problem:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import INDEX_FILE, SCOPE_NAME, Iteration, read_iteration, read_json, read_lines, scope_of
+from crawl_lib.crawldir import INDEX_FILE, SCOPE_NAME, Iteration, read_json, read_lines
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.repair.places import SegmentName
@@ -37,7 +37,7 @@ class Known:
 
     def __init__(self, stores: Stores, name: SegmentName) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
-        self.path, self.folder_path = name.path(stores), f"{stores.crawl_dir}/{name.folder}"
+        self.path, self.folder_path = name.path(stores), stores.crawl.at(name.folder)
 
     @cached_property
     def manifest(self) -> Manifest | None:
@@ -54,7 +54,7 @@ class Known:
     def iteration(self) -> Iteration | None:
         """The folder's `iteration.json`, if it can be read."""
         with suppress(DamagedFileError, PathNotFoundError):
-            return read_iteration(self.storage, self.stores.crawl_dir, self.name.folder)
+            return self.stores.crawl.folder(self.name.folder).iteration()
         return None
 
     @cached_property
@@ -92,7 +92,7 @@ class Known:
         """The filter of links, with the iteration's scope."""
         bare = UrlFilter(self.stores.config.urls, ())
         if self.iteration is not None:
-            hosts = scope_of(self.storage, self.stores.crawl_dir, self.iteration)
+            hosts = self.stores.crawl.scope(self.iteration)
         else:
             hosts = set(read_lines(self.storage, f"{self.folder_path}/{SCOPE_NAME}"))
         return bare.with_scope(bare.scope_name(host) for host in hosts)

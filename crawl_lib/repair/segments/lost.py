@@ -50,7 +50,7 @@ def requeue_urls(stores: Stores, name: SegmentName, urls: Sequence[QueuedUrl]) -
     digest = requeue_name(name, urls)
     hand_over(
         stores.storage,
-        stores.crawl_dir,
+        stores.crawl.path,
         digest,
         lines,
         scope=(),

@@ -89,7 +89,7 @@ def salvage_segment(
 
 def _finish(stores: Stores, name: SegmentName, report: SalvageReport, *, requeue: bool, delete_damaged: bool) -> None:
     """What comes after the new segment stands; also of an earlier salvage."""
-    folder = f"{stores.crawl_dir}/{name.folder}"
+    folder = stores.crawl.at(name.folder)
     lost = read_lost(stores, name)
     report.lost_named = len(lost)
     report.lost_urls = [queued.url for queued in lost[:EXAMPLES]]
@@ -117,7 +117,7 @@ class _Salvage:
         clock: Callable[[], float],
     ) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
-        self.path, self.folder = name.path(stores), f"{stores.crawl_dir}/{name.folder}"
+        self.path, self.folder = name.path(stores), stores.crawl.at(name.folder)
         self.known = Known(stores, name)
         self.spool, self.built = room / "spool", room / "segment"
         self.report, self.on_progress, self.clock = report, on_progress, clock

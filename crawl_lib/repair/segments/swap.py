@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, list_folders
+from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folders.index import refresh_index
@@ -102,7 +102,7 @@ def replace_segment(
     does not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
     and has called `finish_swaps`. Raises StorageError; run the tool again then.
     """
-    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    storage, path = stores.storage, stores.crawl.at(folder)
     manifest_entry = file_entry(built / MANIFEST_NAME)
     new = f".new-{node}-{manifest_entry['sha256'][:16]}"
     manifest = Manifest.from_bytes((built / MANIFEST_NAME).read_bytes(), str(built / MANIFEST_NAME))
@@ -127,7 +127,7 @@ def replace_segment(
 
 def finish_swaps(stores: Stores, folder: str) -> list[str]:
     """Carry out what a killed repair of a folder decided; returns the nodes whose segments were put in place."""
-    found = open_swaps(stores.storage, f"{stores.crawl_dir}/{folder}")
+    found = open_swaps(stores.storage, stores.crawl.at(folder))
     for swap in until_stopped(found, stores.stop):
         _carry_out(stores, folder, swap)
     return [swap.node for swap in found]
@@ -135,12 +135,12 @@ def finish_swaps(stores: Stores, folder: str) -> list[str]:
 
 def finish_all_swaps(stores: Stores) -> None:
     """The same in all folders: for tools that look for segments, since one that is put aside stands nowhere."""
-    for folder in until_stopped(list_folders(stores.storage, stores.crawl_dir), stores.stop):
+    for folder in until_stopped(stores.crawl.folders(), stores.stop):
         finish_swaps(stores, folder)
 
 
 def _carry_out(stores: Stores, folder: str, swap: Swap) -> None:
-    storage, path = stores.storage, f"{stores.crawl_dir}/{folder}"
+    storage, path = stores.storage, stores.crawl.at(folder)
     target, new, old = f"{path}/{swap.node}", f"{path}/{swap.new}", f"{path}/{swap.old}"
     if storage.exists(new):
         if storage.exists(target):
