@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import IO
 
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import os_error
 
 KILL_VARIABLE = "KRAKE_KILL_AT"
 _times: Counter[str] = Counter()
@@ -66,7 +66,7 @@ def write_durable(path: Path, data: bytes) -> None:
         rename_durable(beside, path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        raise os_error(error, path, "cannot be written") from error
 
 
 def delete_durable(path: Path) -> None:

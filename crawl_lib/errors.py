@@ -28,6 +28,10 @@ No exception of a foreign library (socket, pymysql, sqlite3, hdfs, pycurl, pyarr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class KrakeError(Exception):
     """Base of everything Krake raises on purpose; the message is one line for the user."""
@@ -123,3 +127,21 @@ class UrlError(KrakeError):
         super().__init__(f"{reason}: {shown!r}")
         self.reason = reason
         self.url = url
+
+
+def os_error(error: OSError, path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError) -> KrakeError:
+    """The error of ours for what the system refused: the path, what could not be done with it, and the system's reason.
+
+    Without a `problem`, `path` is a folder, or another file; the one that the system names is said instead, if any.
+    """
+    where = f"{path}: {problem}" if problem else error.filename or path
+    return kind(f"{where}: {error.strerror or error}")
+
+
+@contextmanager
+def os_errors(path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError) -> Iterator[None]:
+    """Within, an OSError becomes an error of ours; see `os_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise os_error(error, path, problem, kind) from error

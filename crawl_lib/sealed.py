@@ -9,7 +9,7 @@ from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError, os_error
 
 DIGEST = "sha1"
 
@@ -42,7 +42,7 @@ def own_file(path: Path, problem: str) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise os_error(error, path, "cannot be read") from error
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedFileError(
             f"{path}: {problem}: {error}; run `krake queue repair --node {path.parent.name}`"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config.model import Config
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import ConfigError, os_error
 
 CONFIG_PATH_VARIABLE = "KRAKE_CONFIG_PATH"
 _TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -50,7 +50,7 @@ def load_config(path: Path | str | None = None) -> Config:
         _require_once(yaml.compose(text, yaml.SafeLoader), str(file))
         mapping = yaml.safe_load(text)
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+        raise os_error(error, file, "cannot be read", ConfigError) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     return from_mapping(mapping, base=file.parent, source=str(file))

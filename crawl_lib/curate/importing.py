@@ -36,7 +36,7 @@ from crawl_lib.curate.import_folders import finish_import, imported_archives, un
 from crawl_lib.curate.import_pages import ImportedPage, page_of, paired
 from crawl_lib.curate.import_report import FileReport, ImportReport
 from crawl_lib.durable import reached, write_durable
-from crawl_lib.errors import InputError, StorageError
+from crawl_lib.errors import InputError, os_errors
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair import is_robots, scratch_base
@@ -116,13 +116,10 @@ def import_archives(
 
 def _describe(path: Path) -> FileReport:
     digest, size = sha256(), 0
-    try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-                size += len(block)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    with os_errors(path, "cannot be read", InputError), path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            size += len(block)
     return FileReport(str(path), digest.hexdigest(), size)
 
 
@@ -234,16 +231,13 @@ class _Import:
         """Import what is to be imported of one archive, and count the rest."""
         chunk: list[ImportedPage] = []
         size = 0
-        try:
-            with path.open("rb") as archive:
-                for page in self._pages(archive, file):
-                    chunk.append(page)
-                    size += len(page.fetched.body)
-                    if len(chunk) >= CHUNK_PAGES or size >= CHUNK_BYTES:
-                        self._keep(chunk, file)
-                        chunk, size = [], 0
-        except OSError as error:
-            raise StorageError(f"{error.filename or path}: {error.strerror or error}") from error
+        with os_errors(path), path.open("rb") as archive:
+            for page in self._pages(archive, file):
+                chunk.append(page)
+                size += len(page.fetched.body)
+                if len(chunk) >= CHUNK_PAGES or size >= CHUNK_BYTES:
+                    self._keep(chunk, file)
+                    chunk, size = [], 0
         self._keep(chunk, file)
         if not file.records:
             file.state = "refused"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import fsync_file, reached, rename_durable
-from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, StorageError
+from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_error, os_errors
 from crawl_lib.repair import SegmentName, all_segments, finish_all_swaps, repairs_locked, scratch_room
 from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_runs, surt
 from crawl_lib.stopping import OnProgress
@@ -84,7 +84,7 @@ def _require_index(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise os_error(error, path, "cannot be read") from error
     if first and b" {" not in first:
         raise InputError(f"{path}: is there already, and is no index: choose another name, or delete it")
 
@@ -139,7 +139,7 @@ def _merged(runs: list[Path], room: Path) -> Iterator[bytes]:
 def _write(path: Path, lines: Iterator[bytes], report: IndexReport, on_progress: OnProgress) -> None:
     """Put the lines in a file next to it, then in the place of the file."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # which `krake sweep` finds after a kill
-    try:
+    with os_errors(path, "cannot be written"):
         try:
             with temporary.open("wb") as file:
                 for number, line in enumerate(lines):
@@ -151,5 +151,3 @@ def _write(path: Path, lines: Iterator[bytes], report: IndexReport, on_progress:
             rename_durable(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import os_errors
 from crawl_lib.stopping import go_on
 from crawl_lib.storage import Storage
 
@@ -102,10 +102,8 @@ class Engine(ABC):
 def sql_text(name: str) -> str:
     """The query in a file of `sql/`, such as `export/chosen`. Raises StorageError if the installation has lost it."""
     path = SQL_DIRECTORY / f"{name}.sql"
-    try:
+    with os_errors(path, "cannot be read"):
         return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

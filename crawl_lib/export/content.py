@@ -21,7 +21,7 @@ from isal import isal_zlib
 
 from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
-from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, StorageError
+from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.places import CONTENT, OFFSETS, ExportFolder
 from crawl_lib.export.progress import Progress
 from crawl_lib.export.warc_records import Member, Wanted, content_of, read_members
@@ -75,11 +75,8 @@ class Buckets:
             )
         for path, parts in zip(self._paths, self._pending, strict=True):
             if parts:
-                try:
-                    with path.open("ab") as file:
-                        file.write(b"".join(parts))
-                except OSError as error:
-                    raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+                with os_errors(path, "cannot be written"), path.open("ab") as file:
+                    file.write(b"".join(parts))
                 parts.clear()
         self._waiting = 0
 

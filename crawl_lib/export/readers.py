@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_error
 
 KEY_BYTES = 20
 OFFSET_BYTES = 12
@@ -31,7 +31,7 @@ class MappedFile:
         except FileNotFoundError as error:
             raise PathNotFoundError(f"{self.path}: is not there") from error
         except OSError as error:
-            raise StorageError(f"{self.path}: cannot be read: {error.strerror}") from error
+            raise os_error(error, self.path, "cannot be read") from error
         self.size_bytes = len(self._map) if self._map is not None else 0
 
     def read(self, start: int, end: int) -> bytes:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from crawl_lib.config import Config
-from crawl_lib.errors import LockedError, StorageError
+from crawl_lib.errors import LockedError, os_errors
 from crawl_lib.export.places import ExportFolder
 from crawl_lib.storage import Storage
 
@@ -30,14 +30,14 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
     """
     base = _base(config)
     folder = base / f"{STAGE}{name}"
-    with _refusals(base):
+    with os_errors(base, "scratch.directory cannot be used"):
         lock = _lock_of(folder).open("wb")
     with lock:
         if not _taken(lock.fileno(), PATIENCE_S):
             raise LockedError(f"{folder}: another process is at work on the export {name!r}; wait for it")
         clean_scratch(base)
         shutil.rmtree(folder, ignore_errors=True)
-        with _refusals(folder):
+        with os_errors(folder, "scratch.directory cannot be used"):
             folder.mkdir()
         try:
             yield folder
@@ -84,12 +84,12 @@ def local_files(storage: Storage, config: Config, folder: ExportFolder, stack: E
 @contextmanager
 def _reader_folder(base: Path, name: str) -> Iterator[Path]:
     """A folder of this reader alone, which holds a lock on it: a folder without one is stale."""
-    with _refusals(base):
+    with os_errors(base, "scratch.directory cannot be used"):
         folder = Path(tempfile.mkdtemp(dir=base, prefix=f"{READER}{name}-"))
         held = os.open(folder, os.O_RDONLY)
     try:
         _taken(held, PATIENCE_S)
-        with _refusals(folder):
+        with os_errors(folder, "scratch.directory cannot be used"):
             folder.mkdir(exist_ok=True)  # one that cleaned up between the two lines took it for stale
         yield folder
     finally:
@@ -117,14 +117,6 @@ def _taken(descriptor: int, patience_s: float) -> bool:
 
 def _base(config: Config) -> Path:
     base = Path(config.scratch.directory)
-    with _refusals(base):
+    with os_errors(base, "scratch.directory cannot be used"):
         base.mkdir(exist_ok=True)
     return base
-
-
-@contextmanager
-def _refusals(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{path}: scratch.directory cannot be used: {error.strerror}") from error

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from crawl_lib.durable import fsync_dir, reached
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import StorageError, os_errors
 from crawl_lib.fetch.turns import TURNS_FILE
 
 HOSTS_FOLDER = "hosts"
@@ -67,7 +67,7 @@ def make_hosts_folder(node_dir: Path) -> Path:
     caller holds the node's lock. Raises StorageError naming the path; the operator looks at the disk.
     """
     folder, moving = node_dir / HOSTS_FOLDER, node_dir / _MOVING_FOLDER
-    try:
+    with os_errors(folder, "cannot be made"):
         if not folder.is_dir():
             moving.mkdir(exist_ok=True)
             for name in _FILES:
@@ -79,8 +79,6 @@ def make_hosts_folder(node_dir: Path) -> Path:
             moving.rename(folder)
             fsync_dir(node_dir)
             reached("hosts.moved")
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
     return folder
 
 

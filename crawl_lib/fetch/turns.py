@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 
 from crawl_lib.config import FetchConfig
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import os_errors
 
 TURNS_FILE = "ip-turns"
 _ENTRY = struct.Struct("<Qd")
@@ -68,7 +68,7 @@ class IpTurns:
         self._clock = clock
         self._mask = entries - 1
         size = _HEADER_BYTES + entries * _ENTRY.size
-        try:
+        with os_errors(path, "cannot be used for turns"):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -82,8 +82,6 @@ class IpTurns:
                 os.close(self._file)
                 raise
             fcntl.flock(self._file, fcntl.LOCK_UN)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be used for turns: {error.strerror}") from error
 
     def _start(self, *, is_damaged: bool) -> None:
         """Empty a table that was written before the machine started, or that is none; after damage all wait."""

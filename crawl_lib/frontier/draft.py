@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from hashlib import sha1
 
 from crawl_lib.durable import fsync_file, reached, write_durable
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import StorageError, os_errors
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.journal import (
     CLAIM,
@@ -130,10 +130,7 @@ class Draft:
 
     def _write(self, name: str, data: bytes) -> int:
         path = self.queue.path(name)
-        try:
-            with path.open("ab") as file:
-                file.write(data)
-                fsync_file(file)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        with os_errors(path, "cannot be written"), path.open("ab") as file:
+            file.write(data)
+            fsync_file(file)
         return len(data)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from crawl_lib.errors import LockedError, StorageError
+from crawl_lib.errors import LockedError, os_error, os_errors
 
 LOCK_FILE = "lock"
 _POLL_S = 0.1
@@ -51,17 +51,15 @@ class NodeLock:
 
     def __enter__(self) -> Self:
         """Wait for the lock. Raises LockedError naming the holder, StorageError naming the path."""
-        try:
+        with os_errors(self.path, "cannot be opened"):
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot be opened: {error.strerror}") from error
         try:
             self._wait()
             self._sign()
         except BaseException as error:
             self._close()
             if isinstance(error, OSError):
-                raise StorageError(f"{self.path}: cannot be written: {error.strerror}") from error
+                raise os_error(error, self.path, "cannot be written") from error
             raise
         return self
 
@@ -137,7 +135,7 @@ def held_without_trace(directory: Path, node: str) -> Iterator[None]:
         yield
         return
     except OSError as error:
-        raise StorageError(f"{directory / LOCK_FILE}: cannot be opened: {error.strerror}") from error
+        raise os_error(error, directory / LOCK_FILE, "cannot be opened") from error
     try:
         if not _try_lock(descriptor, fcntl.LOCK_EX):
             text = _describe(os.pread(descriptor, 4096, 0))

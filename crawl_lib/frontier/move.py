@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import os_error
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import STATE_FILE, Queue, State
 from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, meta_digest, record_bytes
@@ -210,7 +210,7 @@ def read_move(queue: Queue) -> Move | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StorageError(f"{queue.path(MOVE_FILE)}: cannot be read: {error.strerror}") from error
+        raise os_error(error, queue.path(MOVE_FILE), "cannot be read") from error
     except (ValueError, KeyError, TypeError) as error:
         raise queue.error(f"`move` cannot be read ({error})") from error
 

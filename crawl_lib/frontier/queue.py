@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crawl_lib.durable import write_durable
-from crawl_lib.errors import ConfigError, QueueError, StorageError
+from crawl_lib.errors import ConfigError, QueueError, os_error
 from crawl_lib.frontier.outlinks import BARE_META, decode_meta
 from crawl_lib.frontier.record import Record, TakenIn, read_record
 from crawl_lib.records import QueuedUrl
@@ -90,7 +90,7 @@ def open_node_dir(local_dir: Path, node: str) -> Path:
         except NotADirectoryError as error:
             raise ConfigError(f"queue.local_dir: {path}: lies below a file that is not a directory") from error
         except OSError as error:
-            raise StorageError(f"queue.local_dir: {path}: cannot be made: {error.strerror}") from error
+            raise os_error(error, f"queue.local_dir: {path}", "cannot be made") from error
     return local_dir / node
 
 
@@ -178,7 +178,7 @@ class Queue:
         except FileNotFoundError as error:
             raise self.error("there is no `state`") from error
         except OSError as error:
-            raise StorageError(f"{self.path(STATE_FILE)}: cannot be read: {error.strerror}") from error
+            raise os_error(error, self.path(STATE_FILE), "cannot be read") from error
         except ValueError as error:
             raise self.error(f"`state` {error}") from error
 

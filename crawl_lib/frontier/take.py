@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
-from crawl_lib.errors import DamagedFileError, QueueError, StorageError
+from crawl_lib.errors import DamagedFileError, QueueError, os_errors
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, QueueReader, State, offsets_at
@@ -142,14 +142,12 @@ def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes,
     Raises StorageError naming the path: nothing is taken then.
     """
     beside, path = directory / f".{TAKE_FILE}.tmp", directory / TAKE_FILE
-    try:
+    with os_errors(path, "cannot be written"):
         with beside.open("wb") as file:
             file.write(sealed_json(header.to_mapping()))
             file.writelines(b"%b\t%b\n" % pair for pair in lines)
             fsync_file(file)
         rename_durable(beside, path)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     reached("take.written")
     return Take(path, header)
 
@@ -272,7 +270,7 @@ def write_lines(queue: Queue, name: str, lines: Iterable[tuple[bytes, bytes]]) -
     """
     count = 0
     path, meta_path = queue.path(name), queue.path(f"{name}.meta")
-    try:
+    with os_errors(path, "cannot be written"):
         with path.open("wb") as data, meta_path.open("wb") as meta:
             for url, line in lines:
                 data.write(b"%b\n" % url)
@@ -281,6 +279,4 @@ def write_lines(queue: Queue, name: str, lines: Iterable[tuple[bytes, bytes]]) -
             fsync_file(data)
             fsync_file(meta)
         fsync_dir(queue.directory)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     return count

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from crawl_lib.durable import fsync_dir, fsync_file, reached
-from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError
+from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError, os_error, os_errors
 from crawl_lib.keys.base import KeyServer
 from crawl_lib.keys.ring import KEY_BYTES, bounds
 from crawl_lib.keys.scans import side_by_side
@@ -72,7 +72,7 @@ def dump_keys(
             _write(nowhere, all_keys(up), report, on_progress)
         return report
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with os_errors(path, "cannot be written"):
         try:
             with beside.open("xb") as file:
                 _write(file, all_keys(up), report, on_progress)
@@ -82,8 +82,6 @@ def dump_keys(
             fsync_dir(path.parent)
         finally:
             beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     return report
 
 
@@ -137,7 +135,7 @@ def read_dump(path: Path) -> Iterator[tuple[list[bytes], bytes]]:
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise os_error(error, path, "cannot be read") from error
 
 
 def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:

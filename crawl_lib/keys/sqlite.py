@@ -15,7 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from crawl_lib.durable import fsync_dir
-from crawl_lib.errors import KeyAccessError, KeyServerDownError, KeyServerFullError, KeyStoreError, KeyTablesError
+from crawl_lib.errors import (
+    KeyAccessError,
+    KeyServerDownError,
+    KeyServerFullError,
+    KeyStoreError,
+    KeyTablesError,
+    os_error,
+)
 from crawl_lib.keys.base import STATEMENT_KEYS, Claim, KeyServer
 from crawl_lib.keys.texts import NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
 from crawl_lib.states import KeyState
@@ -238,7 +245,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 def _not_usable(server: str, error: OSError) -> KeyStoreError:
     return KeyStoreError(
-        f"{server}: cannot be created or opened: {error.strerror}: the parent of its folder must exist and be writable"
+        f"{os_error(error, server, 'cannot be created or opened')}: the parent of its folder must exist and be writable"
         " (key_storage.servers)"
     )
 

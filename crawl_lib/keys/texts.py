@@ -9,7 +9,7 @@ from binascii import unhexlify
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from crawl_lib.errors import KeyStoreError
+from crawl_lib.errors import KeyStoreError, os_errors
 
 TABLE = "kraakekeys"
 NOTE_TABLE = "krakenote"
@@ -21,10 +21,8 @@ HIGHEST = "f" * 40
 def sql_file(name: str) -> list[str]:
     """The statements of `sql/keys/<name>`, comments removed. Raises KeyStoreError if the file is not there."""
     path = SQL_DIRECTORY / name
-    try:
+    with os_errors(path, "install Krake with its folder sql/; it cannot be read", KeyStoreError):
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise KeyStoreError(f"{path}: cannot be read ({error.strerror}): install Krake with its folder sql/") from error
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
     return [part.strip() for part in "\n".join(lines).split(";") if part.strip()]
 

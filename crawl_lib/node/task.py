@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
-from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, StorageError
+from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import NodeLock, Queue, open_node_dir
 from crawl_lib.node.rollback import require_newest
 from crawl_lib.stopping import OnProgress
@@ -96,8 +96,9 @@ def locked_directory(
             take_note_away(stores.crawl, node)
             yield NodeTask(stores, node, directory, lock, stop, progress)
         except OSError as error:
-            progress.failed(f"{error.filename or directory}: {error.strerror or error}")
-            raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error
+            ours = os_error(error, directory)
+            progress.failed(str(ours))
+            raise ours from error
         except KrakeError as error:
             progress.failed(str(error))
             raise

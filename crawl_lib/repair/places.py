@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from crawl_lib.errors import InputError, LockedError, PathNotFoundError, StorageError
+from crawl_lib.errors import InputError, LockedError, PathNotFoundError, os_errors
 from crawl_lib.frontier import LOCK_FILE, NodeLock, held_without_trace
 from crawl_lib.stores import Stores
 
@@ -106,7 +106,7 @@ def scratch_base(stores: Stores, name: str) -> Iterator[Path]:
     """
     base = Path(stores.config.scratch.directory)
     room = base / name
-    try:
+    with os_errors(room):
         room.mkdir(parents=True, exist_ok=True)
         with (base / f"{name}.lock").open("wb") as lock:
             try:
@@ -114,8 +114,6 @@ def scratch_base(stores: Stores, name: str) -> Iterator[Path]:
             except BlockingIOError as error:
                 raise LockedError(f"{room}: another process is at work there; wait for it") from error
             yield room
-    except OSError as error:
-        raise StorageError(f"{error.filename or room}: {error.strerror or error}") from error
 
 
 @contextmanager

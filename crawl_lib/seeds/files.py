@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from crawl_lib.errors import InputError
+from crawl_lib.errors import InputError, os_error, os_errors
 
 MAX_FILE_BYTES = 1 << 32
 """Of one file: some 50 million URLs. What is longer is no list of seeds, or several."""
@@ -32,16 +32,14 @@ class SeedFile:
 
     def open(self) -> BinaryIO:
         """Open it for reading, without waiting for anybody. Raises InputError."""
-        try:
-            with _reached(self.path, self.below) as (descriptor, found):
-                if not stat.S_ISREG(found.st_mode):
-                    raise InputError(f"seeds: {self.name}: is not a regular file: write the URLs into one")
-                require_size(found.st_size, self.name)
-                # By its descriptor, so that it is the file that was looked at.
-                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-                return os.fdopen(os.open(f"/proc/self/fd/{descriptor}", flags), "rb")
-        except OSError as error:
-            raise InputError(f"seeds: {self.name}: cannot be read: {error.strerror}") from error
+        name = f"seeds: {self.name}"
+        with os_errors(name, "cannot be read", InputError), _reached(self.path, self.below) as (descriptor, found):
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError(f"{name}: is not a regular file: write the URLs into one")
+            require_size(found.st_size, self.name)
+            # By its descriptor, so that it is the file that was looked at.
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+            return os.fdopen(os.open(f"/proc/self/fd/{descriptor}", flags), "rb")
 
 
 def find_files(text: str, below: Path | None) -> list[SeedFile] | None:
@@ -128,7 +126,7 @@ def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:
     except FileNotFoundError as error:
         raise InputError(f"seeds: {_printable(path)}: no such file or directory") from error
     except OSError as error:
-        raise InputError(f"seeds: {_printable(path)}: cannot be read: {error.strerror}") from error
+        raise os_error(error, f"seeds: {_printable(path)}", "cannot be read", InputError) from error
 
 
 @contextmanager

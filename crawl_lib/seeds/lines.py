@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import BinaryIO
 
-from crawl_lib.errors import InputError, UrlError
+from crawl_lib.errors import InputError, UrlError, os_errors
 from crawl_lib.frontier import refuse
 from crawl_lib.records import QueuedUrl
 from crawl_lib.seeds.files import SeedFile, find_files, require_size
@@ -102,12 +102,10 @@ class Seeds:
 
     def _lines(self) -> Iterator[tuple[_Place, bytes]]:
         for name, source in self._files:
-            try:
-                with io.BytesIO(source) if isinstance(source, bytes) else source.open() as file:
-                    for number, line in enumerate(_bounded_lines(file, name, self._stop), 1):
-                        yield _Place(name, number), line
-            except OSError as error:
-                raise InputError(f"seeds: {name}: cannot be read: {error.strerror}") from error
+            opened = io.BytesIO(source) if isinstance(source, bytes) else source.open()
+            with os_errors(f"seeds: {name}", "cannot be read", InputError), opened as file:
+                for number, line in enumerate(_bounded_lines(file, name, self._stop), 1):
+                    yield _Place(name, number), line
 
     def _seed(self, line: bytes) -> QueuedUrl | None:
         if len(line) > MAX_LINE_BYTES:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from itertools import chain
 from operator import itemgetter
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError, StorageError, os_errors
 from crawl_lib.frontier import OutlinkWriter
 from crawl_lib.records import QueuedUrl
 from crawl_lib.segment.manifest import (
@@ -59,7 +58,7 @@ def build_segment(
         return done
     parts = list_parts(spool)
     counts = _checked_counts(parts, facts)
-    with _translated(out_dir):
+    with os_errors(out_dir):
         shutil.rmtree(out_dir, ignore_errors=True)
         (out_dir / SCRATCH_NAME).mkdir(parents=True)
         links = _write_tables(parts, out_dir, counts)
@@ -82,7 +81,7 @@ def read_built(out_dir: Path, take_id: str) -> Manifest | None:
     path = out_dir / MANIFEST_NAME
     if not path.exists():
         return None
-    with _translated(path):
+    with os_errors(path):
         manifest = Manifest.from_bytes(path.read_bytes(), str(path))
     return manifest if manifest.take_id == take_id else None
 
@@ -207,11 +206,3 @@ def _link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
         with target.open("rb") as file:
             os.fsync(file.fileno())
-
-
-@contextmanager
-def _translated(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{error.filename or place}: {error.strerror or error}") from error

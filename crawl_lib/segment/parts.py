@@ -21,7 +21,7 @@ from typing import Any
 from isal import isal_zlib
 
 from crawl_lib.durable import write_durable
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError, os_error, os_errors
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.segment.recover import read_positions
 
@@ -98,7 +98,7 @@ class Part:
             mapping["scope_hosts"] = set(mapping["scope_hosts"])
             return PartCounts(**mapping), sums
         except OSError as error:
-            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+            raise os_error(error, path, "cannot be read") from error
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{path}: not the counts of a closed part: {error}") from error
 
@@ -135,7 +135,7 @@ class Part:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+            raise os_error(error, path, "cannot be read") from error
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{path}: not the seal of a part: {error!r}") from error
 
@@ -201,12 +201,9 @@ def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
 def _sum(path: Path) -> list[int]:
     """Size and CRC-32 of a file: finds each damage that lies within four bytes, and costs a hundredth of a digest."""
     size = checksum = 0
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                size, checksum = size + len(block), isal_zlib.crc32(block, checksum)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    with os_errors(path, "cannot be read"), path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            size, checksum = size + len(block), isal_zlib.crc32(block, checksum)
     return [size, checksum]
 
 

@@ -10,7 +10,7 @@ from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError, os_error
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.records import Position, split_head, unescape_field
 from crawl_lib.segment.warcread import Torn, WarcRecord, members, parse_record
@@ -128,7 +128,7 @@ def read_positions(path: Path) -> array[int]:
     try:
         positions.frombytes(path.read_bytes())
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise os_error(error, path, "cannot be read") from error
     except ValueError as error:
         raise DamagedFileError(f"{path}: not a list of positions: {error}") from error
     return positions

@@ -11,29 +11,24 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from crawl_lib.durable import fsync_file
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import os_errors
 
 
 def write_run(path: Path, lines: Iterable[str]) -> None:
     """Sort lines (without newlines in them) and write them, durably. Raises StorageError naming the file."""
     data = sorted(line.encode("utf-8", "replace") for line in lines)
-    try:
-        with path.open("wb") as file:
-            if data:
-                file.write(b"\n".join(data))
-                file.write(b"\n")
-            fsync_file(file)
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+    with os_errors(path, "cannot be written"), path.open("wb") as file:
+        if data:
+            file.write(b"\n".join(data))
+            file.write(b"\n")
+        fsync_file(file)
 
 
 def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
     """All lines of all runs, in ascending order, each with its newline. Raises StorageError naming the file."""
     with ExitStack() as stack:
-        try:
+        with os_errors("runs"):
             files = [stack.enter_context(path.open("rb")) for path in paths]
-        except OSError as error:
-            raise StorageError(f"{error.filename}: cannot be read: {error.strerror}") from error
         yield from files[0] if len(files) == 1 else heapq.merge(*files)
 
 

@@ -22,7 +22,7 @@ from threading import Event, Thread
 from typing import Self
 
 from crawl_lib.durable import delete_durable, reached
-from crawl_lib.errors import KrakeError, PathNotFoundError, StoppedError, StorageError
+from crawl_lib.errors import KrakeError, PathNotFoundError, StoppedError, StorageError, os_errors
 from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
 from crawl_lib.segment.publish import upload_checked
@@ -39,7 +39,7 @@ def seal_part(storage: Storage, hidden: str, part: Part) -> None:
 
     `hidden`: the take's hidden folder on the store. Raises StorageError and DamagedFileError, naming the file.
     """
-    try:
+    with os_errors(part.warc):
         entry = part.sealed()
         if entry is None or (part.warc.exists() and not _stands(storage, hidden, entry)):
             entry = file_entry(part.warc)
@@ -50,8 +50,6 @@ def seal_part(storage: Storage, hidden: str, part: Part) -> None:
         if part.warc.exists():
             delete_durable(part.warc)
             reached("seal.freed")
-    except OSError as error:
-        raise StorageError(f"{error.filename or part.warc}: {error.strerror or error}") from error
 
 
 def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[], bool] = lambda: False) -> None:

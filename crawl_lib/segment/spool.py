@@ -8,12 +8,11 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 from crawl_lib.config import SegmentConfig
 from crawl_lib.durable import fsync_dir, reached, write_durable
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment.cdxj import cdxj_line
 from crawl_lib.segment.outlinks import OutlinkRuns
@@ -34,14 +33,6 @@ from crawl_lib.segment.tables import LinkTable, PageTable
 CDXJ_RUN_LINES = 50_000
 
 
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-
-
 class _Log:
     """An append-only file that is fsynced every few seconds by a thread of its own."""
 
@@ -50,7 +41,7 @@ class _Log:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="warc-sync")
         self._syncing: Future[None] | None = None
         self._next_sync_s = time.monotonic() + sync_interval_s
-        with _translated(path):
+        with os_errors(path, "cannot be written"):
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
             self.size = os.fstat(self._fd).st_size
             fsync_dir(path.parent)
@@ -58,7 +49,7 @@ class _Log:
     def append(self, data: bytes) -> int:
         """Add a group by one write to the system; returns its offset. What was written in part is cut off again."""
         offset = self.size
-        with _translated(self._path):
+        with os_errors(self._path, "cannot be written"):
             try:
                 if os.write(self._fd, data) != len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -72,7 +63,7 @@ class _Log:
 
     def cut(self, size: int) -> None:
         """Cut off, durably, what follows byte `size`."""
-        with _translated(self._path):
+        with os_errors(self._path, "cannot be written"):
             os.ftruncate(self._fd, size)
             os.fsync(self._fd)
         self.size = size
@@ -80,7 +71,7 @@ class _Log:
     def sync(self) -> None:
         """Make all that was appended durable."""
         self._wait()
-        with _translated(self._path):
+        with os_errors(self._path, "cannot be written"):
             os.fsync(self._fd)
 
     def close(self) -> None:
@@ -98,7 +89,7 @@ class _Log:
 
     def _wait(self) -> None:
         if self._syncing is not None:
-            with _translated(self._path):
+            with os_errors(self._path, "cannot be written"):
                 self._syncing.result()
 
 
@@ -177,7 +168,7 @@ class PartWriter:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = new_record_id,
     ) -> None:
-        with _translated(directory):
+        with os_errors(directory, "cannot be written"):
             directory.mkdir(parents=True, exist_ok=True)
         self._directory, self._prefix, self._info, self._config, self._clock = directory, prefix, info, config, clock
         self._encoder = RecordEncoder(config.gzip_level, new_id)

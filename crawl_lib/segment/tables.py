@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from crawl_lib.durable import fsync_file
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError, os_error
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow, with_later_fields
 
 GROUP_ROWS = 50_000
@@ -38,7 +38,7 @@ def _translated(path: Path) -> Iterator[None]:
     except pa.ArrowException as error:
         raise DamagedFileError(f"{path}: not a table of this version: {error}") from error
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from error
+        raise os_error(error, path) from error
 
 
 class RowSpool:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import StorageError, os_errors
 
 COPY_BYTES = 1 << 20
 
@@ -125,10 +125,8 @@ class Storage(ABC):
 
     def upload(self, local: Path, path: str) -> None:
         """Copy a local file to a new file. Raises TargetExistsError if the path is taken."""
-        try:
+        with os_errors(local, "cannot be read"):
             source = local.open("rb")
-        except OSError as error:
-            raise StorageError(f"{local}: cannot be read: {error.strerror}") from error
         with source, self.open_write(path) as target:
             _copy(source, target)
 
@@ -138,12 +136,8 @@ class Storage(ABC):
 
     def download(self, path: str, local: Path) -> None:
         """Copy a file to a local path, which is replaced. Raises PathNotFoundError."""
-        with self.open_read(path) as source:
-            try:
-                with local.open("wb") as target:
-                    _copy(source, target)
-            except OSError as error:
-                raise StorageError(f"{local}: cannot be written: {error.strerror}") from error
+        with self.open_read(path) as source, os_errors(local, "cannot be written"), local.open("wb") as target:
+            _copy(source, target)
 
     def open_seekable(self, path: str) -> BinaryIO:
         """A file for random reads, as Parquet needs them. Raises PathNotFoundError."""

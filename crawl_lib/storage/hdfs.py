@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from crawl_lib.config import DfsConfig
-from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, TargetExistsError
+from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, TargetExistsError, os_errors
 from crawl_lib.storage.base import Entry, Storage, check_path
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
 from crawl_lib.storage.problems import HdfsProblemError
@@ -91,11 +91,9 @@ class HdfsStorage(Storage):
 
     def upload(self, local: Path, path: str) -> None:
         """See Storage. All of the file or nothing; sent again if it breaks."""
-        try:
+        with os_errors(local, "cannot be read"):
             size = local.stat().st_size
             local.open("rb").close()
-        except OSError as error:
-            raise StorageError(f"{local}: cannot be read: {error.strerror}") from error
         self._refuse_existing(path)
 
         def body() -> FileBody:

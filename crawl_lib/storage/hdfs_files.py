@@ -12,7 +12,7 @@ from types import TracebackType
 
 import requests
 
-from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
+from crawl_lib.errors import StoppedError, StorageError, TargetExistsError, os_errors
 from crawl_lib.storage.base import COPY_BYTES
 from crawl_lib.storage.problems import FOREIGN, HdfsProblemError, Problem, RefusedError, problem_of
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
@@ -102,14 +102,11 @@ class FileBody:
 
     def __iter__(self) -> Iterator[bytes]:
         left = self.len
-        try:
-            with self._local.open("rb") as file:
-                while left and (piece := file.read(min(COPY_BYTES, left))):
-                    left -= len(piece)
-                    self._go_on()
-                    yield piece
-        except OSError as error:
-            raise StorageError(f"{self._local}: cannot be read: {error.strerror}") from error
+        with os_errors(self._local, "cannot be read"), self._local.open("rb") as file:
+            while left and (piece := file.read(min(COPY_BYTES, left))):
+                left -= len(piece)
+                self._go_on()
+                yield piece
         if left:
             raise StorageError(f"{self._local}: became shorter while it was sent")
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import BinaryIO, cast
 
 from crawl_lib.durable import fsync_dir, fsync_file
-from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError, os_error
 from crawl_lib.storage.base import Entry, Storage, check_path
 
 AT_FDCWD = -100
@@ -126,7 +126,7 @@ class LocalStorage(Storage):
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise StorageError(f"{place}: cannot be looked at: {error.strerror}") from error
+            raise os_error(error, place, "cannot be looked at") from error
         is_dir = place.is_dir()
         return Entry(place.name if path else "", is_dir, 0 if is_dir else status.st_size)
 
@@ -316,4 +316,4 @@ def _translated(place: Path, what: str) -> Iterator[None]:
     except PermissionError as error:
         raise StorageError(f"{place}: {what}: no permission; look at the owner and mode of its directory") from error
     except OSError as error:
-        raise StorageError(f"{place}: {what}: {error.strerror or error}") from error
+        raise os_error(error, place, what) from error

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from crawl_lib.durable import reached
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import os_errors
 
 MOST_TRIES = 2
 
@@ -22,10 +22,8 @@ class ReadingNotes:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._begun: Counter[int] = Counter()
-        try:
+        with os_errors(path, "cannot be read"):
             text = path.read_text(encoding="ascii", errors="replace") if path.exists() else ""
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
         for line in text.split("\n")[:-1]:
             self._count(line[:1], line[1:])
 
@@ -43,11 +41,8 @@ class ReadingNotes:
         self._write("-", position)
 
     def _write(self, sign: str, position: int) -> None:
-        try:
-            with self._path.open("ab", buffering=0) as file:
-                file.write(b"%s%d\n" % (sign.encode(), position))
-        except OSError as error:
-            raise StorageError(f"{self._path}: cannot be written: {error.strerror}") from error
+        with os_errors(self._path, "cannot be written"), self._path.open("ab", buffering=0) as file:
+            file.write(b"%s%d\n" % (sign.encode(), position))
         self._count(sign, str(position))
 
     def _count(self, sign: str, position: str) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 import uvloop
 
 from crawl_lib.config import Config, from_mapping
-from crawl_lib.errors import KrakeError, StoppedError, StorageError
+from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.fetch import HOSTS_FOLDER, MIN_TTL_S, HostStore, IpTurns, boot_id, fetch_all
 from crawl_lib.frontier import TAKE_FILE, open_take
 from crawl_lib.records import Fetched, TakenUrl
@@ -229,6 +229,6 @@ def main() -> int:
         say({"error": str(error)})
         return 1
     except OSError as error:
-        say({"error": str(StorageError(f"{given['spool']}: {error.strerror or error}"))})
+        say({"error": str(os_error(error, given["spool"]))})
         return 1
     return 0

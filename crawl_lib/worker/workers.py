@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.errors import KrakeError, StoppedError, StorageError
+from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.worker.forkserver import Forked, GoneError, fork_server
 from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
 
@@ -64,7 +64,7 @@ def run_workers(
             workers.append(_start(number, task, log_dir, lock_descriptor))
         _wait(workers, stop, on_progress, pause)
     except OSError as error:
-        raise StorageError(f"{error.filename or log_dir}: fetching processes: {error.strerror or error}") from error
+        raise os_error(error, f"{log_dir}: fetching processes") from error
     finally:
         _end(workers)
     results = [_result(worker) for worker in workers]

@@ -213,7 +213,7 @@ def test_servers_that_cannot_start_are_an_error_with_the_reason(python: Any, tmp
 
 def test_a_program_that_is_not_there_is_an_error_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "gone"))
-    with pytest.raises(StorageError, match=r"gone: fetching processes: No such file"):
+    with pytest.raises(StorageError, match=r"gone: No such file"):
         run(tmp_path)
 
 

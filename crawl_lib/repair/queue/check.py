@@ -16,7 +16,7 @@ from threading import Event
 from typing import TypeVar
 
 from crawl_lib.crawldir import SCOPE_NAME, is_list_of_hosts
-from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, StorageError, UrlError
+from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, UrlError, os_errors
 from crawl_lib.fetch import FILE_NAME as HOSTS_FILE
 from crawl_lib.fetch import host_stores
 from crawl_lib.frontier import (
@@ -91,10 +91,8 @@ def check_queue(
     check = _Check(
         Queue(directory, node), Findings(ROOM, f"run `krake queue repair --node {node}`"), spool, on_progress
     )
-    try:
+    with os_errors(directory):
         check.run(full, max_length_chars)
-    except OSError as error:
-        raise StorageError(f"{error.filename or directory}: cannot be read: {error.strerror}") from error
     return check.findings.list()
 
 

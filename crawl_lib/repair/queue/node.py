@@ -32,7 +32,7 @@ import numpy as np
 
 from crawl_lib.crawldir import read_mark, take_mark_away, take_note_away, urls_of_lost_queue
 from crawl_lib.durable import delete_durable, reached, rename_durable
-from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, StorageError
+from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HostStore, host_stores
 from crawl_lib.frontier import (
     COUNTS_FILE,
@@ -95,25 +95,23 @@ def repair_node(
     with (
         held_without_trace(directory, node)
         if dry_run
-        else NodeLock(directory, node, timeout_s, what="krake queue repair", on_wait=on_wait)
+        else NodeLock(directory, node, timeout_s, what="krake queue repair", on_wait=on_wait),
+        os_errors(directory),
     ):
+        if not dry_run:
+            _take_mark_away(stores, node)
+            report = _Repair(stores, node, directory).run()
+            report.lost = report.lost or (read_lost(directory) if lost else 0)
+            return report
+        shadow = directory.with_name(f".{node}.dry-run")
+        shutil.rmtree(shadow, ignore_errors=True)
         try:
-            if not dry_run:
-                _take_mark_away(stores, node)
-                report = _Repair(stores, node, directory).run()
-                report.lost = report.lost or (read_lost(directory) if lost else 0)
-                return report
-            shadow = directory.with_name(f".{node}.dry-run")
+            _link_tree(directory, shadow, stores.stop)
+            report = _Repair(stores, node, shadow).run()
+            report.done = [line.replace(str(shadow), str(directory)) for line in report.done]
+            return report
+        finally:
             shutil.rmtree(shadow, ignore_errors=True)
-            try:
-                _link_tree(directory, shadow, stores.stop)
-                report = _Repair(stores, node, shadow).run()
-                report.done = [line.replace(str(shadow), str(directory)) for line in report.done]
-                return report
-            finally:
-                shutil.rmtree(shadow, ignore_errors=True)
-        except OSError as error:
-            raise StorageError(f"{error.filename or directory}: {error.strerror or error}") from error
 
 
 def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) -> RepairReport | None:
