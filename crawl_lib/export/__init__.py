@@ -1,6 +1,6 @@
 """The export: crawled pages get their NodeIDs, and one content file.
 
-How data flows: `run.export_pages` takes segments (`places.SegmentInput`). An engine (`crawl_lib.engine`: DuckDB or
+How data flows: `run.export_pages` takes segments (`folder.SegmentInput`). An engine (`crawl_lib.engine`: DuckDB or
 Spark) reads their `pages.parquet` without dropped pages (`sql/export/captures.sql`) and chooses one capture for each
 key (`sql/export/chosen.sql`): the newest of status 200 whose detected type is wanted. In ascending order of keys they
 become `pages.parquet` (the rank is the NodeID) and `urlmapping`. In order of file and offset
@@ -12,7 +12,7 @@ What it needs in `scratch.directory`: what the content file will have (the bucke
 `scratch.memory_bytes`. Tables of a remote store are read where they lie; only Spark without `spark.dfs_url` copies
 those that a query reads.
 
-Where it lies: `<export.directory>/<name>/` (`places`). In order of writing: `inputs` (what the export is made of:
+Where it lies: `<export.directory>/<name>/` (`folder`). In order of writing: `inputs` (what the export is made of:
 segments with the digests of their manifests, and options), `pages.parquet`, `urlmapping`, `content`, `offsets`; then
 by the linker `arcs-out.parquet`, `arcs-in.parquet`; then by the finalizer `webgraph-index`, `webgraph`.
 
@@ -25,7 +25,7 @@ there (`scratch`). A kill test stops at `export.<file>.written`, `export.<file>.
 """
 
 from crawl_lib.export.choice import list_exports, newest_export
-from crawl_lib.export.places import (
+from crawl_lib.export.folder import (
     ARCS_IN,
     ARCS_OUT,
     CONTENT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crawl_lib.errors import ConfigError, PathNotFoundError
-from crawl_lib.export.places import NAME_PATTERN, SegmentInput
+from crawl_lib.export.folder import NAME_PATTERN, SegmentInput
 from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 

@@ -22,7 +22,7 @@ from isal import isal_zlib
 from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
-from crawl_lib.export.places import CONTENT, OFFSETS, ExportFolder
+from crawl_lib.export.folder import CONTENT, OFFSETS, ExportFolder
 from crawl_lib.export.progress import Progress
 from crawl_lib.export.warc_records import Member, Wanted, content_of, read_members
 from crawl_lib.storage import Storage

@@ -19,7 +19,7 @@ from crawl_lib.config import Config
 from crawl_lib.engine import Engine, open_engine
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export.content import Buckets, write_content, write_offsets
-from crawl_lib.export.places import (
+from crawl_lib.export.folder import (
     CONTENT,
     OFFSETS,
     PAGES,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from crawl_lib.config import Config
 from crawl_lib.errors import LockedError, os_errors
-from crawl_lib.export.places import ExportFolder
+from crawl_lib.export.folder import ExportFolder
 from crawl_lib.storage import Storage
 
 PATIENCE_S = 2.0

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from crawl_lib.config import Config
 from crawl_lib.errors import DamagedFileError, InputError, UrlError
-from crawl_lib.export.places import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
+from crawl_lib.export.folder import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.scratch import local_files
 from crawl_lib.export.webgraph import WebGraph

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.export.places import ExportFolder
+from crawl_lib.export.folder import ExportFolder
 from crawl_lib.export.progress import Progress
 from crawl_lib.storage import Storage
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crawl_lib.config import Config
-from crawl_lib.export.places import GRAPH_INDEX, WEB_GRAPH, ExportFolder
+from crawl_lib.export.folder import GRAPH_INDEX, WEB_GRAPH, ExportFolder
 from crawl_lib.export.readers import MappedFile
 from crawl_lib.export.scratch import local_files
 from crawl_lib.storage import Storage

@@ -1,6 +1,6 @@
 """Segments: what one node's task of one iteration leaves behind.
 
-How data flows: each worker process has a `PartWriter` (`spool`). `append` makes the records of a fetch (`records`) and
+How data flows: each worker process has a `PartWriter` (`spool`). `append` makes the records of a fetch (`encoder`) and
 writes the group by one write to the system; the page's rows go beside it (`tables`, `cdxj`, `outlinks`). A full WARC
 file closes its part (`parts`), which is then sealed (`seal`): its WARC file goes into the take's hidden folder on the
 store, and its local room is free. When all workers have closed and all parts are sealed, `build_segment` merges the
@@ -39,6 +39,7 @@ from crawl_lib.segment.dropped import (
     segment_digest,
     write_dropped,
 )
+from crawl_lib.segment.encoder import FORMAT_VERSION, Position, WarcDates, WarcInfo, microseconds, safe_uri, split_head
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -63,14 +64,13 @@ from crawl_lib.segment.parts import (
 )
 from crawl_lib.segment.publish import hidden_folder, publish, upload_checked
 from crawl_lib.segment.reader import SegmentReader
-from crawl_lib.segment.records import FORMAT_VERSION, Position, WarcDates, WarcInfo, microseconds, safe_uri, split_head
 from crawl_lib.segment.recover import group_of, microseconds_of, read_positions, warc_fields
 from crawl_lib.segment.runs import RunWriter, merge_runs
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
 from crawl_lib.segment.seal import Sealer, seal_all
 from crawl_lib.segment.spool import PartWriter, recover
 from crawl_lib.segment.tables import RowSpool, read_blocks, write_parquet
-from crawl_lib.segment.warcread import (
+from crawl_lib.segment.warc import (
     GZIP_ERROR,
     GZIP_MAGIC,
     HEAD_END,

@@ -16,6 +16,7 @@ from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, StorageError, os_errors
 from crawl_lib.frontier import OutlinkWriter
 from crawl_lib.records import QueuedUrl
+from crawl_lib.segment.encoder import FORMAT_VERSION, WarcDates, microseconds
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -27,7 +28,6 @@ from crawl_lib.segment.manifest import (
 )
 from crawl_lib.segment.outlinks import handed_on_runs, merge_outlinks
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part, PartCounts, list_parts
-from crawl_lib.segment.records import FORMAT_VERSION, WarcDates, microseconds
 from crawl_lib.segment.runs import merge_runs
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import write_parquet

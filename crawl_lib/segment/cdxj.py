@@ -17,7 +17,7 @@ from json.encoder import encode_basestring_ascii as _quoted
 from urllib.parse import unquote_to_bytes
 
 from crawl_lib.records import Fetched
-from crawl_lib.segment.records import Position
+from crawl_lib.segment.encoder import Position
 
 _PARTS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?")
 _ESCAPE = re.compile(b"%[0-9A-Fa-f]{2}")

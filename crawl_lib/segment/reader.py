@@ -13,7 +13,7 @@ from crawl_lib.frontier import part_mapping, read_outlinks
 from crawl_lib.segment.dropped import dropped_files, read_dropped
 from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
 from crawl_lib.segment.schema import LATER_FIELDS, PAGES_SCHEMA, with_later_fields
-from crawl_lib.segment.warcread import WarcRecord, read_one, walk
+from crawl_lib.segment.warc import WarcRecord, read_one, walk
 from crawl_lib.storage import Storage
 
 BATCH_ROWS = 10_000

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from crawl_lib.errors import DamagedFileError, os_error
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment.records import Position, split_head, unescape_field
-from crawl_lib.segment.warcread import Torn, WarcRecord, members, parse_record
+from crawl_lib.segment.encoder import Position, split_head, unescape_field
+from crawl_lib.segment.warc import Torn, WarcRecord, members, parse_record
 from crawl_lib.states import Outcome
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -15,6 +15,7 @@ from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment.cdxj import cdxj_line
+from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microseconds, new_record_id
 from crawl_lib.segment.outlinks import OutlinkRuns
 from crawl_lib.segment.parts import (
     LINKS_SUFFIX,
@@ -24,7 +25,6 @@ from crawl_lib.segment.parts import (
     PartCounts,
     list_parts,
 )
-from crawl_lib.segment.records import Position, RecordEncoder, WarcInfo, microseconds, new_record_id
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.runs import RunWriter
 from crawl_lib.segment.schema import LinkColumns, PageRow

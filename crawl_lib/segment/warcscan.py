@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 from isal import isal_zlib
 
 from crawl_lib.records import MAX_RECORD_BYTES
-from crawl_lib.segment.warcread import GZIP_ERROR, GZIP_MAGIC, Torn, WarcRecord, parse_record
+from crawl_lib.segment.warc import GZIP_ERROR, GZIP_MAGIC, Torn, WarcRecord, parse_record
 
 READ_BYTES = 1 << 18
 PROBE_BYTES = 1 << 12

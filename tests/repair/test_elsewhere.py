@@ -12,7 +12,7 @@ from crawl_lib.curate.compact import compact_segment
 from crawl_lib.curate.drop import drop_pages
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.repair.segments.salvage import salvage_segment
-from crawl_lib.segment.records import RecordEncoder
+from crawl_lib.segment.encoder import RecordEncoder
 from crawl_lib.segment.warcscan import Damage, Whole, scan
 from tests.e2e.crawl import Result
 from tests.export.test_remote import Elsewhere

@@ -18,8 +18,8 @@ from crawl_lib.config import Config, from_mapping
 from crawl_lib.curate.foreign import read_archive
 from crawl_lib.errors import ConfigError
 from crawl_lib.records import MAX_BODY_BYTES, MAX_RECORD_BYTES, Fetched
-from crawl_lib.segment.records import RecordEncoder
-from crawl_lib.segment.warcread import members
+from crawl_lib.segment.encoder import RecordEncoder
+from crawl_lib.segment.warc import members
 from crawl_lib.segment.warcscan import Damage, scan
 from tests.segment.helpers import answered, ids, taken
 

@@ -21,7 +21,7 @@ from warcio.recordbuilder import RecordBuilder
 from warcio.warcwriter import WARCWriter
 
 from crawl_lib.records import Fetched
-from crawl_lib.segment.records import (
+from crawl_lib.segment.encoder import (
     RecordEncoder,
     WarcDates,
     _base32,

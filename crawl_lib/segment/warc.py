@@ -14,7 +14,7 @@ from isal import isal_zlib
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import MAX_RECORD_BYTES
-from crawl_lib.segment.records import split_head
+from crawl_lib.segment.encoder import split_head
 
 READ_BYTES = 1 << 18
 GZIP_ERROR = cast("type[Exception]", isal_zlib.error)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import StorageError
-from crawl_lib.export.places import CONTENT, ExportFolder
+from crawl_lib.export.folder import CONTENT, ExportFolder
 from crawl_lib.storage import LocalStorage
 from tests.e2e.crawl import make_config
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isal import igzip
 
-from crawl_lib.segment.records import RecordEncoder
-from crawl_lib.segment.warcread import members, walk
+from crawl_lib.segment.encoder import RecordEncoder
+from crawl_lib.segment.warc import members, walk
 from tests.segment.helpers import answered, ids, taken
 
 WARCS = Path(__file__).parents[2].parent / "shared" / "testdata" / "warc"
