@@ -10,12 +10,11 @@ from hashlib import md5, sha1, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from crawl_lib.curate.foreign import read_archive
 from crawl_lib.curate.import_report import FileReport
 from crawl_lib.errors import UrlError
 from crawl_lib.records import Fetched
 from crawl_lib.repair import IMPORTED_FROM, fetched_of
-from crawl_lib.segment import Damage, WarcRecord
+from crawl_lib.segment import Damage, WarcRecord, read_archive
 from crawl_lib.urls import canonicalize, key_of
 
 DIGESTS: dict[str, Callable[[bytes], Any]] = {"sha1": sha1, "md5": md5, "sha256": sha256}

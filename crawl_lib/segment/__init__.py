@@ -70,26 +70,11 @@ from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, L
 from crawl_lib.segment.seal import Sealer, seal_all
 from crawl_lib.segment.spool import PartWriter, recover
 from crawl_lib.segment.tables import RowSpool, read_blocks, write_parquet
-from crawl_lib.segment.warc import (
-    GZIP_ERROR,
-    GZIP_MAGIC,
-    HEAD_END,
-    Torn,
-    WarcRecord,
-    members,
-    parse_headers,
-    parse_record,
-    read_one,
-    walk,
-)
-from crawl_lib.segment.warcscan import Damage, Raw, Whole, scan
+from crawl_lib.segment.warc import Damage, WarcRecord, Whole, read_archive, read_one, scan, walk
 
 __all__ = [
     "CLOSED_SUFFIX",
     "FORMAT_VERSION",
-    "GZIP_ERROR",
-    "GZIP_MAGIC",
-    "HEAD_END",
     "INDEX_NAME",
     "LATER_FIELDS",
     "LINKS_NAME",
@@ -111,13 +96,11 @@ __all__ = [
     "Part",
     "PartWriter",
     "Position",
-    "Raw",
     "RowSpool",
     "RunWriter",
     "Sealer",
     "SegmentFacts",
     "SegmentReader",
-    "Torn",
     "WarcDates",
     "WarcInfo",
     "WarcRecord",
@@ -132,14 +115,12 @@ __all__ = [
     "hidden_folder",
     "is_dropped_file",
     "list_parts",
-    "members",
     "merge_runs",
     "microseconds",
     "microseconds_of",
-    "parse_headers",
-    "parse_record",
     "part_prefix",
     "publish",
+    "read_archive",
     "read_blocks",
     "read_dropped",
     "read_one",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from crawl_lib.errors import DamagedFileError, os_error
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.encoder import Position, split_head, unescape_field
-from crawl_lib.segment.warc import Torn, WarcRecord, members, parse_record
+from crawl_lib.segment.warc import WarcRecord, walk
 from crawl_lib.states import Outcome
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,19 +39,20 @@ def read_groups(path: Path, damage: Counter[str] | None = None) -> Iterator[Reco
     damage = Counter() if damage is None else damage
     held: list[WarcRecord] = []
     with path.open("rb") as file:
-        for offset, length, data in members(file, damage):
-            try:
-                record, _ = parse_record(data, offset, length)
-                if record.type == "warcinfo":
-                    yield offset + length
-                    continue
-                held.append(record)
-                if record.type == "metadata":
-                    yield group_of(held, path.name, offset + length)
-                    held = []
-            except (Torn, KeyError, ValueError):
-                damage["no_group"] += 1
-                return
+        for record in walk(file, damage):
+            end = record.offset + record.length
+            if record.type == "warcinfo":
+                yield end
+                continue
+            held.append(record)
+            if record.type == "metadata":
+                try:
+                    group = group_of(held, path.name, end)
+                except (KeyError, ValueError):
+                    damage["no_group"] += 1
+                    return
+                yield group
+                held = []
 
 
 def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recovered:

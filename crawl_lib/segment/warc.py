@@ -1,13 +1,21 @@
-"""Reading WARC files: gzip members (ours: one a record) or plain records, one at a time, damage counted.
+"""Reading WARC files: Krake's own, a gzip member a record, and archives of any writer. Damage never raises here.
 
-A record is held in memory whole; `max_record_bytes` bounds it.
+`scan` and `walk` read Krake's own files. `scan` reads on past damage and keeps the bytes of each record, so that it can
+be copied; `walk` ends at the first damage. `read_archive` reads WARC 1.0 and 1.1 of any writer, compressed record by
+record, as a whole, or not at all, and ARC; it reads on past damage too.
+
+After damage in a compressed file the next gzip member that opens with `WARC/` is looked for, in a plain one the next
+line that begins so. What a hostile server put into a record that is damaged could pass for one, so callers take nothing
+for true that a record of ours would not say. A record is held in memory whole; `max_record_bytes` bounds it.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import BinaryIO, NamedTuple, cast
 
 from isal import isal_zlib
@@ -16,14 +24,22 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import MAX_RECORD_BYTES
 from crawl_lib.segment.encoder import split_head
 
-READ_BYTES = 1 << 18
-GZIP_ERROR = cast("type[Exception]", isal_zlib.error)
-GZIP_MAGIC = b"\x1f\x8b\x08"
-HEAD_END = re.compile(rb"\r?\n\r?\n")
+BLOCK_BYTES = 1 << 18
+PROBE_BYTES = 1 << 12
+MAX_HEAD_BYTES = 1 << 17
+"""Of a record's own head: a URL of ours may have 65,535 characters."""
+KEPT_BYTES = 1 << 20
+"""How far back a member is looked for where a damaged one was noticed: damage shows some way behind it."""
+_GZIP_ERROR = cast("type[Exception]", isal_zlib.error)
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_NEXT = re.compile(rb"\nWARC/[01]\.")
+_ARC = b"filedesc:"
 
 
 class WarcRecord(NamedTuple):
-    """One record. `headers`: names in lower case. `offset`, `length`: of its gzip member, or of its plain bytes."""
+    """One record. `headers`: names in lower case. `offset`: of its gzip member, or of its plain bytes. `length`: of
+    these too; of a record in an archive of another writer, its bytes once decompressed."""
 
     type: str
     headers: dict[str, str]
@@ -47,162 +63,331 @@ class WarcRecord(NamedTuple):
         return split_head(self.block)[1]
 
 
-class Torn(Exception):  # noqa: N818 - not an error of the tree: the walk turns it into a count
-    """Bytes that are no whole record. `reason`: the name it is counted by."""
+class Whole(NamedTuple):
+    """A record with the bytes of its gzip member."""
 
-    def __init__(self, reason: str) -> None:
+    record: WarcRecord
+    raw: bytes
+
+
+class Damage(NamedTuple):
+    """Bytes `offset` to `end` that are no whole record. `reason`: one word."""
+
+    offset: int
+    end: int
+    reason: str
+
+
+class _Torn(Exception):  # noqa: N818 - not an error of the tree: readers turn it into a `Damage`
+    """Bytes that are no whole record. `needs`: how many would have to be there; 0 if more of them are no help."""
+
+    def __init__(self, reason: str, needs: int = 0) -> None:
         super().__init__(reason)
-        self.reason = reason
-
-
-def parse_record(data: bytes, offset: int = 0, length: int | None = None, start: int = 0) -> tuple[WarcRecord, int]:
-    """The record at `data[start:]` and where it ends there. Raises Torn."""
-    found = HEAD_END.search(data, start)
-    if found is None or not data.startswith(b"WARC/", start):
-        raise Torn("no_record_head")
-    headers = parse_headers(data[start : found.start()])
-    try:
-        size = int(headers.get("content-length", ""))
-    except ValueError:
-        raise Torn("no_content_length") from None
-    end = found.end() + size
-    if size < 0 or end > len(data):
-        raise Torn("record_cut_short")
-    after = end
-    while data[after : after + 1] in {b"\r", b"\n"} and after < end + 4:
-        after += 1
-    kind = headers.get("warc-type", "")
-    return WarcRecord(
-        kind, headers, data[found.end() : end], offset, after - start if length is None else length
-    ), after
-
-
-def parse_headers(head: bytes) -> dict[str, str]:
-    """The fields of a record's head, names in lower case; of several of one name, the first."""
-    headers: dict[str, str] = {}
-    for line in head.decode("utf-8", "surrogateescape").split("\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon:
-            headers.setdefault(name.strip().lower(), value.strip())
-    return headers
-
-
-def members(
-    file: BinaryIO, damage: Counter[str], max_record_bytes: int = MAX_RECORD_BYTES
-) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, length and content of each gzip member from the start of a file; ends at the first damage, counted."""
-    offset, buffer = 0, b""
-    while True:
-        buffer = buffer or file.read(READ_BYTES)
-        if not buffer:
-            return
-        try:
-            data, used, buffer = _member(file, buffer, max_record_bytes)
-        except Torn as torn:
-            damage[torn.reason] += 1
-            return
-        yield offset, used, data
-        offset += used
-
-
-def _member(file: BinaryIO, buffer: bytes, max_bytes: int) -> tuple[bytes, int, bytes]:
-    """The content of one member, its length, and what was read beyond it."""
-    inflate = isal_zlib.decompressobj(31)
-    parts, used, size = [], 0, 0
-    while True:
-        try:
-            part = inflate.decompress(buffer, max_bytes - size + 1)
-        except GZIP_ERROR:
-            raise Torn("bad_gzip") from None
-        parts.append(part)
-        used += len(buffer)
-        size += len(part)
-        if size > max_bytes:
-            raise Torn("record_too_large")
-        if inflate.eof:
-            rest = inflate.unused_data
-            return b"".join(parts), used - len(rest), rest
-        buffer = file.read(READ_BYTES)
-        if not buffer:
-            raise Torn("member_cut_short")
+        self.reason, self.needs = reason, needs
 
 
 def read_one(data: bytes, offset: int, where: str) -> WarcRecord:
     """The record of one gzip member. Raises DamagedFileError naming `where` and the offset."""
     try:
-        return parse_record(isal_zlib.decompress(data, 31), offset, len(data))[0]
-    except Torn as torn:
+        return _parsed(isal_zlib.decompress(data, 31), offset, len(data))[0]
+    except _Torn as torn:
         raise DamagedFileError(f"{where}: no record at byte {offset}: {torn.reason}") from None
-    except GZIP_ERROR as error:
+    except _GZIP_ERROR as error:
         raise DamagedFileError(f"{where}: no gzip member at byte {offset}: {error}") from None
 
 
 def walk(file: BinaryIO, damage: Counter[str] | None = None) -> Iterator[WarcRecord]:
-    """Every record of a WARC file, compressed or plain, in file order.
+    """The records of one of Krake's own files in file order, until its end or the first damage.
 
-    `damage` counts what could not be read, by reason; the walk ends at damage, since nothing after it is certain.
+    `damage` counts, by its reason, what the walk ended at.
     """
-    damage = Counter() if damage is None else damage
-    start = file.read(READ_BYTES)
-    rest = _Rest(start, file)
-    if start.startswith(GZIP_MAGIC[:2]):
-        for offset, length, data in members(rest, damage):  # type: ignore[arg-type]
-            yield from _records_of(data, offset, length, damage)
-    elif start:
-        yield from _plain(rest, damage)
-
-
-def _records_of(data: bytes, offset: int, length: int, damage: Counter[str]) -> Iterator[WarcRecord]:
-    """The records of a member: one, as it should be, or several, which is counted."""
-    at = 0
-    while at < len(data):
-        try:
-            record, at = parse_record(data, offset, length, at)
-        except Torn as torn:
-            damage[torn.reason] += 1
+    for item in scan(file):
+        if isinstance(item, Damage):
+            if damage is not None:
+                damage[item.reason] += 1
             return
-        yield record
-        if at < len(data):
-            damage["several_records_in_a_member"] += 1
+        yield item.record
 
 
-class _Rest:
-    """A file whose first bytes were read already."""
+def scan(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[Whole | Damage]:
+    """All of one of Krake's own files in file order, records and damage."""
+    raw = _Raw(file)
+    while raw.more():
+        start, member = raw.offset, _Member(raw)
+        try:
+            data = member.content(max_record_bytes)
+            record, end = _parsed(data, start, member.size)
+            if data[end:].strip(b"\r\n"):
+                raise _Torn("several_records_in_a_member")
+        except _Torn as torn:
+            raw.skip_to_member()
+            yield Damage(start, raw.offset, torn.reason)
+        else:
+            yield Whole(record, raw.take(member.size))
 
-    def __init__(self, start: bytes, file: BinaryIO) -> None:
-        self._start, self._file = start, file
 
-    def read(self, size: int) -> bytes:
-        data, self._start = self._start, b""
-        return data or self._file.read(size)
+def read_archive(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[WarcRecord | Damage]:
+    """All records of an archive of any writer, and its damaged places, in file order. `file`: at its beginning,
+    seekable. Offsets are of the gzip member or, in a plain file, of the record."""
+    kind = _kind(file)
+    if kind == "arc":
+        yield from _read_arc(file, max_record_bytes)
+    elif kind == "gzip":
+        raw = _Raw(file)
+        while raw.more():
+            start, member = raw.offset, _Member(raw, KEPT_BYTES)
+            yield from _Records(member.pieces(), start, max_record_bytes, member).read()
+            if member.torn:
+                raw.skip_to_member()
+                yield Damage(start, raw.offset, member.torn)
+            else:
+                raw.take(member.size)
+    elif kind == "warc":
+        yield from _Records(iter(lambda: file.read(BLOCK_BYTES), b""), 0, max_record_bytes).read()
+    else:
+        yield Damage(0, file.seek(0, 2), "not_an_archive" if kind else "empty_file")
 
 
-def _plain(file: _Rest, damage: Counter[str]) -> Iterator[WarcRecord]:
-    buffer, base = b"", 0
+def _kind(file: BinaryIO) -> str:
+    start = file.read(BLOCK_BYTES)
+    file.seek(0)
+    is_gzip = start.startswith(_GZIP_MAGIC)
+    content = start
+    if is_gzip:
+        with suppress(_GZIP_ERROR):
+            content = isal_zlib.decompressobj(31).decompress(start, 64)
+    if content.startswith(_ARC):
+        return "arc"
+    if is_gzip:
+        return "gzip"
+    if content.lstrip(b"\r\n").startswith(b"WARC/") or _NEXT.search(content):
+        return "warc"
+    # A damaged start, with members behind it
+    return "gzip" if _GZIP_MAGIC in start else "other" if start else ""
+
+
+def _parsed(
+    data: bytes | bytearray, offset: int, length: int | None = None, max_bytes: int = MAX_RECORD_BYTES
+) -> tuple[WarcRecord, int]:
+    """The record at the beginning of `data`, and where its block ends. Raises _Torn."""
+    if not data.startswith(b"WARC/"):
+        raise _Torn("no_record_head")
+    found = _HEAD_END.search(data)
+    if found is None:
+        raise _Torn("no_record_head", len(data) + 1 if len(data) < MAX_HEAD_BYTES else 0)
+    headers: dict[str, str] = {}
+    for line in data[: found.start()].decode("utf-8", "surrogateescape").split("\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers.setdefault(name.strip().lower(), value.strip())
+    size = headers.get("content-length", "")
+    if not (size.isascii() and size.isdigit()):
+        raise _Torn("no_content_length")
+    if len(size) > 18 or int(size) > max_bytes:
+        raise _Torn("record_too_large")
+    end = found.end() + int(size)
+    if end > len(data):
+        raise _Torn("record_cut_short", end)
+    block = bytes(data[found.end() : end])
+    return WarcRecord(headers.get("warc-type", ""), headers, block, offset, end if length is None else length), end
+
+
+class _Raw:
+    """The bytes of a file from `offset` on, as far as they were read: `buffer`."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.offset = 0
+        self.buffer = bytearray()
+
+    def fill(self) -> bool:
+        """Read on; False at the end."""
+        data = self._file.read(BLOCK_BYTES)
+        self.buffer += data
+        return bool(data)
+
+    def more(self) -> bool:
+        """Whether a byte is left."""
+        return bool(self.buffer) or self.fill()
+
+    def take(self, size: int) -> bytes:
+        """The next bytes, which are in the buffer; they leave it."""
+        data = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        self.offset += size
+        return data
+
+    def skip_to_member(self) -> None:
+        """Go to the next place after this one where a record may begin, or to the end."""
+        at = 1
+        while True:
+            at = self.buffer.find(_GZIP_MAGIC, at)
+            if at < 0:
+                keep = min(len(self.buffer), len(_GZIP_MAGIC) - 1)
+                self.take(len(self.buffer) - keep)
+                at = 0
+                if not self.fill():
+                    self.take(len(self.buffer))
+                    return
+                continue
+            while len(self.buffer) < at + PROBE_BYTES and self.fill():
+                pass
+            with suppress(_GZIP_ERROR):
+                probe = bytes(self.buffer[at : at + PROBE_BYTES])
+                if isal_zlib.decompressobj(31).decompress(probe, 5).startswith(b"WARC/"):
+                    self.take(at)
+                    return
+            at += 1
+
+
+class _Member:
+    """The gzip member at the beginning of `raw`. After its content it has a `size`, of what it takes of the buffer, or
+    is `torn`: a word. `kept`: so many bytes of it stay in the buffer, None: all."""
+
+    def __init__(self, raw: _Raw, kept: int | None = None) -> None:
+        self._raw, self._kept = raw, kept
+        self.size, self.torn = 0, ""
+
+    def pieces(self, limit: int = BLOCK_BYTES) -> Iterator[bytes]:
+        """The content, in pieces of at most `limit` bytes."""
+        raw, inflate, fed = self._raw, isal_zlib.decompressobj(31), 0
+        pending, piece = b"", b""
+        while not inflate.eof:
+            if not pending and len(piece) < limit:
+                if self._kept is not None and fed > self._kept:
+                    raw.take(fed - self._kept)
+                    fed = self._kept
+                if fed == len(raw.buffer) and not raw.fill():
+                    self.torn = "member_cut_short"
+                    return
+                pending = bytes(raw.buffer[fed : fed + BLOCK_BYTES])
+                fed += len(pending)
+            try:
+                piece = inflate.decompress(pending, limit)
+            except _GZIP_ERROR:
+                self.torn = "bad_gzip"
+                return
+            pending = inflate.unconsumed_tail
+            yield piece
+        self.size = fed - len(inflate.unused_data)
+
+    def content(self, max_bytes: int) -> bytes:
+        """All of the content. Raises _Torn."""
+        parts, size = [], 0
+        for piece in self.pieces():
+            parts.append(piece)
+            size += len(piece)
+            if size > max_bytes:
+                raise _Torn("record_too_large")
+        if self.torn:
+            raise _Torn(self.torn)
+        return b"".join(parts)
+
+
+class _Records:
+    """Records out of a stream of plain bytes that begins at byte `start` of a file.
+
+    `member`: what the stream is the content of, so that all its records have one offset; None for a plain file.
+    """
+
+    def __init__(self, pieces: Iterator[bytes], start: int, max_bytes: int, member: _Member | None = None) -> None:
+        self._pieces, self._start, self._max, self._member = pieces, start, max_bytes, member
+        self._buffer = bytearray()
+        self._at = 0  # of the buffer in the stream
+
+    def read(self) -> Iterator[WarcRecord | Damage]:
+        """All of them. Where the member itself ends in damage, its reader says so, not the record that it cuts."""
+        while self._skip_blank():
+            start = self._offset()
+            try:
+                record = self._record()
+            except _Torn as torn:
+                self._skip_to_record()
+                is_cut = torn.reason in {"record_cut_short", "no_record_head"} and not self._buffer
+                if not (is_cut and self._member and self._member.torn):
+                    yield Damage(start, self._offset(), torn.reason)
+            else:
+                yield record
+
+    def _offset(self) -> int:
+        return self._start + (0 if self._member else self._at)
+
+    def _fill(self, size: int) -> bool:
+        """Whether the buffer has `size` bytes, after reading on."""
+        while len(self._buffer) < size:
+            data = next(self._pieces, None)
+            if data is None:
+                return False
+            self._buffer += data
+        return True
+
+    def _take(self, size: int) -> None:
+        del self._buffer[:size]
+        self._at += size
+
+    def _skip_blank(self) -> bool:
+        """Whether there is more than empty lines, which are passed over."""
+        while self._fill(1):
+            self._take(len(self._buffer) - len(self._buffer.lstrip(b"\r\n")))
+            if self._buffer:
+                return True
+        return False
+
+    def _record(self) -> WarcRecord:
+        """The record at the beginning of the buffer, taken out of it. Raises _Torn."""
+        self._fill(5)
+        while True:
+            try:
+                record, end = _parsed(self._buffer, self._offset(), max_bytes=self._max)
+                break
+            except _Torn as torn:
+                if not (torn.needs and self._fill(torn.needs)):
+                    raise
+        self._fill(end + 8)
+        after = self._buffer[end : end + 8].lstrip(b"\r\n")
+        if after and not b"WARC/".startswith(after[:5]):
+            raise _Torn("wrong_length")
+        self._take(end)
+        return record
+
+    def _skip_to_record(self) -> None:
+        """Go to the next line that begins as a record does, or to the end."""
+        while True:
+            found = _NEXT.search(self._buffer, 1)
+            if found is not None:
+                self._take(found.start() + 1)
+                return
+            self._take(max(0, len(self._buffer) - 8))
+            if not self._fill(len(self._buffer) + 1):
+                self._take(len(self._buffer))
+                return
+
+
+def _read_arc(file: BinaryIO, max_bytes: int) -> Iterator[WarcRecord | Damage]:
+    """Records of an ARC file, as warcio turns them into those of a WARC."""
+    from warcio.archiveiterator import (  # type: ignore[import-untyped]  # noqa: PLC0415 - only for such files
+        ArchiveIterator,
+    )
+
+    is_gzip = file.read(2) == _GZIP_MAGIC[:2]
+    file.seek(0)
+    # As one stream, since not all writers compress record by record; offsets are those of the plain file then.
+    plain = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_gzip else file
+    records = ArchiveIterator(plain, no_record_parse=True, arc2warc=True)
+    offset = 0
     while True:
         try:
-            record, used = parse_record(buffer, base)
-            if used == len(buffer):
-                raise Torn("record_cut_short")  # the closing lines may follow
-        except Torn as torn:
-            more = file.read(READ_BYTES) if len(buffer) < MAX_RECORD_BYTES else b""
-            if more:
-                buffer += more
-                continue
-            yield from _last(buffer, base, damage, torn.reason)
+            record = next(records)
+            block = record.content_stream().read(max_bytes + 1)
+            offset = records.get_record_offset()  # reads on to the end of the record
+            headers = {name.lower(): value for name, value in record.rec_headers.headers}
+            kind = cast("str", record.rec_type)
+        except StopIteration:
             return
-        yield record
-        buffer, base = buffer[used:], base + used
-
-
-def _last(buffer: bytes, base: int, damage: Counter[str], reason: str) -> Iterator[WarcRecord]:
-    if not buffer.strip():
-        return
-    try:
-        record, used = parse_record(buffer, base)
-    except Torn:
-        damage[reason] += 1
-        return
-    yield record
-    if buffer[used:].strip():
-        damage["rubbish_at_the_end"] += 1
+        except Exception as error:  # warcio raises errors of many kinds over a damaged file
+            yield Damage(offset, offset, f"bad_arc_{type(error).__name__}")
+            return
+        if len(block) > max_bytes:
+            yield Damage(offset, offset, "record_too_large")
+            continue
+        yield WarcRecord(kind, headers, block, offset, len(block))

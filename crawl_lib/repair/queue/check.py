@@ -58,12 +58,10 @@ from crawl_lib.segment import (
     POSITIONS_SUFFIX,
     Manifest,
     Part,
-    Torn,
     file_entry,
     list_parts,
-    members,
-    parse_record,
     read_positions,
+    walk,
 )
 from crawl_lib.stopping import OnProgress, until_stopped
 from crawl_lib.urls import canonicalize
@@ -340,11 +338,8 @@ def part_problems(part: Part, *, full: bool, stop: Event | None = None) -> list[
     elif full:
         damage: Counter[str] = Counter()
         with part.warc.open("rb") as file:
-            try:
-                for offset, length, data in until_stopped(members(file, damage), stop):
-                    parse_record(data, offset, length)
-            except Torn as torn:
-                damage[torn.reason] += 1
+            for _ in until_stopped(walk(file, damage), stop):
+                pass
         problems += [f"its records end with {reason}" for reason in damage]
     return problems
 
