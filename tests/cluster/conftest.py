@@ -14,7 +14,7 @@ from crawl_lib.config.model import DfsConfig
 from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
 from tests.cluster.hdfs import Hdfs, resolve_jars, why_not
-from tests.cluster.spark import DEFAULTS
+from tests.cluster.spark import DEFAULTS, give_defaults, make_archive
 from tests.contracts.mariadb import three_mariadbs
 from tests.export.crawls import CrawlMaker
 
@@ -99,13 +99,12 @@ def open_in() -> Callable[[Hdfs], HdfsStorage]:
 
 @pytest.fixture(scope="session")
 def many_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Spark takes its defaults from a file, as an operator gives them; its executors have no Python."""
+    """Spark has defaults for small tables, and its executors have no Python."""
     folder = tmp_path_factory.mktemp("spark-conf")
-    (folder / "spark-defaults.conf").write_text(DEFAULTS)
+    make_archive(tmp_path_factory.mktemp("spark-archive"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("SPARK_CONF_DIR", str(folder))
+        give_defaults(patched, folder, DEFAULTS)
         patched.setenv("PYSPARK_PYTHON", str(folder / "no-python"))
-        patched.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # whatever this machine's name is
         yield
 
 

@@ -1,37 +1,76 @@
-"""What the tests of Spark share: crawls to export, and how two exports are compared."""
+"""What the tests of Spark share: its defaults, crawls to export, and how two exports are compared.
+
+The classes that Spark loads are kept parsed and verified in an archive (class data sharing), as those of HDFS are.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import random
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import SparkConfig
-from crawl_lib.engine import opening
+from crawl_lib.engine import Room, open_engine, opening
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.segment.dropped import write_dropped
 from crawl_lib.segment.manifest import Manifest
 from crawl_lib.segment.schema import LINKS_SCHEMA
 from crawl_lib.storage import LocalStorage, Storage
-from tests.cluster.hdfs import Hdfs
+from tests.cluster.hdfs import TARGET, Hdfs
+from tests.e2e.crawl import make_config
 from tests.export.crawls import Capture, CrawlMaker, key
 
 FILES = 9
+ARCHIVE = TARGET / f"spark-{pyspark.__version__}.jsa"
+NO_CONF = TARGET / "no-conf"
+"""An empty folder of configuration: the first on Spark's class path, which the archive has to fit."""
 DEFAULTS = """spark.sql.shuffle.partitions 4
 spark.sql.adaptive.enabled false
 spark.sql.autoBroadcastJoinThreshold -1
-spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.driver.defaultJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off
 """
 """Small tables are sorted and joined by four tasks, as large ones are; and Java starts faster."""
 LIMIT_S = 1200
+
+
+def give_defaults(
+    patch: pytest.MonkeyPatch, folder: Path, text: str, java: str = f"SharedArchiveFile={ARCHIVE}"
+) -> None:
+    """Spark takes its defaults from a file, as an operator gives them. `java`: what Java does with the archive."""
+    file = folder / "defaults.conf"
+    file.write_text(text.replace("-Xlog:cds=off", f"-Xlog:cds=off -XX:{java}"))
+    NO_CONF.mkdir(parents=True, exist_ok=True)
+    patch.setenv("PYSPARK_SUBMIT_ARGS", f"--properties-file {shlex.quote(str(file))} pyspark-shell")
+    patch.setenv("SPARK_CONF_DIR", str(NO_CONF))
+    patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")  # whatever this machine's name is
+
+
+def make_archive(folder: Path) -> None:
+    """Make the archive if it is not there, by one small export; processes that need it at once wait."""
+    with Path(__file__).open("rb") as one_at_a_time, pytest.MonkeyPatch.context() as patch:
+        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+        if ARCHIVE.exists():
+            return
+        give_defaults(patch, folder, DEFAULTS, java=f"ArchiveClassesAtExit={ARCHIVE}")
+        config = with_spark(make_config(folder, nodes=1))
+        Path(config.dfs_primary).mkdir()
+        maker = CrawlMaker(Path(config.dfs_primary))
+        one_page(maker)
+        storage = LocalStorage.open(maker.root)
+        with open_engine(config, Room(storage, folder, "hidden", 1 << 30)) as running:
+            keep_warm(running, patch)
+            all_stages(storage, config, maker, "spark")
 
 
 def with_spark(config: Config, **options: Any) -> Config:

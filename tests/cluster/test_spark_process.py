@@ -24,6 +24,7 @@ from tests.cluster.spark import (
     LIMIT_S,
     all_stages,
     assert_same_bytes,
+    give_defaults,
     in_scratch,
     keep_warm,
     one_page,
@@ -105,8 +106,7 @@ def test_executors_that_are_processes_of_a_cluster(hdfs, maker, on_hdfs, tmp_pat
 
     One session serves both stages, which else start one each.
     """
-    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS + standalone.DEFAULTS)
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    give_defaults(monkeypatch, tmp_path, DEFAULTS + standalone.DEFAULTS)
     random_crawl(maker, 8)
     config = on_hdfs(maker)
     storage = open_storage(config)
