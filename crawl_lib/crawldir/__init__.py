@@ -41,7 +41,7 @@ from crawl_lib.crawldir.naming import (
     is_choice,
     require_clock,
 )
-from crawl_lib.crawldir.progress import PROGRESS_FILE, NodeProgress
+from crawl_lib.crawldir.progress import NodeProgress
 from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, is_list_of_hosts, scope_bytes, scope_digest, whole_hosts
 from crawl_lib.crawldir.settled import (
     Mark,
@@ -64,7 +64,6 @@ __all__ = [
     "ITERATION_FILE",
     "MANIFEST_FILE",
     "NONE",
-    "PROGRESS_FILE",
     "SCOPE_DIGEST",
     "SCOPE_FILE",
     "SCOPE_FOLDER",

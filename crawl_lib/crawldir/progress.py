@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from crawl_lib.frontier import NodeDirectory
 from crawl_lib.states import WITH_RESPONSE
 from crawl_lib.stopping import OnProgress
 
-PROGRESS_FILE = "progress.json"
 INTERVAL_S = 1.0
 
 
@@ -28,7 +28,7 @@ class NodeProgress:
     """
 
     def __init__(self, node: str, directory: Path, on_progress: OnProgress | None) -> None:
-        self._path = directory / PROGRESS_FILE
+        self._path = NodeDirectory(directory).progress
         self._on_progress = on_progress
         self._last_s = float("-inf")
         self._started_s = time.monotonic()

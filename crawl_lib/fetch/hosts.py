@@ -24,8 +24,8 @@ from types import TracebackType
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import StorageError, os_errors
 from crawl_lib.fetch.turns import TURNS_FILE
+from crawl_lib.frontier import NodeDirectory
 
-HOSTS_FOLDER = "hosts"
 FILE_NAME = "hosts.sqlite"
 _FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE)
 _MOVING_FOLDER = ".hosts"
@@ -66,7 +66,7 @@ def make_hosts_folder(node_dir: Path) -> Path:
     All at once, since SQLite's belong together: they are gathered in a hidden folder, which then gets its name. The
     caller holds the node's lock. Raises StorageError naming the path; the operator looks at the disk.
     """
-    folder, moving = node_dir / HOSTS_FOLDER, node_dir / _MOVING_FOLDER
+    folder, moving = NodeDirectory(node_dir).hosts, node_dir / _MOVING_FOLDER
     with os_errors(folder, "cannot be made"):
         if not folder.is_dir():
             moving.mkdir(exist_ok=True)
@@ -84,7 +84,7 @@ def make_hosts_folder(node_dir: Path) -> Path:
 
 def host_stores(node_dir: Path) -> list[Path]:
     """The files of host stores in a node's directory, where they are and where they were before: none, or one."""
-    places = (node_dir / HOSTS_FOLDER, node_dir / _MOVING_FOLDER, node_dir)
+    places = (NodeDirectory(node_dir).hosts, node_dir / _MOVING_FOLDER, node_dir)
     return [place / FILE_NAME for place in places if (place / FILE_NAME).exists()]
 
 

@@ -69,26 +69,19 @@ repeats and inserts keys. URLs that no file holds any more are counted in the fi
 the queue is whole, and every segment is taken in anew (`anew`).
 """
 
-from crawl_lib.frontier.adopt import ADOPTED_FILE, ADOPTED_HANDED_FILE, adopt, read_handed_on, read_scope_added, refuse
-from crawl_lib.frontier.hostcounts import COUNTS_FILE, HostCounts, host_of_line
+from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse
+from crawl_lib.frontier.directory import NodeDirectory, open_node_dir
+from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
 from crawl_lib.frontier.intake import intake, open_plan, pending_report, read_undecided
 from crawl_lib.frontier.journal import (
     CLAIM,
-    CLAIM_FILE,
     INSERT,
-    JOURNAL_FILE,
-    NEW_FILE,
-    NEW_META_FILE,
-    NEW_UNDECIDED_FILE,
-    UNDECIDED_FILE,
     IntakeReport,
     Journal,
     read_journal,
 )
-from crawl_lib.frontier.lock import LOCK_FILE, NodeLock, held_without_trace, holder
+from crawl_lib.frontier.lock import NodeLock, held_without_trace, holder
 from crawl_lib.frontier.move import (
-    EMPTY_FILE,
-    MOVE_FILE,
     Appended,
     Change,
     Move,
@@ -113,17 +106,14 @@ from crawl_lib.frontier.outlinks import (
     split_line,
 )
 from crawl_lib.frontier.queue import (
-    STATE_FILE,
     Queue,
     QueueReader,
     State,
     count_lines,
     half_line_problem,
-    open_node_dir,
     parse_state,
 )
 from crawl_lib.frontier.record import (
-    RECORD_FILE,
     UNKNOWN_SIZE,
     Record,
     TakenIn,
@@ -132,14 +122,9 @@ from crawl_lib.frontier.record import (
     record_bytes,
     taken_in_anew,
 )
-from crawl_lib.frontier.rehome import REHOMED_FILE, REHOMED_HANDED_FILE, rehome
+from crawl_lib.frontier.rehome import rehome
 from crawl_lib.frontier.source import Source, file_lines, lines_of, part_source
 from crawl_lib.frontier.take import (
-    HANDED_ON_FILE,
-    LEFTOVER_FILE,
-    PUT_BACK_FILE,
-    SCOPE_FILE,
-    TAKE_FILE,
     Take,
     TakeHeader,
     advance,
@@ -153,32 +138,11 @@ from crawl_lib.frontier.take import (
 )
 
 __all__ = [
-    "ADOPTED_FILE",
-    "ADOPTED_HANDED_FILE",
     "BARE_META",
     "CLAIM",
-    "CLAIM_FILE",
-    "COUNTS_FILE",
-    "EMPTY_FILE",
     "HANDED_ON",
-    "HANDED_ON_FILE",
     "HANDED_ON_MARK",
     "INSERT",
-    "JOURNAL_FILE",
-    "LEFTOVER_FILE",
-    "LOCK_FILE",
-    "MOVE_FILE",
-    "NEW_FILE",
-    "NEW_META_FILE",
-    "NEW_UNDECIDED_FILE",
-    "PUT_BACK_FILE",
-    "RECORD_FILE",
-    "REHOMED_FILE",
-    "REHOMED_HANDED_FILE",
-    "SCOPE_FILE",
-    "STATE_FILE",
-    "TAKE_FILE",
-    "UNDECIDED_FILE",
     "UNKNOWN_SIZE",
     "Appended",
     "Change",
@@ -186,6 +150,7 @@ __all__ = [
     "IntakeReport",
     "Journal",
     "Move",
+    "NodeDirectory",
     "NodeLock",
     "OutlinkPart",
     "OutlinkWriter",

@@ -13,19 +13,16 @@ from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import UrlError
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
-from crawl_lib.frontier.move import HOSTS_FILE, Appended, Change, carry_out_move, plan_move
+from crawl_lib.frontier.move import Appended, Change, carry_out_move, plan_move
 from crawl_lib.frontier.outlinks import join_line
 from crawl_lib.frontier.queue import Queue, QueueReader, State
-from crawl_lib.frontier.take import HANDED_ON_FILE, SCOPE_FILE, write_lines
+from crawl_lib.frontier.take import write_lines
 from crawl_lib.keys import KeyStore
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port
 
-ADOPTED_FILE = "adopted"
-ADOPTED_HANDED_FILE = "adopted.handed_on"
-ADOPTED_COUNTED_FILE = "adopted.counted"
-ADOPTED_SCOPE_FILE = "adopted.scope"
 EXAMPLES = 20
 _INSERT_KEYS = 50_000
 
@@ -75,7 +72,7 @@ def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_cha
     count = found.report.adopted
     reached("adopt.written")
     scope = sorted(found.scope.union(read_scope_added(queue)))
-    write_durable(queue.path(ADOPTED_SCOPE_FILE), "".join(f"{host}\n" for host in scope).encode())
+    write_durable(queue.files.adopted_scope, "".join(f"{host}\n" for host in scope).encode())
     _count_hosts(queue, keys)
     reached("adopt.files_written")
     _insert_all(queue, keys, found)
@@ -86,10 +83,16 @@ def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_cha
         state=state,
         record=replace(record, pending=IntakeReport.from_mapping(record.pending).plus(found.report).to_mapping()),
         ours=True,
-        appended=Appended(ADOPTED_FILE, count),
+        appended=Appended(NodeDirectory.adopted, count),
         replaces=True,
-        deletes=[ADOPTED_COUNTED_FILE, *([] if count else [ADOPTED_FILE, f"{ADOPTED_FILE}.meta"])],
-        renames=[(ADOPTED_HANDED_FILE, HANDED_ON_FILE), (ADOPTED_SCOPE_FILE, SCOPE_FILE)],
+        deletes=[
+            NodeDirectory.adopted_counted,
+            *([] if count else [NodeDirectory.adopted, f"{NodeDirectory.adopted}.meta"]),
+        ],
+        renames=[
+            (NodeDirectory.adopted_handed_on, NodeDirectory.handed_on),
+            (NodeDirectory.adopted_scope, NodeDirectory.scope_added),
+        ],
         counts_hosts=True,
     )
     carry_out_move(queue, plan_move(queue, change))
@@ -102,17 +105,17 @@ def _read_all(queue: Queue, state: State, owners: Owners | None, found: _Adoptio
     The latter begins with what an earlier adoption left for the segment to come.
     """
     found.earlier = frozenset(read_handed_on(queue))
-    with queue.path(ADOPTED_HANDED_FILE).open("wb") as handed_on:
+    with queue.files.adopted_handed_on.open("wb") as handed_on:
         handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
         lines = _adopted_lines(queue, state, owners, found, handed_on=handed_on, max_length_chars=max_length_chars)
-        found.report.adopted = write_lines(queue, ADOPTED_FILE, lines)
+        found.report.adopted = write_lines(queue, NodeDirectory.adopted, lines)
         fsync_file(handed_on)
     return found
 
 
 def read_handed_on(queue: Queue) -> Iterator[bytes]:
     """Outlink lines, flagged `h`, that the node's next segment carries to their owners."""
-    path = queue.path(HANDED_ON_FILE)
+    path = queue.files.handed_on
     if path.exists():
         with path.open("rb") as file:
             for line in file:
@@ -121,7 +124,7 @@ def read_handed_on(queue: Queue) -> Iterator[bytes]:
 
 def read_scope_added(queue: Queue) -> list[str]:
     """Hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
-    path = queue.path(SCOPE_FILE)
+    path = queue.files.scope_added
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
@@ -145,7 +148,7 @@ def _adopted_lines(
             if refused_port(canonical, host) is not None:
                 raise UrlError(Rejection.PORT, canonical)
         except UrlError as error:
-            refuse(found.report.adopted_refused, found.report.examples, error, f"{queue.path(str(number))}:{line}")
+            refuse(found.report.adopted_refused, found.report.examples, error, f"{queue.files.data(number)}:{line}")
             continue
         data = canonical.encode()
         if found.is_repeated(sha1(data).digest()):
@@ -181,7 +184,7 @@ def _count_hosts(queue: Queue, keys: KeyStore) -> None:
 
     Once keys are inserted nobody can tell any more, so a note says of which lines the counts are; a rerun keeps them.
     """
-    path, note = queue.path(ADOPTED_FILE), queue.path(ADOPTED_COUNTED_FILE)
+    path, note = queue.files.adopted, queue.files.adopted_counted
     with path.open("rb") as file:
         digest = file_digest(file, "sha1").hexdigest().encode()
     if note.exists() and note.read_bytes() == digest:
@@ -191,15 +194,15 @@ def _count_hosts(queue: Queue, keys: KeyStore) -> None:
         while lines := [line.rstrip(b"\n") for line in islice(file, _INSERT_KEYS)]:
             keyed = {sha1(line).digest(): line for line in lines}
             hosts.update(host_of_line(keyed[key]) for key in keyed.keys() - keys.unknown(list(keyed)).known)
-    write_durable(queue.path(HOSTS_FILE), counts_bytes(hosts))
+    write_durable(queue.files.new_hosts, counts_bytes(hosts))
     write_durable(note, digest)
     reached("adopt.counted")
 
 
 def _insert_all(queue: Queue, keys: KeyStore, found: _Adoption) -> None:
-    with queue.path(ADOPTED_FILE).open("rb") as file:
+    with queue.files.adopted.open("rb") as file:
         _insert(keys, found, (sha1(line.rstrip(b"\n")).digest() for line in file))
-    with queue.path(ADOPTED_HANDED_FILE).open("rb") as file:
+    with queue.files.adopted_handed_on.open("rb") as file:
         _insert(keys, found, (sha1(line[: line.find(b"\t")]).digest() for line in file))
 
 
@@ -212,6 +215,6 @@ def _insert(keys: KeyStore, found: _Adoption, digests: Iterable[bytes]) -> None:
 
 def _move_id(queue: Queue, last: str, state: State, found: _Adoption) -> str:
     """An id that no other move of this queue has: a digest of what was adopted, and of the move before."""
-    size = queue.path(ADOPTED_FILE).stat().st_size
+    size = queue.files.adopted.stat().st_size
     text = json.dumps([last, state.processed, state.totals, size, found.report.to_mapping()], sort_keys=True)
     return f"adopt-{sha1(text.encode()).hexdigest()}"

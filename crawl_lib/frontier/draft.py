@@ -11,15 +11,11 @@ from hashlib import sha1
 
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import StorageError, os_errors
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.journal import (
     CLAIM,
-    CLAIM_FILE,
     INSERT,
-    NEW_FILE,
-    NEW_META_FILE,
-    NEW_UNDECIDED_FILE,
-    UNDECIDED_FILE,
     IntakeReport,
     Journal,
 )
@@ -43,9 +39,9 @@ class Draft:
     @classmethod
     def begin(cls, queue: Queue, waiting: Sequence[Pair]) -> Draft:
         """Begin anew, with empty files, and plan what is to be taken in: what was undecided first."""
-        for name in (NEW_FILE, NEW_META_FILE, NEW_UNDECIDED_FILE):
-            write_durable(queue.path(name), b"")
-        plan = [UNDECIDED] if queue.path(UNDECIDED_FILE).exists() else []
+        for name in (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_undecided):
+            write_durable((queue.directory / name), b"")
+        plan = [UNDECIDED] if queue.files.undecided.exists() else []
         draft = cls(queue, Journal([*plan, *waiting]))
         draft.journal.write(queue.directory)
         reached("intake.planned")
@@ -56,14 +52,16 @@ class Draft:
         """Cut off what was written and not decided, and count the hosts of what is kept."""
         draft = cls(queue, journal)
         sizes = (journal.new_bytes, journal.meta_bytes, journal.undecided_bytes)
-        for name, size in zip((NEW_FILE, NEW_META_FILE, NEW_UNDECIDED_FILE), sizes, strict=True):
-            path = queue.path(name)
+        for name, size in zip(
+            (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_undecided), sizes, strict=True
+        ):
+            path = queue.directory / name
             if not path.exists() or path.stat().st_size < size:
                 raise queue.error(f"the intake's journal says `{name}` has {size} bytes, and it has fewer")
             with path.open("r+b") as file:
                 file.truncate(size)
                 fsync_file(file)
-        draft.hosts.update(map(host_of_line, file_lines(queue.path(NEW_FILE))))
+        draft.hosts.update(map(host_of_line, file_lines(queue.files.new)))
         return draft
 
     def replan(self, offered: Collection[Pair], waiting: Sequence[Pair]) -> None:
@@ -91,8 +89,10 @@ class Draft:
         journal = self.journal
         journal.chunk_bytes = journal.new_bytes
         if pairs:
-            journal.new_bytes += self._write(NEW_FILE, b"".join([b"%b\n" % url for url, _, _ in pairs]))
-            journal.meta_bytes += self._write(NEW_META_FILE, b"".join([b"%b\n" % meta for _, meta, _ in pairs]))
+            journal.new_bytes += self._write(NodeDirectory.new, b"".join([b"%b\n" % url for url, _, _ in pairs]))
+            journal.meta_bytes += self._write(
+                NodeDirectory.new_meta, b"".join([b"%b\n" % meta for _, meta, _ in pairs])
+            )
             self.hosts.update([host_of_line(url) for url, _, _ in pairs])
         journal.new_count += len(pairs)
         self.report.new += len(pairs)
@@ -103,25 +103,25 @@ class Draft:
 
     def keys_of_chunk(self) -> list[bytes]:
         """The keys of what was appended last."""
-        return [sha1(url).digest() for url in file_lines(self.queue.path(NEW_FILE), self.journal.chunk_bytes)]
+        return [sha1(url).digest() for url in file_lines(self.queue.files.new, self.journal.chunk_bytes)]
 
     def add_undecided(self, lines: Sequence[bytes]) -> None:
         """Lines that the next intake asks about again; the journal of the chunk speaks of them."""
         if lines:
             self.journal.undecided_count += len(lines)
-            self.journal.undecided_bytes += self._write(NEW_UNDECIDED_FILE, b"\n".join(lines) + b"\n")
+            self.journal.undecided_bytes += self._write(NodeDirectory.new_undecided, b"\n".join(lines) + b"\n")
             self.report.undecided += len(lines)
 
     def write_candidates(self, lines: Sequence[bytes]) -> None:
         """The candidates are durable, and the journal says that they may have been claimed, before they are."""
-        write_durable(self.queue.path(CLAIM_FILE), b"\n".join(lines) + b"\n")
+        write_durable(self.queue.files.new_claim, b"\n".join(lines) + b"\n")
         reached("intake.claim.written")
         self._note(CLAIM)
         reached("intake.claim.journalled")
 
     def candidates(self) -> list[bytes]:
         """What `write_candidates` wrote."""
-        return [*file_lines(self.queue.path(CLAIM_FILE))]
+        return [*file_lines(self.queue.files.new_claim)]
 
     def _note(self, phase: str) -> None:
         self.journal.phase = phase
@@ -129,7 +129,7 @@ class Draft:
         self.journal.write(self.queue.directory)
 
     def _write(self, name: str, data: bytes) -> int:
-        path = self.queue.path(name)
+        path = self.queue.directory / name
         with os_errors(path, "cannot be written"), path.open("ab") as file:
             file.write(data)
             fsync_file(file)

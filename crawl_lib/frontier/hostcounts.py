@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from crawl_lib.errors import StorageError
+from crawl_lib.frontier.directory import NodeDirectory
 
-COUNTS_FILE = "hostcounts.sqlite"
 _ASK = 500
 
 
@@ -26,7 +26,7 @@ class HostCounts:
 
     def __init__(self, directory: Path) -> None:
         """`directory`: the node's. The file is made at the first write."""
-        self.path = directory / COUNTS_FILE
+        self.path = NodeDirectory(directory).host_counts
 
     def get(self, hosts: Iterable[bytes]) -> dict[bytes, int]:
         """The counts of these hosts; those not known are left out."""

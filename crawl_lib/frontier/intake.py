@@ -12,22 +12,17 @@ from hashlib import sha1
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import QueueError, StoppedError
 from crawl_lib.frontier.adopt import adopt
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.draft import UNDECIDED, Draft, Pair
 from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
 from crawl_lib.frontier.journal import (
     CLAIM,
-    CLAIM_FILE,
     INSERT,
-    JOURNAL_FILE,
-    NEW_FILE,
-    NEW_META_FILE,
-    NEW_UNDECIDED_FILE,
-    UNDECIDED_FILE,
     IntakeReport,
     Journal,
     read_journal,
 )
-from crawl_lib.frontier.move import HOSTS_FILE, Appended, Change, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK
 from crawl_lib.frontier.past_check import DROPPED, PastCheck
 from crawl_lib.frontier.queue import Queue
@@ -52,7 +47,7 @@ def pending_report(queue: Queue) -> IntakeReport:
 
 def read_undecided(queue: Queue) -> Iterator[bytes]:
     """Outlink lines whose key servers did not answer; the next intake begins with them."""
-    return file_lines(queue.path(UNDECIDED_FILE))
+    return file_lines(queue.files.undecided)
 
 
 def intake(
@@ -87,7 +82,7 @@ def intake(
     past_check = PastCheck(queue, keys)
     waiting = [past_check.of(source) for source in sources if (source.folder, source.node) not in taken_in]
     journal = read_journal(queue.directory)
-    if waiting or journal or queue.path(UNDECIDED_FILE).exists():
+    if waiting or journal or queue.files.undecided.exists():
         with closing(_opened(queue, journal, waiting)) as lines:
             run = _Intake(lines, keys, routing == "local", max_pages_per_host, chunk_lines)
             run.resume()
@@ -116,7 +111,7 @@ def _opened(queue: Queue, journal: Journal | None, waiting: Sequence[Source]) ->
     """Bring the files to what the journal says, or begin anew; plan what is to be taken in."""
     sources = {(source.folder, source.node): source for source in waiting}
     names = list(sources)
-    sources[UNDECIDED] = Source(*UNDECIDED, lambda: file_lines(queue.path(UNDECIDED_FILE)))
+    sources[UNDECIDED] = Source(*UNDECIDED, lambda: file_lines(queue.files.undecided))
     if journal is None:
         draft = Draft.begin(queue, names)
     else:
@@ -244,7 +239,7 @@ def _finish(draft: Draft, complete_folders: Collection[str], nodes_of: Mapping[P
     `nodes_of`: among which the lines of each source were divided.
     """
     queue, journal = draft.queue, draft.journal
-    write_durable(queue.path(HOSTS_FILE), counts_bytes(draft.hosts))
+    write_durable(queue.files.new_hosts, counts_bytes(draft.hosts))
     reached("intake.hosts_written")
     state = queue.state()
     record = queue.record()
@@ -262,14 +257,14 @@ def _finish(draft: Draft, complete_folders: Collection[str], nodes_of: Mapping[P
             pending=IntakeReport.from_mapping(record.pending).plus(draft.report).to_mapping(),
         ),
         ours=ours,
-        appended=Appended(NEW_FILE, journal.new_count),
+        appended=Appended(NodeDirectory.new, journal.new_count),
         deletes=[
-            *([] if journal.new_count else [NEW_FILE, NEW_META_FILE]),
-            *([] if waits else [UNDECIDED_FILE, NEW_UNDECIDED_FILE]),
-            CLAIM_FILE,
-            JOURNAL_FILE,
+            *([] if journal.new_count else [NodeDirectory.new, NodeDirectory.new_meta]),
+            *([] if waits else [NodeDirectory.undecided, NodeDirectory.new_undecided]),
+            NodeDirectory.new_claim,
+            NodeDirectory.journal,
         ],
-        renames=[(NEW_UNDECIDED_FILE, UNDECIDED_FILE)] if waits else [],
+        renames=[(NodeDirectory.new_undecided, NodeDirectory.undecided)] if waits else [],
         counts_hosts=True,
         offsets=(record.offset, record.meta_offset) if ours else (None, None),
     )

@@ -8,14 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import write_durable
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.sealed import own_file, sealed_json, unsealed
-
-JOURNAL_FILE = "intake"
-NEW_FILE = "new"
-NEW_META_FILE = "new.meta"
-UNDECIDED_FILE = "undecided"
-NEW_UNDECIDED_FILE = "new.undecided"
-CLAIM_FILE = "new.claim"
 
 READ = "read"
 CLAIM = "claim"
@@ -98,14 +92,14 @@ class Journal:
 
     def write(self, directory: Path) -> None:
         """Make it durable."""
-        write_durable(directory / JOURNAL_FILE, sealed_json(asdict(self)))
+        write_durable(NodeDirectory(directory).journal, sealed_json(asdict(self)))
 
     def short_files(self, directory: Path) -> list[tuple[str, str]]:
         """Files that hold less than the journal promises, each with what is wrong, in words."""
         promised = {
-            NEW_FILE: self.new_bytes,
-            NEW_META_FILE: self.meta_bytes,
-            NEW_UNDECIDED_FILE: self.undecided_bytes,
+            NodeDirectory.new: self.new_bytes,
+            NodeDirectory.new_meta: self.meta_bytes,
+            NodeDirectory.new_undecided: self.undecided_bytes,
         }
         problems = []
         for name, size in promised.items():
@@ -113,8 +107,10 @@ class Journal:
             found = path.stat().st_size if path.exists() else 0
             if found < size or not path.exists():
                 problems.append((name, f"has {found} bytes, and the intake's journal promises {size}"))
-        if self.phase == CLAIM and not (directory / CLAIM_FILE).exists():
-            problems.append((CLAIM_FILE, "is not there, and the intake's journal says that it was claimed"))
+        if self.phase == CLAIM and not NodeDirectory(directory).new_claim.exists():
+            problems.append(
+                (NodeDirectory.new_claim, "is not there, and the intake's journal says that it was claimed")
+            )
         return problems
 
 
@@ -123,7 +119,7 @@ def read_journal(directory: Path) -> Journal | None:
 
     Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
     """
-    path = directory / JOURNAL_FILE
+    path = NodeDirectory(directory).journal
     with suppress(FileNotFoundError), own_file(path, "is not the journal of an intake"):
         value = unsealed(path.read_bytes())
         value["plan"] = [(folder, node) for folder, node in value["plan"]]

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from crawl_lib.errors import LockedError, os_error, os_errors
+from crawl_lib.frontier.directory import NodeDirectory
 
-LOCK_FILE = "lock"
 _POLL_S = 0.1
 
 
@@ -41,7 +41,7 @@ class NodeLock:
 
         `on_wait`: called with the holder's text at once and then every `report_interval_s` seconds of waiting.
         """
-        self.path = directory / LOCK_FILE
+        self.path = NodeDirectory(directory).lock
         self.node = node
         self._timeout_s = timeout_s
         self._what = what
@@ -111,7 +111,7 @@ class NodeLock:
 def holder(directory: Path) -> str | None:
     """Who holds a node's lock, as text; None if nobody does. For `krake status`."""
     try:
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(NodeDirectory(directory).lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -130,17 +130,17 @@ def held_without_trace(directory: Path, node: str) -> Iterator[None]:
     StorageError if the file cannot be opened.
     """
     try:
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(NodeDirectory(directory).lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         yield
         return
     except OSError as error:
-        raise os_error(error, directory / LOCK_FILE, "cannot be opened") from error
+        raise os_error(error, NodeDirectory(directory).lock, "cannot be opened") from error
     try:
         if not _try_lock(descriptor, fcntl.LOCK_EX):
             text = _describe(os.pread(descriptor, 4096, 0))
             raise LockedError(
-                f"{directory / LOCK_FILE}: node {node} is locked by {text}. Wait for it to end, or stop it"
+                f"{NodeDirectory(directory).lock}: node {node} is locked by {text}. Wait for it to end, or stop it"
             )
         yield
     finally:

@@ -9,14 +9,11 @@ from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
 from crawl_lib.errors import os_error
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
-from crawl_lib.frontier.queue import STATE_FILE, Queue, State
-from crawl_lib.frontier.record import RECORD_FILE, UNKNOWN_SIZE, Record, meta_digest, record_bytes
+from crawl_lib.frontier.queue import Queue, State
+from crawl_lib.frontier.record import UNKNOWN_SIZE, Record, meta_digest, record_bytes
 from crawl_lib.sealed import sealed_json, unsealed
-
-MOVE_FILE = "move"
-EMPTY_FILE = "empty"
-HOSTS_FILE = "new.hosts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +115,8 @@ def _emptied(queue: Queue, before: State, gone: int, appended: Appended | None) 
         return State(0, (appended.count,)), gone, appended
     if before == State():
         return State(), 0, None
-    write_durable(queue.path(EMPTY_FILE), b"")
-    return State(), gone, Appended(EMPTY_FILE, 0)
+    write_durable(queue.files.empty, b"")
+    return State(), gone, Appended(NodeDirectory.empty, 0)
 
 
 def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[tuple[int, str]]:
@@ -129,7 +126,7 @@ def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | No
     known = dict(enumerate(change.record.metas))
     found = [
         (
-            queue.path(str(number)).stat().st_size if change.ours or number in metas else UNKNOWN_SIZE,
+            queue.files.data(number).stat().st_size if change.ours or number in metas else UNKNOWN_SIZE,
             known.get(number, "") if number in metas else "",
         )
         for number in range(gone, files)
@@ -140,7 +137,9 @@ def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | No
         for number in range(gone, files):
             _add(queue, change, (str(number), str(number - gone)))
     if appended:
-        found.append((queue.path(appended.name).stat().st_size, meta_digest(queue.path(f"{appended.name}.meta"))))
+        found.append(
+            ((queue.directory / appended.name).stat().st_size, meta_digest(queue.directory / f"{appended.name}.meta"))
+        )
         _add(queue, change, (appended.name, str(files - gone)))
     return found
 
@@ -162,7 +161,7 @@ def queue_step(queue: Queue, name: str, target: str | None = None) -> Step | Non
 
 def carry_out_move(queue: Queue, move: Move) -> None:
     """Make a move durable, and carry it out."""
-    write_durable(queue.path(MOVE_FILE), move.to_bytes())
+    write_durable(queue.files.move, move.to_bytes())
     reached("queue.move.written")
     _carry_out(queue, move)
 
@@ -204,13 +203,13 @@ def read_move(queue: Queue) -> Move | None:
     """The open move, None if there is none. Raises QueueError if it says nothing usable, StorageError if the disk
     refuses it."""
     try:
-        value = unsealed(queue.path(MOVE_FILE).read_bytes())
+        value = unsealed(queue.files.move.read_bytes())
         groups = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
         return Move(value["move_id"], groups, value["state"], value["record"], value["counts_hosts"])
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise os_error(error, queue.path(MOVE_FILE), "cannot be read") from error
+        raise os_error(error, queue.files.move, "cannot be read") from error
     except (ValueError, KeyError, TypeError) as error:
         raise queue.error(f"`move` cannot be read ({error})") from error
 
@@ -222,30 +221,30 @@ def _carry_out(queue: Queue, move: Move) -> None:
         # A file system may make renames durable in any order; the next group takes names that this one frees.
         fsync_dir(queue.directory)
         reached("queue.move.step")
-    write_durable(queue.path(STATE_FILE), move.state.encode())
+    write_durable(queue.files.state, move.state.encode())
     reached("queue.move.state")
     if move.counts_hosts:
         _count_hosts(queue, move)
-    write_durable(queue.path(RECORD_FILE), record_bytes(move.record))
+    write_durable(queue.files.record, record_bytes(move.record))
     reached("queue.move.record")
-    delete_durable(queue.path(MOVE_FILE))
+    delete_durable(queue.files.move)
     reached("queue.move.done")
 
 
 def _do(queue: Queue, step: Step) -> None:
-    path = queue.path(step.name)
+    path = queue.directory / step.name
     there = _inode(queue, step.name) == step.inode
     if step.target is None:
         if there:
             path.unlink()
     elif there:
-        path.replace(queue.path(step.target))
+        path.replace(queue.directory / step.target)
     elif _inode(queue, step.target) != step.inode:
         raise queue.error(f"the open move renames `{step.name}` to `{step.target}`, and that file is not there")
 
 
 def _count_hosts(queue: Queue, move: Move) -> None:
-    path = queue.path(HOSTS_FILE)
+    path = queue.files.new_hosts
     HostCounts(queue.directory).add(move.move_id, lambda: read_counts(path))
     reached("queue.move.hosts")
     delete_durable(path)
@@ -254,6 +253,6 @@ def _count_hosts(queue: Queue, move: Move) -> None:
 
 def _inode(queue: Queue, name: str) -> int | None:
     try:
-        return os.stat(queue.path(name)).st_ino  # noqa: PTH116 (a hot path of long queues)
+        return os.stat(queue.directory / name).st_ino  # noqa: PTH116 (a hot path of long queues)
     except FileNotFoundError:
         return None

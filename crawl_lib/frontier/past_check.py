@@ -17,11 +17,10 @@ from hashlib import sha1
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from crawl_lib.frontier.journal import NEW_FILE
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK
 from crawl_lib.frontier.queue import Queue, QueueReader
 from crawl_lib.frontier.source import Source, file_lines
-from crawl_lib.frontier.take import HANDED_ON_FILE
 from crawl_lib.keys import KeyStore
 from crawl_lib.states import KeyState
 
@@ -100,6 +99,6 @@ class PastCheck:
         """
         for url, _ in QueueReader(self._queue, self._queue.state()).lines():
             yield sha1(url).digest()
-        for name in (NEW_FILE, HANDED_ON_FILE):
-            for line in file_lines(self._queue.path(name)):
+        for name in (NodeDirectory.new, NodeDirectory.handed_on):
+            for line in file_lines(self._queue.directory / name):
                 yield sha1(line.partition(b"\t")[0]).digest()

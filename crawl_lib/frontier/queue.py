@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crawl_lib.durable import write_durable
-from crawl_lib.errors import ConfigError, QueueError, os_error
+from crawl_lib.errors import QueueError, os_error
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.outlinks import BARE_META, decode_meta
 from crawl_lib.frontier.record import Record, TakenIn, read_record
 from crawl_lib.records import QueuedUrl
 
-STATE_FILE = "state"
 _COUNT_BYTES = 1 << 20
 _END_BYTES = 1 << 16
 
@@ -75,25 +75,6 @@ def parse_state(data: bytes) -> State:
     return State(processed, tuple(totals))
 
 
-def open_node_dir(local_dir: Path, node: str) -> Path:
-    """The node's directory `<local_dir>/<node>`, made if it is missing, as `local_dir` is if its parent exists.
-
-    Raises ConfigError (its parent is missing, or a file is in the way) or StorageError, naming the path.
-    """
-    for path in (local_dir, local_dir / node):
-        try:
-            path.mkdir(exist_ok=True)
-        except FileNotFoundError as error:
-            raise ConfigError(f"queue.local_dir: {path}: its parent {path.parent} does not exist") from error
-        except FileExistsError as error:
-            raise ConfigError(f"queue.local_dir: {path}: is not a directory") from error
-        except NotADirectoryError as error:
-            raise ConfigError(f"queue.local_dir: {path}: lies below a file that is not a directory") from error
-        except OSError as error:
-            raise os_error(error, f"queue.local_dir: {path}", "cannot be made") from error
-    return local_dir / node
-
-
 class Queue:
     """The queue of one node.
 
@@ -105,7 +86,7 @@ class Queue:
 
     def __init__(self, directory: Path, node: str | None = None) -> None:
         """`directory`: the node's. `node`: its name in messages, else the directory's."""
-        self.directory = directory
+        self.directory, self.files = directory, NodeDirectory(directory)
         self.node = node or directory.name
 
     def error(self, problem: str) -> QueueError:
@@ -114,27 +95,23 @@ class Queue:
 
     def create(self) -> None:
         """Make an empty queue if there is none yet; an unfinished attempt to do so is completed."""
-        if self.path(STATE_FILE).exists() or self.path("move").exists():
+        if self.files.state.exists() or self.files.move.exists():
             return
         files = self.data_files()
-        if any(self.path(name).stat().st_size for name in map(str, files)) or len(files) > 1:
+        if any(self.files.data(number).stat().st_size for number in files) or len(files) > 1:
             raise self.error(f"there is no `state` beside {len(files)} data files")
-        write_durable(self.path("0"), b"")
-        write_durable(self.path(STATE_FILE), State().to_bytes())
+        write_durable(self.files.data(0), b"")
+        write_durable(self.files.state, State().to_bytes())
 
     def stands(self) -> bool:
         """Whether there is a queue, be it a damaged one, or one within a move."""
-        if self.path(STATE_FILE).exists() or self.path("move").exists():
+        if self.files.state.exists() or self.files.move.exists():
             return True
-        return any(self.path(str(number)).stat().st_size for number in self.data_files())
-
-    def path(self, name: str) -> Path:
-        """A file of the node's directory."""
-        return self.directory / name
+        return any(self.files.data(number).stat().st_size for number in self.data_files())
 
     def data_files(self) -> list[int]:
         """Numbers of the data files that are there, ascending."""
-        return sorted(int(path.name) for path in self.directory.iterdir() if path.name.isdecimal())
+        return self.files.data_files()
 
     def record(self) -> Record:
         """What `state.krake` says; an empty one if there is none."""
@@ -157,7 +134,7 @@ class Queue:
         record = self.record()
         written = record.sizes if record.state_sha1 == state.sha1() else ()
         for number, total in enumerate(state.totals):
-            path = self.path(str(number))
+            path = self.files.data(number)
             if number < len(written) and path.stat().st_size == written[number]:
                 continue
             half = self.half_line(number, record)
@@ -174,11 +151,11 @@ class Queue:
         Raises QueueError if it is no state at all, StorageError if the disk refuses it.
         """
         try:
-            return parse_state(self.path(STATE_FILE).read_bytes())
+            return parse_state(self.files.state.read_bytes())
         except FileNotFoundError as error:
             raise self.error("there is no `state`") from error
         except OSError as error:
-            raise os_error(error, self.path(STATE_FILE), "cannot be read") from error
+            raise os_error(error, self.files.state, "cannot be read") from error
         except ValueError as error:
             raise self.error(f"`state` {error}") from error
 
@@ -194,14 +171,14 @@ class Queue:
             return True
         if record.state_sha1 != state.sha1() or len(record.sizes) != len(state.totals):
             return False
-        return all(self.path(str(n)).stat().st_size == size for n, size in enumerate(record.sizes))
+        return all(self.files.data(n).stat().st_size == size for n, size in enumerate(record.sizes))
 
     def own_metas(self) -> frozenset[int]:
         """Numbers of the data files whose meta is theirs: those that still have the size that Krake wrote.
 
         People who replace a data file leave its old meta lying there.
         """
-        paths = [(number, self.path(str(number)), size) for number, size in enumerate(self.record().sizes)]
+        paths = [(number, self.files.data(number), size) for number, size in enumerate(self.record().sizes)]
         return frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
 
     def half_line(self, number: int, record: Record) -> bytes | None:
@@ -212,13 +189,13 @@ class Queue:
         or the file is theirs, the line is believed. Whoever has seen that it is whole ends it with a newline.
         """
         try:
-            state = parse_state(self.path(STATE_FILE).read_bytes()).sha1()
+            state = parse_state(self.files.state.read_bytes()).sha1()
         except (OSError, ValueError):
             state = ""  # gone or damaged: it says nothing against the record
         ours = number < len(record.sizes) and (not state or record.state_sha1 in {"", state})
-        if not ours or self.path(str(number)).stat().st_size >= record.sizes[number]:
+        if not ours or self.files.data(number).stat().st_size >= record.sizes[number]:
             return None
-        return last_line(self.path(str(number))) or None
+        return last_line(self.files.data(number)) or None
 
     def read(self, count: int | None = None) -> Iterator[QueuedUrl]:
         """The next `count` URLs (None: all), in order, without taking them."""
@@ -263,7 +240,7 @@ class QueueReader:
     def _file_lines(self, number: int, start: int, share: int) -> Iterator[tuple[bytes, bytes]]:
         queue = self.queue
         self.file, self.line = number, start
-        with queue.path(str(number)).open("rb") as data, self._open_meta(number) as meta:
+        with queue.files.data(number).open("rb") as data, self._open_meta(number) as meta:
             self._skip(data, meta, number, start)
             metas = iter(meta) if meta else repeat(BARE_META)
             seen = 0
@@ -277,7 +254,7 @@ class QueueReader:
     def _open_meta(self, number: int) -> BinaryIO | _NoFile:
         if number not in self._metas:
             return _NoFile()
-        return _open_if_there(self.queue.path(f"{number}.meta"))
+        return _open_if_there(self.queue.files.meta(number))
 
     def _skip(self, data: BinaryIO, meta: BinaryIO | None, number: int, start: int) -> None:
         if number == 0 and start and self._offsets:
@@ -322,8 +299,7 @@ def offsets_at(queue: Queue, number: int, line: int, known: tuple[int, int, int]
     """
     start, *offsets = known if known and known[0] <= line else (0, 0, 0)
     found = []
-    for name, offset in zip((str(number), f"{number}.meta"), offsets, strict=True):
-        path = queue.path(name)
+    for path, offset in zip((queue.files.data(number), queue.files.meta(number)), offsets, strict=True):
         if not path.exists():
             found.append(0)
             continue

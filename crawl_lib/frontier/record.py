@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.sealed import sealed_json, unsealed
 
-RECORD_FILE = "state.krake"
 UNKNOWN_SIZE = -1
 """Among `sizes`: a data file that people made; a meta file beside it is not its own."""
 
@@ -123,7 +123,7 @@ def record_bytes(mapping: dict[str, Any]) -> bytes:
 
 def read_record(directory: Path) -> Record | None:
     """Read `state.krake`, None if there is none. Raises DamagedFileError naming it."""
-    path = directory / RECORD_FILE
+    path = NodeDirectory(directory).record
     try:
         value = unsealed(path.read_bytes())
         return Record(

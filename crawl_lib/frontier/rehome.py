@@ -10,17 +10,15 @@ from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file, reached
 from crawl_lib.frontier.adopt import read_handed_on
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, plan_move
 from crawl_lib.frontier.outlinks import join_line
 from crawl_lib.frontier.queue import Queue, QueueReader, State
 from crawl_lib.frontier.record import Record
-from crawl_lib.frontier.take import HANDED_ON_FILE, require_settled, write_lines
+from crawl_lib.frontier.take import require_settled, write_lines
 from crawl_lib.urls import Owners
-
-REHOMED_FILE = "rehomed"
-REHOMED_HANDED_FILE = "rehomed.handed_on"
 
 
 def rehome(queue: Queue, owners: Owners | None) -> int:
@@ -48,7 +46,7 @@ def rehome(queue: Queue, owners: Owners | None) -> int:
     )
     handed = _divide(queue, state, owners) if owners and state.length else None
     if handed is None or not handed[1]:
-        change.deletes = [REHOMED_FILE, f"{REHOMED_FILE}.meta", REHOMED_HANDED_FILE]
+        change.deletes = [NodeDirectory.rehomed, f"{NodeDirectory.rehomed}.meta", NodeDirectory.rehomed_handed_on]
     else:
         _replace(change, record, *handed)
     carry_out_move(queue, plan_move(queue, change))
@@ -58,17 +56,17 @@ def rehome(queue: Queue, owners: Owners | None) -> int:
 def _replace(change: Change, record: Record, kept: int, handed: int) -> None:
     report = IntakeReport.from_mapping(record.pending).plus(IntakeReport(handed_on=handed))
     change.record = replace(change.record, pending=report.to_mapping())
-    change.appended = Appended(REHOMED_FILE, kept)
+    change.appended = Appended(NodeDirectory.rehomed, kept)
     change.replaces = True
-    change.deletes = [] if kept else [REHOMED_FILE, f"{REHOMED_FILE}.meta"]
-    change.renames = [(REHOMED_HANDED_FILE, HANDED_ON_FILE)]
+    change.deletes = [] if kept else [NodeDirectory.rehomed, f"{NodeDirectory.rehomed}.meta"]
+    change.renames = [(NodeDirectory.rehomed_handed_on, NodeDirectory.handed_on)]
 
 
 def _divide(queue: Queue, state: State, owners: Owners) -> tuple[int, int]:
     """Write what stays, and what is handed on, to files of their own; returns how many each."""
-    with queue.path(REHOMED_HANDED_FILE).open("wb") as handed_on:
+    with queue.files.rehomed_handed_on.open("wb") as handed_on:
         handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
-        kept = write_lines(queue, REHOMED_FILE, _kept(queue, state, owners, handed_on))
+        kept = write_lines(queue, NodeDirectory.rehomed, _kept(queue, state, owners, handed_on))
         fsync_file(handed_on)
     reached("rehome.written")
     return kept, state.length - kept

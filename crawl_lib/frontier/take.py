@@ -11,17 +11,12 @@ from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, os_errors
+from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, QueueReader, State, offsets_at
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.sealed import own_file, sealed_json, unsealed
-
-TAKE_FILE = "take"
-LEFTOVER_FILE = "leftover"
-PUT_BACK_FILE = "put_back"
-HANDED_ON_FILE = "handed_on"
-SCOPE_FILE = "scope_added"
 
 
 @dataclass(frozen=True)
@@ -132,7 +127,7 @@ def make_take(
 
 def require_settled(queue: Queue) -> None:
     """Raise QueueError if a move is open: positions mean nothing before it is carried out."""
-    if queue.path("move").exists():
+    if queue.files.move.exists():
         raise QueueError(f"{queue.directory}: a move is open; run the crawl task of this node again, which finishes it")
 
 
@@ -141,7 +136,7 @@ def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes,
 
     Raises StorageError naming the path: nothing is taken then.
     """
-    beside, path = directory / f".{TAKE_FILE}.tmp", directory / TAKE_FILE
+    beside, path = directory / f".{NodeDirectory.take}.tmp", NodeDirectory(directory).take
     with os_errors(path, "cannot be written"):
         with beside.open("wb") as file:
             file.write(sealed_json(header.to_mapping()))
@@ -157,7 +152,7 @@ def open_take(directory: Path) -> Take | None:
 
     Raises DamagedFileError naming it and the command that repairs it, StorageError if the disk refuses it.
     """
-    path = directory / TAKE_FILE
+    path = NodeDirectory(directory).take
     with suppress(FileNotFoundError), own_file(path, "is not a take"):
         with path.open("rb") as file:
             value = unsealed(file.readline())
@@ -191,7 +186,7 @@ def write_leftover(take: Take, positions: Collection[int]) -> None:
             runs[-1][1] += 1
         else:
             runs.append([position, position + 1])
-    write_durable(take.path.with_name(LEFTOVER_FILE), sealed_json({"take_id": take.take_id, "runs": runs}))
+    write_durable(take.path.with_name(NodeDirectory.leftover), sealed_json({"take_id": take.take_id, "runs": runs}))
     reached("take.leftover")
 
 
@@ -200,7 +195,7 @@ def read_leftover(take: Take) -> list[int] | None:
 
     Raises DamagedFileError naming the file and the command that repairs it.
     """
-    path = take.path.with_name(LEFTOVER_FILE)
+    path = take.path.with_name(NodeDirectory.leftover)
     with suppress(FileNotFoundError), own_file(path, "cannot be read"):
         value = unsealed(path.read_bytes())
         if value["take_id"] == take.take_id:
@@ -210,9 +205,9 @@ def read_leftover(take: Take) -> list[int] | None:
 
 def close_take(directory: Path) -> None:
     """Delete the take, then what belongs to it. The caller deletes the spool afterwards."""
-    delete_durable(directory / TAKE_FILE)
+    delete_durable(NodeDirectory(directory).take)
     reached("take.deleted")
-    delete_durable(directory / LEFTOVER_FILE)
+    delete_durable(NodeDirectory(directory).leftover)
     reached("take.leftover_deleted")
 
 
@@ -233,7 +228,7 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> Non
             f"take {take.take_id} begins at {_words(take.header.position_before)}, and `state` is {_words(state)}"
         )
     consumed = state.length - take.header.position_after.length
-    count = write_lines(queue, PUT_BACK_FILE, ((item.url.encode(), encode_meta(item)) for item in leftover))
+    count = write_lines(queue, NodeDirectory.put_back, ((item.url.encode(), encode_meta(item)) for item in leftover))
     reached("take.put_back")
     change = Change(
         move_id=move_id,
@@ -241,8 +236,12 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> Non
         record=replace(record, pending={}, took=max(record.took or "0", take.header.folder, key=int)),
         ours=queue.is_ours(state),
         consumed=consumed,
-        appended=Appended(PUT_BACK_FILE, count),
-        deletes=[HANDED_ON_FILE, SCOPE_FILE, *([] if count else [PUT_BACK_FILE, f"{PUT_BACK_FILE}.meta"])],
+        appended=Appended(NodeDirectory.put_back, count),
+        deletes=[
+            NodeDirectory.handed_on,
+            NodeDirectory.scope_added,
+            *([] if count else [NodeDirectory.put_back, f"{NodeDirectory.put_back}.meta"]),
+        ],
         offsets=_offsets_after(queue, state, consumed),
     )
     carry_out_move(queue, plan_move(queue, change))
@@ -269,7 +268,8 @@ def write_lines(queue: Queue, name: str, lines: Iterable[tuple[bytes, bytes]]) -
     Raises StorageError naming the path.
     """
     count = 0
-    path, meta_path = queue.path(name), queue.path(f"{name}.meta")
+    path = queue.directory / name
+    meta_path = queue.files.meta_of(path)
     with os_errors(path, "cannot be written"):
         with path.open("wb") as data, meta_path.open("wb") as meta:
             for url, line in lines:

@@ -90,11 +90,9 @@ from crawl_lib.node.ready import require_ready
 from crawl_lib.node.retire import plan_retirement, retire_lost
 from crawl_lib.node.rollback import mismatch
 from crawl_lib.node.sources import OUTLINKS_FILE, waiting_sources
-from crawl_lib.node.task import SPOOL_FOLDER
 
 __all__ = [
     "OUTLINKS_FILE",
-    "SPOOL_FOLDER",
     "admit_node",
     "mark_pages",
     "mismatch",

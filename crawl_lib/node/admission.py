@@ -20,7 +20,6 @@ from crawl_lib.crawldir import Mark, read_mark, refusal, write_mark
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import (
-    RECORD_FILE,
     Change,
     Queue,
     State,
@@ -85,14 +84,14 @@ def _is_bare(queue: Queue) -> bool:
     """Whether nothing has ever been in a queue: at most it was made, by an attempt that was killed right after."""
     if not queue.directory.is_dir():
         return True
-    if queue.path(RECORD_FILE).exists() or any(queue.path(str(number)).stat().st_size for number in queue.data_files()):
+    if queue.files.record.exists() or any(queue.files.data(number).stat().st_size for number in queue.data_files()):
         return False
-    state = queue.path("state")
+    state = queue.files.state
     return not state.exists() or state.read_bytes() == State().to_bytes()
 
 
 def _require_no_queue(queue: Queue, mark: Mark) -> None:
-    stands = queue.path("state").exists() and not _is_bare(queue)
+    stands = queue.files.state.exists() and not _is_bare(queue)
     if stands and queue.record().last_move != _move_id(mark):
         raise ConfigError(
             f"{queue.directory}: holds the queue of before node {queue.node} was retired, and others have its URLs:"

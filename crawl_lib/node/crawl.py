@@ -13,12 +13,12 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.config import to_mapping
-from crawl_lib.crawldir import SCOPE_FILE, SWAP_PREFIX, SWAP_SUFFIX, Iteration, awaited, take_mark_away
+from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, awaited, take_mark_away
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError, QueueError
-from crawl_lib.fetch import HOSTS_FOLDER, HostStore, IpTurns, make_hosts_folder, user_agent_header
+from crawl_lib.fetch import HostStore, IpTurns, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
-    LEFTOVER_FILE,
+    NodeDirectory,
     Take,
     advance,
     close_take,
@@ -56,7 +56,6 @@ from crawl_lib.urls import Owners, host_of
 from crawl_lib.version import VERSION
 from crawl_lib.worker import WorkerTask, run_workers
 
-SEGMENT_FOLDER = "segment"
 URLS_OF_A_PROCESS = 1000
 
 
@@ -156,7 +155,7 @@ def finish_what_is_open(task: NodeTask) -> None:
             fsync_dir(task.spool)  # a part that is closed is believed
         complete(task, take)
     else:
-        if (task.directory / LEFTOVER_FILE).exists():  # killed between the two deletions of `close_take`
+        if NodeDirectory(task.directory).leftover.exists():  # killed between the two deletions of `close_take`
             close_take(task.directory)
         _delete_spool(task)
 
@@ -186,7 +185,7 @@ def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
 
 def complete(task: NodeTask, take: Take) -> None:
     """From an open take to a published segment and a queue that has moved on; every step may be done again."""
-    storage, built = task.stores.storage, task.spool / SEGMENT_FOLDER
+    storage, built = task.stores.storage, NodeDirectory(task.directory).spool_segment
     folder = task.stores.crawl.at(take.header.folder)
     if not storage.exists(f"{folder}/{task.node}"):
         own = _iteration_of(task, take)
@@ -286,13 +285,13 @@ def _run_workers_while_there_is_room(task: NodeTask, take: Take, own: Iteration)
 def _hold_turns(task: NodeTask) -> None:
     """After an unclean stop: turns that the dead processes held are free again, after one delay for everybody."""
     fetch = task.stores.config.fetch
-    with IpTurns.of(task.directory / HOSTS_FOLDER, fetch) as turns:
+    with IpTurns.of(NodeDirectory(task.directory).hosts, fetch) as turns:
         turns.reset(max(fetch.host_delay_s, fetch.ip_delay_s))
 
 
 def _worker_tasks(task: NodeTask, take: Take, own: Iteration, seconds_left: float) -> list[WorkerTask]:
     config = task.stores.config
-    scope_file = task.spool / SCOPE_FILE
+    scope_file = NodeDirectory(task.directory).spool_scope
     if not scope_file.exists():  # decided once a take
         write_durable(scope_file, "".join(f"{host}\n" for host in sorted(scope_hosts(task, own))).encode())
         reached("node.scope")
@@ -345,7 +344,7 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
     handed_on = (decode_line(line, "handed_on")[0] for line in read_handed_on(queue))
     build_segment(
         task.spool,
-        task.spool / SEGMENT_FOLDER,
+        NodeDirectory(task.directory).spool_segment,
         facts,
         handed_on=((owners.owner(host_of(queued.url)), queued) for queued in handed_on),
     )

@@ -16,10 +16,8 @@ from crawl_lib.crawldir import SEEDS_FOLDER
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
-    HANDED_ON_FILE,
-    SCOPE_FILE,
-    UNDECIDED_FILE,
     Change,
+    NodeDirectory,
     Queue,
     carry_out_move,
     finish_open_move,
@@ -27,12 +25,10 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.node.task import NodeTask
 
-RETIRE_FILE = "retire"
-
 
 def read_decision(directory: Path) -> dict[str, Any] | None:
     """A decision that is not carried out to the end, None if there is none. Raises DamagedFileError naming it."""
-    path = directory / RETIRE_FILE
+    path = NodeDirectory(directory).retire
     try:
         value: dict[str, Any] = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -53,7 +49,7 @@ def empty_queue(queue: Queue, name: str) -> None:
         record=replace(record, pending={}, nodes=()),
         ours=True,
         replaces=True,
-        deletes=[HANDED_ON_FILE, SCOPE_FILE, UNDECIDED_FILE],
+        deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added, NodeDirectory.undecided],
     )
     carry_out_move(queue, plan_move(queue, change))
 
@@ -71,4 +67,4 @@ def drop_decision(task: NodeTask) -> None:
     if task.stores.storage.exists(handed):
         task.stores.storage.secure(handed)
         empty_queue(task.queue, decision["name"])
-    delete_durable(task.directory / RETIRE_FILE)
+    delete_durable(NodeDirectory(task.directory).retire)

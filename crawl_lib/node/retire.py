@@ -38,6 +38,7 @@ from crawl_lib.crawldir import SEEDS_FOLDER, Mark, newest_folder, read_mark, tak
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
+    NodeDirectory,
     Queue,
     QueueReader,
     Source,
@@ -52,7 +53,7 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.keys import KeyStore
 from crawl_lib.node.crawl import fill_missed, finish_what_is_open
-from crawl_lib.node.handover import RETIRE_FILE, empty_queue, read_decision
+from crawl_lib.node.handover import empty_queue, read_decision
 from crawl_lib.node.rollback import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.task import NodeTask, locked_directory
@@ -77,7 +78,7 @@ def retire_node(
     """
     _require_out(stores, node)
     place = directory or stores.node_dir(node)
-    if is_retired(stores, node) and not (place / RETIRE_FILE).exists():
+    if is_retired(stores, node) and not NodeDirectory(place).retire.exists():
         return {"node": node, "retired": True, "handed_over": 0}
     _require_directory(place, node)
     _require_others_settled(stores, node)
@@ -92,7 +93,7 @@ def retire_node(
         elsewhere = place != stores.node_dir(node)  # the directory at its own place has the queue of before
         newest = newest_folder(stores.crawl)
         write_mark(stores.crawl, Mark(node, newest, 0, 0, task.queue.taken_in(), retired=True, lost=elsewhere))
-        delete_durable(task.directory / RETIRE_FILE)
+        delete_durable(NodeDirectory(task.directory).retire)
         reached("retire.done")
     return _result(stores, node, manifest)
 
@@ -127,7 +128,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     """
     _require_out(stores, node)
     place = stores.node_dir(node)
-    if (place / "state").exists():
+    if NodeDirectory(place).state.exists():
         raise ConfigError(f"{place}: is on this machine; retire {node} without --lost, or move the directory away")
     if is_retired(stores, node):
         return {"node": node, "retired": True, "handed_over": 0}
@@ -156,7 +157,7 @@ def _require_out(stores: Stores, node: str) -> None:
 
 
 def _require_directory(place: Path, node: str) -> None:
-    if not (place / "state").exists():
+    if not NodeDirectory(place).state.exists():
         raise PathNotFoundError(
             f"{place}: holds no queue of node {node}; run this on its machine, name a copy of its directory with --dir,"
             " or, if its disk is lost, use --lost"
@@ -184,7 +185,7 @@ def _decide(task: NodeTask) -> dict[str, Any]:
         "nodes": list(config.servers),
         "routing": config.frontier.routing,
     }
-    write_durable(task.directory / RETIRE_FILE, (json.dumps(decision) + "\n").encode())
+    write_durable(NodeDirectory(task.directory).retire, (json.dumps(decision) + "\n").encode())
     reached("retire.decided")
     return decision
 

@@ -10,12 +10,11 @@ from threading import Event
 
 from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
-from crawl_lib.frontier import NodeLock, Queue, open_node_dir
+from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, open_node_dir
 from crawl_lib.node.rollback import require_newest
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
-SPOOL_FOLDER = "spool"
 _LOOK_INTERVAL_S = 0.5
 """How often a task that waits for the lock looks whether it is to stop."""
 
@@ -39,7 +38,7 @@ class NodeTask:
     @property
     def spool(self) -> Path:
         """Where the open take's records and rows are."""
-        return self.directory / SPOOL_FOLDER
+        return NodeDirectory(self.directory).spool
 
     def go_on(self) -> None:
         """Raise StoppedError if the task is to stop: asked before each step that takes its time."""

@@ -22,7 +22,7 @@ from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import MANIFEST_FILE, marked_nodes, read_mark, urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export import list_exports
-from crawl_lib.frontier import LEFTOVER_FILE, LOCK_FILE, Queue, held_without_trace, open_take, read_leftover
+from crawl_lib.frontier import NodeDirectory, Queue, held_without_trace, open_take, read_leftover
 from crawl_lib.node import mismatch
 from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.folders.check import check_iteration, check_kept_scope, check_seeds, check_started
@@ -151,7 +151,7 @@ class _Fsck:
         for node in noting if nodes_unseen(self.stores, nodes) else ():
             if node not in nodes:
                 continue  # skipped already, or a finding
-            if not (self.stores.node_dir(node) / LOCK_FILE).exists():
+            if not NodeDirectory(self.stores.node_dir(node)).lock.exists():
                 first = f"run `krake settle --node {node}` first"
                 self.report.skipped.append(f"node {node}: its keys were not noted, since no task has used it: {first}")
                 continue
@@ -234,7 +234,7 @@ class _Fsck:
                 )
             elif read_leftover(take) is None and stores.storage.exists(f"{folder}/{node}"):
                 problem = "is not there, and the segment of the take stands"
-                findings.add("leftover_damaged", str(directory / LEFTOVER_FILE), problem)
+                findings.add("leftover_damaged", str(NodeDirectory(directory).leftover), problem)
         except DamagedFileError:
             return []  # a finding of the queue
         return findings.list()

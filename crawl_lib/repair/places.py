@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawl_lib.errors import InputError, LockedError, PathNotFoundError, os_errors
-from crawl_lib.frontier import LOCK_FILE, NodeLock, held_without_trace
+from crawl_lib.frontier import NodeDirectory, NodeLock, held_without_trace
 from crawl_lib.stores import Stores
 
 
@@ -77,7 +77,7 @@ def held_quietly(directory: Path, node: str, what: str) -> Iterator[None]:
 
     Raises LockedError naming the holder.
     """
-    if not (directory / LOCK_FILE).exists():
+    if not NodeDirectory(directory).lock.exists():
         yield
         return
     with NodeLock(directory, node, 0.0, what=what):

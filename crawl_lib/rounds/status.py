@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import DROPPED_MARK, PROGRESS_FILE, marked_nodes, read_mark, still_awaited
+from crawl_lib.crawldir import DROPPED_MARK, marked_nodes, read_mark, still_awaited
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.export import list_exports
-from crawl_lib.frontier import Queue, open_take, parse_state, read_move
+from crawl_lib.frontier import NodeDirectory, Queue, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
 from crawl_lib.rounds.commit import folder_counts, sum_counts
 from crawl_lib.segment import SegmentReader
@@ -158,7 +158,7 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
 
 def _progress(directory: Path) -> Mapping[str, Any]:
     try:
-        value = json.loads((directory / PROGRESS_FILE).read_bytes())
+        value = json.loads(NodeDirectory(directory).progress.read_bytes())
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -27,8 +27,8 @@ import uvloop
 
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, StoppedError, os_error
-from crawl_lib.fetch import HOSTS_FOLDER, MIN_TTL_S, HostStore, IpTurns, boot_id, fetch_all
-from crawl_lib.frontier import TAKE_FILE, open_take
+from crawl_lib.fetch import MIN_TTL_S, HostStore, IpTurns, boot_id, fetch_all
+from crawl_lib.frontier import NodeDirectory, open_take
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of
@@ -149,7 +149,7 @@ class _Worker:
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
         self.handler.attach(asyncio.get_running_loop(), self._fail)
-        place, fetch = Path(self.task.node_dir) / HOSTS_FOLDER, self.config.fetch
+        place, fetch = NodeDirectory(Path(self.task.node_dir)).hosts, self.config.fetch
         with (
             HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as hosts,
             IpTurns.of(place, fetch) as turns,
@@ -200,7 +200,7 @@ def build_walls(node_dir: Path, spool: Path) -> None:
     Of the node's directory that is the spool and what is known of hosts, to write, and the take.
     """
     boot_id()  # is kept; in /proc, where everything else is another process's
-    lacking = shut_in(read=[node_dir / TAKE_FILE], write=[spool, node_dir / HOSTS_FOLDER])
+    lacking = shut_in(read=[NodeDirectory(node_dir).take], write=[spool, NodeDirectory(node_dir).hosts])
     if lacking:
         sys.stderr.write(f"{lacking}\n")
         sys.stderr.flush()

@@ -37,17 +37,17 @@ def test_lines_become_canonical_and_refusals_name_file_and_line(tmp_path: Path) 
     assert urls_of(queue) == [A, B]
     assert (report.adopted, sum(report.adopted_refused.values())) == (2, 3)
     assert report.adopted_refused["scheme"] == 1
-    assert f"{queue.path('0')}:3: " in report.examples[0]
-    assert f"{queue.path('1')}:2: " in report.examples[2]
+    assert f"{(queue.directory / '0')}:3: " in report.examples[0]
+    assert f"{(queue.directory / '1')}:2: " in report.examples[2]
     assert keys.keys == {key(A), key(B)}
-    assert queue.path("state").read_bytes() == b"0\n2\n"
+    assert (queue.directory / "state").read_bytes() == b"0\n2\n"
     assert queue.is_ours()
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", [A])
-    queue.path("0").write_bytes(b"http://\xff\xfe.test/\n" + B.encode() + b"\r\n")
-    queue.path("state").write_text("0\n2\n")
+    (queue.directory / "0").write_bytes(b"http://\xff\xfe.test/\n" + B.encode() + b"\r\n")
+    (queue.directory / "state").write_text("0\n2\n")
     assert take_in(queue, Keys()).adopted_refused
     assert urls_of(queue) == [B]
 
@@ -101,7 +101,7 @@ def test_meta_stays_where_only_the_state_was_changed_or_repaired(tmp_path: Path)
     queue.directory.mkdir()
     items = [QueuedUrl(A, depth=7), QueuedUrl(B, bytes(20), 8), QueuedUrl(C, metadata='{"a": "b"}')]
     take_in(queue, Keys(), source("1", "x", items))
-    queue.path("state").write_text("1\n3\n")
+    (queue.directory / "state").write_text("1\n3\n")
     take_in(queue, Keys())
     assert list(queue.read()) == items[1:]
     repair_queue(queue)
@@ -157,8 +157,8 @@ def test_with_local_routing_all_stay(tmp_path: Path) -> None:
 def test_nothing_usable_leaves_an_empty_queue(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", ["x", "y"])
     take_in(queue, Keys())
-    assert queue.path("state").read_bytes() == b"0\n0\n"
-    assert queue.path("0").read_bytes() == b""
+    assert (queue.directory / "state").read_bytes() == b"0\n0\n"
+    assert (queue.directory / "0").read_bytes() == b""
 
 
 def test_a_finished_take_of_a_queue_not_adopted_leaves_it_to_be_adopted(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_finished_take_of_a_queue_not_adopted_leaves_it_to_be_adopted(tmp_path
     take = make_take(queue, 1, take_id="t", run_id="r", iteration=1, folder="1", processes=1)
     advance(queue, take)
     close_take(queue.directory)
-    assert json.loads(queue.path("state.krake").read_text())["state_sha1"] == ""
+    assert json.loads((queue.directory / "state.krake").read_text())["state_sha1"] == ""
     take_in(queue, Keys())
     assert urls_of(queue) == [B, C]
 
@@ -178,8 +178,8 @@ def test_urls_that_were_counted_for_their_host_are_not_counted_again(tmp_path: P
     keys = Keys()
     urls = [f"{A}{number}" for number in range(4)]
     take_in(queue, keys, source("1", "n", urls))
-    queue.path("0").write_text("".join(f"{url}\n" for url in [*urls[:3], f"{A}by-hand"]))
-    queue.path("state").write_text("0\n4\n")
+    (queue.directory / "0").write_text("".join(f"{url}\n" for url in [*urls[:3], f"{A}by-hand"]))
+    (queue.directory / "state").write_text("0\n4\n")
     take_in(queue, keys)
     assert HostCounts(tmp_path).all() == {"a.test": 5}
-    assert not queue.path("adopted.counted").exists()
+    assert not (queue.directory / "adopted.counted").exists()

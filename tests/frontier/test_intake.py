@@ -61,10 +61,10 @@ def test_each_source_is_taken_in_once(queue: Queue) -> None:
     take_in(queue, keys, source("1", "n1", [A]))
     assert ("1", "n1") in queue.taken_in()
     keys.memory.clear()
-    before = queue.path("state.krake").read_bytes()
+    before = (queue.directory / "state.krake").read_bytes()
     take_in(queue, keys, source("1", "n1", [A]))
     assert urls_of(queue) == [A]
-    assert queue.path("state.krake").read_bytes() == before, "nothing to do writes nothing"
+    assert (queue.directory / "state.krake").read_bytes() == before, "nothing to do writes nothing"
     take_in(queue, keys, source("1", "n1", [A]), source("1", "n2", [B]))
     assert urls_of(queue) == [A, B]
 
@@ -94,7 +94,7 @@ def test_undecided_urls_wait_and_come_first_next_time(queue: Queue) -> None:
     keys.down = set()
     take_in(queue, keys)
     assert urls_of(queue) == [B, A, D, C]
-    assert not queue.path("undecided").exists()
+    assert not (queue.directory / "undecided").exists()
 
 
 def test_no_answer_at_all_loses_nothing(queue: Queue) -> None:
@@ -171,7 +171,7 @@ def test_local_routing_keeps_what_a_lost_answer_leaves_open(queue: Queue) -> Non
     report = take_in(queue, Lossy(), source("1", "n1", [A, B]), routing="local")
     assert urls_of(queue) == [A]
     assert (report.unsure, report.undecided) == (1, 1)
-    assert queue.path("undecided").read_bytes().startswith(B.encode())
+    assert (queue.directory / "undecided").read_bytes().startswith(B.encode())
     assert adds_up(report)
 
 
@@ -246,7 +246,7 @@ def test_a_torn_line_is_named(queue: Queue) -> None:
 def test_a_lost_file_of_an_open_intake_is_named(queue: Queue) -> None:
     with pytest.raises(StoppedError):
         take_in(queue, Keys(), source("1", "n1", [A, B, C]), chunk_lines=2, stop=lambda: True)
-    os.truncate(queue.path("new"), 3)
+    os.truncate((queue.directory / "new"), 3)
     with pytest.raises(QueueError, match="journal"):
         take_in(queue, Keys(), source("1", "n1", [A, B, C]))
 
@@ -305,9 +305,9 @@ def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check
         keys.mark([key(B)], KeyState.GONE)
         kept = [item for item in queue.read() if item.url in {C, e}]
         for name in ("0", "0.meta", "state"):
-            queue.path(name).unlink()
-        queue.path("0").write_bytes(b"".join(item.url.encode() + b"\n" for item in kept))
-        queue.path("state").write_bytes(b"0\n2\n")
+            (queue.directory / name).unlink()
+        (queue.directory / "0").write_bytes(b"".join(item.url.encode() + b"\n" for item in kept))
+        (queue.directory / "state").write_bytes(b"0\n2\n")
         take_in_anew(queue)
         take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"), chunk_lines=2)
         assert urls_of(queue) == [C, e, D, A], "what comes for the first time has its way past the check"

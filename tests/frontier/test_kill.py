@@ -140,13 +140,13 @@ def _advance(root: Path) -> None:
 def _use_up(root: Path) -> None:
     queue = _queue(root)
     finish_open_move(queue)
-    if not queue.path("done").exists():
+    if not (queue.directory / "done").exists():
         if open_take(queue.directory) is None:
             make_take(queue, 99, take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
         take = open_take(queue.directory)
         assert take
         advance(queue, take)
-        queue.path("done").write_text("")
+        (queue.directory / "done").write_text("")
     close_take(queue.directory)
 
 

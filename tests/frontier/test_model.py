@@ -86,17 +86,17 @@ class QueueMachine(RuleBasedStateMachine):
     def files_are_as_the_format_says(self) -> None:
         if not hasattr(self, "queue"):
             return
-        state = parse_state(self.queue.path("state").read_bytes())
-        assert self.queue.path("state").read_bytes() == state.to_bytes()
+        state = parse_state((self.queue.directory / "state").read_bytes())
+        assert (self.queue.directory / "state").read_bytes() == state.to_bytes()
         assert self.queue.data_files() == list(range(len(state.totals)))
         for number, total in enumerate(state.totals):
-            assert self.queue.path(str(number)).read_bytes().count(b"\n") == total
-            meta = self.queue.path(f"{number}.meta")
+            assert self.queue.files.data(number).read_bytes().count(b"\n") == total
+            meta = self.queue.directory / f"{number}.meta"
             if meta.exists() and number in self.queue.own_metas():
                 assert count_lines(meta) == total
         assert urls_of(self.queue) == self.model
         assert self.queue.length() == len(self.model)
-        assert not self.queue.path("move").exists()
+        assert not (self.queue.directory / "move").exists()
 
 
 TestQueueMachine = QueueMachine.TestCase

@@ -51,17 +51,17 @@ def test_the_example_of_the_design_is_written_bit_for_bit(queue: Queue) -> None:
     for number, some in enumerate(urls):
         fill(queue, some, str(number))
     advance(queue, take(queue, 230))
-    assert queue.path("state").read_bytes() == THE_EXAMPLE
+    assert (queue.directory / "state").read_bytes() == THE_EXAMPLE
     for number, some in enumerate(urls):
-        assert queue.path(str(number)).read_bytes() == "".join(f"{url}\n" for url in some).encode()
-        assert queue.path(f"{number}.meta").read_bytes() == b"\t0\t0\t\n" * len(some)
+        assert queue.files.data(number).read_bytes() == "".join(f"{url}\n" for url in some).encode()
+        assert (queue.directory / f"{number}.meta").read_bytes() == b"\t0\t0\t\n" * len(some)
     assert queue.length() == 4220
     assert urls_of(queue) == [*urls[0][230:], *urls[1], *urls[2]]
 
 
 def test_an_empty_queue_is_an_empty_file_and_a_state(queue: Queue) -> None:
-    assert queue.path("0").read_bytes() == b""
-    assert queue.path("state").read_bytes() == b"0\n0\n"
+    assert (queue.directory / "0").read_bytes() == b""
+    assert (queue.directory / "state").read_bytes() == b"0\n0\n"
     queue.create()
     assert (queue.length(), urls_of(queue), queue.state()) == (0, [], State())
 
@@ -70,11 +70,11 @@ def test_a_used_up_queue_is_an_empty_queue_again(queue: Queue) -> None:
     fill(queue, numbered(0, 5))
     advance(queue, take(queue, 9))
     close_take(queue.directory)
-    assert queue.path("state").read_bytes() == b"0\n0\n"
+    assert (queue.directory / "state").read_bytes() == b"0\n0\n"
     assert [path.name for path in sorted(queue.directory.iterdir()) if path.name[0].isdigit()] == ["0"]
     fill(queue, ["http://a.test/"], "2")
-    assert queue.path("state").read_bytes() == b"0\n1\n"
-    assert queue.path("0").read_bytes() == b"http://a.test/\n"
+    assert (queue.directory / "state").read_bytes() == b"0\n1\n"
+    assert (queue.directory / "0").read_bytes() == b"http://a.test/\n"
 
 
 def test_a_take_may_span_files_which_then_go_and_the_others_move_down(queue: Queue) -> None:
@@ -84,13 +84,13 @@ def test_a_take_may_span_files_which_then_go_and_the_others_move_down(queue: Que
     assert [item.queued.url for item in first.urls()] == numbered(0, 25)
     assert queue.length() == 50, "a take does not move the queue"
     advance(queue, first, first.select([3, 4, 24]))
-    assert queue.path("state").read_bytes() == b"5\n10\n10\n10\n3\n"
+    assert (queue.directory / "state").read_bytes() == b"5\n10\n10\n10\n3\n"
     left = ["http://h3.test/3", "http://h4.test/4", "http://h3.test/24"]
     assert urls_of(queue) == numbered(25, 25) + left
     close_take(queue.directory)
-    assert not queue.path("5").exists()
+    assert not (queue.directory / "5").exists()
     advance(queue, take(queue, 5, "u"))
-    assert queue.path("state").read_bytes() == b"0\n10\n10\n3\n", "a file used up exactly is deleted"
+    assert (queue.directory / "state").read_bytes() == b"0\n10\n10\n3\n", "a file used up exactly is deleted"
 
 
 def test_meta_travels_with_its_url(queue: Queue) -> None:
@@ -108,12 +108,12 @@ def test_advancing_again_does_nothing_and_advancing_elsewhere_is_an_error(queue:
     fill(queue, numbered(0, 10))
     first = take(queue, 4)
     advance(queue, first, first.select([1]))
-    state = queue.path("state").read_bytes()
+    state = (queue.directory / "state").read_bytes()
     advance(queue, first, first.select([1]))
-    assert queue.path("state").read_bytes() == state == b"4\n10\n1\n"
+    assert (queue.directory / "state").read_bytes() == state == b"4\n10\n1\n"
     close_take(queue.directory)
     second = take(queue, 2, "u")
-    queue.path("state").write_text("5\n10\n1\n")
+    (queue.directory / "state").write_text("5\n10\n1\n")
     with pytest.raises(QueueError, match="krake queue repair --node node-a"):
         advance(queue, second)
 
@@ -167,7 +167,7 @@ def test_the_leftover_is_known_by_its_take(queue: Queue) -> None:
 )
 def test_a_state_that_lies_is_named_with_the_command_that_repairs_it(tmp_path: Path, text: str, problem: str) -> None:
     queue = hand_made(tmp_path / "node-a", ["http://a.test/1", "http://a.test/2", "http://a.test/3"])
-    queue.path("state").write_text(text, encoding="latin-1")
+    (queue.directory / "state").write_text(text, encoding="latin-1")
     with pytest.raises(QueueError, match="krake queue repair --node node-a") as caught:
         queue.state()
     assert problem in str(caught.value)
@@ -175,14 +175,14 @@ def test_a_state_that_lies_is_named_with_the_command_that_repairs_it(tmp_path: P
 
 def test_a_missing_or_surplus_file_is_named(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", ["http://a.test/1"], ["http://a.test/2"])
-    queue.path("2").write_text("http://a.test/3\n")
+    (queue.directory / "2").write_text("http://a.test/3\n")
     with pytest.raises(QueueError, match="lists 2 data files, and there are 0, 1, 2"):
         queue.state()
-    queue.path("2").unlink()
-    queue.path("0").unlink()
+    (queue.directory / "2").unlink()
+    (queue.directory / "0").unlink()
     with pytest.raises(QueueError, match="lists 2 data files, and there are 1"):
         queue.state()
-    queue.path("state").unlink()
+    (queue.directory / "state").unlink()
     with pytest.raises(QueueError, match="no `state`"):
         queue.state()
     with pytest.raises(QueueError, match="no `state`"):
@@ -191,7 +191,7 @@ def test_a_missing_or_surplus_file_is_named(tmp_path: Path) -> None:
 
 def test_a_data_file_that_changed_under_our_state_is_noticed(queue: Queue) -> None:
     fill(queue, numbered(0, 10))
-    with queue.path("0").open("a") as file:
+    with (queue.directory / "0").open("a") as file:
         file.write("http://a.test/\n")
     with pytest.raises(QueueError, match="file 0 has 11 URLs"):
         queue.state()
@@ -202,14 +202,14 @@ def test_half_a_url_at_the_end_of_a_file_is_not_adopted(queue: Queue, bytes_lost
     """It has as many lines as before; only its size says that it was cut."""
     keys = Keys()
     take_in(queue, keys, source("1", "n", numbered(0, 3)))
-    data = queue.path("0").read_bytes()
-    queue.path("0").write_bytes(data[:-bytes_lost])
+    data = (queue.directory / "0").read_bytes()
+    (queue.directory / "0").write_bytes(data[:-bytes_lost])
     with pytest.raises(QueueError, match=r"file 0 was cut.*`krake queue repair --node node-a`"):
         take_in(queue, keys)
     report = repair_queue(queue)
     assert report.lost == 1
     assert any("line 3 is cut" in line for line in report.done)
-    assert queue.path("0.broken").read_bytes() == data.splitlines()[-1][: 1 - bytes_lost or None] + b"\n"
+    assert (queue.directory / "0.broken").read_bytes() == data.splitlines()[-1][: 1 - bytes_lost or None] + b"\n"
     assert urls_of(queue) == numbered(0, 2)
     assert repair_queue(queue).lost == 0, "again: nothing more is cut"
     take_in(queue, Keys(), source("1", "n", numbered(0, 3)))
@@ -220,25 +220,25 @@ def test_a_cut_file_keeps_how_far_it_was_processed_and_its_meta(queue: Queue) ->
     fill(queue, numbered(0, 5))
     advance(queue, take(queue, 2))
     close_take(queue.directory)
-    queue.path("0").write_bytes(queue.path("0").read_bytes()[:-4])
+    (queue.directory / "0").write_bytes((queue.directory / "0").read_bytes()[:-4])
     assert repair_queue(queue, lambda keys: set()).state == State(2, (4,))
-    assert queue.path("0.meta").read_bytes().count(b"\n") == 4
+    assert (queue.directory / "0.meta").read_bytes().count(b"\n") == 4
 
 
 def test_a_line_that_people_left_without_its_newline_is_believed(queue: Queue) -> None:
     """They changed `state` too, or made the file longer."""
     keys = Keys()
     take_in(queue, keys, source("1", "n", numbered(0, 3)))
-    queue.path("0").write_bytes(b"http://a.test/1\nhttp://a.test/2")
-    queue.path("state").write_bytes(b"0\n2\n")
+    (queue.directory / "0").write_bytes(b"http://a.test/1\nhttp://a.test/2")
+    (queue.directory / "state").write_bytes(b"0\n2\n")
     take_in(queue, keys)
     assert urls_of(queue) == ["http://a.test/1", "http://a.test/2"]
 
 
 def test_people_may_leave_out_the_last_newline(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", ["http://a.test/1", "http://a.test/2"])
-    queue.path("0").write_text("http://a.test/1\nhttp://a.test/2")
-    queue.path("state").write_text("1\n2")
+    (queue.directory / "0").write_text("http://a.test/1\nhttp://a.test/2")
+    (queue.directory / "state").write_text("1\n2")
     assert queue.state() == State(1, (2,))
     assert urls_of(queue) == ["http://a.test/2"]
 
@@ -262,30 +262,30 @@ def test_directories_are_made_below_an_existing_parent_only(tmp_path: Path) -> N
 
 def test_repair_counts_what_is_there_and_keeps_the_position_where_it_may(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", ["http://a.test/1", "http://a.test/2"], ["http://a.test/3"], processed=1)
-    queue.path("1").rename(queue.path("4"))
+    (queue.directory / "1").rename(queue.directory / "4")
     with pytest.raises(QueueError):
         queue.state()
     report = repair_queue(queue)
     assert report.state == queue.state() == State(1, (2, 1))
-    queue.path("state").write_text("1\n7\n1\n")
+    (queue.directory / "state").write_text("1\n7\n1\n")
     assert repair_queue(queue).state == State(0, (2, 1)), "a position in another file 0 means nothing"
-    queue.path("state").unlink()
+    (queue.directory / "state").unlink()
     assert repair_queue(queue).state == State(0, (2, 1))
 
 
 def test_repair_sets_a_meta_aside_that_does_not_fit(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
-    queue.path("0.meta").write_text("\t0\t0\t\n")
+    (queue.directory / "0.meta").write_text("\t0\t0\t\n")
     repair_queue(queue)
-    assert not queue.path("0.meta").exists()
-    assert queue.path("0.meta.broken").exists()
+    assert not (queue.directory / "0.meta").exists()
+    assert (queue.directory / "0.meta.broken").exists()
     assert urls_of(queue) == numbered(0, 3)
 
 
 def test_repair_finds_the_place_of_an_open_take(queue: Queue) -> None:
     fill(queue, numbered(0, 6))
     take(queue, 2)
-    queue.path("state").write_text("1\n9\n")
+    (queue.directory / "state").write_text("1\n9\n")
     repair_queue(queue)
     opened = open_take(queue.directory)
     assert opened
@@ -307,11 +307,11 @@ def test_repair_lets_nothing_go_for_a_take_that_is_not_next(queue: Queue) -> Non
 
 def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
-    queue.path("move").write_bytes(Move("x", ((Step("1", 1, "0"),),), "0\n1\n", {}).to_bytes())
+    (queue.directory / "move").write_bytes(Move("x", ((Step("1", 1, "0"),),), "0\n1\n", {}).to_bytes())
     with pytest.raises(QueueError, match="krake queue repair"):
         fill(queue, ["http://a.test/"], "2")
     repair_queue(queue)
-    assert queue.path("move.broken").exists()
+    assert (queue.directory / "move.broken").exists()
     assert urls_of(queue) == numbered(0, 3)
 
 
@@ -337,7 +337,7 @@ def test_a_copy_made_within_a_move_does_not_hand_on_again(
 ) -> None:
     """The take's segment has carried those URLs. In a copy the move's deletions would find other files."""
     fill(queue, numbered(0, 5))
-    queue.path("handed_on").write_bytes(b"http://other.test/\t\t0\t0\th\t\n")
+    (queue.directory / "handed_on").write_bytes(b"http://other.test/\t\t0\t0\th\t\n")
     begun = take(queue, 3)
     killed_within_a_move(queue, begun, monkeypatch)
     assert check_queue(queue.directory, queue.node) == [], "an open move is no damage"
@@ -354,7 +354,7 @@ def test_a_copy_made_within_a_move_does_not_hand_on_again(
     opened = open_take(queue.directory)
     assert opened
     advance(queue, opened)
-    assert not queue.path("handed_on").exists()
+    assert not (queue.directory / "handed_on").exists()
     assert urls_of(queue) == numbered(3, 2)
 
 
@@ -380,12 +380,12 @@ def test_the_record_says_the_digest_of_each_meta_that_krake_wrote(queue: Queue) 
     for size, files in ((2, 2), (3, 1)):
         advance(queue, take(queue, size, f"t{size}"))
         close_take(queue.directory)
-        metas = [sha1(queue.path(f"{number}.meta").read_bytes()).hexdigest() for number in range(files)]
+        metas = [sha1((queue.directory / f"{number}.meta").read_bytes()).hexdigest() for number in range(files)]
         assert queue.record().metas == tuple(metas)
     fill(queue, numbered(7, 2), "3")
-    assert queue.record().metas[1] == sha1(queue.path("1.meta").read_bytes()).hexdigest()
+    assert queue.record().metas[1] == sha1((queue.directory / "1.meta").read_bytes()).hexdigest()
     assert [one.name for one in check_queue(queue.directory, "node-a")] == []
-    queue.path("1.meta").write_bytes(queue.path("1.meta").read_bytes().replace(b"0", b"1", 1))
+    (queue.directory / "1.meta").write_bytes((queue.directory / "1.meta").read_bytes().replace(b"0", b"1", 1))
     assert [one.name for one in check_queue(queue.directory, "node-a")] == ["meta_changed"]
     report = repair_queue(queue)
     assert "1.meta: is not what Krake wrote, and is kept" in report.done

@@ -19,7 +19,6 @@ from crawl_lib.frontier import (
     read_handed_on,
     rehome,
 )
-from crawl_lib.frontier.move import MOVE_FILE
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urls import Owners, host_of
 from tests.frontier.helpers import Keys, hand_made, source, take_in, urls_of
@@ -62,7 +61,7 @@ def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(nodes:
 
 def test_a_queue_partly_processed_keeps_what_is_processed_away(tmp_path: Path) -> None:
     queue = filled(tmp_path / "n1", ["http://a.test/", "http://b.test/"])
-    queue.path("state").write_text("1\n2\n")
+    (queue.directory / "state").write_text("1\n2\n")
     take_in(queue, Keys())
     rehome(queue, Owners(["n2"]))
     assert handed(queue) == ["http://b.test/"]
@@ -92,7 +91,7 @@ def test_what_was_undecided_is_looked_through(tmp_path: Path) -> None:
     owners = Owners(["n1", "n2"])
     rehome(queue, owners)
     foreign = next(url for url in URLS[20:] if owners.owner(host_of(url)) == "n2")
-    queue.path("undecided").write_bytes(f"{foreign}\t\t0\t0\t\t\n".encode())
+    (queue.directory / "undecided").write_bytes(f"{foreign}\t\t0\t0\t\t\n".encode())
     take_in(queue, Keys())
     assert rehome(queue, owners) == 1
 
@@ -108,7 +107,7 @@ def test_a_queue_made_by_hand_waits_for_its_adoption_and_an_open_move_is_finishe
     queue = hand_made(tmp_path / "n1", ["HTTP://A.test"])
     assert rehome(queue, Owners(["n2"])) == 0
     take_in(queue, Keys())
-    queue.path(MOVE_FILE).write_bytes(b"{}")
+    queue.files.move.write_bytes(b"{}")
     with pytest.raises(QueueError, match="a move is open"):
         rehome(queue, Owners(["n2"]))
 

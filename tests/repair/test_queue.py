@@ -30,14 +30,14 @@ def lay(queue: Queue, numbers: list[int], tail: bytes = b"") -> tuple[int, int]:
     """`new` with its meta; returns their sizes without the tail."""
     data = b"".join(url(number).url.encode() + b"\n" for number in numbers)
     meta = b"".join(encode_meta(url(number)) + b"\n" for number in numbers)
-    queue.path("new").write_bytes(data + tail)
-    queue.path("new.meta").write_bytes(meta)
-    queue.path("new.undecided").write_bytes(b"")
+    (queue.directory / "new").write_bytes(data + tail)
+    (queue.directory / "new.meta").write_bytes(meta)
+    (queue.directory / "new.undecided").write_bytes(b"")
     return len(data), len(meta)
 
 
 def claims(queue: Queue, numbers: list[int]) -> None:
-    queue.path("new.claim").write_bytes(b"".join(encode_line(url(number)) + b"\n" for number in numbers))
+    (queue.directory / "new.claim").write_bytes(b"".join(encode_line(url(number)) + b"\n" for number in numbers))
 
 
 def waiting(queue: Queue) -> list[QueuedUrl]:
@@ -46,19 +46,19 @@ def waiting(queue: Queue) -> list[QueuedUrl]:
 
 def test_decided_urls_keep_their_meta_and_a_torn_line_is_no_url(queue: Queue) -> None:
     lay(queue, [1, 2], tail=b"http://a.example/torn")
-    queue.path("intake").write_bytes(b"{")
+    (queue.directory / "intake").write_bytes(b"{")
     report = repair_queue(queue)
     assert waiting(queue) == [url(1), url(2)]
     assert report.lost == 0
-    assert not queue.path("new").exists()
-    assert queue.path("intake.broken").exists()
+    assert not (queue.directory / "new").exists()
+    assert (queue.directory / "intake.broken").exists()
 
 
 def test_candidates_that_may_have_been_claimed_are_kept(queue: Queue) -> None:
     """The claim may have reached the key servers: a second one would call our own keys known."""
     lay(queue, [1])
     claims(queue, [2, 3])
-    queue.path("intake").write_bytes(b"{")
+    (queue.directory / "intake").write_bytes(b"{")
     repair_queue(queue)
     assert waiting(queue) == [url(1), url(2), url(3)]
 
@@ -92,8 +92,8 @@ def test_a_whole_intake_is_left_to_go_on(queue: Queue) -> None:
 def test_undecided_urls_of_both_files_are_asked_again(queue: Queue) -> None:
     lay(queue, [1])
     lines = [encode_line(url(number)) + b"\n" for number in (5, 6)]
-    queue.path("undecided").write_bytes(lines[0])
-    queue.path("new.undecided").write_bytes(lines[1])
+    (queue.directory / "undecided").write_bytes(lines[0])
+    (queue.directory / "new.undecided").write_bytes(lines[1])
     repair_queue(queue)
-    assert queue.path("undecided").read_bytes() == b"".join(lines)
-    assert not queue.path("new.undecided").exists()
+    assert (queue.directory / "undecided").read_bytes() == b"".join(lines)
+    assert not (queue.directory / "new.undecided").exists()

@@ -37,7 +37,7 @@ def move_forgotten_early() -> None:
     carry_out = move._carry_out
 
     def forget_first(queue: Queue, planned: move.Move) -> None:
-        durable.delete_durable(queue.path(move.MOVE_FILE))
+        durable.delete_durable(queue.files.move)
         carry_out(queue, planned)
 
     move._carry_out = forget_first

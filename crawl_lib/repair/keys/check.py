@@ -18,7 +18,7 @@ from pathlib import Path
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError, PathNotFoundError
-from crawl_lib.frontier import open_take
+from crawl_lib.frontier import NodeDirectory, open_take
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, open_key_store, read_ring
 from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.keys.forgotten import Forgotten
@@ -35,7 +35,6 @@ from crawl_lib.repair.keys.held import (
 )
 from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
-from crawl_lib.repair.queue.rescue import LOST_FILE
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores, stands
@@ -118,7 +117,7 @@ def _not_comparable(stores: Stores, sight: Sight, findings: Findings) -> list[st
     for problem in sight.damaged.values():
         _note_damaged(problem, findings)
     # A repair noted that URLs are gone: that says what to do about their keys.
-    lost = [node for node in stores.config.servers if (stores.node_dir(node) / LOST_FILE).exists()]
+    lost = [node for node in stores.config.servers if NodeDirectory(stores.node_dir(node)).lost.exists()]
     lost += [node for node, note in sight.notes.items() if note.lost]
     if sight.unknown:
         return [f"{_NOT_COMPARED}: {sight.refusal()}"]

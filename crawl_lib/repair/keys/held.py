@@ -36,18 +36,9 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
 from crawl_lib.frontier import (
-    ADOPTED_FILE,
-    ADOPTED_HANDED_FILE,
-    CLAIM_FILE,
-    HANDED_ON_FILE,
     HANDED_ON_MARK,
     INSERT,
-    MOVE_FILE,
-    NEW_FILE,
-    PUT_BACK_FILE,
-    REHOMED_FILE,
-    REHOMED_HANDED_FILE,
-    TAKE_FILE,
+    NodeDirectory,
     Queue,
     QueueReader,
     TakenIn,
@@ -63,7 +54,6 @@ from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
-from crawl_lib.repair.queue.rescue import LOST_FILE
 from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader, microseconds_of
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
@@ -73,8 +63,15 @@ from crawl_lib.urls import canonicalize
 ASKED = 50_000
 LOWEST, HIGHEST = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
 _BESIDE = (
-    *(NEW_FILE, CLAIM_FILE, ADOPTED_FILE, ADOPTED_HANDED_FILE, REHOMED_FILE, REHOMED_HANDED_FILE),
-    *(PUT_BACK_FILE, HANDED_ON_FILE, TAKE_FILE),
+    *(
+        NodeDirectory.new,
+        NodeDirectory.new_claim,
+        NodeDirectory.adopted,
+        NodeDirectory.adopted_handed_on,
+        NodeDirectory.rehomed,
+        NodeDirectory.rehomed_handed_on,
+    ),
+    *(NodeDirectory.put_back, NodeDirectory.handed_on, NodeDirectory.take),
 )
 """Files beside a queue whose lines begin with a URL."""
 
@@ -110,7 +107,7 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
     """
     queue = Queue(stores.node_dir(node), node)
-    if not queue.directory.is_dir() or read_move(queue) is not None or not queue.path("state").exists():
+    if not queue.directory.is_dir() or read_move(queue) is not None or not queue.files.state.exists():
         return
     state = queue.state()
     if not queue.is_ours(state):
@@ -121,7 +118,7 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     journal = read_journal(queue.directory)
     if journal is not None:
         sent = journal.chunk_bytes if journal.phase == INSERT else journal.new_bytes
-        yield from ((NEW_FILE, some) for some in _some(_first_lines(queue.path(NEW_FILE), sent)))
+        yield from ((NodeDirectory.new, some) for some in _some(_first_lines(queue.files.new, sent)))
 
 
 def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None) -> Iterator[list[bytes]]:
@@ -152,7 +149,7 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
     if not queue.directory.is_dir():
         return
     processed, ours = 0, False
-    if not queue.path(MOVE_FILE).exists():
+    if not queue.files.move.exists():
         try:
             state = queue.state()
             processed, ours = state.processed, queue.is_ours(state)
@@ -160,12 +157,12 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
             pass  # a finding of the queue
     longest = stores.config.urls.max_length_chars
     for number in queue.data_files():
-        for some in _some(islice(file_lines(queue.path(str(number))), 0 if number else processed, None)):
+        for some in _some(islice(file_lines(queue.files.data(number)), 0 if number else processed, None)):
             yield keys_of(some)
             if not ours:  # people wrote it, perhaps
                 yield keys_of(_canonical(some, longest))
     for name in _BESIDE:
-        yield from map(keys_of, _some(map(_url_of, file_lines(queue.path(name)))))
+        yield from map(keys_of, _some(map(_url_of, file_lines(queue.directory / name))))
 
 
 def note_held(stores: Stores, node: str) -> HeldNote:
@@ -182,7 +179,7 @@ def note_held(stores: Stores, node: str) -> HeldNote:
             node,
             heap.blocks(),
             taken_in=_taken_in(stores, node),
-            lost=(stores.node_dir(node) / LOST_FILE).exists(),
+            lost=NodeDirectory(stores.node_dir(node)).lost.exists(),
             take=_open_folder(stores, node),
             config=stores.config_digest,
         )

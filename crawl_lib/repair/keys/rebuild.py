@@ -24,7 +24,7 @@ from typing import Any
 from crawl_lib.crawldir import note_command, read_mark, take_mark_away, take_note_away
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyServerDownError, LockedError, PathNotFoundError
-from crawl_lib.frontier import NodeLock, Queue, finish_open_move, held_without_trace, open_take
+from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, finish_open_move, held_without_trace, open_take
 from crawl_lib.keys import STATEMENT_KEYS, KeyServer, ShardedKeyStore, open_key_store
 from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.held import (
@@ -43,7 +43,6 @@ from crawl_lib.repair.keys.held import (
 from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.repair.queue.again import take_in_anew
-from crawl_lib.repair.queue.rescue import LOST_FILE
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
@@ -152,7 +151,7 @@ class _Rebuild:
             self._drop_unheld(heap)
         if heap is not None and not self.report.dry_run:
             for node in self.nodes:
-                delete_durable(self.stores.node_dir(node) / LOST_FILE)
+                delete_durable(NodeDirectory(self.stores.node_dir(node)).lost)
 
     def _take_in_anew(self) -> None:
         """Before any key is dropped: killed between, what nothing holds is found once more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crawl_lib.durable import write_durable
-from crawl_lib.frontier import RECORD_FILE, Queue, finish_open_move, read_journal, record_bytes, taken_in_anew
+from crawl_lib.frontier import Queue, finish_open_move, read_journal, record_bytes, taken_in_anew
 
 
 def take_in_anew(queue: Queue) -> None:
@@ -13,8 +13,8 @@ def take_in_anew(queue: Queue) -> None:
     DamagedFileError. Repeatable.
     """
     finish_open_move(queue)
-    if queue.path(RECORD_FILE).exists():
-        write_durable(queue.path(RECORD_FILE), record_bytes(taken_in_anew(queue.record()).to_mapping()))
+    if queue.files.record.exists():
+        write_durable(queue.files.record, record_bytes(taken_in_anew(queue.record()).to_mapping()))
     journal = read_journal(queue.directory)
     if journal is not None and journal.at:
         journal.plan, journal.at = journal.plan[journal.at :], 0

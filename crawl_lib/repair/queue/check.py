@@ -15,24 +15,14 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
-from crawl_lib.crawldir import SCOPE_NAME, is_list_of_hosts
+from crawl_lib.crawldir import is_list_of_hosts
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, UrlError, os_errors
 from crawl_lib.fetch import FILE_NAME as HOSTS_FILE
 from crawl_lib.fetch import host_stores
 from crawl_lib.frontier import (
-    COUNTS_FILE,
-    HANDED_ON_FILE,
-    JOURNAL_FILE,
-    LEFTOVER_FILE,
-    MOVE_FILE,
-    NEW_FILE,
-    RECORD_FILE,
-    SCOPE_FILE,
-    STATE_FILE,
-    TAKE_FILE,
-    UNDECIDED_FILE,
     Journal,
     Move,
+    NodeDirectory,
     Queue,
     Record,
     State,
@@ -49,10 +39,9 @@ from crawl_lib.frontier import (
     read_leftover,
     read_move,
 )
-from crawl_lib.node import SPOOL_FOLDER
 from crawl_lib.repair.findings import Finding, Findings
 from crawl_lib.repair.queue.queue import lost_advice
-from crawl_lib.repair.queue.rescue import LOST_FILE, read_lost, whole_line
+from crawl_lib.repair.queue.rescue import read_lost, whole_line
 from crawl_lib.segment import (
     MANIFEST_NAME,
     POSITIONS_SUFFIX,
@@ -67,7 +56,6 @@ from crawl_lib.stopping import OnProgress, until_stopped
 from crawl_lib.urls import canonicalize
 
 ROOM = "queue"
-BUILT_FOLDER = "segment"
 _T = TypeVar("_T")
 
 
@@ -102,10 +90,10 @@ class _Check:
     on_progress: OnProgress | None
 
     def run(self, full: bool, max_length_chars: int) -> None:
-        move = self._read("move_damaged", MOVE_FILE, lambda: read_move(self.queue))
-        record = self._read("record_damaged", RECORD_FILE, self.queue.record)
-        take = self._read("take_damaged", TAKE_FILE, lambda: open_take(self.queue.directory))
-        journal = self._read("intake_damaged", JOURNAL_FILE, lambda: read_journal(self.queue.directory))
+        move = self._read("move_damaged", NodeDirectory.move, lambda: read_move(self.queue))
+        record = self._read("record_damaged", NodeDirectory.record, self.queue.record)
+        take = self._read("take_damaged", NodeDirectory.take, lambda: open_take(self.queue.directory))
+        journal = self._read("intake_damaged", NodeDirectory.journal, lambda: read_journal(self.queue.directory))
         if move is not None:
             self._move(move)
         else:
@@ -117,16 +105,16 @@ class _Check:
             self._intake(journal)
         if take is not None:
             self._take(take, max_length_chars if full else None)
-        lost = self._read("lost_damaged", LOST_FILE, lambda: read_lost(self.queue.directory))
+        lost = self._read("lost_damaged", NodeDirectory.lost, lambda: read_lost(self.queue.directory))
         if lost:
-            self.findings.add("urls_lost", str(self.queue.path(LOST_FILE)), "see there", repair=lost_advice(lost))
+            self.findings.add("urls_lost", str(self.queue.files.lost), "see there", repair=lost_advice(lost))
         self._lines_of_others()
         self._data_bases()
         if full and move is None and record is not None and not self.findings.list() and self.queue.is_ours():
             self._data_lines(record, max_length_chars)
 
     def _add(self, name: str, file: str, problem: object, count: int = 1) -> None:
-        self.findings.add(name, str(self.queue.path(file)), str(problem), count=count)
+        self.findings.add(name, str(self.queue.directory / file), str(problem), count=count)
 
     def _read(self, name: str, file: str, read: Callable[[], _T]) -> _T | None:
         """What a small file says; None, and a finding, if it cannot be read."""
@@ -138,37 +126,37 @@ class _Check:
 
     def _tell(self, file: str, done: int) -> None:
         if self.on_progress:
-            self.on_progress({"checking": str(self.queue.path(file)), "done": done, "unit": "lines"})
+            self.on_progress({"checking": str(self.queue.directory / file), "done": done, "unit": "lines"})
 
     # Moves and state
 
     def _move(self, move: Move) -> None:
         """Each step can be done, or has been."""
         for problem in impossible_steps(self.queue, move):
-            self._add("move_impossible", MOVE_FILE, problem)
+            self._add("move_impossible", NodeDirectory.move, problem)
 
     def _state(self, record: Record | None) -> State | None:
         files = self.queue.data_files()
-        if not self.queue.path(STATE_FILE).exists() and not any(self.queue.path(str(n)).stat().st_size for n in files):
+        if not self.queue.files.state.exists() and not any(self.queue.files.data(n).stat().st_size for n in files):
             return State()  # a node that has not been used yet
         try:
             state = self.queue.unchecked_state()
         except QueueError as error:
-            self._add("state_damaged", STATE_FILE, error)
+            self._add("state_damaged", NodeDirectory.state, error)
             return None
         if files != list(range(len(state.totals))):
-            self._add("data_files", STATE_FILE, f"lists {len(state.totals)} data files, and there are {files}")
+            self._add("data_files", NodeDirectory.state, f"lists {len(state.totals)} data files, and there are {files}")
             return None
         metas = self.queue.own_metas() if record is not None else frozenset()
         for number, total in enumerate(state.totals):
             half = self.queue.half_line(number, record) if record is not None else None
             if half is not None:
                 self._add("line_cut", str(number), half_line_problem(number, half))
-            count = count_lines(self.queue.path(str(number)))
+            count = count_lines(self.queue.files.data(number))
             self._tell(str(number), count)
             if count != total:
                 self._add("state_differs", str(number), f"has {count} URLs, and `state` says {total}")
-            meta = self.queue.path(f"{number}.meta")
+            meta = self.queue.files.meta(number)
             if number in metas and meta.exists() and count_lines(meta) != count:
                 self._add("meta_differs", meta.name, f"has {count_lines(meta)} lines for {count} URLs")
         return state
@@ -178,17 +166,19 @@ class _Check:
         if record.state_sha1 != state.sha1():
             return  # nobody looks at it
         for name, offset in (("0", record.offset), ("0.meta", record.meta_offset)):
-            path = self.queue.path(name)
+            path = self.queue.directory / name
             if offset and path.exists() and lines_until(path, offset) != state.processed:
                 self._add(
-                    "record_damaged", RECORD_FILE, f"says that `{name}` is read to byte {offset}; so many are not"
+                    "record_damaged",
+                    NodeDirectory.record,
+                    f"says that `{name}` is read to byte {offset}; so many are not",
                 )
 
     def _data_lines(self, record: Record, max_length_chars: int) -> None:
         """Lines of a queue that Krake wrote: canonical URLs, and their meta. One made by hand may say anything."""
         for number in sorted(self.queue.own_metas()):
             name, seen = str(number), 0
-            with self.queue.path(name).open("rb") as file:
+            with (self.queue.directory / name).open("rb") as file:
                 for line in file:
                     seen += 1
                     if not _is_canonical(line[:-1], max_length_chars):
@@ -196,14 +186,14 @@ class _Check:
                     if seen % 10_000 == 0:
                         self._tell(name, seen)
             meta = f"{number}.meta"
-            if self.queue.path(meta).exists():
+            if (self.queue.directory / meta).exists():
                 self._each_line("line_damaged", meta, lambda line: decode_meta(b"", line, ""))
             digest = record.metas[number] if number < len(record.metas) else ""
-            if digest and not self.findings.list() and meta_digest(self.queue.path(meta)) != digest:
+            if digest and not self.findings.list() and meta_digest(self.queue.directory / meta) != digest:
                 self._add("meta_changed", meta, "is not what Krake wrote: what it says of some URLs is not so")
 
     def _each_line(self, name: str, file: str, read: Callable[[bytes], object]) -> None:
-        path = self.queue.path(file)
+        path = self.queue.directory / file
         if not path.exists():
             return
         with path.open("rb") as lines:
@@ -221,11 +211,13 @@ class _Check:
         if record.last_move == f"take-{take.take_id}":
             return
         if state != take.header.position_before:
-            self._add("take_position", TAKE_FILE, "begins where the queue does not stand")
+            self._add("take_position", NodeDirectory.take, "begins where the queue does not stand")
         elif full:
-            place = self._read("take_damaged", TAKE_FILE, lambda: differing_line(take, self.queue, state))
+            place = self._read("take_damaged", NodeDirectory.take, lambda: differing_line(take, self.queue, state))
             if place is not None:
-                self._add("take_damaged", TAKE_FILE, f"line {place + 2} has not the URL that the queue has there")
+                self._add(
+                    "take_damaged", NodeDirectory.take, f"line {place + 2} has not the URL that the queue has there"
+                )
 
     def _take(self, take: Take, max_length_chars: int | None) -> None:
         """Whether an open take can be fetched. `max_length_chars`: None for a fast check."""
@@ -234,71 +226,80 @@ class _Check:
             for count, taken in enumerate(take.urls(), 1):
                 url = taken.queued.url.encode()
                 if max_length_chars is not None and not _is_canonical(url, max_length_chars):
-                    self._add("take_damaged", TAKE_FILE, f"line {count + 1} has no canonical URL: {url[:100]!r}")
+                    self._add(
+                        "take_damaged", NodeDirectory.take, f"line {count + 1} has no canonical URL: {url[:100]!r}"
+                    )
         except KrakeError as error:
-            self._add("take_damaged", TAKE_FILE, error)
+            self._add("take_damaged", NodeDirectory.take, error)
             return
-        leftover = self._read("leftover_damaged", LEFTOVER_FILE, lambda: read_leftover(take))
+        leftover = self._read("leftover_damaged", NodeDirectory.leftover, lambda: read_leftover(take))
         if leftover and (leftover[-1] >= count or leftover[0] < 0):
-            self._add("leftover_damaged", LEFTOVER_FILE, f"names position {leftover[-1]} of {count}")
+            self._add("leftover_damaged", NodeDirectory.leftover, f"names position {leftover[-1]} of {count}")
         if self.spool:
             self._spool(count, max_length_chars is not None)
 
     def _spool(self, count: int, full: bool) -> None:
         """Closed parts are trusted when a segment is built, so they are whole; the open one is made again."""
         seen: Counter[int] = Counter()
-        parts = list_parts(self.queue.path(SPOOL_FOLDER))
+        parts = list_parts(self.queue.files.spool)
         for part in parts:
             if part.is_closed:
-                file = f"{SPOOL_FOLDER}/{part.warc.name}"
+                file = f"{NodeDirectory.spool}/{part.warc.name}"
                 for problem in part_problems(part, full=full):
                     self._add("spool_damaged", file, problem)
                 with suppress(KrakeError):
                     seen.update(read_positions(part.path(POSITIONS_SUFFIX)))
-        for name, problem in spool_problems(self.queue.path(SPOOL_FOLDER), full=full):
-            self._add("spool_damaged", f"{SPOOL_FOLDER}/{name}", problem)
+        for name, problem in spool_problems(self.queue.files, full=full):
+            self._add("spool_damaged", f"{NodeDirectory.spool}/{name}", problem)
         wrong = [position for position, times in seen.items() if times > 1 or position >= count]
         if wrong:
-            self._add("spool_damaged", SPOOL_FOLDER, f"position {wrong[0]} of {count} comes twice or late", len(wrong))
+            self._add(
+                "spool_damaged", NodeDirectory.spool, f"position {wrong[0]} of {count} comes twice or late", len(wrong)
+            )
 
     # Intakes, and what waits beside the queue
 
     def _intake(self, journal: Journal | None) -> None:
-        new = self.queue.path(NEW_FILE)
+        new = self.queue.files.new
         if journal is None:
-            if not self.queue.path(JOURNAL_FILE).exists() and new.exists() and new.stat().st_size:
-                self._add("intake_missing", JOURNAL_FILE, f"is not there, and `new` has {count_lines(new)} URLs")
+            if not self.queue.files.journal.exists() and new.exists() and new.stat().st_size:
+                self._add(
+                    "intake_missing", NodeDirectory.journal, f"is not there, and `new` has {count_lines(new)} URLs"
+                )
             return
         for name, problem in journal.short_files(self.queue.directory):
             self._add("intake_short", name, problem)
 
     def _lines_of_others(self) -> None:
-        for name, file in (("undecided_damaged", UNDECIDED_FILE), ("handed_on_damaged", HANDED_ON_FILE)):
+        for name, file in (
+            ("undecided_damaged", NodeDirectory.undecided),
+            ("handed_on_damaged", NodeDirectory.handed_on),
+        ):
             self._each_line(name, file, decode_line)
 
-        scope = self.queue.path(SCOPE_FILE)
+        scope = self.queue.files.scope_added
         if scope.exists() and not is_list_of_hosts(scope.read_bytes()):
-            self._add("scope_added_damaged", SCOPE_FILE, "is no list of hosts")
+            self._add("scope_added_damaged", NodeDirectory.scope_added, "is no list of hosts")
 
     def _data_bases(self) -> None:
-        found = [("hostcounts_damaged", path) for path in [self.queue.path(COUNTS_FILE)] if path.exists()]
+        found = [("hostcounts_damaged", path) for path in [self.queue.files.host_counts] if path.exists()]
         found += [("hosts_damaged", path) for path in host_stores(self.queue.directory)]
         for name, path in found:
             if problem := sqlite_problem(path):
                 self._add(name, str(path.relative_to(self.queue.directory)), problem)
 
 
-def spool_problems(spool: Path, *, full: bool) -> list[tuple[str, str]]:
+def spool_problems(files: NodeDirectory, *, full: bool) -> list[tuple[str, str]]:
     """What is wrong in a spool beside its parts, by name: both are made again once they are gone.
 
     The list of hosts that its workers follow links to; the segment that is built, and waits to be sent.
     """
-    scope = spool / SCOPE_NAME
+    scope, built = files.spool_scope, files.spool_segment
     problems = []
     if scope.exists() and not is_list_of_hosts(scope.read_bytes()):
-        problems.append((SCOPE_NAME, "is no list of hosts"))
-    if problem := _built_problem(spool / BUILT_FOLDER, full=full):
-        problems.append((BUILT_FOLDER, problem))
+        problems.append((scope.name, "is no list of hosts"))
+    if problem := _built_problem(built, full=full):
+        problems.append((built.name, problem))
     return problems
 
 
@@ -354,7 +355,7 @@ def lines_until(path: Path, offset: int) -> int | None:
 
 
 _TABLES = {
-    COUNTS_FILE: {"hosts": "host, admitted", "applied": "move_id"},
+    NodeDirectory.host_counts: {"hosts": "host, admitted", "applied": "move_id"},
     HOSTS_FILE: {
         "hosts": "host, last_end, delay_s",
         "robots": "authority, verdict, body, error, fetched, expires",

@@ -35,10 +35,8 @@ from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HostStore, host_stores
 from crawl_lib.frontier import (
-    COUNTS_FILE,
-    LEFTOVER_FILE,
-    TAKE_FILE,
     HostCounts,
+    NodeDirectory,
     NodeLock,
     Queue,
     QueueReader,
@@ -54,12 +52,11 @@ from crawl_lib.frontier import (
     write_take,
 )
 from crawl_lib.keys import open_key_store
-from crawl_lib.node import SPOOL_FOLDER
 from crawl_lib.repair.keys.forgotten import Keys, is_among, key_array
 from crawl_lib.repair.keys.held import keys_of
-from crawl_lib.repair.queue.check import BUILT_FOLDER, part_problems, spool_problems, sqlite_problem
+from crawl_lib.repair.queue.check import part_problems, spool_problems, sqlite_problem
 from crawl_lib.repair.queue.queue import RepairReport, repair_queue
-from crawl_lib.repair.queue.rescue import BROKEN, LOST_FILE, note_lost, read_lost
+from crawl_lib.repair.queue.rescue import BROKEN, note_lost, read_lost
 from crawl_lib.repair.queue.seals import seal_problem
 from crawl_lib.rounds import SEEDS_NODE
 from crawl_lib.segment import CLOSED_SUFFIX, SEALED_SUFFIX, Manifest, Part, SegmentReader, hidden_folder, list_parts
@@ -121,13 +118,13 @@ def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) ->
     """
     waited = urls_of_lost_queue(stores.crawl, node) or 0
     if directory.is_dir() and Queue(directory, node).stands():
-        if (directory / LOST_FILE).exists():
+        if NodeDirectory(directory).lost.exists():
             return None
         raise ConfigError(f"{directory}: holds a queue, and --lost begins one anew: move the directory away first")
     if dry_run:
         return RepairReport([f"queue: begins anew; {waited} URLs waited when it settled last"], lost=max(waited, 1))
     open_node_dir(directory.parent, node)
-    if not (directory / LOST_FILE).exists():
+    if not NodeDirectory(directory).lost.exists():
         note_lost(Queue(directory, node), max(waited, 1))
     return None
 
@@ -179,12 +176,12 @@ class _Repair:
         self.report = RepairReport()
 
     def run(self) -> RepairReport:
-        had_take = (self.directory / TAKE_FILE).exists()
+        had_take = NodeDirectory(self.directory).take.exists()
         self.report = repair_queue(
             self.queue, self._crawled, again=lambda: _taken_in_before(self.stores, self.node), stop=self.stores.stop
         )
         take = open_take(self.directory)
-        if take is None and (had_take or (self.directory / f"{TAKE_FILE}{BROKEN}").exists()):
+        if take is None and (had_take or (self.directory / f"{NodeDirectory.take}{BROKEN}").exists()):
             take = self._take_of_segment()
         if take is None:
             self._drop_spool(had_take)
@@ -275,8 +272,8 @@ class _Repair:
             missing = [url.position for url in urls if not len(rows) or not _holds(rows, url.key)]
             write_leftover(take, missing)
             self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
-        elif problem and (self.directory / LEFTOVER_FILE).exists():
-            self._set_aside(LEFTOVER_FILE)
+        elif problem and NodeDirectory(self.directory).leftover.exists():
+            self._set_aside(NodeDirectory.leftover)
             self._say(f"leftover: {problem}; fetching goes on, and decides anew")
 
     def _page_keys(self, segment: SegmentReader) -> Keys:
@@ -293,14 +290,16 @@ class _Repair:
 
     def _drop_spool(self, had_take: bool) -> None:
         """A spool without its take: its records are fetched again; they are kept for whoever wants to import them."""
-        spool = self.directory / SPOOL_FOLDER
+        spool = NodeDirectory(self.directory).spool
         if spool.exists() and had_take:
-            shutil.rmtree(self.directory / (SPOOL_FOLDER + BROKEN), ignore_errors=True)
-            self._set_aside(SPOOL_FOLDER)
-            self._say(f"{SPOOL_FOLDER}: set aside as {SPOOL_FOLDER}{BROKEN}; what it holds is fetched again")
+            shutil.rmtree(self.directory / (NodeDirectory.spool + BROKEN), ignore_errors=True)
+            self._set_aside(NodeDirectory.spool)
+            self._say(
+                f"{NodeDirectory.spool}: set aside as {NodeDirectory.spool}{BROKEN}; what it holds is fetched again"
+            )
 
     def _spool(self, take: Take) -> None:
-        spool, storage = self.directory / SPOOL_FOLDER, self.stores.storage
+        spool, storage = NodeDirectory(self.directory).spool, self.stores.storage
         hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
         stop = self.stores.stop
         damaged = [
@@ -309,14 +308,14 @@ class _Repair:
             if part.is_closed
             and (part_problems(part, full=True, stop=stop) or seal_problem(storage, hidden, part, full=True, stop=stop))
         ]
-        for name, problem in spool_problems(spool, full=True):
+        for name, problem in spool_problems(self.queue.files, full=True):
             self._delete_made(spool / name)
-            self._say(f"{SPOOL_FOLDER}/{name}: {problem}; it is made again")
+            self._say(f"{NodeDirectory.spool}/{name}: {problem}; it is made again")
         if not damaged:
             return
-        self._delete_made(spool / BUILT_FOLDER)
+        self._delete_made(NodeDirectory(self.directory).spool_segment)
         # Fetching is not over any more: what these parts held is looked for again.
-        delete_durable(self.directory / LEFTOVER_FILE)
+        delete_durable(NodeDirectory(self.directory).leftover)
         reached("repair.queue.leftover")
         for part in until_stopped(damaged, stop):
             self._part(part, spool)
@@ -368,12 +367,15 @@ class _Repair:
                 self._say(f"{name}: {problem}; robots.txt is asked for again")
 
     def _host_counts(self) -> None:
-        problem = self._useless_base(COUNTS_FILE)
+        problem = self._useless_base(NodeDirectory.host_counts)
         if problem is None:
             return
         counts = self._counted_hosts()
         HostCounts(self.directory).add("repair", counts.items)
-        self._say(f"{COUNTS_FILE}: {problem}; {sum(counts.values())} URLs of {len(counts)} hosts were counted again")
+        self._say(
+            f"{NodeDirectory.host_counts}: {problem}; {sum(counts.values())} URLs of {len(counts)} hosts were counted"
+            " again"
+        )
 
     def _counted_hosts(self) -> Counter[bytes]:
         counts: Counter[bytes] = Counter()

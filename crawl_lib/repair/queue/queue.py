@@ -14,12 +14,8 @@ from threading import Event
 from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, UrlError
 from crawl_lib.frontier import (
-    EMPTY_FILE,
-    MOVE_FILE,
-    RECORD_FILE,
-    STATE_FILE,
-    TAKE_FILE,
     UNKNOWN_SIZE,
+    NodeDirectory,
     Queue,
     QueueReader,
     Record,
@@ -36,7 +32,7 @@ from crawl_lib.frontier import (
     taken_in_anew,
     write_take,
 )
-from crawl_lib.repair.queue.rescue import BROKEN, LOST_FILE, Rescue, note_lost
+from crawl_lib.repair.queue.rescue import BROKEN, Rescue, note_lost
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urls import canonicalize
 
@@ -115,7 +111,7 @@ def repair_queue(
     _believe_nothing(queue, report, rescue.made, again)
     reached("repair.queue.record")
     go_on(stop)
-    write_durable(queue.path(STATE_FILE), report.state.to_bytes())
+    write_durable(queue.files.state, report.state.to_bytes())
     reached("repair.queue.state")
     report.done.append(f"state: {report.state.length} URLs wait in {len(totals)} data files")
     _reposition_take(queue, report, stop)
@@ -125,7 +121,7 @@ def repair_queue(
 def _waited(queue: Queue) -> int | None:
     """URLs in all data files as Krake wrote them last; None if people have changed them since, or nobody can tell."""
     try:
-        state = parse_state(queue.path(STATE_FILE).read_bytes())
+        state = parse_state(queue.files.state.read_bytes())
         return sum(state.totals) if queue.record().state_sha1 == state.sha1() else None
     except (OSError, ValueError, DamagedFileError):
         return None
@@ -139,14 +135,14 @@ def _changed_metas(queue: Queue, report: RepairReport) -> None:
     except DamagedFileError:
         return
     for number in numbers:
-        meta = queue.path(f"{number}.meta")
+        meta = queue.files.meta(number)
         if digests.get(number) and digests[number] != meta_digest(meta):
             kept = "and is kept" if meta.exists() else "for it is gone"
             report.done.append(f"{meta.name}: is not what Krake wrote, {kept}")
 
 
 def _standing(queue: Queue) -> int:
-    return sum(count_lines(queue.path(str(number))) for number in queue.data_files())
+    return sum(count_lines(queue.files.data(number)) for number in queue.data_files())
 
 
 def _finish_move(queue: Queue, report: RepairReport) -> bool:
@@ -154,14 +150,14 @@ def _finish_move(queue: Queue, report: RepairReport) -> bool:
         if finish_open_move(queue):
             report.done.append("move: carried out")
     except QueueError as error:
-        _set_aside(queue, MOVE_FILE, report)
+        _set_aside(queue, NodeDirectory.move, report)
         report.done.append(f"move: {error}")
         return False
     return True
 
 
 def _set_aside(queue: Queue, name: str, report: RepairReport) -> None:
-    rename_durable(queue.path(name), queue.path(name + BROKEN))
+    rename_durable((queue.directory / name), queue.directory / (name + BROKEN))
     report.done.append(f"{name}: set aside as {name}{BROKEN}")
 
 
@@ -170,12 +166,12 @@ def _close_gaps(queue: Queue, report: RepairReport) -> None:
     for wanted, number in enumerate(queue.data_files()):
         if wanted == number:
             continue
-        if queue.path(f"{wanted}.meta").exists():
+        if queue.files.meta(wanted).exists():
             _set_aside(queue, f"{wanted}.meta", report)
         _renumber(queue, number, wanted, report)
     if not queue.data_files():
-        write_durable(queue.path(EMPTY_FILE), b"")
-        rename_durable(queue.path(EMPTY_FILE), queue.path("0"))
+        write_durable(queue.files.empty, b"")
+        rename_durable(queue.files.empty, queue.files.data(0))
 
 
 def _put_back(queue: Queue, report: RepairReport) -> None:
@@ -187,24 +183,24 @@ def _put_back(queue: Queue, report: RepairReport) -> None:
     files = queue.data_files()
     for wanted in (number for number in range(len(sizes)) if number not in files):
         strangers = [number for number in files if number >= len(sizes)]
-        fitting = [number for number in strangers if queue.path(str(number)).stat().st_size == sizes[wanted]]
+        fitting = [number for number in strangers if queue.files.data(number).stat().st_size == sizes[wanted]]
         if len(fitting) == 1:
             _renumber(queue, fitting[0], wanted, report)
             files = queue.data_files()
 
 
 def _renumber(queue: Queue, number: int, wanted: int, report: RepairReport) -> None:
-    if queue.path(f"{number}.meta").exists():
-        rename_durable(queue.path(f"{number}.meta"), queue.path(f"{wanted}.meta"))
-    rename_durable(queue.path(str(number)), queue.path(str(wanted)))
+    if queue.files.meta(number).exists():
+        rename_durable(queue.files.meta(number), queue.files.meta(wanted))
+    rename_durable(queue.files.data(number), queue.files.data(wanted))
     report.done.append(f"{number}: renamed to {wanted}")
 
 
 def _count(queue: Queue, report: RepairReport, stop: Event | None) -> tuple[int, ...]:
     totals = []
     for number in until_stopped(queue.data_files(), stop):
-        totals.append(count_lines(queue.path(str(number))))
-        meta = queue.path(f"{number}.meta")
+        totals.append(count_lines(queue.files.data(number)))
+        meta = queue.files.meta(number)
         if meta.exists() and count_lines(meta) != totals[-1]:
             _set_aside(queue, meta.name, report)
     return tuple(totals)
@@ -225,7 +221,7 @@ def _processed(
     `moved`: a move that cannot be read may have been half done, so that file 0 may be another one. `first_cut`: half
     of the last line of file 0 was taken away.
     """
-    first = queue.path("0").stat().st_size
+    first = queue.files.data(0).stat().st_size
     try:
         record = queue.record()
     except DamagedFileError:
@@ -233,14 +229,14 @@ def _processed(
     known = record.sizes
     same_file = not moved or (bool(known) and _sizes(queue)[: len(known)] == known)
     try:
-        said = parse_state(queue.path(STATE_FILE).read_bytes())
+        said = parse_state(queue.files.state.read_bytes())
         if said.totals[0] == totals[0] + first_cut and (same_file or said.processed == 0):
             return min(said.processed, totals[0])
         report.done.append(f"state: says that file 0 has {said.totals[0]} URLs, and it has {totals[0]}")
     except (OSError, ValueError) as error:
         report.done.append(f"state: {error}")
     if same_file and record.offset is not None and record.sizes[:1] == (first,):
-        with queue.path("0").open("rb") as file:
+        with queue.files.data(0).open("rb") as file:
             return file.read(record.offset).count(b"\n")
     count = _crawled_first(queue, crawled, stop)
     report.done.append(f"file 0: its first {count} URLs are known as crawled, and count as processed")
@@ -248,13 +244,13 @@ def _processed(
 
 
 def _sizes(queue: Queue) -> tuple[int, ...]:
-    return tuple(queue.path(str(number)).stat().st_size for number in queue.data_files())
+    return tuple(queue.files.data(number).stat().st_size for number in queue.data_files())
 
 
 def _crawled_first(queue: Queue, crawled: Crawled, stop: Event | None) -> int:
     """How many URLs at the head of file 0 are crawled."""
     count = 0
-    with queue.path("0").open("rb") as file:
+    with queue.files.data(0).open("rb") as file:
         while lines := list(islice(file, ASKED)):
             go_on(stop)
             keys = [sha1(line.rstrip(b"\r\n")).digest() for line in lines]
@@ -268,15 +264,15 @@ def _crawled_first(queue: Queue, crawled: Crawled, stop: Event | None) -> int:
 
 def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int], again: Callable[[], TakenIn]) -> None:
     try:
-        record = queue.record() if queue.path(RECORD_FILE).exists() else Record(again=again())
+        record = queue.record() if queue.files.record.exists() else Record(again=again())
     except DamagedFileError:
-        _set_aside(queue, RECORD_FILE, report)
+        _set_aside(queue, NodeDirectory.record, report)
         record = Record(again=again())
-    found = [(number, queue.path(str(number)).stat().st_size) for number in queue.data_files()]
+    found = [(number, queue.files.data(number).stat().st_size) for number in queue.data_files()]
     sizes = tuple(size if number in made or size in record.sizes else UNKNOWN_SIZE for number, size in found)
-    record = taken_in_anew(record) if report.lost or queue.path(LOST_FILE).exists() else record
+    record = taken_in_anew(record) if report.lost or queue.files.lost.exists() else record
     blank = replace(record, state_sha1="", sizes=sizes, metas=(), offset=None, meta_offset=None)
-    write_durable(queue.path(RECORD_FILE), record_bytes(blank.to_mapping()))
+    write_durable(queue.files.record, record_bytes(blank.to_mapping()))
 
 
 def _reposition_take(queue: Queue, report: RepairReport, stop: Event | None) -> None:
@@ -300,7 +296,7 @@ def _reposition_take(queue: Queue, report: RepairReport, stop: Event | None) -> 
     except DamagedFileError as error:
         # Its URLs are still in the queue: nothing moves before a take is committed.
         report.done.append(f"take: {error}")
-        _set_aside(queue, TAKE_FILE, report)
+        _set_aside(queue, NodeDirectory.take, report)
 
 
 def _is_readable(take: Take, stop: Event | None) -> bool:

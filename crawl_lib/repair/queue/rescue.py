@@ -17,19 +17,9 @@ from crawl_lib.crawldir import is_list_of_hosts, scope_bytes, whole_hosts
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
-    ADOPTED_FILE,
-    ADOPTED_HANDED_FILE,
     BARE_META,
     CLAIM,
-    CLAIM_FILE,
-    HANDED_ON_FILE,
-    JOURNAL_FILE,
-    NEW_FILE,
-    NEW_META_FILE,
-    NEW_UNDECIDED_FILE,
-    PUT_BACK_FILE,
-    SCOPE_FILE,
-    UNDECIDED_FILE,
+    NodeDirectory,
     Queue,
     count_lines,
     decode_line,
@@ -41,8 +31,6 @@ from crawl_lib.frontier import (
 from crawl_lib.stopping import go_on, until_stopped
 
 BROKEN = ".broken"
-LOST_FILE = "lost"
-_RESCUED = "rescued"
 
 
 class Rescue:
@@ -62,8 +50,8 @@ class Rescue:
 
     def set_aside(self, name: str) -> None:
         """Rename a file so that nobody reads it any more."""
-        if self.queue.path(name).exists():
-            rename_durable(self.queue.path(name), self.queue.path(name + BROKEN))
+        if (self.queue.directory / name).exists():
+            rename_durable((self.queue.directory / name), self.queue.directory / (name + BROKEN))
             self.done.append(f"{name}: set aside as {name}{BROKEN}")
 
     def intake(self) -> None:
@@ -76,29 +64,31 @@ class Rescue:
         try:
             journal = read_journal(queue.directory)
         except DamagedFileError as error:
-            self.done.append(f"{JOURNAL_FILE}: {error}")
+            self.done.append(f"{NodeDirectory.journal}: {error}")
             journal = None
         if journal is not None and not journal.short_files(queue.directory):
             return
-        if journal is None and not queue.path(JOURNAL_FILE).exists() and not _size(queue.path(NEW_FILE)):
+        if journal is None and not queue.files.journal.exists() and not _size(queue.files.new):
             return
-        rescued = self._append(_pairs(queue.path(NEW_FILE), queue.path(NEW_META_FILE)), NEW_FILE)
+        rescued = self._append(_pairs(queue.files.new, queue.files.meta_of(queue.files.new)), NodeDirectory.new)
         if journal is None or journal.phase == CLAIM:
-            self._append(_outlinks(queue.path(CLAIM_FILE)), CLAIM_FILE)
+            self._append(_outlinks(queue.files.new_claim), NodeDirectory.new_claim)
         if journal is not None and journal.new_count > rescued:
-            self._missing(journal.new_count - rescued, NEW_FILE)
+            self._missing(journal.new_count - rescued, NodeDirectory.new)
         go_on(self.stop)
         self._keep_undecided()
-        self.set_aside(JOURNAL_FILE)
-        for name in (NEW_FILE, NEW_META_FILE, CLAIM_FILE):
-            delete_durable(queue.path(name))
+        self.set_aside(NodeDirectory.journal)
+        for name in (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_claim):
+            delete_durable(queue.directory / name)
         reached("repair.queue.intake")
 
     def _missing(self, count: int, name: str) -> None:
         """URLs that were decided and are gone, unless a data file has become of them: the move was begun."""
         record_sizes = self._recorded_sizes()
-        data = [self.queue.path(str(number)) for number in self.queue.data_files()]
-        if name == NEW_FILE and any(_size(path) not in record_sizes and _lines(path) == count for path in data):
+        data = [self.queue.files.data(number) for number in self.queue.data_files()]
+        if name == NodeDirectory.new and any(
+            _size(path) not in record_sizes and _lines(path) == count for path in data
+        ):
             return
         self._lose(count)
         self.done.append(f"{name}: {count} URLs of it cannot be read")
@@ -115,7 +105,7 @@ class Rescue:
 
     def _keep_undecided(self) -> None:
         """What both files of undecided URLs hold is asked again."""
-        path, more = self.queue.path(UNDECIDED_FILE), self.queue.path(NEW_UNDECIDED_FILE)
+        path, more = self.queue.files.undecided, self.queue.files.new_undecided
         if _size(more):
             both = (path.read_bytes() if path.exists() else b"") + more.read_bytes()
             write_durable(path, both)
@@ -125,13 +115,13 @@ class Rescue:
     def after_unreadable_move(self) -> None:
         """A move that cannot be read may have been half done: its files are taken in whichever way they lie."""
         queue = self.queue
-        for name in (ADOPTED_FILE, PUT_BACK_FILE):
-            if _size(queue.path(name)):
-                self._append(_pairs(queue.path(name), queue.path(f"{name}.meta")), name)
-            delete_durable(queue.path(name))
-            delete_durable(queue.path(f"{name}.meta"))
+        for name in (NodeDirectory.adopted, NodeDirectory.put_back):
+            if _size(queue.directory / name):
+                self._append(_pairs(queue.directory / name, queue.files.meta_of(queue.directory / name)), name)
+            delete_durable(queue.directory / name)
+            delete_durable(queue.files.meta_of(queue.directory / name))
         go_on(self.stop)
-        handed, more = queue.path(HANDED_ON_FILE), queue.path(ADOPTED_HANDED_FILE)
+        handed, more = queue.files.handed_on, queue.files.adopted_handed_on
         if _size(more):
             write_durable(handed, (handed.read_bytes() if handed.exists() else b"") + more.read_bytes())
             reached("repair.queue.handed_on")
@@ -151,20 +141,20 @@ class Rescue:
                 continue
             self._lose(1)
             self.cut.add(number)
-            place = count_lines(self.queue.path(str(number)))
+            place = count_lines(self.queue.files.data(number))
             shown = half[:200].decode("utf-8", "backslashreplace")
             self.done.append(f"{number}: line {place} is cut, {shown!r}; it was put into {number}{BROKEN}")
-            write_durable(self.queue.path(f"{number}{BROKEN}"), half + b"\n")
-            meta = self.queue.path(f"{number}.meta")
+            write_durable((self.queue.directory / f"{number}{BROKEN}"), half + b"\n")
+            meta = self.queue.files.meta(number)
             if meta.exists() and count_lines(meta) == place:
                 self._keep_lines(meta, place - 1)
                 self.made.add(number)
-            self._keep_lines(self.queue.path(str(number)), place - 1)
+            self._keep_lines(self.queue.files.data(number), place - 1)
             reached("repair.queue.half_line")
 
     def _keep_lines(self, path: Path, count: int) -> None:
         """Keep the first lines of a file. It is written anew: other names of the old one keep what they show."""
-        beside = self.queue.path(_RESCUED)
+        beside = self.queue.files.rescued
         with path.open("rb") as file, beside.open("wb") as out:
             out.writelines(islice(file, count))
             fsync_file(out)
@@ -172,12 +162,12 @@ class Rescue:
 
     def lines(self) -> None:
         """Lines of `undecided` and `handed_on` that cannot be read are set aside; the others stay."""
-        for name in (UNDECIDED_FILE, HANDED_ON_FILE):
-            good, bad = _sorted_out(self.queue.path(name), decode_line, self.stop)
+        for name in (NodeDirectory.undecided, NodeDirectory.handed_on):
+            good, bad = _sorted_out((self.queue.directory / name), decode_line, self.stop)
             if bad:
                 self._lose(len(bad))
-                write_durable(self.queue.path(name + BROKEN), b"".join(bad))
-                write_durable(self.queue.path(name), b"".join(good))
+                write_durable(self.queue.directory / (name + BROKEN), b"".join(bad))
+                write_durable((self.queue.directory / name), b"".join(good))
                 self.done.append(f"{name}: {len(bad)} lines cannot be read, and were put into {name}{BROKEN}")
 
     def metas(self) -> None:
@@ -190,11 +180,11 @@ class Rescue:
         except DamagedFileError:
             return  # then no meta is anybody's
         for number in numbers:
-            path = self.queue.path(f"{number}.meta")
+            path = self.queue.files.meta(number)
             bad = sum(not _is_meta(line) for line in until_stopped(_raw_lines(path), self.stop))
-            if not bad or count_lines(path) != count_lines(self.queue.path(str(number))):
+            if not bad or count_lines(path) != count_lines(self.queue.files.data(number)):
                 continue  # one that has other lines is set aside as a whole
-            beside = self.queue.path(_RESCUED)
+            beside = self.queue.files.rescued
             with beside.open("wb") as out:
                 out.writelines(line if _is_meta(line) else BARE_META + b"\n" for line in _raw_lines(path))
                 fsync_file(out)
@@ -209,19 +199,19 @@ class Rescue:
 
         URLs without meta were put there by people, or were seeds: their hosts are in the scope by right.
         """
-        path = self.queue.path(SCOPE_FILE)
+        path = self.queue.files.scope_added
         data = path.read_bytes() if path.exists() else b""
         if is_list_of_hosts(data):
             return
         hosts = whole_hosts(data)
         for number in self.queue.data_files():
-            pairs = _pairs(self.queue.path(str(number)), self.queue.path(f"{number}.meta"))
+            pairs = _pairs(self.queue.files.data(number), self.queue.files.meta(number))
             for url, meta in until_stopped(pairs, self.stop):
                 if meta == BARE_META and url.startswith(b"http"):
                     hosts.add(host_of_line(url).decode("ascii", "replace"))
-        write_durable(self.queue.path(SCOPE_FILE + BROKEN), data)
+        write_durable(self.queue.directory / (NodeDirectory.scope_added + BROKEN), data)
         write_durable(path, scope_bytes(hosts))
-        self.done.append(f"{SCOPE_FILE}: could not be read; it has {len(hosts)} hosts now")
+        self.done.append(f"{NodeDirectory.scope_added}: could not be read; it has {len(hosts)} hosts now")
         reached("repair.queue.scope")
 
     def note(self) -> None:
@@ -237,7 +227,7 @@ class Rescue:
         queue = self.queue
         number = max(queue.data_files(), default=-1) + 1
         count = 0
-        beside, meta_beside = queue.path(_RESCUED), queue.path(f"{_RESCUED}.meta")
+        beside, meta_beside = queue.files.rescued, queue.files.meta_of(queue.files.rescued)
         with beside.open("wb") as data, meta_beside.open("wb") as meta:
             for url, line in until_stopped(pairs, self.stop):
                 data.write(url + b"\n")
@@ -247,8 +237,8 @@ class Rescue:
             fsync_file(meta)
         fsync_dir(queue.directory)
         if count:
-            rename_durable(meta_beside, queue.path(f"{number}.meta"))
-            rename_durable(beside, queue.path(str(number)))
+            rename_durable(meta_beside, queue.files.meta(number))
+            rename_durable(beside, queue.files.data(number))
             self.done.append(f"{source}: {count} URLs of it are now data file {number}")
             self.made.add(number)
             reached("repair.queue.rescued")
@@ -260,7 +250,7 @@ class Rescue:
 
 def read_lost(directory: Path) -> int:
     """How many URLs an earlier repair found gone, and nobody has looked for yet. Raises DamagedFileError."""
-    path = directory / LOST_FILE
+    path = NodeDirectory(directory).lost
     try:
         return int(path.read_bytes()) if path.exists() else 0
     except ValueError as error:
@@ -273,7 +263,7 @@ def note_lost(queue: Queue, count: int) -> None:
         before = read_lost(queue.directory)
     except DamagedFileError:
         before = 0
-    write_durable(queue.path(LOST_FILE), b"%d\n" % (before + count))
+    write_durable(queue.files.lost, b"%d\n" % (before + count))
     reached("repair.queue.lost")
 
 

@@ -6,8 +6,7 @@ from hashlib import sha256
 from threading import Event
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import open_take
-from crawl_lib.node import SPOOL_FOLDER
+from crawl_lib.frontier import NodeDirectory, open_take
 from crawl_lib.repair.findings import Finding, Findings
 from crawl_lib.segment import SEALED_SUFFIX, Part, hidden_folder, list_parts
 from crawl_lib.stopping import go_on
@@ -31,7 +30,7 @@ def check_seals(stores: Stores, node: str, *, full: bool = True) -> list[Finding
     if take is None:
         return []
     hidden = hidden_folder(stores.crawl.at(take.header.folder), node, take.take_id)
-    for part in list_parts(directory / SPOOL_FOLDER):
+    for part in list_parts(NodeDirectory(directory).spool):
         problem = seal_problem(stores.storage, hidden, part, full=full)
         if problem:
             findings.add("sealed_damaged", str(part.path(SEALED_SUFFIX)), problem)
