@@ -1,4 +1,4 @@
-# make setup, make crawl, make test: the rest of the targets are explained in README.md and CONTRIBUTING.md.
+# make setup, make crawl, make test: the other targets are explained in docs/ and CONTRIBUTING.md.
 SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv

@@ -21,7 +21,8 @@ from demo import Serving, SynthWeb
 from tests.test_walls import WITHOUT_AIRFLOW
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
@@ -154,6 +155,21 @@ def test_paths_between_backticks_are_there() -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_readme_is_short_and_leads_to_every_page() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    for page in PAGES:
+        assert f"](docs/{page.name}" in text, page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_begins_with_its_question_and_ends_with_what_comes_next(page: Path) -> None:
+    title, _, question, *_, last = page.read_text().splitlines()
+    assert title.startswith("# ")
+    assert re.fullmatch(r"\*[^*]+\?\*", question), "the question that the page answers"
+    assert re.match(r"Next: \[", last), "links to what the reader needs next"
+
+
 def first_lines() -> dict[str, str]:
     """The first line of the docstring of each package and module at the top, by the path that the map has."""
     files = {f"crawl_lib/{file.parent.name}/": file for file in ROOT.glob("crawl_lib/*/__init__.py")}
@@ -165,7 +181,7 @@ def first_lines() -> dict[str, str]:
 
 def test_the_map_names_every_package_by_the_first_line_of_its_docstring() -> None:
     [rows] = re.findall(
-        r"<!-- map:begin.*?-->\n(.*?)<!-- map:end -->", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
+        r"<!-- map:begin.*?-->\n(.*?)<!-- map:end -->", (ROOT / "docs" / "architecture.md").read_text(), re.DOTALL
     )
     assert dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", rows, re.MULTILINE)) == first_lines()
 
@@ -196,7 +212,8 @@ def test_an_option_of_the_texts_is_there_and_takes_the_value(file: str, text: st
 
 
 def test_the_config_for_many_machines_is_one(tmp_path: Path) -> None:
-    blocks = re.findall(r"^ *```yaml\n(.*?)^ *```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    blocks = re.findall(r"^ *```yaml\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     assert blocks
     for block in blocks:
         from_mapping(yaml.safe_load(textwrap.dedent(block)), base=tmp_path)
@@ -207,18 +224,17 @@ def test_options_are_found() -> None:
 
 
 def library_example() -> str:
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "docs" / "crawling.md").read_text()
     [block] = re.findall(r"<!-- library:begin -->\n```python\n(.*?)```\n<!-- library:end -->", text, re.DOTALL)
     return str(block)
 
 
 def other_examples() -> list[str]:
-    text = (ROOT / "README.md").read_text()
-    return [block for block in fences(text, "python") if block != library_example()]
+    return fences((ROOT / "docs" / "results.md").read_text(), "python")
 
 
 def put(text: str, old: str, new: str) -> str:
-    assert text.count(old) == 1, f"README's example has no longer one {old!r}"
+    assert text.count(old) == 1, f"the example has no longer one {old!r}"
     return text.replace(old, new)
 
 

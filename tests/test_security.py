@@ -40,5 +40,5 @@ def test_a_test_that_is_named_is_there(name: str) -> None:
 
 def test_the_rooms_at_the_edge_are_all_among_them() -> None:
     files = {name.partition("::")[0] for name in NAMED}
-    assert {Path(file).parts[1] for file in files} >= {"fetch", "parse", "segment", "frontier", "keys", "crawl", "e2e"}
+    assert {Path(file).parts[1] for file in files} >= {"fetch", "parse", "segment", "seeds", "keys", "worker", "e2e"}
     assert len(rows()) > 25

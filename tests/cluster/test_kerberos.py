@@ -321,7 +321,7 @@ kerberos.run(None, conf.get("kerberos", "keytab"), kerberos.KerberosMode.ONE_TIM
 
 
 def test_airflow_renews_the_ticket(secured, cache, address, config, kdc, tmp_path):
-    """As README says: `airflow kerberos` keeps a cache from a keytab. Here without Airflow's database, once."""
+    """As docs/cluster.md says: `airflow kerberos` keeps a cache from a keytab. Here without Airflow's database."""
     options = {
         "AIRFLOW_HOME": str(tmp_path),
         "AIRFLOW__CORE__SECURITY": "kerberos",

@@ -98,7 +98,7 @@ def set_up_by_krake(servers: list[MariaDb], database: str, config_file: Path) ->
 
 
 def set_up_by_hand(servers: list[MariaDb], database: str, config_file: Path) -> None:
-    """As README says: the client reads `sql/keys/create.sql` on each server."""
+    """As docs/cluster.md says: the client reads `sql/keys/create.sql` on each server."""
     client = shutil.which("mariadb") or shutil.which("mysql")
     assert client, "no mysql client (Debian package mariadb-client)"
     for server in servers:

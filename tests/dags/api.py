@@ -168,7 +168,7 @@ class Ui(Api):
         return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300)
 
     def backfill(self, first: str, last: str, conf: dict[str, Any]) -> None:
-        """`airflow backfill create`; again, as README says, where SQLite let it die of a locked database."""
+        """`airflow backfill create`; again, as docs/operating.md says, where SQLite let it die of a locked database."""
         dates = ["--from-date", first, "--to-date", last, "--dag-run-conf", json.dumps(conf)]
         for _ in range(10):
             done = self.airflow("backfill", "create", "--dag-id", DAG, *dates)

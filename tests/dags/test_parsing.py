@@ -103,8 +103,8 @@ def test_every_task_runs_in_order(crawl: dict[str, Any]) -> None:
 
 
 def edges_of_the_picture() -> set[tuple[str, str]]:
-    """The arrows of README's first picture; a node's label begins with its name."""
-    text = (PROJECT / "README.md").read_text()
+    """The arrows of the first picture of docs/architecture.md; a node's label begins with its name."""
+    text = (PROJECT / "docs" / "architecture.md").read_text()
     picture = text.split("```mermaid\n")[1].split("```")[0]
     labels = dict(re.findall(r"^ *(\w+)(?:\(\[|\[)\"?(\w+)", picture, re.MULTILINE))
     assert labels
@@ -113,7 +113,7 @@ def edges_of_the_picture() -> set[tuple[str, str]]:
     return {edge for chain in chains for edge in itertools.pairwise(chain)}
 
 
-def test_the_picture_in_readme_is_the_dag(crawl: dict[str, Any]) -> None:
+def test_the_picture_in_the_docs_is_the_dag(crawl: dict[str, Any]) -> None:
     """Tasks of one kind are one box: `start` those of all iterations, `crawl` and `settle` those of all nodes."""
 
     def box(task_id: str) -> str:

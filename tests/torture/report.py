@@ -52,7 +52,7 @@ class Tally:
             "| what must not be | found |",
             "|---|---|",
             f"| URLs lost, or with another outcome (I1) | {self._counted('I1')} |",
-            f"| pages crawled or asked for twice, beside the broken fetches (I2) | {self._counted('I2')} |",
+            f"| pages crawled or asked for twice, other than the broken fetches (I2) | {self._counted('I2')} |",
             f"| segments torn, records doubled, sums that are wrong (I3, I5) | {self._counted('I3')} |",
             f"| tasks that failed when run again, output unlike the unbroken crawl's (I4) | {self._counted('I4')} |",
             f"| requests closer than the delay (I6) | {self._counted('I6')} |",

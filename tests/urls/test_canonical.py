@@ -1,4 +1,4 @@
-"""The canonical form, rule by rule: design table in the README, the WHATWG suite, and properties on nasty input."""
+"""The canonical form, rule by rule: the table in docs/urls.md, the WHATWG suite, and properties on nasty input."""
 
 from __future__ import annotations
 
@@ -101,15 +101,15 @@ urls = st.one_of(
 
 
 def table() -> list[tuple[str, str]]:
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = (ROOT / "docs" / "urls.md").read_text("utf-8")
     match = re.search(r"<!-- urls:begin -->(.*)<!-- urls:end -->", text, re.DOTALL)
-    assert match, "README.md has lost its table of URLs"
+    assert match, "docs/urls.md has lost its table of URLs"
     rows = [re.fullmatch(r"\| `(.+)` \| (?:`(.+)`|refused: (\w+)) \| .+ \|", row) for row in match[1].split("\n")]
     return [(row[1], row[2] or row[3]) for row in rows if row]
 
 
 @pytest.mark.parametrize(("given_url", "expected"), table())
-def test_table_in_readme(given_url: str, expected: str) -> None:
+def test_table_of_the_docs(given_url: str, expected: str) -> None:
     if expected in list(Rejection):
         with pytest.raises(UrlError) as caught:
             canonicalize(given_url)
@@ -118,7 +118,7 @@ def test_table_in_readme(given_url: str, expected: str) -> None:
         assert canonicalize(given_url) == expected
 
 
-def test_table_in_readme_is_whole() -> None:
+def test_table_of_the_docs_is_whole() -> None:
     assert len(table()) >= 30
 
 

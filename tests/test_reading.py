@@ -1,0 +1,107 @@
+"""A reader finds the lines that matter: from README by links, names and imports, in five openings of files.
+
+Also that `docs/protocol.md` names the durable steps of the code, and that the rooms are in the order that
+`docs/architecture.md` gives them.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+MOST_OPENINGS = 5
+OPTIONS = {"queue.local_dir"}
+
+CHAINS = {
+    "whether a link is followed": (
+        ["README.md", "docs/urls.md", "crawl_lib/worker/discovery.py", "crawl_lib/urls/__init__.py"],
+        "crawl_lib/urls/filters.py",
+        r"return True, ACCEPTED\n        return False, Rejection\.SCOPE",
+    ),
+    "what happens after a kill between fetch and commit": (
+        ["README.md", "docs/protocol.md", "crawl_lib/node/crawl.py"],
+        "crawl_lib/node/crawl.py",
+        r"if read_leftover\(\w+\) is None:",
+    ),
+}
+
+
+def linked(file: Path) -> set[Path]:
+    """The files that a text links to."""
+    targets = re.findall(r"\]\(([^)\s#]+)", file.read_text())
+    return {(file.parent / target).resolve() for target in targets if "://" not in target}
+
+
+def imported(file: Path) -> set[Path]:
+    """The modules and packages of the project that a module imports from."""
+    names = [node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+    stems = [ROOT / (name or "").replace(".", "/") for name in names]
+    return {path for stem in stems for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()}
+
+
+@pytest.mark.parametrize("what", CHAINS)
+def test_a_line_that_matters_is_found_from_readme(what: str) -> None:
+    before, last, line = CHAINS[what]
+    files = list(dict.fromkeys([*before, last]))
+    assert len(files) <= MOST_OPENINGS
+    for name, following in itertools.pairwise(files):
+        file = ROOT / name
+        found = linked(file) if file.suffix == ".md" else imported(file)
+        assert ROOT / following in found, f"{name} does not lead to {following}"
+    assert len(re.findall(line, (ROOT / last).read_text())) == 1, f"{last} has no longer one line {line}"
+
+
+def steps_of_the_code() -> set[str]:
+    """The names of all durable steps; those of exported files have the word `<file>` for the file."""
+    texts = [file.read_text() for file in (ROOT / "crawl_lib").rglob("*.py")]
+    found = {step for text in texts for step in re.findall(r'\breached\(f?"([\w.{}]+)"\)', text)}
+    return {re.sub(r"\{\w+\}", "<file>", step) for step in found}
+
+
+def steps_of_the_text() -> set[str]:
+    """What `docs/protocol.md` has between backticks and begins as a step does; `x.*` are all that begin so."""
+    rooms = "|".join(sorted({step.split(".")[0] for step in steps_of_the_code()}))
+    return set(re.findall(rf"`((?:{rooms})\.[\w.<>*]+)`", PROTOCOL)) - OPTIONS
+
+
+def expanded(names: set[str]) -> Iterator[str]:
+    for name in names:
+        if name.startswith("repair.") and name.endswith(".*"):
+            yield from (step for step in steps_of_the_code() if step.startswith(name.removesuffix("*")))
+        elif not name.endswith("*"):
+            yield name
+
+
+def test_the_protocol_names_every_durable_step_and_no_other() -> None:
+    """One by one; those of commands by hand by their first two words."""
+    code, text = steps_of_the_code(), set(expanded(steps_of_the_text()))
+    assert len(code) > 60
+    assert code - text == set(), "steps of the code that docs/protocol.md does not name"
+    assert text - code == set(), "steps that docs/protocol.md names, and the code does not have"
+    for name in steps_of_the_text():
+        if name.endswith("*"):
+            assert any(step.startswith(name.removesuffix("*")) for step in code), f"no step is a {name}"
+
+
+def rooms_in_order() -> list[str]:
+    """Packages and modules of `crawl_lib`, as the map in `docs/architecture.md` lists them."""
+    return re.findall(r"^\| `crawl_lib/(\w+)(?:/|\.py)` \|", ARCHITECTURE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("room", rooms_in_order())
+def test_a_room_imports_only_rooms_after_it(room: str) -> None:
+    rooms = rooms_in_order()
+    later = set(rooms[rooms.index(room) :]) | {"crawl_lib"}
+    folder, module = ROOT / "crawl_lib" / room, ROOT / "crawl_lib" / f"{room}.py"
+    for file in folder.rglob("*.py") if folder.is_dir() else [module]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("crawl_lib."):
+                assert str(node.module).split(".")[1] in later, f"{file.relative_to(ROOT)}:{node.lineno}"
