@@ -2,8 +2,8 @@
 
 How data flows: `segment.read_archive` reads each archive; a response and its request are a page here if the URL is
 one that Krake crawls, and the page is in the crawl neither by an earlier archive nor by a fetch. Pages go through the
-crawl's own code (`PageHandler`, `PartWriter`), so that rows, links and what they lead to are what a fetch would have left; their
-hosts do not widen the scope. The segment stands in an iteration's folder of its own, as that of the node `import`.
+crawl's own code (`PageHandler`, `PartWriter`), so that rows and links are what a fetch would have left; their hosts do
+not widen the scope. The segment is in an iteration's folder of its own, as that of the node `import`.
 
 The steps, each durable before the next:
 
