@@ -66,9 +66,9 @@ cluster-crawl: setup
 torture: setup
 	$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md)
 
-# Three processes on two cores, since tests of Airflow mostly wait: 12 minutes for 15.
+# Four processes on two cores, since many tests mostly wait; tests/conftest.py says which files are the longest.
 test: setup setup-pywb
-	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 3 --dist loadfile)
+	$(BIN)/python -m pytest $(or $(PYTEST_ARGS),--numprocesses 4 --dist loadfile --no-loadscope-reorder)
 
 # On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs. Four processes on two cores,
 # since servers take their time; tests/cluster/conftest.py says in which order.

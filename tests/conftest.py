@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,41 @@ if TYPE_CHECKING:
 settings.register_profile("krake", deadline=None)
 settings.load_profile("krake")
 
+LONGEST_FIRST = (
+    "dags/test_make_crawl.py",
+    "dags/test_min_nodes.py",
+    "node/test_nodes_return.py",
+    "rounds/test_nodes_change.py",
+    "e2e/test_synthetic_web.py",
+    "e2e/test_debian_docs.py",
+    "rounds/test_min_nodes.py",
+    "repair/test_held_elsewhere.py",
+    "node/test_kill_at_every_step.py",
+    "worker/test_large_pages.py",
+    "keys/test_three_servers.py",
+    "torture/",
+    "cli/test_stop.py",
+    "repair/",
+    "frontier/test_kill.py",
+    "export/test_kills.py",
+    "node/",
+    "worker/",
+)
+"""How paths of files begin, in this folder, that take longest; what is not here follows. `--dist loadfile` gives a file
+to one process, so a long one at the end would have the others wait."""
+
 SHARED_TESTDATA = Path(__file__).resolve().parents[1].parent / "shared" / "testdata"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have processes that share the tests begin with the longest files."""
+    here = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(here).as_posix() if here in item.path.parents else ""
+        return next((number for number, start in enumerate(LONGEST_FIRST) if path.startswith(start)), sys.maxsize)
+
+    items.sort(key=rank)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pyarrow
+
 from crawl_lib.config import from_mapping
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.export import SegmentInput, export_pages
@@ -43,6 +45,7 @@ def child(work: dict, name: str, step: str | None) -> int:
 
 def main(path: str, steps: list[str]) -> None:
     """All steps, and once without a kill, under the name `whole`."""
+    pyarrow.array([1])  # loads pandas, where it is installed: once, and not in each child
     work = json.loads(Path(path).read_text())
     assert child(work, "whole", None) == 0
     for number, step in enumerate(steps):
