@@ -17,6 +17,7 @@ from isal import igzip
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA
+from crawl_lib.stores import open_stores
 
 PAGES = 20_000
 LINKS_PER_PAGE = 250
@@ -113,15 +114,15 @@ def _write_links(place: Path, keys: np.ndarray[Any, Any], urls: list[str]) -> No
 
 
 def _export(config: Config) -> dict[str, Any]:
-    return stages.export_pages(config, label="bench")
+    return stages.export_pages(open_stores(config), label="bench")
 
 
 def _link(config: Config) -> dict[str, Any]:
-    return stages.link_export(config, export="bench")
+    return stages.link_export(open_stores(config), export="bench")
 
 
 def _finalize(config: Config) -> dict[str, Any]:
-    return stages.finalize_export(config, export="bench")
+    return stages.finalize_export(open_stores(config), export="bench")
 
 
 def _row(name: str, what: str, count: int, done: Measured, least: int) -> Row:

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks import checkpoints
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.web.files import FileServing
 
@@ -51,12 +52,14 @@ def make_config(directory: Path, **sections: dict[str, Any]) -> Config:
 
 def crawl_to_the_end(config: Config, seeds: list[str]) -> int:
     """Inject and iterate until nothing is queued; returns the URLs fetched."""
-    stages.inject(config, run_id="bench", seeds="\n".join(seeds))
+    stages.inject(open_stores(config), run_id="bench", seeds="\n".join(seeds))
     total = 0
     for iteration in range(1, config.crawl.max_iterations + 1):
-        stages.start_iteration(config, run_id="bench", iteration=iteration)
-        counts: dict[str, Any] = stages.crawl_node(config, run_id="bench", iteration=iteration, node="node")
-        stages.commit_iteration(config, run_id="bench", iteration=iteration)
+        stages.start_iteration(open_stores(config), run_id="bench", iteration=iteration)
+        counts: dict[str, Any] = stages.crawl_node(
+            open_stores(config), run_id="bench", iteration=iteration, node="node"
+        )
+        stages.commit_iteration(open_stores(config), run_id="bench", iteration=iteration)
         if counts["taken"] == 0:
             break
         total += counts["pages"]

@@ -1,12 +1,14 @@
-"""How a stage is asked to stop: by an event that it looks at between the parts of its work, at least each second.
+"""A piece of work: how it is asked to stop, and how it tells how far it is.
 
-Whoever runs stages sets the event, from a signal handler or another thread. The stage raises StoppedError where it
-looks next; files that it was writing are deleted on the way out, or stay hidden until the next run deletes them.
+The caller of a stage sets the event, from a signal handler or another thread; the work looks at it between its parts,
+at least each second, and raises StoppedError there. Files that it was writing are deleted on the way out, or stay
+hidden until the next run deletes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, TypeVar
 
@@ -17,8 +19,32 @@ OnProgress = Callable[[Mapping[str, Any]], None]
 """Called with counts while a stage works, about once a second."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Whom a piece of work listens to. `stop`: set when it is to end; `on_progress`: gets reports, None for none."""
+
+    stop: Event = field(default_factory=Event, repr=False, compare=False)
+    on_progress: OnProgress | None = field(default=None, repr=False, compare=False)
+
+    def go_on(self) -> None:
+        """Raise StoppedError if the work is to stop."""
+        if self.stop.is_set():
+            raise StoppedError("stopped as asked; run it again to go on")
+
+    def until_stopped(self, items: Iterable[_T]) -> Iterator[_T]:
+        """The items, one after the other; StoppedError before the next one once the work is to stop."""
+        for item in items:
+            self.go_on()
+            yield item
+
+    def report(self, **counts: Any) -> None:
+        """Tell how far the work is."""
+        if self.on_progress is not None:
+            self.on_progress(counts)
+
+
 def go_on(stop: Event | None) -> None:
-    """Raise StoppedError if the stage is to stop; None never is."""
+    """Raise StoppedError if the stage is to stop; without an event it never is."""
     if stop is not None and stop.is_set():
         raise StoppedError("stopped as asked; run it again to go on")
 

@@ -16,6 +16,7 @@ from crawl_lib.config import Config, is_sqlite_server, shared_options
 from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.keys import KeyServer, ShardedKeyStore, open_key_store, own_server
+from crawl_lib.stopping import OnProgress, Work
 from crawl_lib.storage import DfsAccess, Storage, open_storage
 
 PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
@@ -38,7 +39,7 @@ class Secrets:
 
 
 @dataclass(frozen=True)
-class Stores:
+class Stores(Work):
     """A config, its file store and a way to its key store.
 
     `config`: as the file says it, which nodes compare. `stop`: set when the work is to end, see `stopping`.
@@ -47,7 +48,6 @@ class Stores:
     config: Config
     secrets: Secrets
     storage: Storage
-    stop: Event = field(default_factory=Event, repr=False, compare=False)
 
     @contextmanager
     def keys(self, node: str | None = None, *, make: bool = True) -> Iterator[ShardedKeyStore]:
@@ -114,13 +114,19 @@ def node_dir(config: Config, node: str) -> Path:
 
 
 def open_stores(
-    config: Config, secrets: Secrets | None = None, *, stop: Event | None = None, make: bool = True
+    config: Config,
+    secrets: Secrets | None = None,
+    *,
+    stop: Event | None = None,
+    on_progress: OnProgress | None = None,
+    make: bool = True,
 ) -> Stores:
-    """Open the file store of a config. `stop`: when it is set, the store waits no longer and raises StoppedError, and
-    so do loops over what is in it.
+    """Open the file store of a config. `stop`, `on_progress`: see `stopping.Work`; the store waits no longer, too.
 
     `make`: its root is made if it is missing; False for those who only look.
-    Raises ConfigError or StorageError naming the path; the operator makes it usable.
+    Raises ConfigError or StorageError naming the path; the operator makes it usable. StoppedError if `stop` is set.
     """
-    secrets, stop = secrets or Secrets.from_environment(), stop or Event()
-    return Stores(config, secrets, open_storage(secrets.dfs.applied(config), stop, make=make), stop)
+    secrets, work = secrets or Secrets.from_environment(), Work(stop=stop or Event(), on_progress=on_progress)
+    work.go_on()
+    storage = open_storage(secrets.dfs.applied(config), work.stop, make=make)
+    return Stores(config, secrets, storage, stop=work.stop, on_progress=on_progress)

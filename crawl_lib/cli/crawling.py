@@ -31,7 +31,9 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 def inject(arguments: argparse.Namespace) -> int:
     """Add seeds to the crawl."""
-    result = stages.inject(config_of(arguments), run_id=_run_id(arguments), seeds=arguments.seeds, stop=arguments.stop)
+    result = stages.inject(
+        open_stores(config_of(arguments), stop=arguments.stop), run_id=_run_id(arguments), seeds=arguments.seeds
+    )
     print_counts("injected", result)
     return 0
 
@@ -41,24 +43,19 @@ def crawl(arguments: argparse.Namespace) -> int:
     config, run_id = config_of(arguments), _run_id(arguments)
     nodes, progress = _nodes(arguments, config), ProgressLine()
     _check(arguments, config)
-    taken = 0
+    stores, taken = open_stores(config, stop=arguments.stop, on_progress=progress), 0
     for iteration in range(1, arguments.iterations + 1):
         if arguments.node is None:
-            stores = open_stores(config, stop=arguments.stop)
-            require_ready(stores, run_id=run_id, iteration=iteration, stop=arguments.stop, on_progress=progress)
-            stages.start_iteration(
-                config, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size, stop=arguments.stop
-            )
+            require_ready(stores, run_id=run_id, iteration=iteration)
+            stages.start_iteration(stores, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size)
         for node in nodes:
             with _others_go_on(arguments, config):
-                result = stages.crawl_node(
-                    config, run_id=run_id, iteration=iteration, node=node, stop=arguments.stop, on_progress=progress
-                )
+                result = stages.crawl_node(stores, run_id=run_id, iteration=iteration, node=node)
                 progress.close()
                 taken += result.get("taken", 0)
                 print_counts(f"{run_id}: iteration {iteration}, {node}", result)
         if arguments.node is None:
-            stages.commit_iteration(config, run_id=run_id, iteration=iteration, stop=arguments.stop)
+            stages.commit_iteration(stores, run_id=run_id, iteration=iteration)
     if not taken and config.crawl.max_pages is None:
         print("no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new", file=sys.stderr)
     return 0
@@ -92,7 +89,9 @@ def settle(arguments: argparse.Namespace) -> int:
     config = config_of(arguments)
     for node in _nodes(arguments, config):
         progress = ProgressLine()
-        result: dict[str, Any] = stages.settle_node(config, node=node, stop=arguments.stop, on_progress=progress)
+        result: dict[str, Any] = stages.settle_node(
+            open_stores(config, stop=arguments.stop, on_progress=progress), node=node
+        )
         progress.close()
         print_counts(f"settled {node}", result)
     return 0

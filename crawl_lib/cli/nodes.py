@@ -22,7 +22,7 @@ from crawl_lib.crawldir import SCOPE_FILE, newest_folder, read_lines
 from crawl_lib.errors import ConfigError
 from crawl_lib.node import admit_node, plan_admission, plan_retirement, retire_lost
 from crawl_lib.rounds import crawl_status
-from crawl_lib.stores import Stores
+from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import Owners
 
 
@@ -72,7 +72,7 @@ def admit(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         admitted, takes = plan_admission(stores, node=node)["admitted"], "would take"
     else:
-        admitted, takes = admit_node(stores, node=node, stop=arguments.stop)["admitted"], "takes"
+        admitted, takes = admit_node(stores, node=node)["admitted"], "takes"
     print(f"{node} {takes} part again" if admitted else f"{node} was not retired as lost: it may work")
     print_dry_run(arguments)
     return 0
@@ -86,7 +86,9 @@ def _retire(arguments: argparse.Namespace, stores: Stores, directory: Path | Non
         return plan_retirement(stores, node=node, directory=directory)
     progress = ProgressLine()
     result = stages.retire_node(
-        stores.config, stores.secrets, node=node, directory=directory, stop=arguments.stop, on_progress=progress
+        open_stores(stores.config, stores.secrets, stop=arguments.stop, on_progress=progress),
+        node=node,
+        directory=directory,
     )
     progress.close()
     return result

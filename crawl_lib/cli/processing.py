@@ -8,17 +8,16 @@ from typing import Any
 from crawl_lib import stages
 from crawl_lib.cli.common import ProgressLine, config_of, print_counts, stores_of
 from crawl_lib.export import newest_export
+from crawl_lib.stores import open_stores
 
 
 def export(arguments: argparse.Namespace) -> int:
     """Write mapping, content and offsets."""
     progress = ProgressLine()
     result = stages.export_pages(
-        config_of(arguments),
+        open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress),
         label=arguments.label,
         folders=arguments.folders,
-        stop=arguments.stop,
-        on_progress=progress,
     )
     return _done("export", result, progress)
 
@@ -27,7 +26,7 @@ def link(arguments: argparse.Namespace) -> int:
     """Turn links into arcs."""
     progress = ProgressLine()
     result = stages.link_export(
-        config_of(arguments), export=_name(arguments), stop=arguments.stop, on_progress=progress
+        open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress), export=_name(arguments)
     )
     return _done("linker", result, progress)
 
@@ -36,7 +35,7 @@ def finalize(arguments: argparse.Namespace) -> int:
     """Write the web graph."""
     progress = ProgressLine()
     result = stages.finalize_export(
-        config_of(arguments), export=_name(arguments), stop=arguments.stop, on_progress=progress
+        open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress), export=_name(arguments)
     )
     return _done("finalizer", result, progress)
 

@@ -85,20 +85,25 @@ two `start` or `commit` that race, the second takes what the first wrote.
 """
 
 from crawl_lib.node.admission import admit_node, plan_admission
+from crawl_lib.node.crawl import crawl_node
 from crawl_lib.node.keystates import mark_pages
 from crawl_lib.node.ready import require_ready
-from crawl_lib.node.retire import plan_retirement, retire_lost
+from crawl_lib.node.retire import plan_retirement, retire_lost, retire_node
 from crawl_lib.node.rollback import mismatch
+from crawl_lib.node.settle import settle_node
 from crawl_lib.node.sources import OUTLINKS_FILE, waiting_sources
 
 __all__ = [
     "OUTLINKS_FILE",
     "admit_node",
+    "crawl_node",
     "mark_pages",
     "mismatch",
     "plan_admission",
     "plan_retirement",
     "require_ready",
     "retire_lost",
+    "retire_node",
+    "settle_node",
     "waiting_sources",
 ]

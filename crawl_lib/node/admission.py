@@ -13,7 +13,6 @@ crawled again.
 from __future__ import annotations
 
 from dataclasses import replace
-from threading import Event
 from typing import Any
 
 from crawl_lib.crawldir import Mark, read_mark, refusal, write_mark
@@ -45,13 +44,13 @@ def require_admitted(task: NodeTask) -> None:
         _note_taken_in(task, mark)
 
 
-def admit_node(stores: Stores, *, node: str, stop: Event) -> dict[str, Any]:
+def admit_node(stores: Stores, *, node: str) -> dict[str, Any]:
     """Let a node that was retired as lost take part again, with an empty queue. Run again, it says that it may.
 
     Raises ConfigError if it is not in the config, or if its directory holds a queue: that of before, whose URLs others
     have. LockedError and StorageError as a crawl task does.
     """
-    with locked_node(stores, node, what="admit", stop=stop, on_progress=None) as task:
+    with locked_node(stores, node, what="admit") as task:
         mark = read_mark(stores.crawl, node)
         if mark is None or not mark.lost:
             return {"node": node, "admitted": False}

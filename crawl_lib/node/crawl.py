@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Event
 from typing import Any
 
 from crawl_lib.config import to_mapping
@@ -49,7 +48,6 @@ from crawl_lib.segment import (
     publish,
     seal_all,
 )
-from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import Owners, host_of
@@ -59,10 +57,8 @@ from crawl_lib.worker import WorkerTask, run_workers
 URLS_OF_A_PROCESS = 1000
 
 
-def crawl_node(
-    stores: Stores, *, run_id: str, iteration: int, node: str, stop: Event, on_progress: OnProgress | None
-) -> dict[str, Any]:
-    """Crawl a node's batch of an iteration. Arguments, result and errors: see `stages.crawl_node`.
+def crawl_node(stores: Stores, *, run_id: str, iteration: int, node: str) -> dict[str, Any]:
+    """Crawl a node's batch of an iteration. Arguments, result and errors: see `stages`.
 
     Raises ConfigError too, for a node that the iteration did not begin with.
     """
@@ -75,7 +71,7 @@ def crawl_node(
     if not stores.storage.exists(segment_path(stores, own.folder, node)):
         require_agreement(stores, own)
     what = f"run {run_id}, iteration {iteration}"
-    with locked_node(stores, node, what=what, stop=stop, on_progress=on_progress) as task:
+    with locked_node(stores, node, what=what) as task:
         require_admitted(task)
         drop_decision(task)
         finish_what_is_open(task)
@@ -227,7 +223,7 @@ def _repair_named(task: NodeTask) -> Iterator[None]:
 
 def _storage_of_a_thread(task: NodeTask) -> Storage:
     """The store again, for a thread beside the task's own; it ends its waiting with the task."""
-    return open_stores(task.stores.config, task.stores.secrets, stop=task.stop).storage
+    return open_stores(task.stores.config, task.stores.secrets, stop=task.stores.stop).storage
 
 
 def _iteration_of(task: NodeTask, take: Take) -> Iteration:
@@ -273,7 +269,7 @@ def _run_workers_while_there_is_room(task: NodeTask, take: Take, own: Iteration)
                 [worker.as_json() for worker in _worker_tasks(task, take, own, limit_s - fetched_s)],
                 log_dir=task.directory,
                 lock_descriptor=task.lock.fileno(),
-                stop=task.stop.is_set,
+                stop=task.stores.stop.is_set,
                 on_progress=task.progress.fetched,
                 pause=room.is_short,
             )

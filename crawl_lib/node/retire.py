@@ -60,15 +60,13 @@ from crawl_lib.node.task import NodeTask, locked_directory
 from crawl_lib.rounds import at_work, is_retired, newest_iteration
 from crawl_lib.seeds import hand_over
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import OnProgress, until_stopped
+from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
 _CHUNK = 50_000
 
 
-def retire_node(
-    stores: Stores, *, node: str, directory: Path | None, stop: Event, on_progress: OnProgress | None
-) -> dict[str, Any]:
+def retire_node(stores: Stores, *, node: str, directory: Path | None = None) -> dict[str, Any]:
     """Hand a node's queue to the nodes of the config, among which it is no more.
 
     `directory`: where the node's directory lies, None: at its place on this machine. Returns what was handed over:
@@ -82,7 +80,7 @@ def retire_node(
         return {"node": node, "retired": True, "handed_over": 0}
     _require_directory(place, node)
     _require_others_settled(stores, node)
-    with locked_directory(stores, node, place, what="retire", stop=stop, on_progress=on_progress) as task:
+    with locked_directory(stores, node, place, what="retire") as task:
         require_newest(stores, task.queue)
         decision = read_decision(task.directory) or _decide(task)
         finish_open_move(task.queue)

@@ -5,7 +5,6 @@ At its end the node leaves a mark on the DFS (`marks`), which lets `start` know 
 
 from __future__ import annotations
 
-from threading import Event
 from typing import Any
 
 from crawl_lib.crawldir import Mark, newest_folder, write_mark
@@ -16,13 +15,10 @@ from crawl_lib.node.handover import drop_decision
 from crawl_lib.node.sources import take_in
 from crawl_lib.node.task import locked_node
 from crawl_lib.rounds import require_agreement
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 
-def settle_node(
-    stores: Stores, *, node: str, run_id: str | None = None, stop: Event, on_progress: OnProgress | None
-) -> dict[str, Any]:
+def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict[str, Any]:
     """Take in everything that waits for a node; what an earlier task left open is finished first.
 
     `run_id`: of a run whose last iterations are settled; this machine must agree with them. Returns the intake's
@@ -32,7 +28,7 @@ def settle_node(
         own = stores.crawl.folder(last).iteration()
         if own.run_id == run_id:
             require_agreement(stores, own)
-    with locked_node(stores, node, what="settle", stop=stop, on_progress=on_progress) as task:
+    with locked_node(stores, node, what="settle") as task:
         require_admitted(task)
         drop_decision(task)
         finish_what_is_open(task)

@@ -117,7 +117,7 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
             max_pages_per_host=config.urls.max_pages_per_host,
             max_length_chars=config.urls.max_length_chars,
             complete_folders=complete,
-            stop=task.stop.is_set,
+            stop=task.stores.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
         )
     if own is not None:

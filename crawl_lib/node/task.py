@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 
 from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, open_node_dir
 from crawl_lib.node.rollback import require_newest
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 _LOOK_INTERVAL_S = 0.5
@@ -27,7 +25,6 @@ class NodeTask:
     node: str
     directory: Path
     lock: NodeLock
-    stop: Event
     progress: NodeProgress
 
     @property
@@ -42,14 +39,11 @@ class NodeTask:
 
     def go_on(self) -> None:
         """Raise StoppedError if the task is to stop: asked before each step that takes its time."""
-        if self.stop.is_set():
-            raise StoppedError(f"{self.directory}: stopped as asked; run the task again to go on")
+        self.stores.go_on()
 
 
 @contextmanager
-def locked_node(
-    stores: Stores, node: str, *, what: str, stop: Event, on_progress: OnProgress | None
-) -> Iterator[NodeTask]:
+def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
     """Hold a node's directory, which is made if it is missing; see `locked_directory`.
 
     Raises ConfigError for an unknown node, QueueError if the node had a queue, and there is none, or an older copy of
@@ -57,7 +51,7 @@ def locked_node(
     """
     require_known(stores, node)
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)
-    with locked_directory(stores, node, directory, what=what, stop=stop, on_progress=on_progress) as task:
+    with locked_directory(stores, node, directory, what=what) as task:
         if not task.queue.stands() and urls_of_lost_queue(stores.crawl, node) is not None:
             raise QueueError(
                 f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"
@@ -74,18 +68,16 @@ def require_known(stores: Stores, node: str) -> None:
 
 
 @contextmanager
-def locked_directory(
-    stores: Stores, node: str, directory: Path, *, what: str, stop: Event, on_progress: OnProgress | None
-) -> Iterator[NodeTask]:
+def locked_directory(stores: Stores, node: str, directory: Path, *, what: str) -> Iterator[NodeTask]:
     """Hold a directory as that of a node, also of one that is not in the config any more.
 
-    Raises LockedError naming the holder, StoppedError if `stop` is set while it waits for it. Whatever the system
+    Raises LockedError naming the holder, StoppedError if the work is to stop while it waits for it. Whatever the system
     refuses while it is held (a full disk, a directory of somebody else) is a StorageError that names the path.
     """
-    progress = NodeProgress(node, directory, on_progress)
+    progress = NodeProgress(node, directory, stores.on_progress)
 
     def on_wait(holder: str) -> None:
-        if stop.is_set():
+        if stores.stop.is_set():
             raise StoppedError(f"stopped while waiting for {holder}; run the task again")
         progress.waiting(holder)
 
@@ -93,7 +85,7 @@ def locked_directory(
     with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=_LOOK_INTERVAL_S) as lock:
         try:
             take_note_away(stores.crawl, node)
-            yield NodeTask(stores, node, directory, lock, stop, progress)
+            yield NodeTask(stores, node, directory, lock, progress)
         except OSError as error:
             ours = os_error(error, directory)
             progress.failed(str(ours))

@@ -135,6 +135,6 @@ def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
         task.go_on()
         if time.monotonic() - began_s >= config.max_pause_s:
             raise NoRoomError(f"{reason}; paused for {config.max_pause_s:g} s; make room, then run the task again")
-        task.stop.wait(LOOK_INTERVAL_S)
+        task.stores.stop.wait(LOOK_INTERVAL_S)
     if told is not None:
         log.info("%s: goes on: there is room again", task.node)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from crawl_lib.config import Config, load_config
+from crawl_lib.config import load_config
 from crawl_lib.errors import (
     ConfigError,
     InputError,
@@ -29,7 +29,7 @@ from crawl_lib.errors import (
     StoppedError,
 )
 from crawl_lib.signals import LastResort
-from crawl_lib.stores import Secrets
+from crawl_lib.stores import Stores, open_stores
 from krake_airflow.connections import secrets_for
 from krake_airflow.settings import NODE_VARIABLE, config_path
 from krake_airflow.watching import Reporter, watcher
@@ -65,9 +65,12 @@ class KrakeOperator(BaseOperator):
         self._stop = threading.Event()
         self._last_resort = LastResort()
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Do the stage's one call. Raises KrakeError."""
         raise NotImplementedError
+
+    def require(self, context: Context) -> None:
+        """Raise what a task is refused with before anything is opened."""
 
     def execute(self, context: Context) -> Any:
         """Run the stage, report it, and skip what is not needed after it."""
@@ -76,9 +79,11 @@ class KrakeOperator(BaseOperator):
         try:
             if watcher().stopping:
                 raise StoppedError("the run was asked to stop")
+            self.require(context)
             config = load_config(config_path(os.environ))
             with self._last_resort:
-                result = self.stage(config, secrets_for(config), context, report)
+                stores = open_stores(config, secrets_for(config), stop=self._stop, on_progress=report)
+                result = self.stage(stores, context)
         except KrakeError as error:
             translated = _translated(error)
             final = isinstance(translated, AirflowFailException) or context["ti"].try_number > (self.retries or 0)
@@ -145,17 +150,15 @@ class InjectOperator(_SkipsLaterIterations):
 
     any_path = False
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Inject the param `seeds`."""
         from crawl_lib import stages  # noqa: PLC0415
 
         return stages.inject(
-            config,
-            secrets,
+            stores,
             run_id=run_id(context),
             seeds=context["params"]["seeds"] or "",
-            below=None if self.any_path else Path(config.inject.directory),
-            stop=self._stop,
+            below=None if self.any_path else Path(stores.config.inject.directory),
         )
 
 
@@ -166,18 +169,16 @@ class StartOperator(KrakeOperator):
         super().__init__(**kwargs)
         self.iteration = iteration
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
-        """Start the iteration, or refuse one that the run does not ask for (somebody cleared a skipped task)."""
+    def require(self, context: Context) -> None:
+        """Refuse an iteration that the run does not ask for: somebody cleared a skipped task."""
+        _require_wanted(self.iteration, context)
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Start the iteration."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        _require_wanted(self.iteration, context)
         return stages.start_iteration(
-            config,
-            secrets,
-            run_id=run_id(context),
-            iteration=self.iteration,
-            batch_size=context["params"]["batch_size"],
-            stop=self._stop,
+            stores, run_id=run_id(context), iteration=self.iteration, batch_size=context["params"]["batch_size"]
         )
 
 
@@ -190,7 +191,7 @@ class _OnItsNode(KrakeOperator):
         super().__init__(**kwargs)
         self.node = node
 
-    def require_own_node(self) -> None:
+    def require(self, context: Context) -> None:
         """Raise ConfigError on the machine of another node; one without `KRAKE_NODE` has all nodes' directories."""
         here = os.environ.get(NODE_VARIABLE, self.node)
         if here != self.node:
@@ -209,20 +210,11 @@ class CrawlOperator(_OnItsNode):
         super().__init__(node=node, **kwargs)
         self.iteration = iteration
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Crawl the batch and commit its segment."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        self.require_own_node()
-        return stages.crawl_node(
-            config,
-            secrets,
-            run_id=run_id(context),
-            iteration=self.iteration,
-            node=self.node,
-            stop=self._stop,
-            on_progress=report,
-        )
+        return stages.crawl_node(stores, run_id=run_id(context), iteration=self.iteration, node=self.node)
 
 
 class CommitOperator(_SkipsLaterIterations):
@@ -235,14 +227,15 @@ class CommitOperator(_SkipsLaterIterations):
         super().__init__(later=later, outlets=[SEGMENTS], **kwargs)
         self.iteration = iteration
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
-        """Commit the iteration, or refuse one that the run does not ask for."""
+    def require(self, context: Context) -> None:
+        """Refuse an iteration that the run does not ask for: somebody cleared a skipped task."""
+        _require_wanted(self.iteration, context)
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Commit the iteration."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        _require_wanted(self.iteration, context)
-        result = stages.commit_iteration(
-            config, secrets, run_id=run_id(context), iteration=self.iteration, stop=self._stop
-        )
+        result = stages.commit_iteration(stores, run_id=run_id(context), iteration=self.iteration)
         with suppress(KeyError):
             context["outlet_events"][SEGMENTS].extra = {"folder": result["folder"], "run_id": run_id(context)}
         return result
@@ -251,14 +244,11 @@ class CommitOperator(_SkipsLaterIterations):
 class SettleOperator(_OnItsNode):
     """`settle`: take in what the last iteration found for a node."""
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Settle the node."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        self.require_own_node()
-        return stages.settle_node(
-            config, secrets, node=self.node, run_id=run_id(context), stop=self._stop, on_progress=report
-        )
+        return stages.settle_node(stores, node=self.node, run_id=run_id(context))
 
 
 class MaintainKeysOperator(KrakeOperator):
@@ -270,12 +260,12 @@ class MaintainKeysOperator(KrakeOperator):
         super().__init__(**kwargs)
         self.server = server
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Check and repair the server's part of the keys."""
         from crawl_lib import stages  # noqa: PLC0415
 
         self.log.info("key server %s and the replicas of its keys", self.server)
-        return stages.maintain_keys(config, secrets, server=self.server, stop=self._stop, on_progress=report)
+        return stages.maintain_keys(stores, server=self.server)
 
 
 class ExportOperator(KrakeOperator):
@@ -287,19 +277,16 @@ class ExportOperator(KrakeOperator):
         super().__init__(**kwargs)
         self.of_run = of_run
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Export the run's crawl, or the chosen iterations."""
         from crawl_lib import stages  # noqa: PLC0415
 
         params = context["params"]
         return stages.export_pages(
-            config,
-            secrets,
+            stores,
             run_id=run_id(context) if self.of_run else None,
             label=params["label"] or None,
             folders=None if self.of_run else params["folders"] or None,
-            stop=self._stop,
-            on_progress=report,
         )
 
 
@@ -308,11 +295,11 @@ class LinkOperator(KrakeOperator):
 
     ui_color = "#f3e6c8"
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Link the export of this run."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.link_export(config, secrets, export=exported(context), stop=self._stop, on_progress=report)
+        return stages.link_export(stores, export=exported(context))
 
 
 class FinalizeOperator(KrakeOperator):
@@ -320,11 +307,11 @@ class FinalizeOperator(KrakeOperator):
 
     ui_color = "#f3e6c8"
 
-    def stage(self, config: Config, secrets: Secrets, context: Context, report: Reporter) -> dict[str, Any]:
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Finalize the export of this run."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.finalize_export(config, secrets, export=exported(context), stop=self._stop, on_progress=report)
+        return stages.finalize_export(stores, export=exported(context))
 
 
 def run_id(context: Context) -> str:

@@ -9,6 +9,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.storage import LocalStorage, Storage, open_storage
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, Truth, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl
 
@@ -38,11 +39,11 @@ def test_crawl_export_linker_and_finalizer_on_hdfs(hdfs, tmp_path):
         config = dataclasses.replace(local, dfs_primary=address, dfs=dfs)
         done = run_crawl(config, serving.seeds)
         truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
-    again = stages.export_pages(config, run_id="run-1")
+    again = stages.export_pages(open_stores(config), run_id="run-1")
     assert again["export"] == done.export
     result = check_truth(config, done, truth, tmp_path / "copied")
     check_counts(result)
-    assert stages.status(config)["crawl"].startswith(address)
+    assert stages.status_of(config)["crawl"].startswith(address)
 
 
 def check_truth(config: Config, done: Result, truth: Truth, copy: Path) -> Result:

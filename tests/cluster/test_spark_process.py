@@ -16,6 +16,7 @@ from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, Stora
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import open_storage
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.cluster import standalone
 from tests.cluster.processes import wait_until
@@ -44,9 +45,9 @@ def test_a_real_crawl_on_hdfs_is_exported_to_the_same_bytes(hdfs, tmp_path):
         config = dataclasses.replace(local, dfs_primary=f"{hdfs.address}/krake/spark-crawl", dfs=DfsConfig(wait_s=30.0))
         done = run_crawl(config, serving.seeds)
     on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
-    label = stages.export_pages(on_spark, run_id="run-1", label="spark")["export"]
-    arcs = stages.link_export(on_spark, export=label)["arcs"]
-    stages.finalize_export(on_spark, export=label)
+    label = stages.export_pages(open_stores(on_spark), run_id="run-1", label="spark")["export"]
+    arcs = stages.link_export(open_stores(on_spark), export=label)["arcs"]
+    stages.finalize_export(open_stores(on_spark), export=label)
     assert arcs > 100
     assert_same_bytes(open_storage(config), done.export, label)
 

@@ -20,6 +20,7 @@ from crawl_lib.repair.segments import swap
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
+from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs
 from tests.repair.crawled import export_all, exported, flip, largest, problems, rows, stores_of, tree, warc_of
@@ -98,13 +99,13 @@ def test_a_crawl_task_makes_no_other_segment_while_a_repair_is_open(
     killed_at("repair.swap.aside", crawl, name, monkeypatch)
     iteration = json.loads((segment.parent / "iteration.json").read_text())
     round_: dict[str, Any] = {"run_id": iteration["run_id"], "iteration": iteration["iteration"]}
-    stages.start_iteration(crawl.config, **round_)  # the copy's config has other paths
+    stages.start_iteration(open_stores(crawl.config), **round_)  # the copy's config has other paths
     task = round_ | {"node": name.node}
     with pytest.raises(DamagedFileError, match=f"krake segment salvage {name}"):
-        stages.crawl_node(crawl.config, **task)
+        stages.crawl_node(open_stores(crawl.config), **task)
     assert not segment.exists()
     assert salvage_segment(stores_of(crawl.config), name).state == "whole"
-    assert stages.crawl_node(crawl.config, **task)["folder"] == name.folder
+    assert stages.crawl_node(open_stores(crawl.config), **task)["folder"] == name.folder
 
 
 @pytest.mark.parametrize("step", ["repair.swap.decided", "repair.swap.aside", "repair.swap.placed"])
@@ -158,14 +159,14 @@ def test_exports_honour_a_drop(crawl: Result) -> None:
     segment, _ = largest(crawl)
     url = some_pages(segment)[0]
     export_all(crawl.config, "done")
-    stages.export_pages(crawl.config, label="begun")
-    pages = stages.export_pages(crawl.config, label="done")["pages"]
+    stages.export_pages(open_stores(crawl.config), label="begun")
+    pages = stages.export_pages(open_stores(crawl.config), label="done")["pages"]
     assert drop(crawl, url).exports[-2:] == ["begun", "done"]
     for label in ("done", "begun"):
         with pytest.raises(OutputConflictError, match="dropped"):
-            stages.export_pages(crawl.config, label=label)
+            stages.export_pages(open_stores(crawl.config), label=label)
     with pytest.raises(OutputConflictError, match="dropped"):
-        stages.link_export(crawl.config, export="begun")
+        stages.link_export(open_stores(crawl.config), export="begun")
     assert export_all(crawl.config, "after")["pages"] == pages - 1
     stores = stores_of(crawl.config)
     with pytest.raises(InputError, match="was dropped"):
@@ -189,7 +190,7 @@ def test_status_tells_of_dropped_pages(crawl: Result) -> None:
     drop(crawl, *some_pages(segment))
 
     def told() -> dict[str, int]:
-        iterations = stages.status(crawl.config)["iterations"]
+        iterations = stages.status_of(crawl.config)["iterations"]
         return {entry["folder"]: entry.get("dropped", 0) for entry in iterations if entry.get("dropped")}
 
     assert told() == {name.folder: 3}

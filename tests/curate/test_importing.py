@@ -18,6 +18,7 @@ from crawl_lib.repair.fsck import fsck
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
+from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, make_config
 from tests.repair.archives import arc_archive, odd_archive, page, pages_archive, whole_gzip, write
@@ -31,7 +32,7 @@ def config(tmp_path: Path) -> Config:
     """A crawl with one seed, so that there is a scope."""
     (tmp_path / "crawl").mkdir()
     found = make_config(tmp_path / "crawl", nodes=2)
-    stages.inject(found, run_id="run", seeds="http://old.example/next-1")
+    stages.inject(open_stores(found), run_id="run", seeds="http://old.example/next-1")
     return found
 
 
@@ -97,9 +98,9 @@ def test_links_of_imported_pages_enter_the_crawl_by_its_filters(config: Config, 
     assert set(states(config, page(1)[0], page(2)[0])) == {KeyState.CRAWLED}
     queued = 0
     for node in config.servers:
-        queued += stages.settle_node(config, node=node)["queue"]
+        queued += stages.settle_node(open_stores(config), node=node)["queue"]
     assert queued == 2  # the seed, which is also a link of page 1, and the link of page 2
-    status = stages.status(config)["iterations"]
+    status = stages.status_of(config)["iterations"]
     assert [(entry["folder"], entry["complete"], entry["missing"]) for entry in status] == [(report.folder, True, [])]
 
 
@@ -209,7 +210,7 @@ def test_what_is_no_archive_is_refused_and_leaves_nothing(data: bytes, config: C
     assert sum(only(report).rejected.values()) >= 1
     assert report.refused == report.files
     assert tree(Path(config.dfs_primary)) == before
-    assert stages.status(config)["iterations"] == []
+    assert stages.status_of(config)["iterations"] == []
 
 
 @pytest.mark.parametrize("compressed", [True, False])
@@ -237,7 +238,7 @@ def test_damage_anywhere_costs_only_what_it_hits(seed: int, compressed: bool, co
 def test_without_an_answer_of_the_key_servers_nothing_is_imported(config: Config, tmp_path: Path) -> None:
     """A page that is known to a server that is down must not come twice."""
     (server,) = config.key_storage.servers
-    stages.settle_node(config, node="node-0")
+    stages.settle_node(open_stores(config), node="node-0")
     Path(server).write_bytes(b"no database" * 1000)
     with pytest.raises(KeyStoreError):
         bring(config, write(tmp_path / "x.warc.gz", pages_archive(range(3))))

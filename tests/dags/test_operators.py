@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import (
 from krake_airflow import connections, operators, watching
 
 from crawl_lib import errors, stages
+from crawl_lib.stores import Stores
 from tests.dags.crawls import small_config
 
 
@@ -63,8 +64,8 @@ def stage(monkeypatch: pytest.MonkeyPatch, config_file: Path) -> list[dict[str, 
     calls: list[dict[str, Any]] = []
 
     def made(name: str) -> Any:
-        def called(config: object, secrets: object, **arguments: Any) -> dict[str, Any]:
-            calls.append({"stage": name, **arguments})
+        def called(opened: Stores, **arguments: Any) -> dict[str, Any]:
+            calls.append({"stage": name, **arguments, "stop": opened.stop})
             return {"folder": "17", "export": "17"}
 
         return called
@@ -211,10 +212,10 @@ def test_every_stage_stops_when_its_task_is_killed(task: Any, stage: list[dict[s
 def test_a_stopped_crawl_is_a_failure_that_is_retried(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crawl = operators.CrawlOperator(task_id="crawl", iteration=1, node="node-0")
 
-    def crawl_node(config: object, secrets: object, **arguments: Any) -> None:
-        assert not arguments["stop"].is_set()
+    def crawl_node(opened: Stores, **arguments: Any) -> None:
+        assert not opened.stop.is_set()
         crawl.on_kill()
-        assert arguments["stop"].is_set()
+        assert opened.stop.is_set()
         raise errors.StoppedError("stopped")
 
     monkeypatch.setattr(stages, "crawl_node", crawl_node)

@@ -22,6 +22,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.export import ContentReader, UrlMapping
 from crawl_lib.export.webgraph import WebGraph
+from crawl_lib.stores import open_stores
 
 MOST_ITERATIONS = 60
 _THREADS = ThreadPoolExecutor(64, "node")
@@ -154,7 +155,7 @@ def run_crawl(
     fetch. `result`: of an earlier run of the same crawl. `process`: also maintenance, export, linker and finalizer.
     """
     result = result or Result(config)
-    stages.inject(config, run_id=run_id, seeds=seeds if isinstance(seeds, str) else "\n".join(seeds))
+    stages.inject(open_stores(config), run_id=run_id, seeds=seeds if isinstance(seeds, str) else "\n".join(seeds))
     for number in range(1, (iterations or MOST_ITERATIONS) + 1):
         commit = run_iteration(config, run_id, number)
         result.commits.append(commit)
@@ -163,26 +164,26 @@ def run_crawl(
     else:
         assert iterations is not None, f"the crawl did not end in {MOST_ITERATIONS} iterations"
     for node in config.servers:
-        stages.settle_node(config, node=node)
+        stages.settle_node(open_stores(config), node=node)
     if process:
-        stages.maintain_keys(config)
-        result.export = stages.export_pages(config, run_id=run_id)["export"]
-        stages.link_export(config, export=result.export)
-        stages.finalize_export(config, export=result.export)
+        stages.maintain_keys(open_stores(config))
+        result.export = stages.export_pages(open_stores(config), run_id=run_id)["export"]
+        stages.link_export(open_stores(config), export=result.export)
+        stages.finalize_export(open_stores(config), export=result.export)
     return result
 
 
 def run_iteration(config: Config, run_id: str, number: int) -> dict[str, Any]:
     """Start, all nodes at the same time, commit."""
-    stages.start_iteration(config, run_id=run_id, iteration=number)
+    stages.start_iteration(open_stores(config), run_id=run_id, iteration=number)
     tasks = [
-        _THREADS.submit(stages.crawl_node, config, run_id=run_id, iteration=number, node=node)
+        _THREADS.submit(stages.crawl_node, open_stores(config), run_id=run_id, iteration=number, node=node)
         for node in config.servers
     ]
     wait(tasks)
     for task in tasks:
         task.result()
-    return stages.commit_iteration(config, run_id=run_id, iteration=number)
+    return stages.commit_iteration(open_stores(config), run_id=run_id, iteration=number)
 
 
 def check_warcs(result: Result) -> Counter[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crawl_lib import stages
+from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl, write_config
@@ -38,15 +39,15 @@ def test_killed_task_runs_again_to_the_truth(tmp_path: Path) -> None:
     owned = Counter(Owners(config.servers).owner(address) for address in WEB.addresses())
     busiest = owned.most_common(1)[0][0]
     with Serving(WEB) as serving:
-        stages.inject(config, run_id="run-1", seeds="\n".join(serving.seeds))
+        stages.inject(open_stores(config), run_id="run-1", seeds="\n".join(serving.seeds))
         for iteration in (1, 2, 3):
-            stages.start_iteration(config, run_id="run-1", iteration=iteration)
+            stages.start_iteration(open_stores(config), run_id="run-1", iteration=iteration)
             if iteration > 1:
                 seen = len(serving.log().requests)
                 crawl_and_kill(path, iteration, busiest, lambda seen=seen: len(serving.log().requests) > seen + 8)
             for node in config.servers:
-                stages.crawl_node(config, run_id="run-1", iteration=iteration, node=node)
-            stages.commit_iteration(config, run_id="run-1", iteration=iteration)
+                stages.crawl_node(open_stores(config), run_id="run-1", iteration=iteration, node=node)
+            stages.commit_iteration(open_stores(config), run_id="run-1", iteration=iteration)
         result = run_crawl(config, serving.seeds, run_id="run-2", result=Result(config))
         truth, log = serving.truth(), serving.log()
     assert result.outcomes() == {url: str(outcome) for url, outcome in truth.outcomes().items()}

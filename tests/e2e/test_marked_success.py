@@ -14,6 +14,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, check_counts, make_config
 
@@ -31,19 +32,23 @@ MISSES = {
 
 def tasks_of(config: Config, seeds: str, run: str) -> dict[str, Callable[[], object]]:
     """The tasks of a run, in the order in which they run; its export has its name."""
-    tasks: dict[str, Callable[[], object]] = {"inject": partial(stages.inject, config, run_id=run, seeds=seeds)}
+    tasks: dict[str, Callable[[], object]] = {
+        "inject": partial(stages.inject, open_stores(config), run_id=run, seeds=seeds)
+    }
     for number in range(1, ROUNDS + 1):
         which = {"run_id": run, "iteration": number}
-        tasks[f"iteration_{number}.start"] = partial(stages.start_iteration, config, **which)
+        tasks[f"iteration_{number}.start"] = partial(stages.start_iteration, open_stores(config), **which)
         for node in config.servers:
-            tasks[f"iteration_{number}.crawl.{node}"] = partial(stages.crawl_node, config, node=node, **which)
-        tasks[f"iteration_{number}.commit"] = partial(stages.commit_iteration, config, **which)
+            tasks[f"iteration_{number}.crawl.{node}"] = partial(
+                stages.crawl_node, open_stores(config), node=node, **which
+            )
+        tasks[f"iteration_{number}.commit"] = partial(stages.commit_iteration, open_stores(config), **which)
     for node in config.servers:
-        tasks[f"settle.{node}"] = partial(stages.settle_node, config, node=node, run_id=run)
-    tasks["maintain_keys"] = partial(stages.maintain_keys, config)
-    tasks["export"] = partial(stages.export_pages, config, label=run)
-    tasks["linker"] = partial(stages.link_export, config, export=run)
-    tasks["finalizer"] = partial(stages.finalize_export, config, export=run)
+        tasks[f"settle.{node}"] = partial(stages.settle_node, open_stores(config), node=node, run_id=run)
+    tasks["maintain_keys"] = partial(stages.maintain_keys, open_stores(config))
+    tasks["export"] = partial(stages.export_pages, open_stores(config), label=run)
+    tasks["linker"] = partial(stages.link_export, open_stores(config), export=run)
+    tasks["finalizer"] = partial(stages.finalize_export, open_stores(config), export=run)
     return tasks
 
 

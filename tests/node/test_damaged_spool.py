@@ -8,6 +8,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import make_config
 from tests.node.test_kill_at_every_step import run_pass
@@ -23,4 +24,4 @@ def test_the_message_names_the_repair(step: str, serving: Serving, tmp_path: Pat
     [positions] = (Path(config.queue.local_dir) / "node-0" / "spool").glob("*.positions")
     positions.write_bytes(b"no positions")
     with pytest.raises(DamagedFileError, match=r"\.positions: .*; run `krake queue repair --node node-0`$"):
-        stages.crawl_node(config, run_id="run", iteration=1, node="node-0")
+        stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")

@@ -11,6 +11,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config
 from tests.forked import run_forked
@@ -50,16 +51,16 @@ def one_pass(config: Config, seeds: str, kill_at: str | None) -> None:
     """Every stage once, in a process that `kill_at` may end."""
     if kill_at is not None:
         os.environ[KILL_VARIABLE] = kill_at
-    stages.inject(config, run_id="run", seeds=seeds)
+    stages.inject(open_stores(config), run_id="run", seeds=seeds)
     for iteration in ITERATIONS:
-        stages.start_iteration(config, run_id="run", iteration=iteration)
-        stages.crawl_node(config, run_id="run", iteration=iteration, node="node-0")
-        stages.commit_iteration(config, run_id="run", iteration=iteration)
-    stages.settle_node(config, node="node-0")
-    stages.maintain_keys(config)
-    export = stages.export_pages(config, run_id="run", label="out")["export"]
-    stages.link_export(config, export=export)
-    stages.finalize_export(config, export=export)
+        stages.start_iteration(open_stores(config), run_id="run", iteration=iteration)
+        stages.crawl_node(open_stores(config), run_id="run", iteration=iteration, node="node-0")
+        stages.commit_iteration(open_stores(config), run_id="run", iteration=iteration)
+    stages.settle_node(open_stores(config), node="node-0")
+    stages.maintain_keys(open_stores(config))
+    export = stages.export_pages(open_stores(config), run_id="run", label="out")["export"]
+    stages.link_export(open_stores(config), export=export)
+    stages.finalize_export(open_stores(config), export=export)
 
 
 def run_pass(config: Config, seeds: str, kill_at: str | None = None) -> int:

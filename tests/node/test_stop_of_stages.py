@@ -20,7 +20,7 @@ from crawl_lib.keys import check, open_key_store
 from crawl_lib.node.retire import retire_lost
 from crawl_lib.states import KeyState
 from crawl_lib.storage import DfsAccess, LocalStorage
-from crawl_lib.stores import Secrets
+from crawl_lib.stores import Secrets, open_stores
 from crawl_lib.urls import Owners
 from tests.e2e.crawl import make_config
 from tests.export.crawls import Capture, CrawlMaker, key
@@ -86,10 +86,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def test_every_stage_can_be_stopped() -> None:
-    functions = {name for name, value in vars(stages).items() if inspect.isfunction(value) and name in dir(stages)}
-    own = {name for name in functions if getattr(stages, name).__module__ == stages.__name__ and name[0] != "_"}
-    assert own - {"status"} == set(ARGUMENTS)
-    assert all("stop" in inspect.signature(getattr(stages, name)).parameters for name in ARGUMENTS)
+    assert set(stages.__all__) - {"status_of"} == set(ARGUMENTS)
+    assert all(list(inspect.signature(getattr(stages, name)).parameters)[0] == "stores" for name in ARGUMENTS)
 
 
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if name[-5:] != "_node"])
@@ -97,7 +95,7 @@ def test_a_stage_that_is_stopped_before_it_begins_touches_nothing(name: str, con
     stop = Event()
     stop.set()
     with pytest.raises(StoppedError, match="run it again"):
-        getattr(stages, name)(config, stop=stop, **ARGUMENTS[name])
+        getattr(stages, name)(stores.open_stores(config, stop=stop), **ARGUMENTS[name])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,37 +107,47 @@ def test_inject_that_is_stopped_leaves_no_seeds(config: Config, tmp_path: Path) 
     def nothing_is_there() -> None:
         assert not folder.exists() or list(folder.iterdir()) == []
 
-    whole = stages.inject(replace(config, dfs_primary=str(tmp_path / "other")), run_id="run", seeds=str(seeds))
+    whole = stages.inject(
+        open_stores(replace(config, dfs_primary=str(tmp_path / "other"))), run_id="run", seeds=str(seeds)
+    )
     times = stopped_everywhere(
-        lambda stop: stages.inject(config, run_id="run", seeds=str(seeds), stop=stop), nothing_is_there
+        lambda stop: stages.inject(open_stores(config, stop=stop), run_id="run", seeds=str(seeds)), nothing_is_there
     )
     assert times >= 10
-    again = stages.inject(config, run_id="run", seeds=str(seeds))
+    again = stages.inject(open_stores(config), run_id="run", seeds=str(seeds))
     assert again == whole
     assert files_of(folder) == files_of(tmp_path / "other" / config.crawl.directory / "seeds")
 
 
 def test_start_and_commit_that_are_stopped_go_on(config: Config) -> None:
     for number in (1, 2, 3):
-        stages.start_iteration(config, run_id="run", iteration=number)
+        stages.start_iteration(open_stores(config), run_id="run", iteration=number)
         for node in config.servers:
-            stages.crawl_node(config, run_id="run", iteration=number, node=node)
+            stages.crawl_node(open_stores(config), run_id="run", iteration=number, node=node)
     for number in (1, 2, 3):
         arguments: dict[str, Any] = {"run_id": "run", "iteration": number}
         assert (
-            stopped_everywhere(lambda stop, given=arguments: stages.commit_iteration(config, stop=stop, **given)) >= 2
+            stopped_everywhere(
+                lambda stop, given=arguments: stages.commit_iteration(open_stores(config, stop=stop), **given)
+            )
+            >= 2
         )
-    assert stopped_everywhere(lambda stop: stages.start_iteration(config, run_id="run", iteration=4, stop=stop)) >= 2
+    assert (
+        stopped_everywhere(
+            lambda stop: stages.start_iteration(open_stores(config, stop=stop), run_id="run", iteration=4)
+        )
+        >= 2
+    )
     folders = [path for path in (Path(config.dfs_primary) / config.crawl.directory).iterdir() if path.name.isdecimal()]
     assert len(folders) == 4
 
 
 def test_retiring_a_lost_node_that_is_stopped_sends_its_urls_once(config: Config) -> None:
-    stages.inject(config, run_id="run", seeds="\n".join(URLS))
+    stages.inject(open_stores(config), run_id="run", seeds="\n".join(URLS))
     gone = Owners(config.servers).owner("h.example")
     left = replace(config, servers=tuple(node for node in config.servers if node != gone))
     assert stopped_everywhere(lambda stop: retire_lost(stores.open_stores(left, stop=stop), node=gone)) >= 8
-    assert stages.settle_node(left, node=left.servers[0])["new"] == len(URLS)
+    assert stages.settle_node(open_stores(left), node=left.servers[0])["new"] == len(URLS)
 
 
 def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None:
@@ -149,7 +157,7 @@ def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None
     with open_key_store(config.key_storage) as store:
         store.create()
         store.servers[0].insert(sorted(keys), KeyState.QUEUED)
-    assert stopped_everywhere(lambda stop: stages.maintain_keys(config, stop=stop)) >= 10
+    assert stopped_everywhere(lambda stop: stages.maintain_keys(open_stores(config, stop=stop))) >= 10
     with open_key_store(config.key_storage) as store:
         assert stopped_everywhere(lambda stop: check(store, stop=stop)) >= 10
         assert store.servers[1].known(sorted(keys)) == set(keys)
@@ -166,10 +174,9 @@ def test_export_linker_and_finalizer_that_are_stopped_end_in_the_same_bytes(
         assert [path for path in scratch.glob("*") if path.suffix != ".lock"] == []
         assert [path.name for path in exports.glob("*/.*")] == []
 
-    def run(name: str, label: str, **more: Any) -> object:
-        arguments = {**ARGUMENTS[name], **more}
-        arguments["label" if name == "export_pages" else "export"] = label
-        return getattr(stages, name)(crawled, **arguments)
+    def run(name: str, label: str, **work: Any) -> object:
+        arguments = {**ARGUMENTS[name], "label" if name == "export_pages" else "export": label}
+        return getattr(stages, name)(stores.open_stores(crawled, **work), **arguments)
 
     names = ("export_pages", "link_export", "finalize_export")
     for name in names:
@@ -219,5 +226,5 @@ def test_stages_use_the_hdfs_of_the_secrets(
     elsewhere = replace(config, dfs_primary="http://of-config:1/root", dfs=DfsConfig(user="of-config"))
     secrets = Secrets(dfs=DfsAccess(namenodes=("http://nn1:7",), user="anna"))
     with pytest.raises(ReachedError):
-        getattr(stages, name)(elsewhere, secrets, **ARGUMENTS[name])
+        getattr(stages, name)(stores.open_stores(elsewhere, secrets), **ARGUMENTS[name])
     assert [(given.dfs_primary, given.dfs.user) for given in seen] == [("http://nn1:7/root", "anna")] * 2

@@ -23,6 +23,7 @@ from crawl_lib.errors import StorageError
 from crawl_lib.node import crawl as node
 from crawl_lib.node import watermarks
 from crawl_lib.segment import Sealer, list_parts, seal
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, make_config
 
@@ -42,13 +43,13 @@ def urls(serving: Serving, count: int) -> list[str]:
 def begun(directory: Path, serving: Serving, count: int, **fetch: Any) -> Config:
     """A crawl whose one iteration fetches so many pages; MANY fill more than one WARC file."""
     config = make_config(directory, nodes=1, fetch={"host_delay_s": 0.0, **fetch}, segment={"max_warc_bytes": 1 << 16})
-    stages.inject(config, run_id="run", seeds="\n".join(urls(serving, count)))
-    stages.start_iteration(config, run_id="run", iteration=1)
+    stages.inject(open_stores(config), run_id="run", seeds="\n".join(urls(serving, count)))
+    stages.start_iteration(open_stores(config), run_id="run", iteration=1)
     return config
 
 
 def crawl(config: Config) -> dict[str, Any]:
-    return stages.crawl_node(config, run_id="run", iteration=1, node="node-0")
+    return stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
 
 
 def assert_whole(config: Config, serving: Serving, count: int, before: Any, *, again: int = 0) -> None:
@@ -160,6 +161,6 @@ def test_without_its_watcher_of_room_the_task_ends_with_an_error(
     with pytest.raises(StorageError, match="node-0: nobody looks after its free room any more; run the task again"):
         crawl(config)
     assert not Result(config).segments()
-    assert stages.status(config)["queues"]["node-0"]["progress"]["phase"] == "failed"
+    assert stages.status_of(config)["queues"]["node-0"]["progress"]["phase"] == "failed"
     crawl(config)
     assert_whole(config, serving, FEW, before, again=1)

@@ -15,6 +15,7 @@ from crawl_lib.errors import NoRoomError
 from crawl_lib.frontier import open_take
 from crawl_lib.node import watermarks
 from crawl_lib.storage.local import LocalStorage
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 
@@ -47,8 +48,8 @@ def config_of(directory: Path, max_pause_s: float) -> Config:
 
 
 def crawl(config: Config, iteration: int, **more: Any) -> dict[str, Any]:
-    stages.start_iteration(config, run_id="run", iteration=iteration)
-    return stages.crawl_node(config, run_id="run", iteration=iteration, node="node-0", **more)
+    stages.start_iteration(open_stores(config), run_id="run", iteration=iteration)
+    return stages.crawl_node(open_stores(config), run_id="run", iteration=iteration, node="node-0", **more)
 
 
 def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:
@@ -56,16 +57,16 @@ def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:
     config = config_of(tmp_path, max_pause_s=0)
     disk.free = LEAST - 1
     with Serving(WEB) as serving:
-        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         with pytest.raises(NoRoomError, match=r"node-0: 999 bytes are free.*min_free_local_bytes.*make room"):
             crawl(config, 1)
         assert open_take(Path(config.queue.local_dir) / "node-0") is None
         assert sum(serving.log().counts().values()) == 0
-        halted = stages.status(config)["queues"]["node-0"]["progress"]
+        halted = stages.status_of(config)["queues"]["node-0"]["progress"]
         assert (halted["phase"], "999 bytes" in halted["reason"]) == ("failed", True)
         disk.free = LEAST
         assert crawl(config, 1)["pages"] == 1
-    assert "progress" not in stages.status(config)["queues"]["node-0"]
+    assert "progress" not in stages.status_of(config)["queues"]["node-0"]
 
 
 @pytest.mark.parametrize("room_comes_back", [True, False])
@@ -83,7 +84,7 @@ def test_pause_in_the_middle_of_the_fetch(tmp_path: Path, disk: Disk, room_comes
             disk.free = LEAST
 
     with Serving(WEB) as serving:
-        stages.inject(config, run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         if room_comes_back:
             crawl(config, 2, on_progress=on_progress)

@@ -19,6 +19,7 @@ from crawl_lib.repair.fsck import fsck
 from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.states import KeyState
+from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result
 from tests.forked import run_forked
@@ -119,7 +120,7 @@ def outcome(tool: str, crawl: Result, name: SegmentName, home: Path) -> object:
         imported = [key_of(page(number)[0]) for number in range(7)]
         states = list(keys.states(imported).values())
     assert states == [KeyState.CRAWLED if tool == "import" else None] * 7
-    queued = [stages.settle_node(crawl.config, node=node)["queue"] for node in crawl.config.servers]
+    queued = [stages.settle_node(open_stores(crawl.config), node=node)["queue"] for node in crawl.config.servers]
     return found, queued
 
 

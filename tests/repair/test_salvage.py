@@ -16,6 +16,7 @@ from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments.salvage import SalvageReport, read_lost, salvage_segment
 from crawl_lib.repair.segments.swap import Swap
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
+from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
 from tests.repair.crawled import (
     TABLES,
@@ -261,7 +262,7 @@ def test_lost_pages_are_crawled_again_if_asked_for(crawl: Result) -> None:
         assert salvage(crawl, name, requeue=True).requeued == len(lost)
     before = crawl.visited()
     for node in crawl.config.servers:
-        stages.settle_node(crawl.config, node=node)
+        stages.settle_node(open_stores(crawl.config), node=node)
     run_iteration(crawl.config, "again", 1)
     fetched = crawl.visited() - before
     assert lost <= set(fetched)

@@ -15,6 +15,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, make_config, run_iteration
 from tests.torture.faulty import (
@@ -37,9 +38,9 @@ CRAWL = Task("crawl", "run", iteration=2, node="node-0")
 def config(serving: Serving, tmp_path: Path) -> Config:
     """A crawl whose second iteration has begun; its batch is most of the web."""
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, segment={"sync_interval_s": 0.0})
-    stages.inject(config, run_id="run", seeds=serving.seeds[0])
+    stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
     run_iteration(config, "run", 1)
-    stages.start_iteration(config, run_id="run", iteration=2)
+    stages.start_iteration(open_stores(config), run_id="run", iteration=2)
     return config
 
 

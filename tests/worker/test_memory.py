@@ -12,6 +12,7 @@ from pathlib import Path
 import brotli
 
 from crawl_lib import stages
+from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, make_config
 from tests.torture.children import children_of
 from tests.web.hostile import HostileWeb
@@ -91,11 +92,11 @@ def test_a_fetching_process_stays_under_400_mb_whatever_comes(tmp_path):
                 web.on(f"/{name}{number}", lambda talk, h=headers, b=body: talk.reply(headers=h, body=b))
         seeds = [web.url(path) for path in web._handlers]
         (tmp_path / "seeds").write_text("\n".join(seeds))
-        stages.inject(config, run_id="run", seeds=str(tmp_path / "seeds"))
-        stages.start_iteration(config, run_id="run", iteration=1)
+        stages.inject(open_stores(config), run_id="run", seeds=str(tmp_path / "seeds"))
+        stages.start_iteration(open_stores(config), run_id="run", iteration=1)
         watch = Watch()
         watch.start()
-        stages.crawl_node(config, run_id="run", iteration=1, node="node-0")
+        stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
         most = watch.stop()
     rows = Result(config).rows("pages", ["url", "outcome", "length", "parse_error"])
     assert len(rows) == len(seeds)

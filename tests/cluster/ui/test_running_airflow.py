@@ -13,6 +13,7 @@ import yaml
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.stores import open_stores
 from demo import Serving
 from tests.dags.api import Ui
 from tests.dags.conftest import Reference
@@ -155,7 +156,7 @@ def test_a_second_scheduled_run_makes_a_new_export_beside_the_first(
     ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
 ) -> None:
     """The seeds are injected by hand, and the schedule does the rest; the second run finds nothing new."""
-    stages.inject(config, run_id="by hand", seeds=seeds)
+    stages.inject(open_stores(config), run_id="by hand", seeds=seeds)
     before = set(ui.runs())
     reschedule(ui, "* * * * * */15")
 
