@@ -1,4 +1,4 @@
-"""Names of a package whose modules are dear to load, and are loaded when somebody asks for them (PEP 562)."""
+"""Names of a package whose modules take long to load, and are loaded at the first use (PEP 562)."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ FILES = sorted(ROOT.rglob("*.py"))
 TREES = {file: ast.parse(file.read_text()) for file in FILES}
 CLASSES = {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+PACKAGES = [file for file in FILES if file.name == "__init__.py" and file.parent != ROOT]
+LONGEST = 15
 
 
 def is_public(name: str) -> bool:
@@ -65,3 +70,14 @@ def test_public_names_are_documented_with_what_they_raise(file: Path) -> None:
             missing.append(f"{node.name}: no docstring")
         missing += [f"{node.name}: raises {name}, and does not say so" for name in raised(node) if name not in whole]
     assert missing == []
+
+
+@pytest.mark.parametrize("file", PACKAGES, ids=lambda file: str(file.parent.relative_to(ROOT)))
+def test_a_package_says_in_few_lines_how_data_flows(file: Path) -> None:
+    """What is longer belongs to `docs/`."""
+    assert len((ast.get_docstring(TREES[file]) or "").splitlines()) <= LONGEST
+
+
+def test_the_library_tells_the_life_of_a_url_in_ten_steps() -> None:
+    text = ast.get_docstring(TREES[ROOT / "__init__.py"]) or ""
+    assert re.findall(r"^(\d+)\. ", text, re.MULTILINE) == [str(number) for number in range(1, 11)]

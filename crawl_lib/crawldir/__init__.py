@@ -1,4 +1,14 @@
-"""The crawl directory on the DFS: folders, segments and seeds, what nodes say there, and what an iteration is named."""
+"""The crawl directory on the DFS: folders, segments and seeds, what nodes say there, and what an iteration is named.
+
+How data flows: `CrawlDirectory` finds folders (`Folder`) and segments (`SegmentRef`), and reads what their small files
+say: `iteration.json`, `scope`, `index.json`, manifests. `start` asks `naming` for the next folder, which stays the next
+one however many starts overlap. A node's `settle` leaves a mark of what it had taken in (`settled`), and a check leaves
+the keys that the node holds (`heldnotes`): so other machines know of a queue that is not on their disk. `progress` is
+what a task says while it works.
+
+Each file is written once, under a hidden name, and renamed; a rename refuses a target that exists. So after a crash a
+file that has its name is whole, and of two writers the second one uses what the first wrote.
+"""
 
 from crawl_lib.crawldir.directory import (
     DROPPED_MARK,

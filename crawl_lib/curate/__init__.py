@@ -1,4 +1,12 @@
-"""What people do with a crawl by hand: forget, drop and compact pages, import archives, make one index."""
+"""What people do with a crawl by hand: forget, drop and compact pages, import archives, make one index.
+
+How data flows: `forget` notes keys in the crawl directory, then deletes them from the key servers, so that pages are
+crawled again. `drop` leaves lists of keys in segments, which readers leave out; `compact` writes those segments again
+without them. `import_archives` makes a segment of WARC or ARC files of any program, by the crawl's own code for pages.
+`merge_indexes` merges the indexes of all segments for replay.
+
+Each writes its decision first and may be killed anywhere: the same command goes on.
+"""
 
 from crawl_lib.curate.compact import compact_segment
 from crawl_lib.curate.drop import drop_pages

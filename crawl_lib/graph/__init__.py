@@ -1,13 +1,12 @@
 """The web graph: from `links` to arcs between NodeIDs, to one file with the neighbours of every page.
 
-How data flows: `linker.link_export` reads `inputs` and `pages.parquet` of an export and the `links.parquet` of its
-segments; an engine (`crawl_lib.engine`: DuckDB or Spark) joins them (`sql/graph/arcs_out.sql`) to arcs by source, of
-which `arcs-out.parquet` gets each once, and sorts those by target, `arcs-in.parquet`. `finalizer.finalize_export`
-counts the degrees in both, and then merges both, block by block, to `webgraph-index` and `webgraph`; it needs no room
-in scratch. `webgraph.WebGraph` reads it.
+How data flows: `link_export` reads `inputs` and `pages.parquet` of an export and the `links.parquet` of its segments;
+an engine (`crawl_lib.engine`) joins them to arcs by source, of which `arcs-out.parquet` gets each once, and sorts those
+by target, `arcs-in.parquet`. `finalize_export` counts the degrees in both, then merges both, block by block, to
+`webgraph-index` and `webgraph`; it needs no room in scratch. `WebGraph` reads it.
 
-After a crash the same holds as for the export (`crawl_lib.export`): a file that has its name is whole, and a second
-run writes the rest. The linker needs the segments as they were; the finalizer needs only files of the export.
+After a crash the same holds as for the export: a file that has its name is whole, and a second run writes the rest. The
+linker needs the segments as they were; the finalizer needs only files of the export.
 """
 
 from crawl_lib.export import Node, WebGraph, open_web_graph

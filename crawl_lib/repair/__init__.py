@@ -1,17 +1,11 @@
-"""Checking and mending a crawl by hand: what `krake fsck` finds, and the tools that each finding names.
+"""Checking and repairing a crawl by hand: what `krake fsck` finds, and the commands that each finding names.
 
-`fsck` walks through the rooms; `fsck_*` look, one module a room, and change nothing; each returns `Finding`s. The tools
-are elsewhere where they belong to one room (`repair.queue.queue`, `keys.*`), and here where they put together what
-several rooms know:
+How data flows: `fsck` walks through the rooms; the `check` of each subroom looks and changes nothing, and returns
+`Finding`s. The subrooms repair what they look at: `queue` a node's directory, `folders` the small files of iterations
+and seeds, `segments` a segment from its WARC files, `keys` the key tables. `sweep` deletes what killed attempts left.
 
-* `folders`, with `folder_*`: the small files of an iteration's folder, or of injected seeds;
-* `salvage`, with `glean` and `salvage_*`: a segment from its WARC files; `swap` puts it in place;
-* `drop`, `compact`: pages taken out; `forget`, with `forgotten`: pages made new;
-* `importing`, with `foreign` and `import_*`: archives of other programs;
-* `cdxj`: one index of all segments;
-* `node`: a node's directory; `rebuild`: key tables; `sweep`: what killed attempts left.
-
-Each tool may be killed anywhere and run again. A dry run leaves no trace, not even a lock: `places` says how.
+Each command may be killed anywhere and run again. A dry run leaves no trace, not even a lock. No URL is dropped: in
+doubt it is fetched again.
 """
 
 from crawl_lib.repair.findings import Finding, Severity

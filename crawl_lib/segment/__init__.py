@@ -1,32 +1,14 @@
 """Segments: what one node's task of one iteration leaves behind.
 
-How data flows: each worker process has a `PartWriter` (`spool`). `append` makes the records of a fetch (`encoder`) and
-writes the group by one write to the system; the page's rows go beside it (`tables`, `cdxj`, `outlinks`). A full WARC
-file closes its part (`parts`), which is then sealed (`seal`): its WARC file goes into the take's hidden folder on the
-store, and its local room is free. When all workers have closed and all parts are sealed, `build_segment` merges the
-parts' rows into the files of the segment (`build`, `manifest`) and `publish` uploads those and makes all visible by one
-rename. `SegmentReader` reads them.
+How data flows: each fetching process has a `PartWriter` (`spool`). Its `append` makes the records of a fetch
+(`encoder`) and writes the group by one write to the system; the page's rows are next to it (`tables`, `cdxj`,
+`outlinks`). A full WARC file closes its part (`parts`), which is then sealed (`seal`): its WARC file goes into the
+take's hidden folder on the DFS, and its local room is free. When all processes have closed and all parts are sealed,
+`build_segment` merges the parts' rows into the files of the segment (`build`, `manifest`) and `publish` uploads those
+and makes all visible by one rename. `SegmentReader` reads them, `warc` reads records, also of other programs.
 
-The durable steps, each with the name by which `durable.reached` knows it. What follows a kill right after one:
-
-| step | what is true then | what the next run does |
-|---|---|---|
-| a group is written | it survives a kill of the process; a power loss may take the last seconds | see below |
-| `segment.part.log_synced` | the WARC file is whole, its rows may not be | makes the rows again from the WARC |
-| `segment.part.rows_written` | so are the rows; nothing says so yet | the same |
-| `segment.part.closed` | the part is whole, and trusted while its sums fit | fetches none of its URLs again; seals it |
-| `seal.uploaded` | the store has the WARC file, read back; nothing says so yet | reads it back, sends nothing |
-| `seal.written` | the seal is trusted; the local WARC file is spare | deletes it, or sends it if the store's is gone |
-| `seal.freed` | only the store has the WARC file | goes on |
-| `segment.build.*` | some files of the segment are there, no manifest | builds anew, from rows and seals |
-| `segment.build.manifest` | all are there | takes them as they are |
-| `segment.publish.uploaded` | one more file is in the hidden folder, read back | sends what is not whole there |
-| `segment.publish.renamed` | the segment stands | finds its own take's manifest: done |
-
-The part that was open at a kill is cut to its last whole group, and `PartWriter.recovered` (`recover`,
-`segment.part.recovered`) gives its groups again, so that the rows beside it are made anew; the WARC is the log.
-Nothing visible is ever half there. A sealed file that somebody deletes from the store is an error that names it, and
-says how its URLs are fetched again (`seal_all`).
+The WARC is the log: a part that was open at a kill is cut to its last whole group, and its rows are made again from it
+(`recover`). Nothing visible is ever half there. The durable steps: `docs/protocol.md`.
 """
 
 from crawl_lib.segment.build import build_segment, file_entry

@@ -11,9 +11,8 @@ Data flows through this room in one direction:
 
 What is refused on the way is named by `Rejection`, the one list of reasons for the whole project.
 
-Nothing here keeps anything on disk, so nothing is lost or left over in a crash; every function gives the same answer
-in every process, on every machine, with every hash seed. The registrable domain depends on the public suffix list that
-is installed (pinned in `requirements.lock`).
+Nothing here keeps anything on disk; every function gives the same answer in every process, on every machine. The
+registrable domain depends on the public suffix list that is installed (pinned in `requirements.lock`).
 """
 
 from crawl_lib.urls.canonical import canonicalize, resolve

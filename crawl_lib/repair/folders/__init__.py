@@ -1,1 +1,1 @@
-"""Folders of iterations and seeds: looked at, and their small files made again."""
+"""Folders of iterations and seeds: checked, and their small files made again."""

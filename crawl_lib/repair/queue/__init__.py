@@ -1,1 +1,1 @@
-"""A node's queue: looked at, and made usable again."""
+"""A node's queue: checked, and made usable again."""

@@ -1,1 +1,1 @@
-"""Segments: looked at, and made whole again from their WARC files."""
+"""Segments: checked, and made whole again from their WARC files."""
