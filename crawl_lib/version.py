@@ -1,4 +1,4 @@
-"""The version of Krake, as it is written into WARC records, manifests and the User-Agent header, and a digest of its code."""
+"""The version of Krake, as WARC records, manifests and the User-Agent header have it, and a digest of its code."""
 
 from __future__ import annotations
 
