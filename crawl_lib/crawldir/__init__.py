@@ -52,7 +52,7 @@ from crawl_lib.crawldir.naming import (
     require_clock,
 )
 from crawl_lib.crawldir.progress import NodeProgress
-from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, is_list_of_hosts, scope_bytes, scope_digest, whole_hosts
+from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, scope_digest
 from crawl_lib.crawldir.settled import (
     Mark,
     marked_nodes,
@@ -96,7 +96,6 @@ __all__ = [
     "give_up_name",
     "hidden_prefix",
     "is_choice",
-    "is_list_of_hosts",
     "iteration_of",
     "marked_nodes",
     "newest_folder",
@@ -108,14 +107,12 @@ __all__ = [
     "read_note",
     "refusal",
     "require_clock",
-    "scope_bytes",
     "scope_digest",
     "seeds_of_other_nodes",
     "still_awaited",
     "take_mark_away",
     "take_note_away",
     "urls_of_lost_queue",
-    "whole_hosts",
     "write_json_bytes",
     "write_mark",
     "write_note",

@@ -6,8 +6,6 @@ file beside it (`manifest.json`, `iteration.json`) holds its SHA-256, and whoeve
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from hashlib import sha256
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
@@ -15,12 +13,6 @@ from crawl_lib.storage import Storage
 
 SCOPE_NAME = "scope"
 SCOPE_DIGEST = "scope_sha256"
-_HOST_LINE = re.compile(rb"[!-~]+\n")
-
-
-def scope_bytes(hosts: Iterable[str]) -> bytes:
-    """The file."""
-    return "".join(f"{host}\n" for host in sorted(hosts)).encode()
 
 
 def scope_digest(data: bytes) -> str:
@@ -44,16 +36,6 @@ def read_scope(storage: Storage, folder: str, digest: object) -> set[str]:
     except UnicodeDecodeError as error:
         problem = f"is no text: {error}"
     raise DamagedFileError(f"{where}: {problem}; run `krake folder repair {short_name(folder)}`")
-
-
-def is_list_of_hosts(data: bytes) -> bool:
-    """Whether bytes can be a whole list of hosts, a line each; an empty one is whole."""
-    return all(_HOST_LINE.fullmatch(line) for line in data.splitlines(keepends=True))
-
-
-def whole_hosts(data: bytes) -> set[str]:
-    """The lines of a damaged list that can be hosts."""
-    return {line[:-1].decode("ascii") for line in data.splitlines(keepends=True) if _HOST_LINE.fullmatch(line)}
 
 
 def short_name(folder: str) -> str:

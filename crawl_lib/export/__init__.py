@@ -11,6 +11,8 @@ After a crash: each file is written under a hidden name, made durable, and renam
 whole. A second run keeps those, deletes leftovers, and writes the rest; with other inputs it refuses.
 """
 
+from typing import TYPE_CHECKING
+
 from crawl_lib.export.choice import list_exports, newest_export
 from crawl_lib.export.folder import (
     ARCS_IN,
@@ -32,12 +34,19 @@ from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages
 from crawl_lib.export.scratch import local_files, scratch_folder
 from crawl_lib.export.show import KEY_PATTERN, show_page
-from crawl_lib.export.tables import open_table, row_count, write_table
+from crawl_lib.export.tables import ARC_SCHEMAS, open_table, row_count, write_table
 from crawl_lib.export.webgraph import Node, WebGraph, open_web_graph
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.export.check import check_export
+else:
+    __getattr__ = loads_later(__name__, {"check": ("check_export",)})  # no stage looks for damage
 
 __all__ = [
     "ARCS_IN",
     "ARCS_OUT",
+    "ARC_SCHEMAS",
     "CONTENT",
     "EXPORT_SCHEMA",
     "GRAPH_INDEX",
@@ -56,6 +65,7 @@ __all__ = [
     "SegmentInput",
     "UrlMapping",
     "WebGraph",
+    "check_export",
     "check_segments",
     "export_pages",
     "list_exports",

@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.export.folder import ExportFolder
+from crawl_lib.export.folder import ARCS_IN, ARCS_OUT, ExportFolder
 from crawl_lib.export.progress import Progress
 from crawl_lib.storage import Storage
+
+_ENDS = [pa.field("source", pa.int32(), nullable=False), pa.field("target", pa.int32(), nullable=False)]
+ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
 
 
 def write_table(

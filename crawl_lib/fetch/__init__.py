@@ -15,7 +15,15 @@ host waits one delay (its own, since answers to robots.txt are stored at once) b
 
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.classify import outcome_of_status
-from crawl_lib.fetch.hosts import FILE_NAME, HostRow, HostStore, RobotsRow, host_stores, make_hosts_folder
+from crawl_lib.fetch.hosts import (
+    FILE_NAME,
+    HOSTS_TABLES,
+    HostRow,
+    HostStore,
+    RobotsRow,
+    host_stores,
+    make_hosts_folder,
+)
 from crawl_lib.fetch.loop import fetch_all
 from crawl_lib.fetch.messages import user_agent_header
 from crawl_lib.fetch.retry import RETRIES, Retry, Scope, Trouble
@@ -25,6 +33,7 @@ from crawl_lib.fetch.turns import IpTurns, boot_id
 
 __all__ = [
     "FILE_NAME",
+    "HOSTS_TABLES",
     "MIN_TTL_S",
     "RETRIES",
     "AddressFilter",

@@ -27,6 +27,12 @@ from crawl_lib.fetch.turns import TURNS_FILE
 from crawl_lib.frontier import NodeDirectory
 
 FILE_NAME = "hosts.sqlite"
+HOSTS_TABLES = {
+    "hosts": "host, last_end, delay_s",
+    "robots": "authority, verdict, body, error, fetched, expires",
+    "marks": "name, value",
+}
+"""Its tables with their columns."""
 _FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE)
 _MOVING_FOLDER = ".hosts"
 _KEPT_S = 30 * 86400.0

@@ -11,9 +11,11 @@ queue past them (`take`). Every change of the queue is a move (`move`), under `N
 `docs/protocol.md`; the files: `docs/formats.md`.
 """
 
+from typing import TYPE_CHECKING
+
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse
 from crawl_lib.frontier.directory import NodeDirectory, open_node_dir
-from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
+from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
 from crawl_lib.frontier.intake import intake, open_plan, pending_report, read_undecided
 from crawl_lib.frontier.journal import (
     CLAIM,
@@ -78,10 +80,19 @@ from crawl_lib.frontier.take import (
     write_leftover,
     write_take,
 )
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.frontier.check import check_queue, lost_advice, note_lost, read_lost, whole_line
+else:
+    # No task looks for damage.
+    names = ("check_queue", "lost_advice", "note_lost", "read_lost", "whole_line")
+    __getattr__ = loads_later(__name__, {"check": names})
 
 __all__ = [
     "BARE_META",
     "CLAIM",
+    "COUNTS_TABLES",
     "HANDED_ON",
     "HANDED_ON_MARK",
     "INSERT",
@@ -107,6 +118,7 @@ __all__ = [
     "adopt",
     "advance",
     "carry_out_move",
+    "check_queue",
     "close_take",
     "count_lines",
     "decode_line",
@@ -123,8 +135,10 @@ __all__ = [
     "intake",
     "join_line",
     "lines_of",
+    "lost_advice",
     "make_take",
     "meta_digest",
+    "note_lost",
     "open_node_dir",
     "open_plan",
     "open_take",
@@ -136,6 +150,7 @@ __all__ = [
     "read_handed_on",
     "read_journal",
     "read_leftover",
+    "read_lost",
     "read_move",
     "read_outlinks",
     "read_record",
@@ -146,6 +161,7 @@ __all__ = [
     "rehome",
     "split_line",
     "taken_in_anew",
+    "whole_line",
     "write_leftover",
     "write_take",
 ]

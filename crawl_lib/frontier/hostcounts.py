@@ -10,6 +10,8 @@ from pathlib import Path
 from crawl_lib.errors import StorageError
 from crawl_lib.frontier.directory import NodeDirectory
 
+COUNTS_TABLES = {"hosts": "host, admitted", "applied": "move_id"}
+"""The tables of the file with their columns."""
 _ASK = 500
 
 

@@ -11,10 +11,9 @@ linker needs the segments as they were; the finalizer needs only files of the ex
 
 from crawl_lib.export import Node, WebGraph, open_web_graph
 from crawl_lib.graph.finalizer import FinalizeReport, finalize_export
-from crawl_lib.graph.linker import ARC_SCHEMAS, LinkReport, link_export
+from crawl_lib.graph.linker import LinkReport, link_export
 
 __all__ = [
-    "ARC_SCHEMAS",
     "FinalizeReport",
     "LinkReport",
     "Node",

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from crawl_lib.config import Config
 from crawl_lib.engine import Engine, in_batches, open_engine
 from crawl_lib.export import (
+    ARC_SCHEMAS,
     ARCS_IN,
     ARCS_OUT,
     PAGES,
@@ -29,8 +30,6 @@ from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage
 
 GROUP_ROWS = 1 << 20
-_ENDS = [pa.field("source", pa.int32(), nullable=False), pa.field("target", pa.int32(), nullable=False)]
-ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
 QUERIES = {ARCS_OUT: "graph/arcs_out", ARCS_IN: "graph/arcs_in"}
 
 

@@ -8,7 +8,6 @@ Each command may be killed anywhere and run again. A dry run leaves no trace, no
 doubt it is fetched again.
 """
 
-from crawl_lib.repair.findings import Finding, Severity
 from crawl_lib.repair.folders.folders import repair_folder
 from crawl_lib.repair.folders.identity import Told
 from crawl_lib.repair.fsck import fsck
@@ -26,7 +25,6 @@ from crawl_lib.repair.places import (
     segment_name,
 )
 from crawl_lib.repair.queue.node import repair_node
-from crawl_lib.repair.segments.check import check_segment
 from crawl_lib.repair.segments.glean import EXAMPLES, IMPORTED_FROM, fetched_of, is_robots
 from crawl_lib.repair.segments.report import SalvageReport
 from crawl_lib.repair.segments.salvage import salvage_segment
@@ -38,16 +36,13 @@ __all__ = [
     "EXAMPLES",
     "IMPORTED_FROM",
     "OPEN_PREFIX",
-    "Finding",
     "Forget",
     "Forgotten",
     "Keys",
     "SalvageReport",
     "SegmentName",
-    "Severity",
     "Told",
     "all_segments",
-    "check_segment",
     "fetched_of",
     "finish_all_swaps",
     "finish_swaps",

@@ -19,21 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import MANIFEST_FILE, marked_nodes, read_mark, urls_of_lost_queue
+from crawl_lib.crawldir import marked_nodes, read_mark, urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
-from crawl_lib.export import list_exports
-from crawl_lib.frontier import NodeDirectory, Queue, held_without_trace, open_take, read_leftover
-from crawl_lib.node import mismatch
-from crawl_lib.repair.findings import Finding, Findings, Severity
+from crawl_lib.export import check_export, list_exports
+from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.frontier import NodeDirectory, Queue, held_without_trace
 from crawl_lib.repair.folders.check import check_iteration, check_kept_scope, check_seeds, check_started
 from crawl_lib.repair.folders.nodes import check_leftovers, check_lost, check_nodes
-from crawl_lib.repair.fsck_export import check_export
 from crawl_lib.repair.keys.check import check_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.places import held_quietly
-from crawl_lib.repair.queue.check import check_queue
-from crawl_lib.repair.queue.seals import check_seals
-from crawl_lib.repair.segments.check import check_segment
+from crawl_lib.repair.queue.check import check_node
+from crawl_lib.segment import check_segment
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
@@ -114,20 +111,7 @@ class _Fsck:
         with ExitStack() as locks:
             nodes = [node for node in self.stores.config.servers if self._hold(node, locks)]
             for node in nodes:
-                longest = self.stores.config.urls.max_length_chars
-                found = check_queue(
-                    self.stores.node_dir(node),
-                    node,
-                    full=full,
-                    max_length_chars=longest,
-                    spool=not self._is_committed(node),
-                    on_progress=told,
-                )
-                self._add("queues", found)
-                self._add("queues", self._older_copy(node), 0)
-                self._add("queues", self._open_take(node), 0)
-                if not self._is_committed(node):
-                    self._add("queues", check_seals(self.stores, node, full=full), 0)
+                self._add("queues", check_node(self.stores, node, full=full, on_progress=told))
             self._crawl_directory()
             self._add("queues", check_nodes(self.stores), 0)
             self._add("segments", check_lost(self.stores), 0)
@@ -199,45 +183,6 @@ class _Fsck:
                 f"node {node}: its queue{said} is not on this machine; run `krake fsck --node {node}` where it has to"
                 " be"
             )
-
-    def _is_committed(self, node: str) -> bool:
-        """Whether the segment of the open take stands, so that nobody reads its spool any more."""
-        try:
-            take = open_take(self.stores.node_dir(node))
-        except DamagedFileError:
-            return False
-        return take is not None and self.stores.storage.exists(
-            f"{self.stores.crawl.path}/{take.header.folder}/{node}/{MANIFEST_FILE}"
-        )
-
-    def _older_copy(self, node: str) -> list[Finding]:
-        queue = Queue(self.stores.node_dir(node), node)
-        if (found := mismatch(self.stores, queue)) is None:
-            return []
-        findings = Findings("queue", found.remedy)
-        findings.add(found.name, str(queue.directory), found.problem)
-        return findings.list()
-
-    def _open_take(self, node: str) -> list[Finding]:
-        """An open take goes on only in the folder of its iteration; where its segment stands, `leftover` does too."""
-        stores, directory = self.stores, self.stores.node_dir(node)
-        findings = Findings("queue", f"run `krake queue repair --node {node}`")
-        try:
-            take = open_take(directory)
-            if take is None:
-                return []
-            folder = stores.crawl.at(take.header.folder)
-            if not stores.storage.exists(folder):
-                again = f"put the folder back, or delete {take.path}: its URLs are fetched again"
-                findings.add(
-                    "take_folder_gone", str(take.path), f"the folder of its iteration, {folder}, is gone", repair=again
-                )
-            elif read_leftover(take) is None and stores.storage.exists(f"{folder}/{node}"):
-                problem = "is not there, and the segment of the take stands"
-                findings.add("leftover_damaged", str(NodeDirectory(directory).leftover), problem)
-        except DamagedFileError:
-            return []  # a finding of the queue
-        return findings.list()
 
     def _crawl_directory(self) -> None:
         stores, full = self.stores, self.report.full

@@ -32,7 +32,6 @@ from crawl_lib.crawldir import (
     hidden_prefix,
     read_lines,
     require_clock,
-    scope_bytes,
     scope_digest,
     still_awaited,
     write_json_bytes,
@@ -46,6 +45,7 @@ from crawl_lib.segment import FORMAT_VERSION
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
+from crawl_lib.urls import scope_bytes
 from crawl_lib.version import VERSION
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from threading import Event
 from typing import Any, BinaryIO
 
 from crawl_lib.config import FetchConfig, UrlsConfig
-from crawl_lib.crawldir import SCOPE_DIGEST, SCOPE_NAME, scope_bytes, scope_digest
+from crawl_lib.crawldir import SCOPE_DIGEST, SCOPE_NAME, scope_digest
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier import OutlinkWriter, encode_line, host_of_line
@@ -21,7 +21,7 @@ from crawl_lib.seeds.contact import require_contact
 from crawl_lib.seeds.lines import Seeds, parse_seeds
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
-from crawl_lib.urls import Owners, UrlFilter, host_of
+from crawl_lib.urls import Owners, UrlFilter, host_of, scope_bytes
 
 SEEDS_FOLDER = "seeds"
 FORMAT_VERSION = 1

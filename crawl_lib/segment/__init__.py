@@ -11,6 +11,9 @@ The WARC is the log: a part that was open at a kill is cut to its last whole gro
 (`recover`). Nothing visible is ever half there. The durable steps: `docs/protocol.md`.
 """
 
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
 from crawl_lib.segment.build import build_segment, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
 from crawl_lib.segment.dropped import (
@@ -54,6 +57,19 @@ from crawl_lib.segment.spool import PartWriter, recover
 from crawl_lib.segment.tables import RowSpool, read_blocks, write_parquet
 from crawl_lib.segment.warc import Damage, WarcRecord, Whole, read_archive, read_one, scan, walk
 
+if TYPE_CHECKING:
+    from crawl_lib.segment.check import check_segment
+    from crawl_lib.segment.check_spool import built_problem, check_parts, check_seals, part_problems, seal_problem
+else:
+    # No task looks for damage.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "check": ("check_segment",),
+            "check_spool": ("built_problem", "check_parts", "check_seals", "part_problems", "seal_problem"),
+        },
+    )
+
 __all__ = [
     "CLOSED_SUFFIX",
     "FORMAT_VERSION",
@@ -88,7 +104,11 @@ __all__ = [
     "WarcRecord",
     "Whole",
     "build_segment",
+    "built_problem",
     "cdxj_line",
+    "check_parts",
+    "check_seals",
+    "check_segment",
     "dropped_files",
     "encode_dropped",
     "file_entry",
@@ -101,6 +121,7 @@ __all__ = [
     "microseconds",
     "microseconds_of",
     "part_prefix",
+    "part_problems",
     "publish",
     "read_archive",
     "read_blocks",
@@ -111,6 +132,7 @@ __all__ = [
     "safe_uri",
     "scan",
     "seal_all",
+    "seal_problem",
     "segment_digest",
     "split_head",
     "surt",

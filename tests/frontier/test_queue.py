@@ -22,9 +22,9 @@ from crawl_lib.frontier import (
     read_leftover,
     write_leftover,
 )
+from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.move import Move, Step
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.queue.check import check_queue
 from crawl_lib.repair.queue.queue import repair_queue
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
 

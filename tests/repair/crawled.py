@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.repair import Severity, check_segment
+from crawl_lib.findings import Severity
 from crawl_lib.repair.places import SegmentName
+from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores, open_stores
 from tests.e2e.crawl import Result
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.repair.fsck_export import SCHEMAS, read_table
+from crawl_lib.export.check import SCHEMAS, read_table
 from crawl_lib.segment.schema import LATER_FIELDS
 
 NAMES = ("pages.parquet", "arcs-out.parquet", "arcs-in.parquet")

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.repair import check_segment
-from crawl_lib.segment import build_segment
+from crawl_lib.segment import build_segment, check_segment
 from crawl_lib.segment.dropped import write_dropped
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import facts, fetches, fill, robots, writer

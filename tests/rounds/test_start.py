@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from crawl_lib.config import Config
 from crawl_lib.crawldir import naming
 from crawl_lib.crawldir.directory import CrawlDirectory, read_lines
-from crawl_lib.crawldir.scope import scope_bytes, scope_digest
+from crawl_lib.crawldir.scope import scope_digest
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.rounds import start
 from crawl_lib.rounds.commit import commit_iteration
 from crawl_lib.rounds.shares import share_of_node, share_out
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import Stores, open_stores
+from crawl_lib.urls import scope_bytes
 
 
 @pytest.fixture

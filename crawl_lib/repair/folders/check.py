@@ -14,18 +14,18 @@ from crawl_lib.crawldir import (
     STARTED_FOLDER,
     Iteration,
     follower,
-    is_list_of_hosts,
     read_json,
 )
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
+from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
 from crawl_lib.node import OUTLINKS_FILE
-from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.folders.identity import Identity, Told, broken_choices
 from crawl_lib.repair.folders.index import dropped_and_not_marked, index_problem
 from crawl_lib.repair.folders.scope import kept_files, lacks_of_kept_scope
 from crawl_lib.repair.segments.swap import DAMAGED_PREFIX, open_swaps
 from crawl_lib.stores import Stores
+from crawl_lib.urls import is_list_of_hosts
 
 ROOM = "segment"
 

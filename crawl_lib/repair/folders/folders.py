@@ -41,10 +41,8 @@ from crawl_lib.crawldir import (
     STARTED_FOLDER,
     Iteration,
     follower,
-    is_list_of_hosts,
     iteration_of,
     read_json,
-    scope_bytes,
     scope_digest,
     write_json_bytes,
 )
@@ -62,6 +60,7 @@ from crawl_lib.repair.folders.scope import (
 from crawl_lib.repair.segments.swap import COMPACTED_PREFIX, all_aside, finish_swaps, read_swap, swap_files
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.stores import Stores
+from crawl_lib.urls import is_list_of_hosts, scope_bytes
 
 BROKEN_PREFIX = ".broken-"
 _HERE = Told()

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from crawl_lib.crawldir import SEEDS_FOLDER, marked_nodes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
+from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.repair.places import SegmentName, all_segments
 from crawl_lib.repair.segments.lost import read_lost, requeue_name

@@ -16,17 +16,15 @@ from crawl_lib.crawldir import (
     SCOPE_FOLDER,
     SCOPE_NAME,
     Iteration,
-    is_list_of_hosts,
     read_json,
-    scope_bytes,
     scope_digest,
-    whole_hosts,
 )
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import host_of_line, part_mapping, read_outlinks
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
+from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 
 @dataclass(frozen=True)

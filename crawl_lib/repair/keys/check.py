@@ -18,9 +18,9 @@ from pathlib import Path
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError, PathNotFoundError
+from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, open_take
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, open_key_store, read_ring
-from crawl_lib.repair.findings import Finding, Findings, Severity
 from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.held import (
     Sight,

@@ -23,7 +23,7 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -33,8 +33,10 @@ import numpy as np
 from crawl_lib.crawldir import read_mark, take_mark_away, take_note_away, urls_of_lost_queue
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, os_errors
-from crawl_lib.fetch import HostStore, host_stores
+from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
+from crawl_lib.findings import sqlite_problem
 from crawl_lib.frontier import (
+    COUNTS_TABLES,
     HostCounts,
     NodeDirectory,
     NodeLock,
@@ -45,21 +47,32 @@ from crawl_lib.frontier import (
     TakenIn,
     held_without_trace,
     host_of_line,
+    note_lost,
     open_node_dir,
     open_take,
     read_leftover,
+    read_lost,
     write_leftover,
     write_take,
 )
 from crawl_lib.keys import open_key_store
 from crawl_lib.repair.keys.forgotten import Keys, is_among, key_array
 from crawl_lib.repair.keys.held import keys_of
-from crawl_lib.repair.queue.check import part_problems, spool_problems, sqlite_problem
+from crawl_lib.repair.queue.check import spool_problems
 from crawl_lib.repair.queue.queue import RepairReport, repair_queue
-from crawl_lib.repair.queue.rescue import BROKEN, note_lost, read_lost
-from crawl_lib.repair.queue.seals import seal_problem
+from crawl_lib.repair.queue.rescue import BROKEN
 from crawl_lib.rounds import SEEDS_NODE
-from crawl_lib.segment import CLOSED_SUFFIX, SEALED_SUFFIX, Manifest, Part, SegmentReader, hidden_folder, list_parts
+from crawl_lib.segment import (
+    CLOSED_SUFFIX,
+    SEALED_SUFFIX,
+    Manifest,
+    Part,
+    SegmentReader,
+    hidden_folder,
+    list_parts,
+    part_problems,
+    seal_problem,
+)
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.stores import Stores
@@ -346,10 +359,10 @@ class _Repair:
 
     # Data bases
 
-    def _useless_base(self, name: str) -> str | None:
+    def _useless_base(self, name: str, columns: Mapping[str, str]) -> str | None:
         """Set a data base that cannot be used aside; returns why."""
         path = self.directory / name
-        problem = sqlite_problem(path) if path.exists() else None
+        problem = sqlite_problem(path, columns) if path.exists() else None
         if problem is not None:
             for suffix in ("-journal", "-wal", "-shm"):
                 delete_durable(path.with_name(path.name + suffix))
@@ -360,14 +373,14 @@ class _Repair:
         """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first."""
         for path in host_stores(self.directory):
             name = str(path.relative_to(self.directory))
-            problem = self._useless_base(name)
+            problem = self._useless_base(name, HOSTS_TABLES)
             if problem is not None:
                 with HostStore(path.parent) as hosts:
                     hosts.begin()  # and no end: the next task finds an unclean stop
                 self._say(f"{name}: {problem}; robots.txt is asked for again")
 
     def _host_counts(self) -> None:
-        problem = self._useless_base(NodeDirectory.host_counts)
+        problem = self._useless_base(NodeDirectory.host_counts, COUNTS_TABLES)
         if problem is None:
             return
         counts = self._counted_hosts()

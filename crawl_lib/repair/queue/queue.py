@@ -25,14 +25,16 @@ from crawl_lib.frontier import (
     count_lines,
     differing_line,
     finish_open_move,
+    lost_advice,
     meta_digest,
+    note_lost,
     open_take,
     parse_state,
     record_bytes,
     taken_in_anew,
     write_take,
 )
-from crawl_lib.repair.queue.rescue import BROKEN, Rescue, note_lost
+from crawl_lib.repair.queue.rescue import BROKEN, Rescue
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urls import canonicalize
 
@@ -54,15 +56,6 @@ class RepairReport:
         if not self.lost:
             return []
         return [lost_advice(self.lost)]
-
-
-def lost_advice(count: int) -> str:
-    """What to do about URLs that are gone."""
-    return (
-        f"{count} URLs are in no file of this node any more, and their keys may be known: run"
-        " `krake keys rebuild --drop-queued` (where queues are on several machines, after `krake fsck --node NODE` on"
-        " each), then `krake settle`: they are found again in the segments, all of which are taken in anew"
-    )
 
 
 def repair_queue(

@@ -13,7 +13,6 @@ from itertools import islice, repeat
 from pathlib import Path
 from threading import Event
 
-from crawl_lib.crawldir import is_list_of_hosts, scope_bytes, whole_hosts
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
@@ -25,10 +24,14 @@ from crawl_lib.frontier import (
     decode_line,
     decode_meta,
     host_of_line,
+    note_lost,
     read_journal,
+    read_lost,
     split_line,
+    whole_line,
 )
 from crawl_lib.stopping import go_on, until_stopped
+from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 BROKEN = ".broken"
 
@@ -248,25 +251,6 @@ class Rescue:
         return count
 
 
-def read_lost(directory: Path) -> int:
-    """How many URLs an earlier repair found gone, and nobody has looked for yet. Raises DamagedFileError."""
-    path = NodeDirectory(directory).lost
-    try:
-        return int(path.read_bytes()) if path.exists() else 0
-    except ValueError as error:
-        raise DamagedFileError(f"{path}: is no number: {error}") from error
-
-
-def note_lost(queue: Queue, count: int) -> None:
-    """Write down that more URLs are gone."""
-    try:
-        before = read_lost(queue.directory)
-    except DamagedFileError:
-        before = 0
-    write_durable(queue.files.lost, b"%d\n" % (before + count))
-    reached("repair.queue.lost")
-
-
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
@@ -323,13 +307,6 @@ def _outlinks(path: Path) -> Iterator[tuple[bytes, bytes]]:
         except DamagedFileError:
             continue
         yield url, meta
-
-
-def whole_line(line: bytes) -> bytes:
-    """A line of a file that Krake wrote, without its newline. Raises ValueError if it has none: it was cut."""
-    if not line.endswith(b"\n"):
-        raise ValueError("was cut")
-    return line[:-1]
 
 
 def _sorted_out(path: Path, read: Callable[[bytes], object], stop: Event | None) -> tuple[list[bytes], list[bytes]]:

@@ -21,11 +21,10 @@ from typing import Any
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
+from crawl_lib.findings import Severity
 from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
-from crawl_lib.repair.findings import Severity
 from crawl_lib.repair.places import SegmentName, require_folder, scratch_room
-from crawl_lib.repair.segments.check import check_segment
 from crawl_lib.repair.segments.glean import EXAMPLES, Found, Fragment, Gleaner, fetched_of, is_robots
 from crawl_lib.repair.segments.known import Known, seconds_of
 from crawl_lib.repair.segments.lost import LOST_NAME, old_rows, read_lost, requeue_urls
@@ -39,6 +38,7 @@ from crawl_lib.segment import (
     PartWriter,
     SegmentReader,
     build_segment,
+    check_segment,
     dropped_files,
     list_parts,
     part_prefix,

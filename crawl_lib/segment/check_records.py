@@ -20,19 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.errors import KrakeError, PathNotFoundError, StorageError
+from crawl_lib.findings import Findings
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
-from crawl_lib.repair.findings import Findings
-from crawl_lib.segment import (
-    INDEX_NAME,
-    LINKS_NAME,
-    OUTLINKS_NAME,
-    PAGES_NAME,
-    Manifest,
-    WarcRecord,
-    safe_uri,
-    walk,
-    warc_fields,
-)
+from crawl_lib.segment.encoder import safe_uri
+from crawl_lib.segment.manifest import INDEX_NAME, LINKS_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
+from crawl_lib.segment.recover import warc_fields
+from crawl_lib.segment.warc import WarcRecord, walk
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage

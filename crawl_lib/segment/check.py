@@ -10,19 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import part_mapping
-from crawl_lib.repair.findings import Finding, Findings, Severity
-from crawl_lib.repair.segments.records import OUTCOMES, RecordsCheck, SegmentPlace, file_entries
-from crawl_lib.segment import (
-    LINKS_NAME,
-    MANIFEST_NAME,
-    OUTLINKS_NAME,
-    PAGES_NAME,
-    Manifest,
-    encode_dropped,
-    is_dropped_file,
-    read_dropped,
-)
+from crawl_lib.segment.check_records import OUTCOMES, RecordsCheck, SegmentPlace, file_entries
+from crawl_lib.segment.dropped import encode_dropped, is_dropped_file, read_dropped
+from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
 from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -74,3 +78,20 @@ class Findings:
     def list(self) -> list[Finding]:
         """All of them, in the order in which they were first met."""
         return list(self._found.values())
+
+
+def sqlite_problem(path: Path, columns: Mapping[str, str]) -> str | None:
+    """Why a SQLite file that nobody writes cannot be used, None if it can. `columns`: of its tables, by table.
+
+    A table that is not there is made by whoever writes first. Without a journal beside it, SQLite is to make none.
+    """
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0)) as base:
+            answer = str(base.execute("PRAGMA quick_check(1)").fetchone()[0])
+            there = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            for table in there & columns.keys():
+                base.execute(f"SELECT {columns[table]} FROM {table} LIMIT 1")
+    except sqlite3.Error as error:
+        return str(error)
+    return None if answer == "ok" else answer

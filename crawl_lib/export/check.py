@@ -16,27 +16,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.export import (
+from crawl_lib.export.folder import (
     ARCS_IN,
     ARCS_OUT,
     CONTENT,
-    EXPORT_SCHEMA,
     GRAPH_INDEX,
     INPUTS,
     OFFSETS,
     PAGES,
     URL_MAPPING,
     WEB_GRAPH,
-    ContentReader,
     ExportFolder,
     Inputs,
-    Node,
-    UrlMapping,
-    WebGraph,
-    local_files,
 )
-from crawl_lib.graph import ARC_SCHEMAS
-from crawl_lib.repair.findings import Finding, Findings, Severity
+from crawl_lib.export.readers import ContentReader, UrlMapping
+from crawl_lib.export.run import EXPORT_SCHEMA
+from crawl_lib.export.scratch import local_files
+from crawl_lib.export.tables import ARC_SCHEMAS
+from crawl_lib.export.webgraph import Node, WebGraph
+from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.segment import LATER_FIELDS, segment_digest
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
