@@ -114,15 +114,15 @@ def _write_links(place: Path, keys: np.ndarray[Any, Any], urls: list[str]) -> No
 
 
 def _export(config: Config) -> dict[str, Any]:
-    return stages.export_pages(open_stores(open_stores(config)), label="bench")
+    return stages.export_pages(open_stores(config), label="bench")
 
 
 def _link(config: Config) -> dict[str, Any]:
-    return stages.link_export(open_stores(open_stores(config)), export="bench")
+    return stages.link_export(open_stores(config), export="bench")
 
 
 def _finalize(config: Config) -> dict[str, Any]:
-    return stages.finalize_export(open_stores(open_stores(config)), export="bench")
+    return stages.finalize_export(open_stores(config), export="bench")
 
 
 def _row(name: str, what: str, count: int, done: Measured, least: int) -> Row:

@@ -52,14 +52,14 @@ def make_config(directory: Path, **sections: dict[str, Any]) -> Config:
 
 def crawl_to_the_end(config: Config, seeds: list[str]) -> int:
     """Inject and iterate until nothing is queued; returns the URLs fetched."""
-    stages.inject(open_stores(open_stores(config)), run_id="bench", seeds="\n".join(seeds))
+    stages.inject(open_stores(config), run_id="bench", seeds="\n".join(seeds))
     total = 0
     for iteration in range(1, config.crawl.max_iterations + 1):
-        stages.start_iteration(open_stores(open_stores(config)), run_id="bench", iteration=iteration)
+        stages.start_iteration(open_stores(config), run_id="bench", iteration=iteration)
         counts: dict[str, Any] = stages.crawl_node(
-            open_stores(open_stores(config)), run_id="bench", iteration=iteration, node="node"
+            open_stores(config), run_id="bench", iteration=iteration, node="node"
         )
-        stages.commit_iteration(open_stores(open_stores(config)), run_id="bench", iteration=iteration)
+        stages.commit_iteration(open_stores(config), run_id="bench", iteration=iteration)
         if counts["taken"] == 0:
             break
         total += counts["pages"]

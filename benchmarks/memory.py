@@ -38,8 +38,8 @@ def queue_by_hand(config: Config, first: Sequence[str], queued: int) -> None:
 
 def iterate(config: Config, number: int, size: int) -> int:
     """Take and crawl so many URLs; returns the pages."""
-    stages.start_iteration(open_stores(open_stores(config)), run_id="bench", iteration=number, batch_size=size)
-    counts = stages.crawl_node(open_stores(open_stores(config)), run_id="bench", iteration=number, node="node")
+    stages.start_iteration(open_stores(config), run_id="bench", iteration=number, batch_size=size)
+    counts = stages.crawl_node(open_stores(config), run_id="bench", iteration=number, node="node")
     return int(counts["pages"])
 
 

@@ -96,7 +96,7 @@ class TestSeeds:
             b"\r\n".join([LONG, urls[1] + b"\tsource=test", b"not a url", urls[2] + b"\tno-equals", b""])
         )
         shown = krake.ok("inject", str(first.parent), "--run-id", "r").out
-        counts = stages.inject(open_stores(open_stores(load_config(krake.file))), run_id="r", seeds=str(first.parent))
+        counts = stages.inject(open_stores(load_config(krake.file)), run_id="r", seeds=str(first.parent))
 
         assert counts["accepted"] == 2
         assert counts["blank"] == 2
@@ -173,7 +173,7 @@ class TestDirectories:
             error = krake(*words).error()
             assert f"dfs_primary: {path}: " in error
         with pytest.raises((ConfigError, StorageError)):
-            stages.inject(open_stores(open_stores(load_config(krake.file))), run_id="r", seeds="")
+            stages.inject(open_stores(load_config(krake.file)), run_id="r", seeds="")
 
     @pytest.mark.parametrize("place", PLACES)
     def test_queue_local_dir(self, krake: Krake, place: Callable[[Path], Path]) -> None:
@@ -183,7 +183,7 @@ class TestDirectories:
         for words in (["crawl"], ["settle"]):
             assert f"queue.local_dir: {path}" in krake(*words).error()
         with pytest.raises((ConfigError, StorageError)):
-            stages.settle_node(open_stores(open_stores(load_config(krake.file))), node="node-a")
+            stages.settle_node(open_stores(load_config(krake.file)), node="node-a")
         krake.ok("status")
 
     @pytest.mark.parametrize("place", PLACES)
@@ -198,7 +198,7 @@ class TestDirectories:
             assert str(path) in krake(*words).error()
         assert str(path) in krake("keys", "check").out
         with pytest.raises(KeyStoreError) as caught:
-            stages.settle_node(open_stores(open_stores(load_config(krake.file))), node="node-a")
+            stages.settle_node(open_stores(load_config(krake.file)), node="node-a")
         assert str(path) in one_line(caught.value)
         assert str(path) in krake.status()["keys"][0]["error"]
 
@@ -211,7 +211,7 @@ class TestDirectories:
         assert str(path) in error
         assert "scratch.directory" in error
         with pytest.raises((ConfigError, StorageError)):
-            stages.export_pages(open_stores(open_stores(load_config(krake.file))))
+            stages.export_pages(open_stores(load_config(krake.file)))
 
     def test_a_directory_is_made_where_only_itself_is_missing(self, krake: Krake) -> None:
         crawled_once(krake)
@@ -239,7 +239,7 @@ def test_a_queue_state_that_lies_is_named_with_the_command_that_repairs_it(krake
     state = krake.directory / "queue" / "node-a" / "state"
     state.write_text("0\n3\n")
     with pytest.raises(QueueError) as caught:
-        stages.settle_node(open_stores(open_stores(load_config(krake.file))), node="node-a")
+        stages.settle_node(open_stores(load_config(krake.file)), node="node-a")
     assert one_line(caught.value) == (
         f"{state.parent}: file 0 has 2 URLs, and `state` says 3; run `krake queue repair --node node-a`"
     )
@@ -255,7 +255,7 @@ def test_an_export_over_one_with_other_inputs_is_refused_and_touches_nothing(kra
     krake.ok("export", "--label", "mine")
     krake.ok("crawl")
     with pytest.raises(OutputConflictError) as caught:
-        stages.export_pages(open_stores(open_stores(load_config(krake.file))), label="mine")
+        stages.export_pages(open_stores(load_config(krake.file)), label="mine")
     error = krake("export", "--label", "mine").error()
     assert error == one_line(caught.value)
     assert "export/mine" in error

@@ -32,7 +32,7 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
 def inject(arguments: argparse.Namespace) -> int:
     """Add seeds to the crawl."""
     result = stages.inject(
-        open_stores(open_stores(config_of(arguments), stop=arguments.stop)),
+        open_stores(config_of(arguments), stop=arguments.stop),
         run_id=_run_id(arguments),
         seeds=arguments.seeds,
     )
@@ -49,17 +49,15 @@ def crawl(arguments: argparse.Namespace) -> int:
     for iteration in range(1, arguments.iterations + 1):
         if arguments.node is None:
             require_ready(stores, run_id=run_id, iteration=iteration)
-            stages.start_iteration(
-                open_stores(stores), run_id=run_id, iteration=iteration, batch_size=arguments.batch_size
-            )
+            stages.start_iteration(stores, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size)
         for node in nodes:
             with _others_go_on(arguments, config):
-                result = stages.crawl_node(open_stores(stores), run_id=run_id, iteration=iteration, node=node)
+                result = stages.crawl_node(stores, run_id=run_id, iteration=iteration, node=node)
                 progress.close()
                 taken += result.get("taken", 0)
                 print_counts(f"{run_id}: iteration {iteration}, {node}", result)
         if arguments.node is None:
-            stages.commit_iteration(open_stores(stores), run_id=run_id, iteration=iteration)
+            stages.commit_iteration(stores, run_id=run_id, iteration=iteration)
     if not taken and config.crawl.max_pages is None:
         print("no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new", file=sys.stderr)
     return 0
@@ -94,7 +92,7 @@ def settle(arguments: argparse.Namespace) -> int:
     for node in _nodes(arguments, config):
         progress = ProgressLine()
         result: dict[str, Any] = stages.settle_node(
-            open_stores(open_stores(config, stop=arguments.stop, on_progress=progress)), node=node
+            open_stores(config, stop=arguments.stop, on_progress=progress), node=node
         )
         progress.close()
         print_counts(f"settled {node}", result)

@@ -86,7 +86,7 @@ def _retire(arguments: argparse.Namespace, stores: Stores, directory: Path | Non
         return plan_retirement(stores, node=node, directory=directory)
     progress = ProgressLine()
     result = stages.retire_node(
-        open_stores(open_stores(stores.config, stores.secrets, stop=arguments.stop, on_progress=progress)),
+        open_stores(stores.config, stores.secrets, stop=arguments.stop, on_progress=progress),
         node=node,
         directory=directory,
     )

@@ -15,7 +15,7 @@ def export(arguments: argparse.Namespace) -> int:
     """Write mapping, content and offsets."""
     progress = ProgressLine()
     result = stages.export_pages(
-        open_stores(open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress)),
+        open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress),
         label=arguments.label,
         folders=arguments.folders,
     )
@@ -26,7 +26,7 @@ def link(arguments: argparse.Namespace) -> int:
     """Turn links into arcs."""
     progress = ProgressLine()
     result = stages.link_export(
-        open_stores(open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress)),
+        open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress),
         export=_name(arguments),
     )
     return _done("linker", result, progress)
@@ -36,7 +36,7 @@ def finalize(arguments: argparse.Namespace) -> int:
     """Write the web graph."""
     progress = ProgressLine()
     result = stages.finalize_export(
-        open_stores(open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress)),
+        open_stores(config_of(arguments), stop=arguments.stop, on_progress=progress),
         export=_name(arguments),
     )
     return _done("finalizer", result, progress)

@@ -155,7 +155,7 @@ class InjectOperator(_SkipsLaterIterations):
         from crawl_lib import stages  # noqa: PLC0415
 
         return stages.inject(
-            open_stores(stores),
+            stores,
             run_id=run_id(context),
             seeds=context["params"]["seeds"] or "",
             below=None if self.any_path else Path(stores.config.inject.directory),
@@ -178,7 +178,7 @@ class StartOperator(KrakeOperator):
         from crawl_lib import stages  # noqa: PLC0415
 
         return stages.start_iteration(
-            open_stores(stores),
+            stores,
             run_id=run_id(context),
             iteration=self.iteration,
             batch_size=context["params"]["batch_size"],
@@ -217,7 +217,7 @@ class CrawlOperator(_OnItsNode):
         """Crawl the batch and commit its segment."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.crawl_node(open_stores(stores), run_id=run_id(context), iteration=self.iteration, node=self.node)
+        return stages.crawl_node(stores, run_id=run_id(context), iteration=self.iteration, node=self.node)
 
 
 class CommitOperator(_SkipsLaterIterations):
@@ -238,7 +238,7 @@ class CommitOperator(_SkipsLaterIterations):
         """Commit the iteration."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        result = stages.commit_iteration(open_stores(stores), run_id=run_id(context), iteration=self.iteration)
+        result = stages.commit_iteration(stores, run_id=run_id(context), iteration=self.iteration)
         with suppress(KeyError):
             context["outlet_events"][SEGMENTS].extra = {"folder": result["folder"], "run_id": run_id(context)}
         return result
@@ -251,7 +251,7 @@ class SettleOperator(_OnItsNode):
         """Settle the node."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.settle_node(open_stores(stores), node=self.node, run_id=run_id(context))
+        return stages.settle_node(stores, node=self.node, run_id=run_id(context))
 
 
 class MaintainKeysOperator(KrakeOperator):
@@ -268,7 +268,7 @@ class MaintainKeysOperator(KrakeOperator):
         from crawl_lib import stages  # noqa: PLC0415
 
         self.log.info("key server %s and the replicas of its keys", self.server)
-        return stages.maintain_keys(open_stores(stores), server=self.server)
+        return stages.maintain_keys(stores, server=self.server)
 
 
 class ExportOperator(KrakeOperator):
@@ -286,7 +286,7 @@ class ExportOperator(KrakeOperator):
 
         params = context["params"]
         return stages.export_pages(
-            open_stores(stores),
+            stores,
             run_id=run_id(context) if self.of_run else None,
             label=params["label"] or None,
             folders=None if self.of_run else params["folders"] or None,
@@ -302,7 +302,7 @@ class LinkOperator(KrakeOperator):
         """Link the export of this run."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.link_export(open_stores(stores), export=exported(context))
+        return stages.link_export(stores, export=exported(context))
 
 
 class FinalizeOperator(KrakeOperator):
@@ -314,7 +314,7 @@ class FinalizeOperator(KrakeOperator):
         """Finalize the export of this run."""
         from crawl_lib import stages  # noqa: PLC0415
 
-        return stages.finalize_export(open_stores(stores), export=exported(context))
+        return stages.finalize_export(stores, export=exported(context))
 
 
 def run_id(context: Context) -> str:

@@ -39,7 +39,7 @@ def test_crawl_export_linker_and_finalizer_on_hdfs(hdfs, tmp_path):
         config = dataclasses.replace(local, dfs_primary=address, dfs=dfs)
         done = run_crawl(config, serving.seeds)
         truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
-    again = stages.export_pages(open_stores(open_stores(config)), run_id="run-1")
+    again = stages.export_pages(open_stores(config), run_id="run-1")
     assert again["export"] == done.export
     result = check_truth(config, done, truth, tmp_path / "copied")
     check_counts(result)

@@ -228,9 +228,9 @@ def tries(tasks: dict[str, tuple[str, int]], part: str) -> int:
 def export_with_spark(crawl: Crawl) -> str:
     """Export, link and finalize the crawl once more, with Spark, which reads HDFS itself; returns the export's name."""
     config = with_spark(crawl.config, dfs_url=spark_url(crawl.topology.hdfs, crawl.config))
-    name: str = stages.export_pages(open_stores(open_stores(config)), run_id=crawl.run, label="spark")["export"]
-    stages.link_export(open_stores(open_stores(config)), export=name)
-    stages.finalize_export(open_stores(open_stores(config)), export=name)
+    name: str = stages.export_pages(open_stores(config), run_id=crawl.run, label="spark")["export"]
+    stages.link_export(open_stores(config), export=name)
+    stages.finalize_export(open_stores(config), export=name)
     return name
 
 

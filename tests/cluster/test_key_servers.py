@@ -45,7 +45,7 @@ class Troubled:
 
     def crawl(self, seeds: str) -> None:
         """All iterations and the last intake; no maintenance."""
-        stages.inject(open_stores(open_stores(self.config)), run_id="run-1", seeds=seeds)
+        stages.inject(open_stores(self.config), run_id="run-1", seeds=seeds)
         for number in range(1, MOST_ITERATIONS):
             if number == RETURNS_BEFORE:
                 assert self.died, "no page was fetched in the iteration in which the server should die"
@@ -54,14 +54,14 @@ class Troubled:
                 break
         assert number > RETURNS_BEFORE, "the crawl was over before the server was back"
         for node in self.config.servers:
-            stages.settle_node(open_stores(open_stores(self.config)), node=node)
+            stages.settle_node(open_stores(self.config), node=node)
 
     def _iteration(self, number: int) -> dict[str, Any]:
         """One iteration, the nodes at the same time."""
-        stages.start_iteration(open_stores(open_stores(self.config)), run_id="run-1", iteration=number)
+        stages.start_iteration(open_stores(self.config), run_id="run-1", iteration=number)
         with ThreadPoolExecutor(len(self.config.servers)) as pool:
             list(pool.map(lambda node: self._node(number, node), self.config.servers))
-        commit = stages.commit_iteration(open_stores(open_stores(self.config)), run_id="run-1", iteration=number)
+        commit = stages.commit_iteration(open_stores(self.config), run_id="run-1", iteration=number)
         self.result.commits.append(commit)
         return commit
 
@@ -73,7 +73,7 @@ class Troubled:
                     self.victim.kill()
 
         stages.crawl_node(
-            open_stores(open_stores(self.config, on_progress=on_progress)), run_id="run-1", iteration=number, node=node
+            open_stores(self.config, on_progress=on_progress), run_id="run-1", iteration=number, node=node
         )
 
 
@@ -114,9 +114,7 @@ def maintain(config: Config) -> list[dict[str, Any]]:
     """A task per server, all at the same time, as in the DAG."""
     servers = config.key_storage.servers
     with ThreadPoolExecutor(len(servers)) as pool:
-        return list(
-            pool.map(lambda server: stages.maintain_keys(open_stores(open_stores(config)), server=server), servers)
-        )
+        return list(pool.map(lambda server: stages.maintain_keys(open_stores(config), server=server), servers))
 
 
 def expected_rows(result: Result, place: int) -> dict[bytes, KeyState]:

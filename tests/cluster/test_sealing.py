@@ -90,7 +90,7 @@ def test_namenodes_fail_over_in_the_middle_of_a_crawl(pair: Hdfs, serving: Servi
     config, before = config_in(pair, tmp_path / "fail-over", wait_s=240.0), serving.log().counts()
     begin(config, seeds)
     crawl(config, on_progress=at_the_first_seal(config, pair.fail_over))
-    stages.commit_iteration(open_stores(open_stores(config)), run_id="run", iteration=1)
+    stages.commit_iteration(open_stores(config), run_id="run", iteration=1)
     assert "nn1" not in pair.running
     check(config, serving, seeds, before, tmp_path)
 
@@ -110,5 +110,5 @@ def test_hdfs_goes_away_for_longer_than_it_is_waited_for(
     assert all(part.is_closed for part in waiting)
     breakable.start("dn")  # the namenode does not know yet that it was away: requests wait for it
     patient = dataclasses.replace(config, dfs=DfsConfig(wait_s=240.0))
-    stages.crawl_node(open_stores(open_stores(patient)), run_id="run", iteration=1, node="node-0")
+    stages.crawl_node(open_stores(patient), run_id="run", iteration=1, node="node-0")
     check(patient, serving, seeds, before, tmp_path)

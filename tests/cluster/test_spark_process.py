@@ -45,9 +45,9 @@ def test_a_real_crawl_on_hdfs_is_exported_to_the_same_bytes(hdfs, tmp_path):
         config = dataclasses.replace(local, dfs_primary=f"{hdfs.address}/krake/spark-crawl", dfs=DfsConfig(wait_s=30.0))
         done = run_crawl(config, serving.seeds)
     on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
-    label = stages.export_pages(open_stores(open_stores(on_spark)), run_id="run-1", label="spark")["export"]
-    arcs = stages.link_export(open_stores(open_stores(on_spark)), export=label)["arcs"]
-    stages.finalize_export(open_stores(open_stores(on_spark)), export=label)
+    label = stages.export_pages(open_stores(on_spark), run_id="run-1", label="spark")["export"]
+    arcs = stages.link_export(open_stores(on_spark), export=label)["arcs"]
+    stages.finalize_export(open_stores(on_spark), export=label)
     assert arcs > 100
     assert_same_bytes(open_storage(config), done.export, label)
 

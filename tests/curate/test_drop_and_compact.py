@@ -99,13 +99,13 @@ def test_a_crawl_task_makes_no_other_segment_while_a_repair_is_open(
     killed_at("repair.swap.aside", crawl, name, monkeypatch)
     iteration = json.loads((segment.parent / "iteration.json").read_text())
     round_: dict[str, Any] = {"run_id": iteration["run_id"], "iteration": iteration["iteration"]}
-    stages.start_iteration(open_stores(open_stores(crawl.config)), **round_)  # the copy's config has other paths
+    stages.start_iteration(open_stores(crawl.config), **round_)  # the copy's config has other paths
     task = round_ | {"node": name.node}
     with pytest.raises(DamagedFileError, match=f"krake segment salvage {name}"):
-        stages.crawl_node(open_stores(open_stores(crawl.config)), **task)
+        stages.crawl_node(open_stores(crawl.config), **task)
     assert not segment.exists()
     assert salvage_segment(stores_of(crawl.config), name).state == "whole"
-    assert stages.crawl_node(open_stores(open_stores(crawl.config)), **task)["folder"] == name.folder
+    assert stages.crawl_node(open_stores(crawl.config), **task)["folder"] == name.folder
 
 
 @pytest.mark.parametrize("step", ["repair.swap.decided", "repair.swap.aside", "repair.swap.placed"])
@@ -159,14 +159,14 @@ def test_exports_honour_a_drop(crawl: Result) -> None:
     segment, _ = largest(crawl)
     url = some_pages(segment)[0]
     export_all(crawl.config, "done")
-    stages.export_pages(open_stores(open_stores(crawl.config)), label="begun")
-    pages = stages.export_pages(open_stores(open_stores(crawl.config)), label="done")["pages"]
+    stages.export_pages(open_stores(crawl.config), label="begun")
+    pages = stages.export_pages(open_stores(crawl.config), label="done")["pages"]
     assert drop(crawl, url).exports[-2:] == ["begun", "done"]
     for label in ("done", "begun"):
         with pytest.raises(OutputConflictError, match="dropped"):
-            stages.export_pages(open_stores(open_stores(crawl.config)), label=label)
+            stages.export_pages(open_stores(crawl.config), label=label)
     with pytest.raises(OutputConflictError, match="dropped"):
-        stages.link_export(open_stores(open_stores(crawl.config)), export="begun")
+        stages.link_export(open_stores(crawl.config), export="begun")
     assert export_all(crawl.config, "after")["pages"] == pages - 1
     stores = stores_of(crawl.config)
     with pytest.raises(InputError, match="was dropped"):

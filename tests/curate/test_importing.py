@@ -32,7 +32,7 @@ def config(tmp_path: Path) -> Config:
     """A crawl with one seed, so that there is a scope."""
     (tmp_path / "crawl").mkdir()
     found = make_config(tmp_path / "crawl", nodes=2)
-    stages.inject(open_stores(open_stores(found)), run_id="run", seeds="http://old.example/next-1")
+    stages.inject(open_stores(found), run_id="run", seeds="http://old.example/next-1")
     return found
 
 
@@ -98,7 +98,7 @@ def test_links_of_imported_pages_enter_the_crawl_by_its_filters(config: Config, 
     assert set(states(config, page(1)[0], page(2)[0])) == {KeyState.CRAWLED}
     queued = 0
     for node in config.servers:
-        queued += stages.settle_node(open_stores(open_stores(config)), node=node)["queue"]
+        queued += stages.settle_node(open_stores(config), node=node)["queue"]
     assert queued == 2  # the seed, which is also a link of page 1, and the link of page 2
     status = stages.status_of(config)["iterations"]
     assert [(entry["folder"], entry["complete"], entry["missing"]) for entry in status] == [(report.folder, True, [])]
@@ -238,7 +238,7 @@ def test_damage_anywhere_costs_only_what_it_hits(seed: int, compressed: bool, co
 def test_without_an_answer_of_the_key_servers_nothing_is_imported(config: Config, tmp_path: Path) -> None:
     """A page that is known to a server that is down must not come twice."""
     (server,) = config.key_storage.servers
-    stages.settle_node(open_stores(open_stores(config)), node="node-0")
+    stages.settle_node(open_stores(config), node="node-0")
     Path(server).write_bytes(b"no database" * 1000)
     with pytest.raises(KeyStoreError):
         bring(config, write(tmp_path / "x.warc.gz", pages_archive(range(3))))

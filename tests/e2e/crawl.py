@@ -155,9 +155,7 @@ def run_crawl(
     fetch. `result`: of an earlier run of the same crawl. `process`: also maintenance, export, linker and finalizer.
     """
     result = result or Result(config)
-    stages.inject(
-        open_stores(open_stores(config)), run_id=run_id, seeds=seeds if isinstance(seeds, str) else "\n".join(seeds)
-    )
+    stages.inject(open_stores(config), run_id=run_id, seeds=seeds if isinstance(seeds, str) else "\n".join(seeds))
     for number in range(1, (iterations or MOST_ITERATIONS) + 1):
         commit = run_iteration(config, run_id, number)
         result.commits.append(commit)
@@ -166,18 +164,18 @@ def run_crawl(
     else:
         assert iterations is not None, f"the crawl did not end in {MOST_ITERATIONS} iterations"
     for node in config.servers:
-        stages.settle_node(open_stores(open_stores(config)), node=node)
+        stages.settle_node(open_stores(config), node=node)
     if process:
-        stages.maintain_keys(open_stores(open_stores(config)))
-        result.export = stages.export_pages(open_stores(open_stores(config)), run_id=run_id)["export"]
-        stages.link_export(open_stores(open_stores(config)), export=result.export)
-        stages.finalize_export(open_stores(open_stores(config)), export=result.export)
+        stages.maintain_keys(open_stores(config))
+        result.export = stages.export_pages(open_stores(config), run_id=run_id)["export"]
+        stages.link_export(open_stores(config), export=result.export)
+        stages.finalize_export(open_stores(config), export=result.export)
     return result
 
 
 def run_iteration(config: Config, run_id: str, number: int) -> dict[str, Any]:
     """Start, all nodes at the same time, commit."""
-    stages.start_iteration(open_stores(open_stores(config)), run_id=run_id, iteration=number)
+    stages.start_iteration(open_stores(config), run_id=run_id, iteration=number)
     tasks = [
         _THREADS.submit(stages.crawl_node, open_stores(config), run_id=run_id, iteration=number, node=node)
         for node in config.servers
@@ -185,7 +183,7 @@ def run_iteration(config: Config, run_id: str, number: int) -> dict[str, Any]:
     wait(tasks)
     for task in tasks:
         task.result()
-    return stages.commit_iteration(open_stores(open_stores(config)), run_id=run_id, iteration=number)
+    return stages.commit_iteration(open_stores(config), run_id=run_id, iteration=number)
 
 
 def check_warcs(result: Result) -> Counter[str]:

@@ -39,15 +39,15 @@ def test_killed_task_runs_again_to_the_truth(tmp_path: Path) -> None:
     owned = Counter(Owners(config.servers).owner(address) for address in WEB.addresses())
     busiest = owned.most_common(1)[0][0]
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run-1", seeds="\n".join(serving.seeds))
+        stages.inject(open_stores(config), run_id="run-1", seeds="\n".join(serving.seeds))
         for iteration in (1, 2, 3):
-            stages.start_iteration(open_stores(open_stores(config)), run_id="run-1", iteration=iteration)
+            stages.start_iteration(open_stores(config), run_id="run-1", iteration=iteration)
             if iteration > 1:
                 seen = len(serving.log().requests)
                 crawl_and_kill(path, iteration, busiest, lambda seen=seen: len(serving.log().requests) > seen + 8)
             for node in config.servers:
-                stages.crawl_node(open_stores(open_stores(config)), run_id="run-1", iteration=iteration, node=node)
-            stages.commit_iteration(open_stores(open_stores(config)), run_id="run-1", iteration=iteration)
+                stages.crawl_node(open_stores(config), run_id="run-1", iteration=iteration, node=node)
+            stages.commit_iteration(open_stores(config), run_id="run-1", iteration=iteration)
         result = run_crawl(config, serving.seeds, run_id="run-2", result=Result(config))
         truth, log = serving.truth(), serving.log()
     assert result.outcomes() == {url: str(outcome) for url, outcome in truth.outcomes().items()}

@@ -138,23 +138,21 @@ def test_a_server_s_part_fails_if_a_replica_of_its_interval_is_down(three_mariad
     three_mariadbs[1].kill()
     for server in (one, two):
         with pytest.raises(KeyServerDownError, match=two):
-            stages.maintain_keys(open_stores(open_stores(config)), server=server)
-    assert stages.maintain_keys(open_stores(open_stores(config)), server=three)["ok"]
+            stages.maintain_keys(open_stores(config), server=server)
+    assert stages.maintain_keys(open_stores(config), server=three)["ok"]
     three_mariadbs[1].start()
-    assert all(
-        stages.maintain_keys(open_stores(open_stores(config)), server=server)["ok"] for server in (one, two, three)
-    )
+    assert all(stages.maintain_keys(open_stores(config), server=server)["ok"] for server in (one, two, three))
 
 
 def test_a_server_that_is_not_in_the_config_is_refused(config_file):
     with pytest.raises(ConfigError, match=r"no key server 'elsewhere'; there are 127\.0\.0\.1"):
-        stages.maintain_keys(open_stores(open_stores(load_config(config_file))), server="elsewhere")
+        stages.maintain_keys(open_stores(load_config(config_file)), server="elsewhere")
 
 
 def test_without_any_tables_the_operator_has_to_create_them(config_file):
     config = load_config(config_file)
     with pytest.raises(KeyTablesError, match="krake keys create"):
-        stages.maintain_keys(open_stores(open_stores(config)), server=config.key_storage.servers[0])
+        stages.maintain_keys(open_stores(config), server=config.key_storage.servers[0])
 
 
 def test_only_prefixes_that_differ_are_read(three_mariadbs, store):

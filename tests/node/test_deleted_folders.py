@@ -20,10 +20,10 @@ def test_name_of_a_deleted_folder_is_not_used_again(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     crawl_dir = Result(config).crawl_dir
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="a", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="a", seeds=serving.seeds[0])
         start_iteration(open_stores(config), run_id="a", iteration=1, clock=lambda: 1000)
         run_iteration(config, "a", 1)
-        stages.settle_node(open_stores(open_stores(config)), node="node-0")
+        stages.settle_node(open_stores(config), node="node-0")
         visited = set(Result(config).visited())
         shutil.rmtree(crawl_dir / "1000")
         start_iteration(open_stores(config), run_id="b", iteration=1, clock=lambda: 1000)

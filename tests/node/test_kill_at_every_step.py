@@ -51,16 +51,16 @@ def one_pass(config: Config, seeds: str, kill_at: str | None) -> None:
     """Every stage once, in a process that `kill_at` may end."""
     if kill_at is not None:
         os.environ[KILL_VARIABLE] = kill_at
-    stages.inject(open_stores(open_stores(config)), run_id="run", seeds=seeds)
+    stages.inject(open_stores(config), run_id="run", seeds=seeds)
     for iteration in ITERATIONS:
-        stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=iteration)
-        stages.crawl_node(open_stores(open_stores(config)), run_id="run", iteration=iteration, node="node-0")
-        stages.commit_iteration(open_stores(open_stores(config)), run_id="run", iteration=iteration)
-    stages.settle_node(open_stores(open_stores(config)), node="node-0")
-    stages.maintain_keys(open_stores(open_stores(config)))
-    export = stages.export_pages(open_stores(open_stores(config)), run_id="run", label="out")["export"]
-    stages.link_export(open_stores(open_stores(config)), export=export)
-    stages.finalize_export(open_stores(open_stores(config)), export=export)
+        stages.start_iteration(open_stores(config), run_id="run", iteration=iteration)
+        stages.crawl_node(open_stores(config), run_id="run", iteration=iteration, node="node-0")
+        stages.commit_iteration(open_stores(config), run_id="run", iteration=iteration)
+    stages.settle_node(open_stores(config), node="node-0")
+    stages.maintain_keys(open_stores(config))
+    export = stages.export_pages(open_stores(config), run_id="run", label="out")["export"]
+    stages.link_export(open_stores(config), export=export)
+    stages.finalize_export(open_stores(config), export=export)
 
 
 def run_pass(config: Config, seeds: str, kill_at: str | None = None) -> int:

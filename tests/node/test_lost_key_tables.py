@@ -18,13 +18,13 @@ def test_the_way_that_the_error_names_leads_back(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     file = str(write_config(config, tmp_path))
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         for path in Path(config.key_storage.servers[0]).parent.iterdir():
             path.unlink()
-        stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=2)
+        stages.start_iteration(open_stores(config), run_id="run", iteration=2)
         with pytest.raises(KeyTablesError, match=r"0.sqlite: no key tables .*krake keys create --missing.*rebuild"):
-            stages.crawl_node(open_stores(open_stores(config)), run_id="run", iteration=2, node="node-0")
+            stages.crawl_node(open_stores(config), run_id="run", iteration=2, node="node-0")
         assert not Path(config.key_storage.servers[0]).exists()
         assert main(["--config", file, "keys", "create", "--missing"]) == 0
         assert main(["--config", file, "keys", "rebuild"]) == 0
@@ -39,7 +39,7 @@ def test_one_replica_of_two_may_be_gone(tmp_path: Path) -> None:
     keys = {"servers": ["keys/0.sqlite", "keys/1.sqlite"], "replication": 2}
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, key_storage=keys)
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         Path(config.key_storage.servers[0]).unlink()
         run_iteration(config, "run", 2)
@@ -51,13 +51,13 @@ def test_one_server_of_several_without_replicas_is_missed_too(tmp_path: Path) ->
     keys = {"servers": [f"keys/{number}.sqlite" for number in range(3)]}
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, key_storage=keys)
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         gone = Path(config.key_storage.servers[1])
         gone.unlink()
-        stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=2)
+        stages.start_iteration(open_stores(config), run_id="run", iteration=2)
         with pytest.raises(KeyTablesError, match=r"/1.sqlite: no key tables .*krake keys create --missing.*rebuild"):
-            stages.crawl_node(open_stores(open_stores(config)), run_id="run", iteration=2, node="node-0")
+            stages.crawl_node(open_stores(config), run_id="run", iteration=2, node="node-0")
         assert not gone.exists()
 
 
@@ -65,7 +65,7 @@ def test_a_server_that_is_new_is_not_called_gone(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     more = make_config(tmp_path, nodes=1, key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"]})
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         with pytest.raises(KeyTablesError, match="run `krake keys reshard`"):
-            stages.settle_node(open_stores(open_stores(more)), node="node-0")
+            stages.settle_node(open_stores(more), node="node-0")

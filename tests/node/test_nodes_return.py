@@ -44,19 +44,19 @@ def test_a_lost_node_is_refused_until_it_is_admitted(
     shutil.rmtree(place)
     assert retire_lost(open_stores(two), node="node-2")["handed_over"]
     for refused in (
-        lambda: stages.settle_node(open_stores(open_stores(old)), node="node-2"),
-        lambda: stages.crawl_node(open_stores(open_stores(old)), run_id="r", iteration=1, node="node-2"),
+        lambda: stages.settle_node(open_stores(old), node="node-2"),
+        lambda: stages.crawl_node(open_stores(old), run_id="r", iteration=1, node="node-2"),
     ):
         with pytest.raises(ConfigError, match=r"node-2 was retired as lost.*`krake nodes admit node-2`"):
             refused()
     settle(two)
-    stages.start_iteration(open_stores(open_stores(two)), run_id="two", iteration=1)
+    stages.start_iteration(open_stores(two), run_id="two", iteration=1)
     for node in two.servers:
-        stages.crawl_node(open_stores(open_stores(two)), run_id="two", iteration=1, node=node)
-    stages.commit_iteration(open_stores(open_stores(two)), run_id="two", iteration=1)
+        stages.crawl_node(open_stores(two), run_id="two", iteration=1, node=node)
+    stages.commit_iteration(open_stores(two), run_id="two", iteration=1)
     settle(two)
     with pytest.raises(ConfigError, match="once all of them are settled: node node-2 was retired as lost"):
-        stages.start_iteration(open_stores(open_stores(old)), run_id="again", iteration=1)
+        stages.start_iteration(open_stores(old), run_id="again", iteration=1)
     shutil.copytree(kept, place, dirs_exist_ok=True)
     with pytest.raises(
         ConfigError, match=r"holds the queue of before node node-2 was retired.*move the directory away"
@@ -84,7 +84,7 @@ def test_a_directory_that_was_retired_elsewhere_is_refused(serving: Serving, tmp
     shutil.copytree(Path(old.queue.local_dir) / "node-2", copy)
     assert retire(with_nodes(old, 0, 1), "node-2", copy)["handed_over"]
     with pytest.raises(ConfigError, match="node-2 was retired"):
-        stages.settle_node(open_stores(open_stores(old)), node="node-2")
+        stages.settle_node(open_stores(old), node="node-2")
     with pytest.raises(ConfigError, match="move the directory away"):
         admit(old, "node-2")
 
@@ -98,10 +98,10 @@ def test_a_retirement_that_was_begun_and_given_up(step: str, serving: Serving, t
     two = with_nodes(old, 0, 1)
     assert run_stage(two, "retire_node", step, node="node-2") == -9
     for number in (1, 2):
-        stages.start_iteration(open_stores(open_stores(old)), run_id="back", iteration=number)
+        stages.start_iteration(open_stores(old), run_id="back", iteration=number)
         for node in ("node-2", "node-0", "node-1"):
-            stages.crawl_node(open_stores(open_stores(old)), run_id="back", iteration=number, node=node)
-        stages.commit_iteration(open_stores(open_stores(old)), run_id="back", iteration=number)
+            stages.crawl_node(open_stores(old), run_id="back", iteration=number, node=node)
+        stages.commit_iteration(open_stores(old), run_id="back", iteration=number)
     settle(old)
     waiting = Queue(Path(old.queue.local_dir) / "node-2").length()
     assert retire(two, "node-2")["handed_over"] == waiting

@@ -16,9 +16,9 @@ def test_seeds_injected_after_an_iteration_began_bring_their_hosts(tmp_path: Pat
     """The seed is taken in by the iteration that began before it; its page's links are in scope all the same."""
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="one", seeds=serving.seeds[0])
-        stages.start_iteration(open_stores(open_stores(config)), run_id="one", iteration=1)
-        stages.inject(open_stores(open_stores(config)), run_id="two", seeds=serving.seeds[1])
+        stages.inject(open_stores(config), run_id="one", seeds=serving.seeds[0])
+        stages.start_iteration(open_stores(config), run_id="one", iteration=1)
+        stages.inject(open_stores(config), run_id="two", seeds=serving.seeds[1])
         for number in (1, 2, 3):
             run_iteration(config, "one", number)
         truth = serving.truth(serving.seeds[:2], TruthOptions(rounds=3))
@@ -29,10 +29,10 @@ def test_iteration_that_is_done_late_has_the_scope_of_what_was_queued_meanwhile(
     """A task of a failed run is cleared after a later run queued other seeds."""
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="one", seeds=serving.seeds[0])
-        stages.start_iteration(open_stores(open_stores(config)), run_id="one", iteration=1)
-        stages.inject(open_stores(open_stores(config)), run_id="two", seeds=serving.seeds[1])
-        stages.settle_node(open_stores(open_stores(config)), node="node-0")
+        stages.inject(open_stores(config), run_id="one", seeds=serving.seeds[0])
+        stages.start_iteration(open_stores(config), run_id="one", iteration=1)
+        stages.inject(open_stores(config), run_id="two", seeds=serving.seeds[1])
+        stages.settle_node(open_stores(config), node="node-0")
         run_iteration(config, "one", 1)
         run_iteration(config, "two", 1)
         truth = serving.truth(serving.seeds[:2], TruthOptions(rounds=2))
@@ -45,10 +45,10 @@ def test_host_that_a_later_iteration_brought_into_the_scope(tmp_path: Path) -> N
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(web) as serving:
         seed = serving.url(1, "/x/away")
-        stages.start_iteration(open_stores(open_stores(config)), run_id="one", iteration=1)
-        stages.inject(open_stores(open_stores(config)), run_id="two", seeds=seed)
+        stages.start_iteration(open_stores(config), run_id="one", iteration=1)
+        stages.inject(open_stores(config), run_id="two", seeds=seed)
         run_iteration(config, "two", 1)
-        stages.settle_node(open_stores(open_stores(config)), node="node-0")
+        stages.settle_node(open_stores(config), node="node-0")
         run_iteration(config, "one", 1)
         run_iteration(config, "two", 2)
         truth = serving.truth([seed], TruthOptions(rounds=3))

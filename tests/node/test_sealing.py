@@ -42,12 +42,12 @@ def small_parts(directory: Path) -> Config:
 
 
 def begin(config: Config, seeds: str) -> None:
-    stages.inject(open_stores(open_stores(config)), run_id="run", seeds=seeds)
-    stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=1)
+    stages.inject(open_stores(config), run_id="run", seeds=seeds)
+    stages.start_iteration(open_stores(config), run_id="run", iteration=1)
 
 
 def crawl(config: Config, **more: Any) -> dict[str, Any]:
-    return stages.crawl_node(open_stores(open_stores(config)), run_id="run", iteration=1, node="node-0", **more)
+    return stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0", **more)
 
 
 @pytest.fixture(scope="module")

@@ -108,36 +108,34 @@ def test_inject_that_is_stopped_leaves_no_seeds(config: Config, tmp_path: Path) 
         assert not folder.exists() or list(folder.iterdir()) == []
 
     whole = stages.inject(
-        open_stores(open_stores(replace(config, dfs_primary=str(tmp_path / "other")))), run_id="run", seeds=str(seeds)
+        open_stores(replace(config, dfs_primary=str(tmp_path / "other"))), run_id="run", seeds=str(seeds)
     )
     times = stopped_everywhere(
-        lambda stop: stages.inject(open_stores(open_stores(config, stop=stop)), run_id="run", seeds=str(seeds)),
+        lambda stop: stages.inject(open_stores(config, stop=stop), run_id="run", seeds=str(seeds)),
         nothing_is_there,
     )
     assert times >= 10
-    again = stages.inject(open_stores(open_stores(config)), run_id="run", seeds=str(seeds))
+    again = stages.inject(open_stores(config), run_id="run", seeds=str(seeds))
     assert again == whole
     assert files_of(folder) == files_of(tmp_path / "other" / config.crawl.directory / "seeds")
 
 
 def test_start_and_commit_that_are_stopped_go_on(config: Config) -> None:
     for number in (1, 2, 3):
-        stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=number)
+        stages.start_iteration(open_stores(config), run_id="run", iteration=number)
         for node in config.servers:
-            stages.crawl_node(open_stores(open_stores(config)), run_id="run", iteration=number, node=node)
+            stages.crawl_node(open_stores(config), run_id="run", iteration=number, node=node)
     for number in (1, 2, 3):
         arguments: dict[str, Any] = {"run_id": "run", "iteration": number}
         assert (
             stopped_everywhere(
-                lambda stop, given=arguments: stages.commit_iteration(
-                    open_stores(open_stores(config, stop=stop)), **given
-                )
+                lambda stop, given=arguments: stages.commit_iteration(open_stores(config, stop=stop), **given)
             )
             >= 2
         )
     assert (
         stopped_everywhere(
-            lambda stop: stages.start_iteration(open_stores(open_stores(config, stop=stop)), run_id="run", iteration=4)
+            lambda stop: stages.start_iteration(open_stores(config, stop=stop), run_id="run", iteration=4)
         )
         >= 2
     )
@@ -146,11 +144,11 @@ def test_start_and_commit_that_are_stopped_go_on(config: Config) -> None:
 
 
 def test_retiring_a_lost_node_that_is_stopped_sends_its_urls_once(config: Config) -> None:
-    stages.inject(open_stores(open_stores(config)), run_id="run", seeds="\n".join(URLS))
+    stages.inject(open_stores(config), run_id="run", seeds="\n".join(URLS))
     gone = Owners(config.servers).owner("h.example")
     left = replace(config, servers=tuple(node for node in config.servers if node != gone))
     assert stopped_everywhere(lambda stop: retire_lost(stores.open_stores(left, stop=stop), node=gone)) >= 8
-    assert stages.settle_node(open_stores(open_stores(left)), node=left.servers[0])["new"] == len(URLS)
+    assert stages.settle_node(open_stores(left), node=left.servers[0])["new"] == len(URLS)
 
 
 def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None:
@@ -160,7 +158,7 @@ def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None
     with open_key_store(config.key_storage) as store:
         store.create()
         store.servers[0].insert(sorted(keys), KeyState.QUEUED)
-    assert stopped_everywhere(lambda stop: stages.maintain_keys(open_stores(open_stores(config, stop=stop)))) >= 10
+    assert stopped_everywhere(lambda stop: stages.maintain_keys(open_stores(config, stop=stop))) >= 10
     with open_key_store(config.key_storage) as store:
         assert stopped_everywhere(lambda stop: check(store, stop=stop)) >= 10
         assert store.servers[1].known(sorted(keys)) == set(keys)

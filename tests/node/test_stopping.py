@@ -46,13 +46,13 @@ def test_worker_that_was_stopped_alone_stops_the_task(tmp_path: Path) -> None:
                 os.kill(pid, signal.SIGTERM)
 
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         for number in (1, 2):
             if number == 2:
-                stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=2)
+                stages.start_iteration(open_stores(config), run_id="run", iteration=2)
                 with pytest.raises(StoppedError, match="run the task again"):
                     stages.crawl_node(
-                        open_stores(open_stores(config, on_progress=on_progress)),
+                        open_stores(config, on_progress=on_progress),
                         run_id="run",
                         iteration=2,
                         node="node-0",
@@ -75,11 +75,11 @@ def test_stop_set_in_a_phase(phase: str, tmp_path: Path) -> None:
             stop.set()
 
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
-        stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=1)
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
+        stages.start_iteration(open_stores(config), run_id="run", iteration=1)
         with pytest.raises(StoppedError):
             stages.crawl_node(
-                open_stores(open_stores(config, stop=stop, on_progress=on_progress)),
+                open_stores(config, stop=stop, on_progress=on_progress),
                 run_id="run",
                 iteration=1,
                 node="node-0",
@@ -106,7 +106,7 @@ def test_stop_while_another_task_holds_the_node(tmp_path: Path) -> None:
         NodeLock(directory, "node-0", 1.0, what="the other task"),
         pytest.raises(StoppedError, match="the other task"),
     ):
-        stages.settle_node(open_stores(open_stores(config, stop=stop, on_progress=on_progress)), node="node-0")
+        stages.settle_node(open_stores(config, stop=stop, on_progress=on_progress), node="node-0")
     assert "the other task" in seen[0]
     assert not (directory / "progress.json").exists(), "the file tells what the holder does"
 
@@ -114,7 +114,7 @@ def test_stop_while_another_task_holds_the_node(tmp_path: Path) -> None:
 def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the system refuses, the caller gets a KrakeError that names the path."""
     config = make_config(tmp_path, nodes=1)
-    stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=1)
+    stages.start_iteration(open_stores(config), run_id="run", iteration=1)
 
     def refuse(path: Path, *args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device", str(path))
@@ -122,7 +122,7 @@ def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("crawl_lib.node.crawl.shutil.rmtree", refuse)
     (open_node_dir(Path(config.queue.local_dir), "node-0") / "spool").mkdir()
     with pytest.raises(StorageError, match="spool: No space left"):
-        stages.crawl_node(open_stores(open_stores(config)), run_id="run", iteration=1, node="node-0")
+        stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
 
 
 def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> None:
@@ -130,16 +130,14 @@ def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> N
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     stop = threading.Event()
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
-        folder = stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=1)["folder"]
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
+        folder = stages.start_iteration(open_stores(config), run_id="run", iteration=1)["folder"]
         with pytest.raises(StoppedError):
             stages.crawl_node(
                 open_stores(
-                    open_stores(
-                        config,
-                        stop=stop,
-                        on_progress=lambda progress: stop.set() if progress["phase"] == "fetch" else None,
-                    )
+                    config,
+                    stop=stop,
+                    on_progress=lambda progress: stop.set() if progress["phase"] == "fetch" else None,
                 ),
                 run_id="run",
                 iteration=1,

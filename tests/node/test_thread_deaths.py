@@ -43,13 +43,13 @@ def urls(serving: Serving, count: int) -> list[str]:
 def begun(directory: Path, serving: Serving, count: int, **fetch: Any) -> Config:
     """A crawl whose one iteration fetches so many pages; MANY fill more than one WARC file."""
     config = make_config(directory, nodes=1, fetch={"host_delay_s": 0.0, **fetch}, segment={"max_warc_bytes": 1 << 16})
-    stages.inject(open_stores(open_stores(config)), run_id="run", seeds="\n".join(urls(serving, count)))
-    stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=1)
+    stages.inject(open_stores(config), run_id="run", seeds="\n".join(urls(serving, count)))
+    stages.start_iteration(open_stores(config), run_id="run", iteration=1)
     return config
 
 
 def crawl(config: Config) -> dict[str, Any]:
-    return stages.crawl_node(open_stores(open_stores(config)), run_id="run", iteration=1, node="node-0")
+    return stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
 
 
 def assert_whole(config: Config, serving: Serving, count: int, before: Any, *, again: int = 0) -> None:

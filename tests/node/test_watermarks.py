@@ -48,8 +48,8 @@ def config_of(directory: Path, max_pause_s: float) -> Config:
 
 
 def crawl(config: Config, iteration: int, **more: Any) -> dict[str, Any]:
-    stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=iteration)
-    return stages.crawl_node(open_stores(open_stores(config)), run_id="run", iteration=iteration, node="node-0", **more)
+    stages.start_iteration(open_stores(config), run_id="run", iteration=iteration)
+    return stages.crawl_node(open_stores(config), run_id="run", iteration=iteration, node="node-0", **more)
 
 
 def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:
@@ -57,7 +57,7 @@ def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:
     config = config_of(tmp_path, max_pause_s=0)
     disk.free = LEAST - 1
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         with pytest.raises(NoRoomError, match=r"node-0: 999 bytes are free.*min_free_local_bytes.*make room"):
             crawl(config, 1)
         assert open_take(Path(config.queue.local_dir) / "node-0") is None
@@ -84,7 +84,7 @@ def test_pause_in_the_middle_of_the_fetch(tmp_path: Path, disk: Disk, room_comes
             disk.free = LEAST
 
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         if room_comes_back:
             crawl(config, 2, on_progress=on_progress)

@@ -65,9 +65,9 @@ def problems(config: Config, name: SegmentName) -> list[str]:
 
 def export_all(config: Config, label: str) -> dict[str, Any]:
     """Export, link and finalize everything."""
-    found = stages.export_pages(open_stores(open_stores(config)), label=label)
-    stages.link_export(open_stores(open_stores(config)), export=label)
-    stages.finalize_export(open_stores(open_stores(config)), export=label)
+    found = stages.export_pages(open_stores(config), label=label)
+    stages.link_export(open_stores(config), export=label)
+    stages.finalize_export(open_stores(config), export=label)
     return found
 
 

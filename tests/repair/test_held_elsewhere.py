@@ -76,9 +76,9 @@ def two_nodes(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
     krake.configure(urls={"scope": "hosts"}, batch={"size": 4})
     config = load_config(str(krake.file))
     run_crawl(config, web.seeds, 2, run_id="one", process=False)
-    stages.inject(open_stores(open_stores(config)), run_id="two", seeds="\n".join(strangers("old")))
+    stages.inject(open_stores(config), run_id="two", seeds="\n".join(strangers("old")))
     for node in config.servers:
-        stages.settle_node(open_stores(open_stores(config)), node=node)
+        stages.settle_node(open_stores(config), node=node)
     return directory
 
 
@@ -378,7 +378,7 @@ def test_a_node_that_was_killed_notes_what_it_holds(step: str, machines: Machine
     """At any moment of its work: nothing is called lost, and its keys are in the note."""
     a, b = machines.a, machines.b
     machines.c.ok("inject", "\n".join(strangers("new")), "--run-id", "three")
-    stages.start_iteration(open_stores(open_stores(load_config(str(a.file)))), run_id="two", iteration=1, batch_size=3)
+    stages.start_iteration(open_stores(load_config(str(a.file))), run_id="two", iteration=1, batch_size=3)
     words = ["crawl", "--run-id", "two", "--node", "node-b"]
     assert run_killed(["--config", str(b.file), *words], step).code == -9
     b.ok("fsck", "--node", "node-b")

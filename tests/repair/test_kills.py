@@ -120,9 +120,7 @@ def outcome(tool: str, crawl: Result, name: SegmentName, home: Path) -> object:
         imported = [key_of(page(number)[0]) for number in range(7)]
         states = list(keys.states(imported).values())
     assert states == [KeyState.CRAWLED if tool == "import" else None] * 7
-    queued = [
-        stages.settle_node(open_stores(open_stores(crawl.config)), node=node)["queue"] for node in crawl.config.servers
-    ]
+    queued = [stages.settle_node(open_stores(crawl.config), node=node)["queue"] for node in crawl.config.servers]
     return found, queued
 
 

@@ -262,7 +262,7 @@ def test_lost_pages_are_crawled_again_if_asked_for(crawl: Result) -> None:
         assert salvage(crawl, name, requeue=True).requeued == len(lost)
     before = crawl.visited()
     for node in crawl.config.servers:
-        stages.settle_node(open_stores(open_stores(crawl.config)), node=node)
+        stages.settle_node(open_stores(crawl.config), node=node)
     run_iteration(crawl.config, "again", 1)
     fetched = crawl.visited() - before
     assert lost <= set(fetched)

@@ -23,7 +23,7 @@ def with_options(config: Config, **sections: dict[str, Any]) -> Config:
 
 
 def start(config: Config) -> None:
-    stages.start_iteration(open_stores(open_stores(config)), run_id="r", iteration=1)
+    stages.start_iteration(open_stores(config), run_id="r", iteration=1)
 
 
 def crawl_dir(config: Config) -> Path:
@@ -31,7 +31,7 @@ def crawl_dir(config: Config) -> Path:
 
 
 def crawl(config: Config, node: str = "node-a") -> dict[str, Any]:
-    return stages.crawl_node(open_stores(open_stores(config)), run_id="r", iteration=1, node=node)
+    return stages.crawl_node(open_stores(config), run_id="r", iteration=1, node=node)
 
 
 def test_local_options_may_differ(config: Config, tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_settle_of_the_run_is_refused_and_one_by_hand_is_not(config: Config) -> 
     start(config)
     for node in config.servers:
         crawl(config, node)
-    stages.commit_iteration(open_stores(open_stores(config)), run_id="r", iteration=1)
+    stages.commit_iteration(open_stores(config), run_id="r", iteration=1)
     other = with_options(config, urls={"max_depth": 3})
     with pytest.raises(ConfigError, match=r"urls.max_depth"):
-        stages.settle_node(open_stores(open_stores(other)), node="node-a", run_id="r")
-    assert stages.settle_node(open_stores(open_stores(other)), node="node-a", run_id="another")["queue"] == 0
-    assert stages.settle_node(open_stores(open_stores(other)), node="node-a")["queue"] == 0
+        stages.settle_node(open_stores(other), node="node-a", run_id="r")
+    assert stages.settle_node(open_stores(other), node="node-a", run_id="another")["queue"] == 0
+    assert stages.settle_node(open_stores(other), node="node-a")["queue"] == 0
 
 
 def test_folders_of_before_there_were_notes_are_crawled(config: Config) -> None:

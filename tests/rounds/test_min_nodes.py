@@ -40,11 +40,11 @@ def small(directory: Path) -> Config:
 
 
 def round_without(config: Config, number: int, *dead: str) -> dict[str, Any]:
-    stages.start_iteration(open_stores(open_stores(config)), run_id="r", iteration=number)
+    stages.start_iteration(open_stores(config), run_id="r", iteration=number)
     for node in config.servers:
         if node not in dead:
-            stages.crawl_node(open_stores(open_stores(config)), run_id="r", iteration=number, node=node)
-    return stages.commit_iteration(open_stores(open_stores(config)), run_id="r", iteration=number)
+            stages.crawl_node(open_stores(config), run_id="r", iteration=number, node=node)
+    return stages.commit_iteration(open_stores(config), run_id="r", iteration=number)
 
 
 def to_the_end(config: Config, first: int) -> Result:
@@ -56,7 +56,7 @@ def to_the_end(config: Config, first: int) -> Result:
         if [commit["taken"] for commit in result.commits[-2:]] == [0, 0]:
             break
     for node in config.servers:
-        stages.settle_node(open_stores(open_stores(config)), node=node)
+        stages.settle_node(open_stores(config), node=node)
     return result
 
 
@@ -146,9 +146,9 @@ def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
     """The truth is that of an unbroken crawl, each page is fetched once, and all sums hold."""
     config = small(tmp_path)
     before = serving.log().counts()
-    stages.inject(open_stores(open_stores(config)), run_id="r", seeds="\n".join(serving.seeds))
+    stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
     round_without(config, 1)
-    folders = [stages.start_iteration(open_stores(open_stores(config)), run_id="r", iteration=2)["folder"]]
+    folders = [stages.start_iteration(open_stores(config), run_id="r", iteration=2)["folder"]]
     assert run_stage(config, "crawl_node", step, run_id="r", iteration=2, node=DEAD) == -9, f"{step} was not reached"
     has_segment = (Result(config).crawl_dir / folders[0] / DEAD).exists()
     for number in (2, 3):
@@ -182,7 +182,7 @@ def test_a_node_that_was_never_there_before_leaves_empty_segments_too(serving: S
     """Its directory is made by the very task that fills what it missed."""
     config = small(tmp_path)
     folders = [round_without(config, number, DEAD)["folder"] for number in (1, 2)]
-    stages.settle_node(open_stores(open_stores(config)), node=DEAD)
+    stages.settle_node(open_stores(config), node=DEAD)
     for folder in folders:
         manifest = json.loads((Result(config).crawl_dir / folder / DEAD / "manifest.json").read_text())
         assert manifest["counts"]["taken"] == 0
@@ -192,11 +192,11 @@ def test_a_node_that_was_never_there_before_leaves_empty_segments_too(serving: S
 def test_late_segments_are_taken_in_once_by_every_node(serving: Serving, tmp_path: Path) -> None:
     """And a folder with a node missing does not count as complete before that."""
     config = small(tmp_path)
-    stages.inject(open_stores(open_stores(config)), run_id="r", seeds="\n".join(serving.seeds))
+    stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
     round_without(config, 1)
     late = round_without(config, 2, "node-2")["folder"]
     for node in NODES[:2]:
-        stages.settle_node(open_stores(open_stores(config)), node=node)
+        stages.settle_node(open_stores(config), node=node)
 
     def taken_in(node: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((Path(config.queue.local_dir) / node / "state.krake").read_text())[
@@ -206,20 +206,20 @@ def test_late_segments_are_taken_in_once_by_every_node(serving: Serving, tmp_pat
 
     assert taken_in("node-0")["partial"][late] == NODES[:2]
     stages.crawl_node(
-        open_stores(open_stores(config)), run_id="r", iteration=2, node="node-2"
+        open_stores(config), run_id="r", iteration=2, node="node-2"
     )  # its task is cleared: late, and not empty
-    seen = stages.settle_node(open_stores(open_stores(config)), node="node-0")["seen"]
+    seen = stages.settle_node(open_stores(config), node="node-0")["seen"]
     assert late in taken_in("node-0")["complete"]
-    assert stages.settle_node(open_stores(open_stores(config)), node="node-0")["seen"] == seen
+    assert stages.settle_node(open_stores(config), node="node-0")["seen"] == seen
     shutil.rmtree(Result(config).crawl_dir / late)
-    assert stages.settle_node(open_stores(open_stores(config)), node="node-0")["seen"] == seen
+    assert stages.settle_node(open_stores(config), node="node-0")["seen"] == seen
 
 
 def test_an_export_takes_in_what_stands_and_the_next_one_the_late_segment(serving: Serving, tmp_path: Path) -> None:
     config = small(tmp_path)
-    stages.inject(open_stores(open_stores(config)), run_id="r", seeds="\n".join(serving.seeds))
+    stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
     round_without(config, 1)
     round_without(config, 2, "node-2")
-    first = stages.export_pages(open_stores(open_stores(config)), run_id="r", label="first")["pages"]
-    stages.crawl_node(open_stores(open_stores(config)), run_id="r", iteration=2, node="node-2")
-    assert stages.export_pages(open_stores(open_stores(config)), run_id="r", label="second")["pages"] > first
+    first = stages.export_pages(open_stores(config), run_id="r", label="first")["pages"]
+    stages.crawl_node(open_stores(config), run_id="r", iteration=2, node="node-2")
+    assert stages.export_pages(open_stores(config), run_id="r", label="second")["pages"] > first

@@ -39,7 +39,7 @@ def begun(directory: Path, serving: Serving, *numbers: int, rounds: int = 2, rou
         directory, nodes=4, routing=routing, crawl=crawl, batch={"size": 3}, fetch={"host_delay_s": 0.0}
     )
     config = with_nodes(config, *numbers)
-    stages.inject(open_stores(open_stores(config)), run_id="r", seeds="\n".join(serving.seeds))
+    stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
     for number in range(1, rounds + 1):
         run_iteration(config, "r", number)
     return config
@@ -47,7 +47,7 @@ def begun(directory: Path, serving: Serving, *numbers: int, rounds: int = 2, rou
 
 def settle(config: Config) -> None:
     for node in config.servers:
-        stages.settle_node(open_stores(open_stores(config)), node=node)
+        stages.settle_node(open_stores(config), node=node)
 
 
 def retire(config: Config, node: str, directory: Path | None = None) -> dict[str, Any]:
@@ -105,42 +105,42 @@ def test_a_changed_list_is_refused_until_all_have_settled(serving: Serving, tmp_
 
     def refused(config: Config, says: str, run_id: str = "x") -> None:
         with pytest.raises(ConfigError, match=says):
-            stages.start_iteration(open_stores(open_stores(config)), run_id=run_id, iteration=1)
+            stages.start_iteration(open_stores(config), run_id=run_id, iteration=1)
 
     refused(new, "servers: .*node-0 has no mark that it settled: run `krake settle --node node-0`.*node-1 has no mark")
-    stages.settle_node(open_stores(open_stores(new)), node="node-0")  # also with the new list
+    stages.settle_node(open_stores(new), node="node-0")  # also with the new list
     refused(new, "once all of them are settled: node-1 has no mark")
-    stages.settle_node(open_stores(open_stores(old)), node="node-1")
+    stages.settle_node(open_stores(old), node="node-1")
     refused(with_nodes(old, 0, 2), "node-1 is not retired: run `krake nodes retire node-1`")
-    stages.inject(open_stores(open_stores(old)), run_id="more", seeds=f"{serving.seeds[0]}?more")
+    stages.inject(open_stores(old), run_id="more", seeds=f"{serving.seeds[0]}?more")
     refused(new, "node-[01] has not taken in [0-9a-f]{40}/seeds")
     settle(old)
     local = dataclasses.replace(old, frontier=dataclasses.replace(old.frontier, routing="local"))
-    stages.start_iteration(open_stores(open_stores(old)), run_id="r", iteration=3)
+    stages.start_iteration(open_stores(old), run_id="r", iteration=3)
     refused(new, "node-0 settled before iteration")
     refused(local, "with host routing, and the config now has node-0, node-1 with local")
-    stages.crawl_node(open_stores(open_stores(old)), run_id="r", iteration=3, node="node-0")
+    stages.crawl_node(open_stores(old), run_id="r", iteration=3, node="node-0")
     refused(new, "node-0 has no mark")
-    stages.crawl_node(open_stores(open_stores(old)), run_id="r", iteration=3, node="node-1")
-    stages.commit_iteration(open_stores(open_stores(old)), run_id="r", iteration=3)
+    stages.crawl_node(open_stores(old), run_id="r", iteration=3, node="node-1")
+    stages.commit_iteration(open_stores(old), run_id="r", iteration=3)
     settle(old)
-    assert stages.start_iteration(open_stores(open_stores(new)), run_id="x", iteration=1)["nodes"] == [
+    assert stages.start_iteration(open_stores(new), run_id="x", iteration=1)["nodes"] == [
         "node-0",
         "node-1",
         "node-2",
     ]
     with pytest.raises(ConfigError, match="servers"):
-        stages.crawl_node(open_stores(open_stores(old)), run_id="x", iteration=1, node="node-0")
+        stages.crawl_node(open_stores(old), run_id="x", iteration=1, node="node-0")
 
 
 def test_a_segment_that_came_after_a_node_settled_has_to_be_taken_in(serving: Serving, tmp_path: Path) -> None:
     old = begun(tmp_path, serving, 0, 1)
-    stages.start_iteration(open_stores(open_stores(old)), run_id="r", iteration=3)
-    stages.settle_node(open_stores(open_stores(old)), node="node-0")
-    stages.crawl_node(open_stores(open_stores(old)), run_id="r", iteration=3, node="node-1")
-    stages.settle_node(open_stores(open_stores(old)), node="node-1")
+    stages.start_iteration(open_stores(old), run_id="r", iteration=3)
+    stages.settle_node(open_stores(old), node="node-0")
+    stages.crawl_node(open_stores(old), run_id="r", iteration=3, node="node-1")
+    stages.settle_node(open_stores(old), node="node-1")
     with pytest.raises(ConfigError, match=r"node-0 has not taken in \d+/node-1"):
-        stages.start_iteration(open_stores(open_stores(with_nodes(old, 0, 1, 2))), run_id="x", iteration=1)
+        stages.start_iteration(open_stores(with_nodes(old, 0, 1, 2)), run_id="x", iteration=1)
 
 
 @pytest.mark.parametrize(("moved", "routing"), [(False, "host"), (True, "host"), (False, "local")])
@@ -179,13 +179,13 @@ def test_a_node_retires_with_its_take_open_and_things_to_take_in(serving: Servin
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1, 2)
     new = with_nodes(old, 0, 1)
-    stages.start_iteration(open_stores(open_stores(old)), run_id="r", iteration=3)
+    stages.start_iteration(open_stores(old), run_id="r", iteration=3)
     assert run_stage(old, "crawl_node", "hosts.begun", run_id="r", iteration=3, node="node-2") == -9
     for node in ("node-0", "node-1"):
-        stages.crawl_node(open_stores(open_stores(old)), run_id="r", iteration=3, node=node)
-    stages.commit_iteration(open_stores(open_stores(old)), run_id="r", iteration=3)
+        stages.crawl_node(open_stores(old), run_id="r", iteration=3, node=node)
+    stages.commit_iteration(open_stores(old), run_id="r", iteration=3)
     for node in ("node-0", "node-1"):
-        stages.settle_node(open_stores(open_stores(old)), node=node)
+        stages.settle_node(open_stores(old), node=node)
     retire(new, "node-2")
     settle(new)  # what the take found for the others; start would ask for it
     assert_truth(to_the_end(new), serving, serving.log().counts() - before)
@@ -214,35 +214,35 @@ def test_retiring_killed_at_any_step_and_run_again_hands_over_each_url_once(
     waiting = sorted(item.url for item in Queue(place).read())
     new = with_nodes(config, 0, 1)
     assert run_stage(new, "retire_node", step, node="node-2") == -9, f"{step} was not reached"
-    result = stages.retire_node(open_stores(open_stores(new)), node="node-2")
+    result = stages.retire_node(open_stores(new), node="node-2")
     assert result["retired"]
     assert Queue(place).length() == 0
     found = []
     for node in new.servers:
-        stages.settle_node(open_stores(open_stores(new)), node=node)
+        stages.settle_node(open_stores(new), node=node)
         found += [item.url for item in Queue(Path(new.queue.local_dir) / node).read()]
     for url in waiting:
         assert found.count(url) == 1
     assert not (place / "retire").exists()
-    assert stages.start_iteration(open_stores(open_stores(new)), run_id="x", iteration=1)["nodes"] == list(new.servers)
+    assert stages.start_iteration(open_stores(new), run_id="x", iteration=1)["nodes"] == list(new.servers)
 
 
 def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(serving: Serving, tmp_path: Path) -> None:
     """Its disk is gone, with a queue and an open take on it. Only what it had fetched of that take is fetched again."""
     old = begun(tmp_path, serving, 0, 1, 2)
     new = with_nodes(old, 0, 1)
-    stages.start_iteration(open_stores(open_stores(old)), run_id="r", iteration=3)
+    stages.start_iteration(open_stores(old), run_id="r", iteration=3)
     assert run_stage(old, "crawl_node", "take.leftover", run_id="r", iteration=3, node="node-2") == -9
     for node in ("node-0", "node-1"):
-        stages.crawl_node(open_stores(open_stores(old)), run_id="r", iteration=3, node=node)
-    assert stages.commit_iteration(open_stores(open_stores(old)), run_id="r", iteration=3)["missing"] == ["node-2"]
+        stages.crawl_node(open_stores(old), run_id="r", iteration=3, node=node)
+    assert stages.commit_iteration(open_stores(old), run_id="r", iteration=3)["missing"] == ["node-2"]
     for node in ("node-0", "node-1"):
-        stages.settle_node(open_stores(open_stores(old)), node=node)
+        stages.settle_node(open_stores(old), node=node)
     with pytest.raises(ConfigError, match="node-2: is on this machine; retire node-2 without --lost"):
         retire_lost(open_stores(new), node="node-2")
     shutil.rmtree(Path(old.queue.local_dir) / "node-2")
     with pytest.raises(ConfigError, match=r"node-2 has no mark that it settled: .*`krake nodes retire node-2 --lost`"):
-        stages.start_iteration(open_stores(open_stores(new)), run_id="next", iteration=1)
+        stages.start_iteration(open_stores(new), run_id="next", iteration=1)
     planned = retire_lost(open_stores(new), node="node-2", dry_run=True)
     done = retire_lost(open_stores(new), node="node-2")
     assert done["handed_over"] == planned["handed_over"] == done["requeued"] + done["new"] > 0
@@ -259,11 +259,11 @@ def test_seeds_for_a_node_that_never_took_part_are_not_forgotten(serving: Servin
         make_config(tmp_path, nodes=4, crawl={"max_iterations": 60}, fetch={"host_delay_s": 0.0}), 0, 1, 2
     )
     two = with_nodes(three, 0, 1)
-    stages.inject(open_stores(open_stores(three)), run_id="r", seeds="\n".join(serving.seeds))
+    stages.inject(open_stores(three), run_id="r", seeds="\n".join(serving.seeds))
     with pytest.raises(ConfigError, match="seeds for node-2, which is not in servers: put it back, or run `krake"):
-        stages.start_iteration(open_stores(open_stores(two)), run_id="r", iteration=1)
+        stages.start_iteration(open_stores(two), run_id="r", iteration=1)
     with pytest.raises(ConfigError, match="node-2"):
-        stages.inject(open_stores(open_stores(two)), run_id="s", seeds=serving.seeds[0])
+        stages.inject(open_stores(two), run_id="s", seeds=serving.seeds[0])
     retired = retire_lost(open_stores(two), node="node-2")
     assert retired["new"], "else nothing is tested"
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
@@ -273,14 +273,12 @@ def test_seeds_are_not_divided_among_nodes_that_no_iteration_may_have_yet(servin
     old = begun(tmp_path, serving, 0, 1)
     new = with_nodes(old, 0, 1, 2)
     with pytest.raises(ConfigError, match="node-0 has no mark that it settled"):
-        stages.inject(open_stores(open_stores(new)), run_id="more", seeds="\n".join(serving.seeds))
+        stages.inject(open_stores(new), run_id="more", seeds="\n".join(serving.seeds))
     settle(old)
-    stages.inject(open_stores(open_stores(new)), run_id="more", seeds="\n".join(serving.seeds))
+    stages.inject(open_stores(new), run_id="more", seeds="\n".join(serving.seeds))
     with pytest.raises(ConfigError, match="seeds for node-2, which is not in servers: put it back"):
-        stages.start_iteration(open_stores(open_stores(old)), run_id="more", iteration=1)
-    assert stages.start_iteration(open_stores(open_stores(new)), run_id="more", iteration=1)["nodes"] == list(
-        new.servers
-    )
+        stages.start_iteration(open_stores(old), run_id="more", iteration=1)
+    assert stages.start_iteration(open_stores(new), run_id="more", iteration=1)["nodes"] == list(new.servers)
 
 
 def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) -> None:

@@ -54,7 +54,7 @@ NETWORKS = ("10.1.0.0/16", "fd00::/16")
 @pytest.mark.parametrize("url", OWN)
 def test_loopback_and_named_networks_need_none(config: Config, url: str) -> None:
     bare = without_contact(config, allow_networks=NETWORKS)
-    assert stages.inject(open_stores(open_stores(bare)), run_id="r", seeds=url)["accepted"] == 1
+    assert stages.inject(open_stores(bare), run_id="r", seeds=url)["accepted"] == 1
 
 
 @pytest.mark.parametrize("contact", [None, "", " "])
@@ -66,9 +66,9 @@ def test_other_people_s_sites_do_and_nothing_is_left(
     seeds = tmp_path / "seeds"
     seeds.write_text(f"{OWN[0]}\n# a comment\n{url}\n")
     with pytest.raises(ConfigError, match=rf"fetch\.contact: is not set, and {seeds}:3 is a site"):
-        stages.inject(open_stores(open_stores(bare)), run_id="r", seeds=str(seeds))
+        stages.inject(open_stores(bare), run_id="r", seeds=str(seeds))
     assert not list((tmp_path / "dfs" / "crawl").rglob("*"))
-    assert stages.inject(open_stores(open_stores(config)), run_id="r", seeds=str(seeds))["accepted"] == 2
+    assert stages.inject(open_stores(config), run_id="r", seeds=str(seeds))["accepted"] == 2
 
 
 def test_a_name_is_judged_without_a_look_up(monkeypatch: pytest.MonkeyPatch) -> None:

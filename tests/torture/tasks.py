@@ -30,20 +30,20 @@ class Task:
         run, iteration, node = self.run, self.iteration, self.node
         match self.kind:
             case "inject":
-                return stages.inject(open_stores(open_stores(config)), run_id=run, seeds=self.seeds)
+                return stages.inject(open_stores(config), run_id=run, seeds=self.seeds)
             case "start":
-                return stages.start_iteration(open_stores(open_stores(config)), run_id=run, iteration=iteration)
+                return stages.start_iteration(open_stores(config), run_id=run, iteration=iteration)
             case "crawl":
-                return stages.crawl_node(open_stores(open_stores(config)), run_id=run, iteration=iteration, node=node)
+                return stages.crawl_node(open_stores(config), run_id=run, iteration=iteration, node=node)
             case "commit":
-                return stages.commit_iteration(open_stores(open_stores(config)), run_id=run, iteration=iteration)
+                return stages.commit_iteration(open_stores(config), run_id=run, iteration=iteration)
             case "settle":
-                return stages.settle_node(open_stores(open_stores(config)), node=node)
+                return stages.settle_node(open_stores(config), node=node)
             case "maintain_keys":
-                return stages.maintain_keys(open_stores(open_stores(config)))
+                return stages.maintain_keys(open_stores(config))
             case "export":
-                return stages.export_pages(open_stores(open_stores(config)), label="out")
+                return stages.export_pages(open_stores(config), label="out")
             case "linker":
-                return stages.link_export(open_stores(open_stores(config)), export="out")
+                return stages.link_export(open_stores(config), export="out")
             case _:
-                return stages.finalize_export(open_stores(open_stores(config)), export="out")
+                return stages.finalize_export(open_stores(config), export="out")

@@ -38,9 +38,9 @@ CRAWL = Task("crawl", "run", iteration=2, node="node-0")
 def config(serving: Serving, tmp_path: Path) -> Config:
     """A crawl whose second iteration has begun; its batch is most of the web."""
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, segment={"sync_interval_s": 0.0})
-    stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+    stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
     run_iteration(config, "run", 1)
-    stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=2)
+    stages.start_iteration(open_stores(config), run_id="run", iteration=2)
     return config
 
 

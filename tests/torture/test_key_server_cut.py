@@ -37,7 +37,7 @@ def test_connections_cut_in_the_middle_of_batches(
     config = make_config(tmp_path, nodes=1, key_storage=keys, fetch={"host_delay_s": 0.0})
     errors: list[str] = []
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds="\n".join(serving.seeds))
+        stages.inject(open_stores(config), run_id="run", seeds="\n".join(serving.seeds))
         with open_stores(config).keys() as store:
             store.create()
         relay.cuts += CUTS
@@ -50,9 +50,7 @@ def test_connections_cut_in_the_middle_of_batches(
                     break
                 except KrakeError as error:
                     errors.append(str(error))
-            if not taken and stages.settle_node(open_stores(open_stores(config)), node="node-0")["queue"] + waiting(
-                config
-            ):
+            if not taken and stages.settle_node(open_stores(config), node="node-0")["queue"] + waiting(config):
                 taken = 1
         truth, asked = serving.truth(), serving.log().counts()
         with open_stores(config).keys() as store:

@@ -34,10 +34,10 @@ def serving() -> Iterator[Serving]:
 
 def begin(serving: Serving, config: Config) -> int:
     """Crawl up to the third iteration and begin it; returns how many URLs it has to fetch."""
-    stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+    stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
     for number in range(1, ROUNDS):
         run_iteration(config, "run", number)
-    stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=ROUNDS)
+    stages.start_iteration(open_stores(config), run_id="run", iteration=ROUNDS)
     visits = serving.truth(options=TruthOptions(rounds=ROUNDS)).visits.values()
     return sum(visit.round == ROUNDS for visit in visits)
 
@@ -76,7 +76,7 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
     begin(serving, quick)
     before = serving.log().counts().total()
     slow = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.2}, queue={"lock_timeout_s": 60})
-    stages.start_iteration(open_stores(open_stores(slow)), run_id="run", iteration=ROUNDS)  # whose config holds
+    stages.start_iteration(open_stores(slow), run_id="run", iteration=ROUNDS)  # whose config holds
     process = start_by_hand(slow, tmp_path)
     while serving.log().counts().total() < before + 2:
         assert process.poll() is None

@@ -90,12 +90,10 @@ def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
             os.kill(worker, signal.SIGCONT)
 
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
-        stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=2)
-        stages.crawl_node(
-            open_stores(open_stores(config, on_progress=on_progress)), run_id="run", iteration=2, node="node-0"
-        )
+        stages.start_iteration(open_stores(config), run_id="run", iteration=2)
+        stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=2, node="node-0")
     assert found == {
         "server": [],
         "worker": [],

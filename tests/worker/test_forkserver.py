@@ -76,7 +76,7 @@ def test_takes_of_a_thread_share_a_server(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     seen: list[ForkServer] = []
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         for number in (1, 2):
             run_iteration(config, "run", number)
             seen.append(fork_server())
@@ -139,7 +139,7 @@ def test_a_ctrl_c_that_reaches_all_processes_is_left_to_the_task(python: Any, tm
 def test_a_server_that_ended_is_replaced(tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         first = fork_server()
         os.kill(first._process.pid, signal.SIGKILL)
@@ -168,13 +168,11 @@ def test_a_server_that_dies_while_its_processes_run_ends_the_task(tmp_path: Path
             os.kill(fork_server()._process.pid, signal.SIGKILL)
 
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
-        stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=2)
+        stages.start_iteration(open_stores(config), run_id="run", iteration=2)
         with pytest.raises(KrakeError, match=r"died \(signal 9\).*run the task again"):
-            stages.crawl_node(
-                open_stores(open_stores(config, on_progress=on_progress)), run_id="run", iteration=2, node="node-0"
-            )
+            stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=2, node="node-0")
         counts = run_iteration(config, "run", 2)
         truth = serving.truth(options=TruthOptions(rounds=2))
     assert counts["deferred"] == 0

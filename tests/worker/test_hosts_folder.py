@@ -54,7 +54,7 @@ def test_the_next_iteration_fetches_all_whatever_happened_to_the_folder(change: 
     config = make_config(tmp_path, nodes=1, batch={"time_limit_s": 30})
     folder = Path(config.queue.local_dir) / "node-0" / "hosts"
     with Serving(WEB) as serving:
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
         assert {path.name for path in folder.iterdir()} >= {"hosts.sqlite", "ip-turns"}
         CHANGES[change](folder)

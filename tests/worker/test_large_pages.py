@@ -308,8 +308,8 @@ def test_a_page_at_which_the_fetching_process_died_twice_is_skipped_and_named(tm
         for path in paths:
             web.on(path, lambda talk: talk.reply(body=heavy if talk.seen.path == "/3" else b"<a href=/next>x</a>"))
         (tmp_path / "seeds").write_text("".join(f"{web.url(path)}\n" for path in paths))
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=str(tmp_path / "seeds"))
-        stages.start_iteration(open_stores(open_stores(config)), run_id="run", iteration=1)
+        stages.inject(open_stores(config), run_id="run", seeds=str(tmp_path / "seeds"))
+        stages.start_iteration(open_stores(config), run_id="run", iteration=1)
         crawl = {"run_id": "run", "iteration": 1, "node": "node-0"}
         for _ in range(2):
             assert run_stage(config, "crawl_node", kill_at="page.noted", **crawl) != 0

@@ -276,7 +276,7 @@ def crawl(directory: Path, monkeypatch: pytest.MonkeyPatch, iterations: int, pre
     with Serving(WEB) as serving:
         monkeypatch.setattr(sys, "executable", str(script))
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
-        stages.inject(open_stores(open_stores(config)), run_id="run", seeds=serving.seeds[0])
+        stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         for number in range(1, iterations + 1):
             run_iteration(config, "run", number)
     fork_server.__globals__["_here"].__dict__.clear()

@@ -156,7 +156,7 @@ def test_a_second_scheduled_run_makes_a_new_export_beside_the_first(
     ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
 ) -> None:
     """The seeds are injected by hand, and the schedule does the rest; the second run finds nothing new."""
-    stages.inject(open_stores(open_stores(config)), run_id="by hand", seeds=seeds)
+    stages.inject(open_stores(config), run_id="by hand", seeds=seeds)
     before = set(ui.runs())
     reschedule(ui, "* * * * * */15")
 
