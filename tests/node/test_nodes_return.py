@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from threading import Event
 
 import pytest
 
@@ -21,13 +20,11 @@ from tests.e2e.crawl import run_iteration
 from tests.rounds.test_nodes_change import WEB, assert_truth, begun, retire, settle, to_the_end, with_nodes
 from tests.worker.children import run_stage
 
-STOP = Event()
-
 __all__ = ["WEB"]
 
 
 def admit(config: Config, node: str) -> bool:
-    return bool(admit_node(open_stores(config), node=node, stop=STOP)["admitted"])
+    return bool(admit_node(open_stores(config), node=node)["admitted"])
 
 
 def test_a_lost_node_is_refused_until_it_is_admitted(

@@ -7,7 +7,6 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -51,7 +50,7 @@ def settle(config: Config) -> None:
 
 
 def retire(config: Config, node: str, directory: Path | None = None) -> dict[str, Any]:
-    return retire_node(open_stores(config), node=node, directory=directory, stop=Event(), on_progress=None)
+    return retire_node(open_stores(config), node=node, directory=directory)
 
 
 def to_the_end(config: Config, run_id: str = "next") -> Result:
