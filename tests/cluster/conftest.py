@@ -26,36 +26,29 @@ LIMIT_S = 1200
 
 LONGEST_FIRST = (
     "test_edge.py",
-    "test_airflow_kills.py::test_make_crawl",
+    "test_airflow_kills.py",
     "test_spark_process.py",
-    "test_airflow_kills.py::test_tasks",
+    "ui/test_running_airflow.py",
     "test_failures.py",
     "test_kerberos.py",
-    "ui",
     "test_make_cluster.py",
     "test_hostile_web.py",
     "test_spark.py",
     "test_key_servers.py",
     "test_sealing.py",
     "test_storage.py",
-    "",
 )
-"""How the ids of groups begin, without this folder. A group is run by one process, which takes its next group when two
-tests are left of the last one: what follows a group of one test waits for it, so it is not among the longest."""
+"""A process takes its next file when two tests are left of the last one: what follows a file of two tests waits for
+it, so it is not among the longest."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of this folder more time than others, and processes that share them the longest groups first."""
-    here = Path(__file__).parent
-    own = [item for item in items if here in item.path.parents]
-    rank = {}
-    for item in own:
-        name = item.nodeid.partition(f"{here.name}/")[2]
-        rank[item] = next(number for number, start in enumerate(LONGEST_FIRST) if name.startswith(start))
-        item.add_marker(pytest.mark.xdist_group(f"cluster-{rank[item]}"))
-        if item.get_closest_marker("timeout") is None:
+    """Give the tests of this folder more time than others, and processes that share them the longest files first."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LIMIT_S))
-    items.sort(key=lambda item: rank.get(item, -1))
+    order = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture(scope="session")
