@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from crawl_lib.engine.base import Engine, Room, Tell, in_batches, patiently, sql_text, telling
+from crawl_lib.engine.engine import Engine, Room, Tell, in_batches, patiently, sql_text, telling
 from crawl_lib.errors import NoRoomError, StoppedError, StorageError
 
 _T = TypeVar("_T")

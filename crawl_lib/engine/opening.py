@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from crawl_lib.config import Config
-from crawl_lib.engine.base import Engine, Room
+from crawl_lib.engine.engine import Engine, Room
 from crawl_lib.errors import ConfigError, StoppedError
 
 

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 from pymysql.connections import Connection
 
 from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
-from crawl_lib.keys.base import STATEMENT_KEYS, Claim, KeyServer, PrefixSum
+from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, KeyServer, PrefixSum
 from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, code_of, is_lost, tables_stand, translate
 from crawl_lib.keys.mysql_tls import GuardedConnection
-from crawl_lib.keys.texts import HIGHEST, LOWEST, NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
+from crawl_lib.keys.sql import HIGHEST, LOWEST, NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")

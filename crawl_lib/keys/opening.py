@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server
-from crawl_lib.keys.base import KeyServer
+from crawl_lib.keys.keystore import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.keys.sqlite import SqliteKeyServer
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from crawl_lib.errors import KeyAccessError, KeyServerDownError, KeyStoreError, KeyTablesError
-from crawl_lib.keys.base import ServerCounts
+from crawl_lib.keys.keystore import ServerCounts
 
 
 @dataclass

@@ -28,9 +28,9 @@ from typing import Any
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
-from crawl_lib.keys.base import STATEMENT_KEYS, KeyServer
-from crawl_lib.keys.ring import KEY_BYTES, bounds, interval, ring
-from crawl_lib.keys.rings import Ring, RingNote, names_of, read_ring, write_ring
+from crawl_lib.keys.intervals import KEY_BYTES, bounds, interval, ring
+from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer
+from crawl_lib.keys.ring import Ring, RingNote, names_of, read_ring, write_ring
 from crawl_lib.keys.scans import side_by_side
 from crawl_lib.keys.sharded import ShardedKeyStore, state_of
 from crawl_lib.states import KeyState

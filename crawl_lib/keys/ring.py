@@ -1,52 +1,181 @@
-"""Interval arithmetic: which key servers hold a key.
+"""Which ring the key tables were filled for: a note on each server, compared with the config before keys are used.
 
-The 2^160 keys are cut into as many intervals as there are servers, in the order of the config. The first server of a
-key is its interval's; the replicas are the next servers in the ring.
+Where a key lies is worked out from the number of servers, their order and `replication`. A config that says otherwise
+than the tables were filled for would look for keys on the wrong servers, and crawl pages again. So each server keeps a
+note of its own place, the number of servers, `replication`, and a generation that each change raises by one.
+
+`ShardedKeyStore.require_ring` writes the notes where no server has one (new tables, or tables of an older version),
+gives a server that came back with an empty disk its note again, and refuses anything else: `krake keys reshard`
+(`keys.reshard`) moves the keys and writes new notes. While it is under way the notes say so, and that is refused too.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
+from crawl_lib.keys.keystore import KeyServer
 
-KEY_BYTES = 20
-KEY_SPACE = 1 << 160
+Answered = tuple[bool, "RingNote | None"] | KeyStoreError
+"""What `look_at` says of a server, or raises."""
 
-
-def interval(key: bytes, n: int) -> int:
-    """The place (from 0, in the order of the config) of the first server of a key among `n`: floor(key * n / 2^160)."""
-    return int.from_bytes(key, "big") * n >> 160
+RESHARD = "run `krake keys reshard`"
 
 
-def replicas(key: bytes, n: int, replication: int) -> list[int]:
-    """The places, among `n` servers, of those that hold a key: its first server, then the next ones in the ring.
+@dataclass(frozen=True)
+class Ring:
+    """Servers in their order, by `names` (only for messages), and how many of them hold each key."""
 
-    `replication` of them, all distinct; raises ConfigError if there are fewer servers.
+    generation: int
+    names: tuple[str, ...]
+    replication: int
+
+    @property
+    def count(self) -> int:
+        """How many servers there are."""
+        return len(self.names)
+
+    def same_places(self, other: Ring) -> bool:
+        """Whether keys lie at the same places, whatever the servers are called."""
+        return (self.count, self.replication) == (other.count, other.replication)
+
+    def to_text(self) -> str:
+        """For messages."""
+        return f"{', '.join(self.names)} with replication {self.replication}"
+
+
+@dataclass(frozen=True)
+class RingNote:
+    """The note of one server.
+
+    `place`: its own in `ring`, None for a server that joins. `moving_to`: the ring that a reshard under way is for.
     """
-    return ring(interval(key, n), n, replication)
+
+    ring: Ring | None
+    place: int | None
+    moving_to: Ring | None = None
+
+    def to_text(self) -> str:
+        """The text that the server keeps."""
+        return json.dumps(asdict(self), sort_keys=True)
 
 
-def ring(first: int, n: int, replication: int) -> list[int]:
-    """The `replication` places from `first` on around a ring of `n`.
+def read_ring(server: KeyServer) -> RingNote | None:
+    """A server's note, None if it has none. Raises KeyTablesError if it cannot be understood."""
+    text = server.read_note()
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+        return RingNote(_ring(value["ring"]), value["place"], _ring(value["moving_to"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise KeyTablesError(
+            f"{server.name}: the note of its place among the key servers cannot be read ({error!r}): if"
+            " key_storage.servers is as it was when the keys were written, run `krake keys create --missing`, which"
+            " writes it again"
+        ) from error
 
-    Raises ConfigError if there are not so many servers.
+
+def _ring(value: Mapping[str, Any] | None) -> Ring | None:
+    return None if value is None else Ring(value["generation"], tuple(value["names"]), value["replication"])
+
+
+def write_ring(server: KeyServer, note: RingNote) -> None:
+    """Make a note durable."""
+    server.write_note(note.to_text())
+
+
+def look_at(server: KeyServer) -> tuple[bool, RingNote | None]:
+    """Whether a server has key tables, and its note. Raises KeyStoreError."""
+    note = read_ring(server)
+    return note is not None or server.exists(), note
+
+
+def ring_problem(servers: Sequence[KeyServer], replication: int, answers: Mapping[int, Answered]) -> str | None:
+    """Why the config does not fit the tables, in one sentence with what to do; None if it does.
+
+    `answers`: what `look_at` said of each server, by place; those that cannot be asked are left out.
     """
-    if not 1 <= replication <= n:
-        raise ConfigError(f"key_storage.replication: {replication} replicas on {n} key servers")
-    return [(first + step) % n for step in range(replication)]
+    return _problem(servers, replication, _notes(answers, KeyStoreError))
 
 
-def bounds(index: int, n: int) -> tuple[bytes, bytes]:
-    """The lowest and the highest key (both inclusive) whose first server among `n` is `index`."""
-    low = -(-index * KEY_SPACE // n)
-    high = -(-(index + 1) * KEY_SPACE // n) - 1
-    return low.to_bytes(KEY_BYTES, "big"), high.to_bytes(KEY_BYTES, "big")
+def missing_notes(
+    servers: Sequence[KeyServer], replication: int, answers: Mapping[int, Answered]
+) -> dict[int, RingNote]:
+    """The notes that are still to be written, by place, where the tables were filled for this ring.
+
+    `answers`: what `look_at` said of each server, by place; whoever needs one that is down says so. Raises
+    KeyTablesError if the tables were filled for another ring, or while `krake keys reshard` is under way.
+    """
+    notes = _notes(answers, KeyServerDownError)
+    problem = _problem(servers, replication, notes)
+    if problem:
+        raise KeyTablesError(problem)
+    ring = next((note.ring for note in notes.values() if note and note.ring), None)
+    ring = ring or Ring(0, names_of(servers), replication)
+    return {place: RingNote(ring, place) for place, note in notes.items() if note is None}
 
 
-def split(sorted_keys: Sequence[bytes], n: int) -> list[Sequence[bytes]]:
-    """Cut ascending keys into `n` parts, one per first server, in the order of the servers; parts may be empty."""
-    cuts = [bisect_left(sorted_keys, bounds(index, n)[0]) for index in range(n)]
-    cuts.append(len(sorted_keys))
-    return [sorted_keys[cuts[index] : cuts[index + 1]] for index in range(n)]
+def mend_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
+    """Write notes that cannot be read again: as the other servers' say, or, where none has one, as the config says.
+
+    Returns the names of those servers. The caller believes that the config is as it was when the keys were written, or
+    when a change of the key servers began that is under way: then a server has the place where the others' notes name
+    it, and without one it joins. Raises KeyServerDownError if one does not answer.
+    """
+    notes, broken = [], []
+    for place, server in enumerate(servers):
+        try:
+            notes.append(read_ring(server))
+        except KeyTablesError:
+            broken.append(place)
+    ring = next((note.ring for note in notes if note and note.ring), Ring(0, names_of(servers), replication))
+    moving_to = next((note.moving_to for note in notes if note and note.moving_to), None)
+    for place in broken:
+        own: int | None = place
+        if moving_to is not None:
+            own = ring.names.index(servers[place].name) if servers[place].name in ring.names else None
+        write_ring(servers[place], RingNote(ring, own, moving_to))
+    return [servers[place].name for place in broken]
+
+
+def _notes(answers: Mapping[int, Answered], left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:
+    """The notes of the servers that answer and have tables, by place. `left_out`: errors that are none."""
+    found: dict[int, RingNote | None] = {}
+    for place, answer in answers.items():
+        if isinstance(answer, KeyStoreError):
+            if not isinstance(answer, left_out):
+                raise answer
+        elif answer[0]:
+            found[place] = answer[1]
+    return found
+
+
+def names_of(servers: Iterable[KeyServer]) -> tuple[str, ...]:
+    """The servers' names, in order."""
+    return tuple(server.name for server in servers)
+
+
+def _problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]) -> str | None:
+    wanted = Ring(0, names_of(servers), replication)
+    standing = {place: note for place, note in notes.items() if note is not None}
+    newest = max((note.ring.generation for note in standing.values() if note.ring), default=0)
+    for place, note in standing.items():
+        name = servers[place].name
+        if note.moving_to is not None:
+            return f"{name}: a change of the key servers is under way: {RESHARD}, which goes on with it"
+        if note.ring is None or note.place != place or not note.ring.same_places(wanted):
+            before = "none" if note.ring is None else note.ring.to_text()
+            return (
+                f"{name}: the key servers changed: its keys were written for {before}, and the config says"
+                f" {wanted.to_text()}: {RESHARD}, or put key_storage back as it was"
+            )
+        if note.ring.generation < newest:
+            return (
+                f"{name}: was away while the key servers were changed, its keys are old: delete its tables, then run"
+                " `krake keys create --missing` and `krake keys repair`"
+            )
+    return None

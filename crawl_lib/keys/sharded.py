@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
-from crawl_lib.keys.base import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
+from crawl_lib.keys.intervals import ring, split
+from crawl_lib.keys.keystore import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
 from crawl_lib.keys.lanes import Lanes
-from crawl_lib.keys.ring import ring, split
-from crawl_lib.keys.rings import Answered, look_at, missing_notes, ring_problem, write_ring
+from crawl_lib.keys.ring import Answered, look_at, missing_notes, ring_problem, write_ring
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -235,7 +235,7 @@ class ShardedKeyStore(KeyStore):
             server.ensure()
 
     def require_ring(self, *, write: bool = True) -> None:
-        """See that the tables were filled for these servers in this order; write the notes that are missing (`rings`).
+        """See that the tables were filled for these servers in this order; write the notes that are missing (`ring`).
 
         The servers are asked at the same time, within the limit on connections. From then on a request looks again, if
         the last look is older than `LOOK_S`. Without `write`, for dry runs, nothing is written, and this is the only
@@ -252,7 +252,7 @@ class ShardedKeyStore(KeyStore):
             self.require_ring()
 
     def ring_problem(self) -> str | None:
-        """`rings.ring_problem`, with the servers asked in the same way. Writes nothing."""
+        """`ring.ring_problem`, with the servers asked in the same way. Writes nothing."""
         return ring_problem(self.servers, self.replication, self._looked_at())
 
     def _looked_at(self) -> dict[int, Answered]:

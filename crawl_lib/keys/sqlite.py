@@ -23,8 +23,8 @@ from crawl_lib.errors import (
     KeyTablesError,
     os_error,
 )
-from crawl_lib.keys.base import STATEMENT_KEYS, Claim, KeyServer
-from crawl_lib.keys.texts import NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
+from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, KeyServer
+from crawl_lib.keys.sql import NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
 from crawl_lib.states import KeyState
 
 _SELECT = f"SELECT CAST(k.hash AS BLOB), k.keyinfo FROM json_each(?) j CROSS JOIN {TABLE} k ON k.hash = j.value"

@@ -7,15 +7,15 @@ Readers ignore hidden names. HDFS is spoken to over WebHDFS: `hdfs` keeps the co
 failure means.
 
 After a crash: a renamed file or folder is whole and durable; a hidden one is rubbish or is used again by the stage
-that owns it. `base.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
+that owns it. `filestore.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
 """
 
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
-from crawl_lib.storage.base import Entry, Storage, check_path
+from crawl_lib.storage.access import DfsAccess, is_hdfs, open_storage
+from crawl_lib.storage.filestore import Entry, Storage, check_path
 from crawl_lib.storage.local import DELETED, LocalStorage
-from crawl_lib.storage.opening import DfsAccess, is_hdfs, open_storage
 
 if TYPE_CHECKING:
     from crawl_lib.storage.hdfs import HdfsStorage

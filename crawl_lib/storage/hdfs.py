@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from crawl_lib.config import DfsConfig
 from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, TargetExistsError, os_errors
-from crawl_lib.storage.base import Entry, Storage, check_path
+from crawl_lib.storage.filestore import Entry, Storage, check_path
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
 from crawl_lib.storage.problems import HdfsProblemError
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs, parse_address

@@ -13,7 +13,7 @@ from types import TracebackType
 import requests
 
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError, os_errors
-from crawl_lib.storage.base import COPY_BYTES
+from crawl_lib.storage.filestore import COPY_BYTES
 from crawl_lib.storage.problems import FOREIGN, HdfsProblemError, Problem, RefusedError, problem_of
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 

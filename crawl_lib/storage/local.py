@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 
 from crawl_lib.durable import fsync_dir, fsync_file
 from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError, os_error
-from crawl_lib.storage.base import Entry, Storage, check_path
+from crawl_lib.storage.filestore import Entry, Storage, check_path
 
 AT_FDCWD = -100
 RENAME_NOREPLACE = 1  # renameat2(2)

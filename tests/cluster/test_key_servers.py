@@ -17,7 +17,7 @@ from crawl_lib import stages
 from crawl_lib.cli import main
 from crawl_lib.config import Config
 from crawl_lib.keys import check, open_key_store, replicas
-from crawl_lib.keys.texts import SQL_DIRECTORY
+from crawl_lib.keys.sql import SQL_DIRECTORY
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import PASSWORD_VARIABLE, open_stores
 from crawl_lib.urls import key_of

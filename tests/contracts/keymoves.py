@@ -23,7 +23,7 @@ from crawl_lib.errors import (
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, repair, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
 from crawl_lib.keys.reshard import _ranges, reshard
-from crawl_lib.keys.rings import mend_notes, read_ring
+from crawl_lib.keys.ring import mend_notes, read_ring
 from crawl_lib.keys.sharded import LOOK_S
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import HIGHEST, LOWEST, Switch, make_keys

@@ -35,7 +35,7 @@ def put(storage: Storage, path: str, table: pa.Table) -> str:
 
 
 class EngineContract:
-    """The rules of `crawl_lib.engine.base.Engine`."""
+    """The rules of `crawl_lib.engine.engine.Engine`."""
 
     @pytest.fixture
     def write_query(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:

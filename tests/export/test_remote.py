@@ -21,7 +21,7 @@ from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.export.show import open_export, show_page
 from crawl_lib.graph import finalize_export, link_export, open_web_graph
 from crawl_lib.storage import Storage
-from crawl_lib.storage.base import Entry
+from crawl_lib.storage.filestore import Entry
 from tests.export.crawls import Capture, CrawlMaker
 
 

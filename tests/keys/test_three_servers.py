@@ -13,7 +13,7 @@ from crawl_lib.cli import main
 from crawl_lib.config import load_config
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
 from crawl_lib.keys import ShardedKeyStore, check, interval, repair, replicas
-from crawl_lib.keys.texts import SQL_DIRECTORY
+from crawl_lib.keys.sql import SQL_DIRECTORY
 from crawl_lib.states import KeyState
 from crawl_lib.stores import PASSWORD_VARIABLE, open_stores
 from tests.contracts.keystore import make_keys

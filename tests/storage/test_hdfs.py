@@ -30,7 +30,7 @@ from crawl_lib.errors import (
     TargetExistsError,
 )
 from crawl_lib.storage import open_storage
-from crawl_lib.storage.base import COPY_BYTES
+from crawl_lib.storage.filestore import COPY_BYTES
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.hdfs_files import FileBody, HdfsWriter
 from crawl_lib.storage.kerberos import TicketError

@@ -13,7 +13,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, StorageError, TargetExistsError
 from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage import local as local_module
-from crawl_lib.storage.base import RangedFile
+from crawl_lib.storage.filestore import RangedFile
 from tests.contracts.storage import StorageContract
 
 

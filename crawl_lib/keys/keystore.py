@@ -127,7 +127,7 @@ class KeyServer(ABC):
 
     @abstractmethod
     def read_note(self) -> str | None:
-        """The small text that the server keeps beside its keys (`keys.rings`), None if it has none."""
+        """The small text that the server keeps beside its keys (`keys.ring`), None if it has none."""
 
     @abstractmethod
     def write_note(self, text: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.config import Config
-from crawl_lib.storage.base import Storage
+from crawl_lib.storage.filestore import Storage
 from crawl_lib.storage.local import LocalStorage
 
 

@@ -1,0 +1,52 @@
+"""Interval arithmetic: which key servers hold a key.
+
+The 2^160 keys are cut into as many intervals as there are servers, in the order of the config. The first server of a
+key is its interval's; the replicas are the next servers in the ring.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from crawl_lib.errors import ConfigError
+
+KEY_BYTES = 20
+KEY_SPACE = 1 << 160
+
+
+def interval(key: bytes, n: int) -> int:
+    """The place (from 0, in the order of the config) of the first server of a key among `n`: floor(key * n / 2^160)."""
+    return int.from_bytes(key, "big") * n >> 160
+
+
+def replicas(key: bytes, n: int, replication: int) -> list[int]:
+    """The places, among `n` servers, of those that hold a key: its first server, then the next ones in the ring.
+
+    `replication` of them, all distinct; raises ConfigError if there are fewer servers.
+    """
+    return ring(interval(key, n), n, replication)
+
+
+def ring(first: int, n: int, replication: int) -> list[int]:
+    """The `replication` places from `first` on around a ring of `n`.
+
+    Raises ConfigError if there are not so many servers.
+    """
+    if not 1 <= replication <= n:
+        raise ConfigError(f"key_storage.replication: {replication} replicas on {n} key servers")
+    return [(first + step) % n for step in range(replication)]
+
+
+def bounds(index: int, n: int) -> tuple[bytes, bytes]:
+    """The lowest and the highest key (both inclusive) whose first server among `n` is `index`."""
+    low = -(-index * KEY_SPACE // n)
+    high = -(-(index + 1) * KEY_SPACE // n) - 1
+    return low.to_bytes(KEY_BYTES, "big"), high.to_bytes(KEY_BYTES, "big")
+
+
+def split(sorted_keys: Sequence[bytes], n: int) -> list[Sequence[bytes]]:
+    """Cut ascending keys into `n` parts, one per first server, in the order of the servers; parts may be empty."""
+    cuts = [bisect_left(sorted_keys, bounds(index, n)[0]) for index in range(n)]
+    cuts.append(len(sorted_keys))
+    return [sorted_keys[cuts[index] : cuts[index + 1]] for index in range(n)]
