@@ -11,8 +11,7 @@ engines run the same text, so an export has the same bytes with either.
 After a crash nothing of an engine is needed: the next run of the stage empties scratch and deletes hidden folders.
 """
 
-from crawl_lib.engine.engine import Engine, Room, in_batches, sql_text
-from crawl_lib.engine.opening import open_engine
+from crawl_lib.engine.engine import Engine, Room, in_batches, open_engine, sql_text
 
 __all__ = [
     "Engine",

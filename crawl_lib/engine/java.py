@@ -1,4 +1,9 @@
-"""The Java that Spark runs in."""
+"""The Java that Spark runs in, and what it needs to read a secured HDFS.
+
+Spark reads `hdfs://` by Hadoop's own client, not by ours. That takes the ticket from the same cache, if it is a file
+(GSSAPI also gets one by a keytab, KRB5_CLIENT_KTNAME, and leaves it there), and everything else from the cluster's
+core-site.xml and hdfs-site.xml, or from options `spark.hadoop.*` of spark-defaults.conf.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,17 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
 
 LEAST_VERSION = 17
 NEEDED = f"batch.engine: spark needs Java {LEAST_VERSION} or newer"
 REMEDY = "install one and set JAVA_HOME, or set batch.engine: duckdb"
+_AUTHENTICATION, _PRINCIPAL = "hadoop.security.authentication", "dfs.namenode.kerberos.principal"
 
 
 def check_java() -> None:
@@ -29,3 +38,44 @@ def check_java() -> None:
     if found is None or int(found[1]) < LEAST_VERSION:
         version = found[1] if found else "of an unknown version"
         raise ConfigError(f"{NEEDED}: {java} is {version}; {REMEDY}")
+
+
+def is_secured(config: Config) -> bool:
+    """Whether Java shows a ticket; where Krake gives Spark copies, it need not."""
+    return config.dfs.security == "kerberos" and config.spark.dfs_url is not None
+
+
+def java_options(environment: Mapping[str, str]) -> dict[str, str]:
+    """Java does not know KRB5_CONFIG: its property for the first file there; it finds /etc/krb5.conf by itself."""
+    first = environment.get("KRB5_CONFIG", "").split(":")[0]
+    return {"java.security.krb5.conf": first} if first else {}
+
+
+def spark_options(dfs_url: str) -> dict[str, str]:
+    """Executors get tokens for this HDFS (on YARN and Kubernetes), also where fs.defaultFS is another one."""
+    return {"spark.kerberos.access.hadoopFileSystems": dfs_url}
+
+
+def check_kerberos(jvm: Any, dfs_url: str) -> None:
+    """Raises ConfigError where Java does not know that HDFS is secured, who the namenodes are, or who we are.
+
+    Asked for a file, Hadoop's client would try for a minute, and then tell of a broken pipe. Foreign exceptions.
+    """
+    jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()  # reads hdfs-site.xml
+    users = jvm.org.apache.hadoop.security.UserGroupInformation
+    is_there = {
+        _AUTHENTICATION: users.isSecurityEnabled(),
+        _PRINCIPAL: jvm.org.apache.spark.deploy.SparkHadoopUtil.get().conf().get(_PRINCIPAL),
+    }
+    if missing := [name for name, found in is_there.items() if not found]:
+        raise ConfigError(
+            f"spark.dfs_url: {dfs_url}: HDFS is secured (dfs.security: kerberos), and Hadoop's configuration for Spark"
+            f" has no {' and no '.join(missing)}: set HADOOP_CONF_DIR to the folder with the cluster's core-site.xml"
+            " and hdfs-site.xml, or spark.dfs_url: null (Spark then reads copies)"
+        )
+    user = users.getLoginUser()
+    if not user.hasKerberosCredentials() and user.getCredentials().numberOfTokens() == 0:
+        raise ConfigError(
+            f"spark.dfs_url: {dfs_url}: Java finds no Kerberos ticket: KRB5CCNAME has to name a file (FILE:/path, not"
+            " KCM: or KEYRING:), or spark-defaults.conf spark.kerberos.keytab and spark.kerberos.principal"
+        )

@@ -27,8 +27,7 @@ from pyspark.sql import functions as sql
 
 from crawl_lib.config import Config
 from crawl_lib.engine.engine import Engine, Room, Tell, in_batches, patiently, sql_text, telling
-from crawl_lib.engine.java import check_java
-from crawl_lib.engine.secured import check_kerberos, is_secured, java_options, spark_options
+from crawl_lib.engine.java import check_java, check_kerberos, is_secured, java_options, spark_options
 from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
 from crawl_lib.stopping import go_on, until_stopped
 

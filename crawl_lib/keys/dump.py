@@ -19,9 +19,8 @@ from typing import Any, BinaryIO
 
 from crawl_lib.durable import fsync_dir, fsync_file, reached
 from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError, os_error, os_errors
-from crawl_lib.keys.intervals import KEY_BYTES, bounds
+from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side
 from crawl_lib.keys.keystore import KeyServer
-from crawl_lib.keys.scans import side_by_side
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import OnProgress

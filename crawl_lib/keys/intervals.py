@@ -1,4 +1,4 @@
-"""Interval arithmetic: which key servers hold a key.
+"""Interval arithmetic: which key servers hold a key; and their tables read at the same time.
 
 The 2^160 keys are cut into as many intervals as there are servers, in the order of the config. The first server of a
 key is its interval's; the replicas are the next servers in the ring.
@@ -7,12 +7,17 @@ key is its interval's; the replicas are the next servers in the ring.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 
 from crawl_lib.errors import ConfigError
+from crawl_lib.states import KeyState
 
 KEY_BYTES = 20
 KEY_SPACE = 1 << 160
+_STATES = frozenset(KeyState)
 
 
 def interval(key: bytes, n: int) -> int:
@@ -50,3 +55,20 @@ def split(sorted_keys: Sequence[bytes], n: int) -> list[Sequence[bytes]]:
     cuts = [bisect_left(sorted_keys, bounds(index, n)[0]) for index in range(n)]
     cuts.append(len(sorted_keys))
     return [sorted_keys[cuts[index] : cuts[index + 1]] for index in range(n)]
+
+
+def state_of(keyinfo: int) -> KeyState:
+    """The state that a keyinfo means; one that is none of ours (an older table, a row by hand) means known, no more."""
+    return KeyState(keyinfo) if keyinfo in _STATES else KeyState.QUEUED
+
+
+def side_by_side(scans: Sequence[Iterable[tuple[bytes, int]]]) -> Iterator[tuple[bytes, dict[int, KeyState]]]:
+    """Each key that any of these scans (`KeyServer.scan`) has, ascending, with its state by the scan's place."""
+    streams = [_placed(place, scan) for place, scan in enumerate(scans)]
+    for key, rows in groupby(merge(*streams), key=itemgetter(0)):
+        yield key, {place: state for _, place, state in rows}
+
+
+def _placed(place: int, scan: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int, KeyState]]:
+    for key, keyinfo in scan:
+        yield key, place, state_of(keyinfo)

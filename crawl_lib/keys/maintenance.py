@@ -20,10 +20,9 @@ from threading import Event
 from typing import TypeVar
 
 from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
-from crawl_lib.keys.intervals import KEY_BYTES, bounds
+from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side
 from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts
 from crawl_lib.keys.report import MaintenanceReport
-from crawl_lib.keys.scans import side_by_side
 from crawl_lib.keys.sharded import ShardedKeyStore, counts_of
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import OnProgress, go_on, until_stopped

@@ -28,11 +28,10 @@ from typing import Any
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
-from crawl_lib.keys.intervals import KEY_BYTES, bounds, interval, ring
+from crawl_lib.keys.intervals import KEY_BYTES, bounds, interval, ring, side_by_side, state_of
 from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer
 from crawl_lib.keys.ring import Ring, RingNote, names_of, read_ring, write_ring
-from crawl_lib.keys.scans import side_by_side
-from crawl_lib.keys.sharded import ShardedKeyStore, state_of
+from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import OnProgress, go_on, until_stopped
 

@@ -14,11 +14,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
+from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server
 from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
-from crawl_lib.keys.intervals import ring, split
+from crawl_lib.keys.intervals import ring, split, state_of
 from crawl_lib.keys.keystore import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
 from crawl_lib.keys.lanes import Lanes
 from crawl_lib.keys.ring import Answered, look_at, missing_notes, ring_problem, write_ring
+from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -28,7 +30,6 @@ DOWN_S = 30.0
 CONNECTIONS = 8
 LOOK_S = 20.0
 """A store that looked at the servers' notes looks again after this time: a reshard may have begun meanwhile."""
-_STATES = frozenset(KeyState)
 _LEFT_OUT = (KeyServerDownError, KeyTablesError)
 """What makes a replica be left out, as long as another one answers: it is away, or it came back empty."""
 
@@ -360,6 +361,44 @@ def counts_of(server: str, by_keyinfo: Mapping[int, int]) -> ServerCounts:
     return ServerCounts(server, sum(by_state.values()), by_state)
 
 
-def state_of(keyinfo: int) -> KeyState:
-    """The state that a keyinfo means; one that is none of ours (an older table, a row by hand) means known, no more."""
-    return KeyState(keyinfo) if keyinfo in _STATES else KeyState.QUEUED
+def open_key_store(config: KeyStorageConfig, password: str | None = None, *, first: int = 0) -> ShardedKeyStore:
+    """The store that `key_storage` describes. Connects to nothing before the first request.
+
+    `password`: of `config.user` on MySQL servers, None for none; it appears in no message or repr. `first`: the place
+    of the server that is asked first. Raises ConfigError for a server name or a replication that cannot be.
+    """
+    servers = [_server(config, name, password) for name in config.servers]
+    return ShardedKeyStore(servers, config.replication, connections=config.connections, first=first)
+
+
+def own_server(config: Config, node: str) -> int:
+    """The place of a node's own key server, which the node asks first.
+
+    It is the server whose host is the node's name; else, where there are as many servers as nodes, the one at the
+    node's place in `servers`; else the first. Which it is changes no result: with a server on each node the nodes
+    begin at different servers, and not all at the first one.
+    """
+    names = config.key_storage.servers
+    hosts = [name.rpartition(":")[0] or name for name in names]
+    if node in hosts:
+        return hosts.index(node)
+    if node in config.servers and len(names) == len(config.servers):
+        return config.servers.index(node)
+    return 0
+
+
+def _server(config: KeyStorageConfig, name: str, password: str | None) -> KeyServer:
+    if is_sqlite_server(name):
+        return SqliteKeyServer(name, timeout_s=config.timeout_s)
+    # Here, since PyMySQL and what it needs cost each process that has no MySQL server 60 ms at its start.
+    from crawl_lib.keys.mysql import MySqlKeyServer  # noqa: PLC0415
+
+    return MySqlKeyServer(
+        name,
+        database=config.database,
+        user=config.user,
+        password=password,
+        timeout_s=config.timeout_s,
+        tls=config.tls,
+        ca_file=config.ca_file,
+    )

@@ -17,7 +17,7 @@ import urllib3
 from hdfs.util import HdfsError  # type: ignore[import-untyped]
 
 from crawl_lib.errors import StorageError
-from crawl_lib.storage.kerberos import TicketError
+from crawl_lib.storage.session import TicketError
 
 SHORT_WAIT_S = 10.0
 _INVALID_TOKEN = "InvalidToken"

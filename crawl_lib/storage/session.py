@@ -1,20 +1,143 @@
-"""The one HTTP session of a store: pooled, certificates checked, nothing taken from the environment."""
+"""The one HTTP session of a store: pooled, certificates checked, nothing taken from the environment.
+
+Kerberos over HTTP (SPNEGO, RFC 4559): who we are is proved by a ticket, and who the server is by its answer.
+
+One exchange for each namenode and session: its answer sets the cookie `hadoop.auth` (10 hours by default), which the
+session sends from then on; when it has run out the server asks again, and a new exchange follows. Each exchange reads
+the ticket cache anew, so that a renewed ticket is used without a restart. Datanodes are shown a delegation token
+(`WebHdfs.token`), one for a session. Measured on two busy cores, by HTTPS: a request with the cookie takes the client
+1.0 to 1.5 ms of CPU, one with an exchange 2 ms more, and 10 to 15 ms more until its answer; a datanode closes the
+connection behind each file, and a new one by TLS takes 1.8 ms of CPU.
+
+The library is GSSAPI, which obeys the variables KRB5CCNAME (a cache of tickets), KRB5_CLIENT_KTNAME (a keytab, from
+which it gets and renews tickets by itself) and KRB5_CONFIG. It stands in the extra `kerberos`, and is loaded only where
+`dfs.security` is `kerberos`.
+
+Not by requests-kerberos, which HdfsCLI has for it: that one keeps the state of an exchange in the session, where the
+threads of several open files mix it up, and tells only the log why there is no ticket.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Iterator
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from requests.cookies import RequestsCookieJar
+from requests.auth import AuthBase
+from requests.cookies import RequestsCookieJar, extract_cookies_to_jar
 
 from crawl_lib.config import DfsConfig
 from crawl_lib.errors import ConfigError
-from crawl_lib.storage.kerberos import Negotiate
 
 POOL_CONNECTIONS = 8
+
+_OFFER = re.compile(r"\bNegotiate\b(?:\s+([A-Za-z0-9+/=]+))?", re.IGNORECASE)
+
+
+KDC_UNREACHABLE, CLOCK_SKEW = (code & 0xFFFFFFFF for code in (-1765328228, -1765328347))  # krb5.h; GSSAPI: unsigned
+
+
+class TicketError(requests.RequestException):
+    """There is no ticket, none that is good now, or none for this server; the text says which. For this package.
+
+    `kind`: "ticket"; "kdc" where nobody can be asked for one; "clock" where clocks differ.
+    """
+
+    def __init__(self, *arguments: object, kind: str = "ticket", **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.kind = kind
+
+
+class Negotiate(AuthBase):
+    """Answers a server's `WWW-Authenticate: Negotiate`. Safe to use from several threads.
+
+    Raises ConfigError when made, if the extra `kerberos` is not installed; from a request TicketError.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import gssapi  # noqa: PLC0415 - an extra
+        except (ImportError, OSError) as error:
+            text = "dfs.security: kerberos needs the extra: make setup-kerberos, or pip install 'krake[kerberos]'"
+            raise ConfigError(f"{text} ({error})") from error
+        self._gssapi: Any = gssapi
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Look at the answer of a request."""
+        request.register_hook("response", self._answered)  # type: ignore[no-untyped-call]
+        return request
+
+    def credentials(self) -> Any:
+        """Whose ticket is shown; None: the one that the variables name."""
+        return None
+
+    def _answered(self, response: requests.Response, **options: Any) -> requests.Response:
+        """The answer, or if it asks who we are, that of the same request with a ticket."""
+        request = response.request
+        can_be_sent_again = request.body is None or isinstance(request.body, bytes)
+        if response.status_code != requests.codes.unauthorized or _token_of(response) is None or not can_be_sent_again:
+            return response
+        host = urlsplit(request.url or "").hostname or ""
+        response.content  # noqa: B018 - read to its end, so that the connection can be used again
+        response.close()
+        again = request.copy()
+        try:
+            context = self._context(host)
+            again.headers["Authorization"] = f"Negotiate {base64.b64encode(context.step() or b'').decode()}"
+            self._prepare_cookies(again, response)
+            answer: requests.Response = response.connection.send(again, **options)
+            if answer.ok:
+                self._check_server(context, answer)
+        except self._gssapi.exceptions.GSSError as error:
+            kind = {KDC_UNREACHABLE: "kdc", CLOCK_SKEW: "clock"}.get(error.min_code, "ticket")
+            text = f"Kerberos for HTTP@{host}: {self._reason(error)}"
+            raise TicketError(text, kind=kind, request=request) from error
+        answer.history.append(response)
+        answer.request = again
+        return answer
+
+    def _prepare_cookies(self, again: requests.PreparedRequest, response: requests.Response) -> None:
+        jar = again._cookies  # type: ignore[attr-defined]
+        extract_cookies_to_jar(jar, response.request, response.raw)  # type: ignore[no-untyped-call]
+        again.headers.pop("Cookie", None)  # the one that has run out
+        again.prepare_cookies(jar)
+
+    def _context(self, host: str) -> Any:
+        name = self._gssapi.Name(f"HTTP@{host}", self._gssapi.NameType.hostbased_service)
+        flags = self._gssapi.RequirementFlag.mutual_authentication | self._gssapi.RequirementFlag.replay_detection
+        options = {"usage": "initiate", "mech": self._gssapi.MechType.kerberos, "flags": flags}
+        return self._gssapi.SecurityContext(name=name, creds=self.credentials(), **options)
+
+    def _check_server(self, context: Any, answer: requests.Response) -> None:
+        """What a server says before it has shown its own key is worth nothing."""
+        try:
+            context.step(_token_of(answer) or b"")
+        except self._gssapi.exceptions.GSSError:
+            answer.close()
+            raise
+
+    def _reason(self, error: Any) -> str:
+        """What went wrong in words: the mechanism's, else GSSAPI's own."""
+        words = [*error.get_all_statuses(error.min_code, False), *error.get_all_statuses(error.maj_code, True)]
+        return str(words[0]) if words else str(error)
+
+
+def _token_of(response: requests.Response) -> bytes | None:
+    """What a server says behind `Negotiate`, None if it says no such word."""
+    found = _OFFER.search(response.headers.get("WWW-Authenticate", ""))
+    if found is None:
+        return None
+    try:
+        return base64.b64decode(found[1] or "", validate=True)
+    except binascii.Error:
+        return b""
 
 
 class _Cookies(RequestsCookieJar):

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.storage.kerberos import Negotiate
+from crawl_lib.storage.session import Negotiate
 from tests.cluster.hdfs import Hdfs, die_with_parent
 from tests.cluster.httpfs import HttpFs
 from tests.ports import free_port

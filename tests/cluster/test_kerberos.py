@@ -23,11 +23,11 @@ from krake_airflow.settings import PROJECT
 
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.engine import Room, open_engine
-from crawl_lib.engine.secured import check_kerberos
+from crawl_lib.engine.java import check_kerberos
 from crawl_lib.errors import ConfigError, StorageAccessError, StorageError
 from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
-from crawl_lib.storage.kerberos import Negotiate
+from crawl_lib.storage.session import Negotiate
 from crawl_lib.storage.webhdfs import WebHdfs, parse_address
 from demo import Serving
 from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, SecureHttpFs, why_not
@@ -160,7 +160,7 @@ def test_a_ticket_is_shown_once_and_again_when_the_cookie_has_run_out(ticket, ad
 
 
 def test_what_a_request_costs(ticket, address, config, exchanges):
-    """Figures for the docstring of `crawl_lib.storage.kerberos`."""
+    """Figures for the docstring of `crawl_lib.storage.session`."""
     storage = HdfsStorage.open(address, config)
     storage.write_bytes("f", b"1" * 5000)
     cookies = storage._hdfs._session.cookies

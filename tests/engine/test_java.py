@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.engine.secured import is_secured, java_options
+from crawl_lib.engine.java import is_secured, java_options
 
 
 @pytest.mark.parametrize(

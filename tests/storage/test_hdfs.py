@@ -33,9 +33,8 @@ from crawl_lib.storage import open_storage
 from crawl_lib.storage.filestore import COPY_BYTES
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.hdfs_files import FileBody, HdfsWriter
-from crawl_lib.storage.kerberos import TicketError
 from crawl_lib.storage.problems import FOREIGN, PATIENCE, Patience, RefusedError
-from crawl_lib.storage.session import open_session
+from crawl_lib.storage.session import TicketError, open_session
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs, parse_address
 
 ADDRESS = "http://nn1:9870;http://nn2:9870/data/krake"
