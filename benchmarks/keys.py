@@ -51,7 +51,7 @@ def rates(store: ShardedKeyStore, server_cpu_s: Callable[[], float]) -> dict[str
         "unknown": store.unknown,
         "insert": store.insert,
         "known": store.unknown,
-        "mark": lambda batch: store.mark(batch, KeyState.CRAWLED),
+        "mark": lambda batch: store.set_state(batch, KeyState.CRAWLED),
     }
     return {name: _rate(step, batches, server_cpu_s) for name, step in steps.items()}
 

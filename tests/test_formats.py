@@ -73,7 +73,7 @@ def test_a_dump_of_keys(config: Config, tmp_path: Path) -> None:
     with open_key_store(config.key_storage) as keys:
         keys.create()
         keys.insert([key(A), key(C)])
-        keys.mark([key(A)], KeyState.CRAWLED)
+        keys.set_state([key(A)], KeyState.CRAWLED)
         dump_keys(keys, tmp_path / "dump")
     assert (tmp_path / "dump").read_bytes() == example("keys")
 

@@ -27,10 +27,10 @@ from crawl_lib.keys import (
     check,
     dump_keys,
     load_keys,
-    mend_notes,
     open_key_store,
     repair,
     reshard,
+    rewrite_notes,
 )
 from crawl_lib.stores import Secrets, node_dir
 from crawl_lib.urls import canonicalize, host_of
@@ -64,7 +64,7 @@ def create(arguments: argparse.Namespace) -> int:
     with open_key_store(config, Secrets.from_environment().key_storage_password) as store:
         if arguments.missing:
             made = store.create_missing()
-            for server in mend_notes(store.servers, store.replication):
+            for server in rewrite_notes(store.servers, store.replication):
                 print(f"{server}: the note of its place among the key servers was written again")
         else:
             store.create(drop=arguments.drop)

@@ -32,7 +32,7 @@ from crawl_lib.keys.keystore import (
 from crawl_lib.keys.maintenance import check, repair
 from crawl_lib.keys.report import MaintenanceReport
 from crawl_lib.keys.reshard import reshard
-from crawl_lib.keys.ring import mend_notes, read_ring
+from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.sharded import LOOK_S, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.lazy import loads_later
@@ -63,7 +63,6 @@ __all__ = [
     "dump_keys",
     "interval",
     "load_keys",
-    "mend_notes",
     "open_key_store",
     "own_server",
     "parse_server",
@@ -71,5 +70,6 @@ __all__ = [
     "repair",
     "replicas",
     "reshard",
+    "rewrite_notes",
     "side_by_side",
 ]

@@ -103,7 +103,7 @@ class KeyServer(ABC):
         """Add the keys that are missing; raise the others to `state` where they are below it. Repeatable."""
 
     @abstractmethod
-    def mark(self, keys: Sequence[bytes], state: KeyState) -> None:
+    def set_state(self, keys: Sequence[bytes], state: KeyState) -> None:
         """Set the state, adding keys that are missing; QUEUED is never set over another state. Repeatable."""
 
     @abstractmethod
@@ -198,7 +198,7 @@ class KeyStore(ABC):
         """
 
     @abstractmethod
-    def mark(self, keys: Collection[bytes], state: KeyState) -> InsertReport:
+    def set_state(self, keys: Collection[bytes], state: KeyState) -> InsertReport:
         """Set the state of keys on all their replicas, adding those that are missing. Raises as `insert` does."""
 
     @abstractmethod

@@ -87,7 +87,7 @@ class MySqlKeyServer(KeyServer):
             update = " ON DUPLICATE KEY UPDATE keyinfo = GREATEST(COALESCE(keyinfo, 0), VALUES(keyinfo))"
             self._write(_insert("INSERT", keys, state) + update, keys)
 
-    def mark(self, keys: Sequence[bytes], state: KeyState) -> None:
+    def set_state(self, keys: Sequence[bytes], state: KeyState) -> None:
         if state is KeyState.QUEUED:
             self.insert(keys, state)
         elif keys:

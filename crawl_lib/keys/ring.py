@@ -119,7 +119,7 @@ def missing_notes(
     return {place: RingNote(ring, place) for place, note in notes.items() if note is None}
 
 
-def mend_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
+def rewrite_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
     """Write notes that cannot be read again: as the other servers' say, or, where none has one, as the config says.
 
     Returns the names of those servers. The caller believes that the config is as it was when the keys were written, or

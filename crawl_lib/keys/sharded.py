@@ -99,8 +99,8 @@ class ShardedKeyStore(KeyStore):
     def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> InsertReport:
         return self._write(keys, lambda server, chunk: server.insert(chunk, state))
 
-    def mark(self, keys: Collection[bytes], state: KeyState) -> InsertReport:
-        return self._write(keys, lambda server, chunk: server.mark(chunk, state))
+    def set_state(self, keys: Collection[bytes], state: KeyState) -> InsertReport:
+        return self._write(keys, lambda server, chunk: server.set_state(chunk, state))
 
     def _write(self, keys: Collection[bytes], write: _Request[None]) -> InsertReport:
         self._look_again()

@@ -64,7 +64,7 @@ class SqliteKeyServer(KeyServer):
         with self._open() as connection:
             connection.execute(_ADD if state is KeyState.QUEUED else _RAISE, (int(state), _json(keys)))
 
-    def mark(self, keys: Sequence[bytes], state: KeyState) -> None:
+    def set_state(self, keys: Sequence[bytes], state: KeyState) -> None:
         with self._open() as connection:
             connection.execute(_ADD if state is KeyState.QUEUED else _SET, (int(state), _json(keys)))
 

@@ -21,4 +21,4 @@ def mark_pages(stores: Stores, segment: str, node: str | None = None) -> None:
             for key, outcome in zip(*rows, strict=True):
                 by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
             for state, marked in by_state.items():
-                keys.mark(marked, state)
+                keys.set_state(marked, state)

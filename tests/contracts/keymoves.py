@@ -23,7 +23,7 @@ from crawl_lib.errors import (
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, repair, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
 from crawl_lib.keys.reshard import _ranges, reshard
-from crawl_lib.keys.ring import mend_notes, read_ring
+from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.sharded import LOOK_S
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import HIGHEST, LOWEST, Switch, make_keys
@@ -67,8 +67,8 @@ class KeyMovesContract:
             store.create()
             store.require_ring()
             store.insert(KEYS)
-            store.mark(KEYS[::3], CRAWLED)
-            store.mark(KEYS[::7], GONE)
+            store.set_state(KEYS[::3], CRAWLED)
+            store.set_state(KEYS[::7], GONE)
             return store
 
         return make
@@ -288,7 +288,7 @@ class KeyMovesContract:
                 low, high = next(ranges)
                 (key, other) = [key for key in waiting if low <= key <= high][:2]
                 for one, state in ((key, CRAWLED), (other, GONE)):
-                    old.mark([one], state)
+                    old.set_state([one], state)
                     marked[one] = state
 
         monkeypatch.setattr("crawl_lib.keys.reshard.reached", reached)
@@ -308,7 +308,7 @@ class KeyMovesContract:
             reshard(ShardedKeyStore([*old.servers, *servers(1)], 1))
         running.unknown(KEYS[:1])
         now[0] += LOOK_S
-        requests = (running.unknown, running.insert, running.claim, lambda keys: running.mark(keys, CRAWLED))
+        requests = (running.unknown, running.insert, running.claim, lambda keys: running.set_state(keys, CRAWLED))
         for request in requests:
             with pytest.raises(KeyTablesError, match="under way"):
                 request(KEYS[:1])
@@ -326,7 +326,7 @@ class KeyMovesContract:
                 reshard(store)
         before = [read_ring(server) for server in store.servers]
         store.servers[broken].write_note("{")
-        assert mend_notes(store.servers, 1) == [store.servers[broken].name]
+        assert rewrite_notes(store.servers, 1) == [store.servers[broken].name]
         assert [read_ring(server) for server in store.servers] == before
         reshard(store)
         self.holds(store)

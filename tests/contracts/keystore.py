@@ -53,8 +53,8 @@ class Switch(KeyServer):
     def insert(self, keys, state):
         return self._pass("insert", keys, state)
 
-    def mark(self, keys, state):
-        return self._pass("mark", keys, state)
+    def set_state(self, keys, state):
+        return self._pass("set_state", keys, state)
 
     def claim(self, keys):
         return self._pass("claim", keys)
@@ -133,7 +133,7 @@ class KeyStoreContract:
         assert (answer.new, answer.known, answer.undecided) == (set(), set(), set())
         assert store.claim([]).ours == set()
         assert store.insert([]).missed == {}
-        assert store.mark([], GONE).missed == {}
+        assert store.set_state([], GONE).missed == {}
         assert store.forget([]) == 0
         assert store.states([]) == {}
 
@@ -166,25 +166,25 @@ class KeyStoreContract:
             (GONE, "insert", QUEUED): GONE,
             (GONE, "insert", CRAWLED): GONE,
             (GONE, "insert", GONE): GONE,
-            (None, "mark", QUEUED): QUEUED,
-            (None, "mark", CRAWLED): CRAWLED,
-            (None, "mark", GONE): GONE,
-            (QUEUED, "mark", QUEUED): QUEUED,
-            (QUEUED, "mark", CRAWLED): CRAWLED,
-            (QUEUED, "mark", GONE): GONE,
-            (CRAWLED, "mark", QUEUED): CRAWLED,
-            (CRAWLED, "mark", CRAWLED): CRAWLED,
-            (CRAWLED, "mark", GONE): GONE,
-            (GONE, "mark", QUEUED): GONE,
-            (GONE, "mark", CRAWLED): CRAWLED,
-            (GONE, "mark", GONE): GONE,
+            (None, "set_state", QUEUED): QUEUED,
+            (None, "set_state", CRAWLED): CRAWLED,
+            (None, "set_state", GONE): GONE,
+            (QUEUED, "set_state", QUEUED): QUEUED,
+            (QUEUED, "set_state", CRAWLED): CRAWLED,
+            (QUEUED, "set_state", GONE): GONE,
+            (CRAWLED, "set_state", QUEUED): CRAWLED,
+            (CRAWLED, "set_state", CRAWLED): CRAWLED,
+            (CRAWLED, "set_state", GONE): GONE,
+            (GONE, "set_state", QUEUED): GONE,
+            (GONE, "set_state", CRAWLED): CRAWLED,
+            (GONE, "set_state", GONE): GONE,
         }
-        cases = list(product([None, *KeyState], ["insert", "mark"], KeyState))
+        cases = list(product([None, *KeyState], ["insert", "set_state"], KeyState))
         assert set(table) == set(cases)
         for number, (before, write, state) in enumerate(cases):
             keys = make_keys(3, start=10 * number)
             if before is not None:
-                store.mark(keys, before)
+                store.set_state(keys, before)
             for _ in range(2):  # every write may be repeated
                 getattr(store, write)(keys, state)
                 assert set(store.states(keys).values()) == {table[before, write, state]}, (before, write, state)
@@ -213,8 +213,8 @@ class KeyStoreContract:
         store = ShardedKeyStore(servers(1))
         keys = make_keys(10)
         store.insert(keys)
-        store.mark(keys[:3], CRAWLED)
-        store.mark(keys[3:4], GONE)
+        store.set_state(keys[:3], CRAWLED)
+        store.set_state(keys[3:4], GONE)
         [counts] = store.counts()
         assert (counts.up, counts.total) == (True, 10)
         assert counts.by_state == {"queued": 6, "crawled": 3, "gone": 1}
@@ -275,7 +275,7 @@ class KeyStoreContract:
                 for start in range(0, 4_000, 500):
                     part = keys[start : start + 500] if number % 2 else keys[3_500 - start : 4_000 - start]
                     store.insert(part)
-                    store.mark(part, CRAWLED)
+                    store.set_state(part, CRAWLED)
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(write, range(4)))
@@ -307,7 +307,7 @@ class KeyStoreContract:
         assert nowhere
         assert (answer.undecided, answer.new) == (nowhere, set(keys) - nowhere)
 
-    @pytest.mark.parametrize("write", ["insert", "mark"])
+    @pytest.mark.parametrize("write", ["insert", "set_state"])
     def test_writes_leave_out_a_server_that_is_down_and_count_it(self, store, write):
         keys = make_keys(100)
         store.servers[1].down = True
@@ -316,7 +316,7 @@ class KeyStoreContract:
         assert report.missed == {store.servers[1].name: expected}
         assert set(store.states(keys).values()) == {CRAWLED}
 
-    @pytest.mark.parametrize("write", ["insert", "mark"])
+    @pytest.mark.parametrize("write", ["insert", "set_state"])
     def test_a_write_fails_only_if_no_replica_took_some_key_and_writes_the_rest(self, store, write):
         keys = make_keys(100)
         for switch in store.servers[:2]:
@@ -402,7 +402,7 @@ class KeyStoreContract:
         assert store.unknown(keys).known == set(keys[:200])
         assert store.claim(keys).ours == set(keys[200:])
         assert store.insert(keys).missed == {blank.name: share}
-        assert store.mark(keys, CRAWLED).missed == {blank.name: share}
+        assert store.set_state(keys, CRAWLED).missed == {blank.name: share}
         assert set(store.states(keys).values()) == {CRAWLED}
         with pytest.raises(KeyTablesError, match="krake keys create"):
             store.forget(keys[:3])
@@ -477,7 +477,7 @@ class KeyStoreContract:
         keys = sorted(make_keys(3_000))
         store = ShardedKeyStore([server])
         store.insert([*keys, HIGHEST])
-        store.mark(keys[::3], GONE)
+        store.set_state(keys[::3], GONE)
         low, high = keys[100], keys[2_900]
         sums = server.prefix_sums(low, high)
         assert sums == KeyServer.prefix_sums(server, low, high)
@@ -499,10 +499,10 @@ class KeyStoreContract:
         store = ShardedKeyStore(servers(3), 3)
         keys = sorted(make_keys(6_000))
         store.insert(keys)
-        store.mark(keys[1_000:2_000], CRAWLED)
+        store.set_state(keys[1_000:2_000], CRAWLED)
         first, second, third = store.servers
         first.delete(keys[:1_500])
-        second.mark(keys[3_000:3_002], GONE)  # an even number of equal changes must not cancel out
+        second.set_state(keys[3_000:3_002], GONE)  # an even number of equal changes must not cancel out
         third.create(drop=True)
         found = check(store)
         names = [switch.name for switch in store.servers]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.engine import Engine, base
+from crawl_lib.engine import Engine
 from crawl_lib.errors import StorageError
 from crawl_lib.segment.schema import PAGES_SCHEMA
 from crawl_lib.storage import Storage
@@ -40,7 +40,7 @@ class EngineContract:
     @pytest.fixture
     def write_query(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
         """Takes a query's text and gives its name; names and views are used once, as Spark's outlive a test."""
-        monkeypatch.setattr(base, "SQL_DIRECTORY", tmp_path)
+        monkeypatch.setattr("crawl_lib.engine.engine.SQL_DIRECTORY", tmp_path)
 
         def write(text: str) -> str:
             name = uuid.uuid4().hex
@@ -162,7 +162,7 @@ class EngineContract:
         assert engine.column(write_query(f"select n from {table}_none")) == []
 
     def test_progress_is_told_while_an_answer_is_sorted(self, engine, write_query, monkeypatch):
-        monkeypatch.setattr(base, "LOOK_S", 0.0001)
+        monkeypatch.setattr("crawl_lib.engine.engine.LOOK_S", 0.0001)
         table = self.name()
         engine.values(table, pa.table({"n": list(range(1000))}))
         told = []

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.engine import Room, base, open_engine
+from crawl_lib.engine import Room, open_engine
 from crawl_lib.errors import NoRoomError, StoppedError
 from crawl_lib.storage import LocalStorage
 from tests.engine.contract import EngineContract, put
@@ -54,7 +54,7 @@ def test_sorting_keeps_to_its_memory_and_leaves_no_file(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice as much as the memory goes through scratch, and is deleted there."""
-    monkeypatch.setattr(base, "SQL_DIRECTORY", tmp_path)
+    monkeypatch.setattr("crawl_lib.engine.engine.SQL_DIRECTORY", tmp_path)
     (tmp_path / "q.sql").write_text("select key, repeat(hex(key), 9) as more from t order by key")
     (tmp_path / "dfs").mkdir()
     scratch = tmp_path / "room"
@@ -92,7 +92,7 @@ class TimeLimitError(BaseException):
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Room:
     """A room for a query `endless`, which takes days."""
-    monkeypatch.setattr(base, "SQL_DIRECTORY", tmp_path)
+    monkeypatch.setattr("crawl_lib.engine.engine.SQL_DIRECTORY", tmp_path)
     (tmp_path / "endless.sql").write_text(ENDLESS)
     (tmp_path / "dfs").mkdir()
     (tmp_path / "room").mkdir()

@@ -301,8 +301,8 @@ def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check
     with ShardedKeyStore([SqliteKeyServer(str(tmp_path / "0.sqlite"))]) as keys:
         keys.create()
         take_in(queue, keys, handed, source("1", "n3", [e], "h"))
-        keys.mark([key(A)], KeyState.CRAWLED)
-        keys.mark([key(B)], KeyState.GONE)
+        keys.set_state([key(A)], KeyState.CRAWLED)
+        keys.set_state([key(B)], KeyState.GONE)
         kept = [item for item in queue.read() if item.url in {C, e}]
         for name in ("0", "0.meta", "state"):
             (queue.directory / name).unlink()

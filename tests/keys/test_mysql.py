@@ -130,7 +130,7 @@ def test_marking_keys_that_stand_is_one_statement(mariadb, server):
     server.insert(KEYS, KeyState.QUEUED)
     names = ("Com_update", "Com_insert", "Com_begin", "Com_commit")
     before = mariadb.status(*names)
-    server.mark(KEYS, KeyState.CRAWLED)
+    server.set_state(KEYS, KeyState.CRAWLED)
     assert [now - then for now, then in zip(mariadb.status(*names), before, strict=True)] == [1, 0, 0, 0]
 
 
@@ -142,8 +142,8 @@ def test_marking_keys_that_stand_is_one_statement(mariadb, server):
         ("SELECT", lambda server: server.states(KEYS)),
         ("INSERT", lambda server: server.insert(KEYS, KeyState.QUEUED)),
         ("INSERT", lambda server: server.insert(KEYS, KeyState.GONE)),
-        ("UPDATE", lambda server: server.mark(KEYS, KeyState.CRAWLED)),
-        ("INSERT", lambda server: server.mark(KEYS, KeyState.CRAWLED)),
+        ("UPDATE", lambda server: server.set_state(KEYS, KeyState.CRAWLED)),
+        ("INSERT", lambda server: server.set_state(KEYS, KeyState.CRAWLED)),
         ("DELETE", lambda server: server.delete(KEYS)),
     ],
 )

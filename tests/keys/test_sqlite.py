@@ -211,7 +211,7 @@ def test_a_foreign_keyinfo_means_known(server):
     assert store.unknown(keys).known == set(keys)
     assert set(store.states(keys).values()) == {KeyState.QUEUED}
     assert store.counts()[0].by_state == {"queued": 0, "crawled": 0, "gone": 0, "other": 3}
-    store.mark(keys, KeyState.CRAWLED)
+    store.set_state(keys, KeyState.CRAWLED)
     assert set(store.states(keys).values()) == {KeyState.CRAWLED}
 
 

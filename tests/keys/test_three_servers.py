@@ -91,7 +91,7 @@ def test_the_parts_of_all_servers_are_the_whole(store):
     store.insert(KEYS)
     first, second, third = store.servers
     first.delete(KEYS[:3_000])
-    second.mark(KEYS[3_000:3_100], KeyState.GONE)
+    second.set_state(KEYS[3_000:3_100], KeyState.GONE)
     second.delete([key for key in KEYS if interval(key, 3) == 1][:2_000])
     third.delete([key for key in KEYS if interval(key, 3) == 2][:1_000])
     whole = check(store)
@@ -113,7 +113,7 @@ def test_the_parts_of_all_servers_are_the_whole(store):
 def test_parts_of_all_servers_at_the_same_time_twice_each_and_again(three_mariadbs, database, store, open_store):
     """As tasks that Airflow started, thought dead and started again; a server without tables among them."""
     store.insert(KEYS)
-    store.mark(KEYS[::2], KeyState.CRAWLED)
+    store.set_state(KEYS[::2], KeyState.CRAWLED)
     store.servers[0].delete([key for key in KEYS if interval(key, 3) == 2][:3_000])
     three_mariadbs[1].run("DROP TABLE kraakekeys", database)
     names = [server.name for server in store.servers] * 2

@@ -245,7 +245,7 @@ class _Rebuild:
         raised = [key for key, before in known.items() if before is not None and before < state]
         self.report.raised += len(raised)
         if not self.report.dry_run:
-            missed = self.store.mark(keys, state).missed
+            missed = self.store.set_state(keys, state).missed
             if missed:
                 raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
         elif self._heap is not None:
