@@ -1,7 +1,7 @@
 """What checkpoints cost a crawl: the time and CPU spent in them, measured where they are made.
 
 A checkpoint of a fetching process forces its records to the disk, by a thread of its own (`segment.spool`), and writes
-down when each host was asked last (`fetch.hosts`). The difference of two whole crawls, with and without, is less than
+down when each host was asked last (`fetch`). The difference of two whole crawls, with and without, is less than
 their noise. So every Python process of a measured crawl loads a `sitecustomize.py`, which calls `install`: as soon as a
 module of `WRAPPED` has been imported, its functions are wrapped, and each call adds a line to a file. That is opened at
 once: fetching processes get no variables but a few, and may open no files later.
@@ -31,7 +31,7 @@ HOOK = "from benchmarks.checkpoints import install\ninstall({!r})\n"
 SYNC_THREAD = "warc-sync"
 WRAPPED = {
     "crawl_lib.segment.spool": ["_Log._start_sync"],
-    "crawl_lib.fetch.hosts": ["HostStore.save_hosts", "HostStore.save_robots"],
+    "crawl_lib.fetch.hoststore": ["HostStore.save_hosts", "HostStore.save_robots"],
 }
 """What the crawl's own thread does for a checkpoint, by module."""
 

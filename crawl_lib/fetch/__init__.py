@@ -15,7 +15,7 @@ host waits one delay (its own, since answers to robots.txt are stored at once) b
 
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.classify import outcome_of_status
-from crawl_lib.fetch.hosts import (
+from crawl_lib.fetch.hoststore import (
     FILE_NAME,
     HOSTS_TABLES,
     HostRow,

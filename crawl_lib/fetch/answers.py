@@ -9,10 +9,10 @@ from itertools import count
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.classify import failure_of, fetched_of, one_line, retry_after_s
 from crawl_lib.fetch.desk import RobotsDesk
+from crawl_lib.fetch.hosts import Job, Slot
 from crawl_lib.fetch.messages import Reply
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope
 from crawl_lib.fetch.seams import FetchSummary, Seams
-from crawl_lib.fetch.slots import Job, Slot
 from crawl_lib.fetch.turns import IpTurns
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crawl_lib.config import FetchConfig
-from crawl_lib.fetch.hosts import HostRow, HostStore
+from crawl_lib.fetch.hosts import Site, Slot
+from crawl_lib.fetch.hoststore import HostRow, HostStore
 from crawl_lib.fetch.limits import limits_by_host
 from crawl_lib.fetch.robots import Rules
-from crawl_lib.fetch.slots import Site, Slot
 from crawl_lib.states import Outcome
 from crawl_lib.urls import refused_port
 

@@ -8,9 +8,9 @@ from crawl_lib.config import FetchConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.fetch.book import port_error
 from crawl_lib.fetch.classify import header_of
-from crawl_lib.fetch.hosts import HostRow, HostStore
+from crawl_lib.fetch.hosts import Job, Site, Slot, authority_end
+from crawl_lib.fetch.hoststore import HostRow, HostStore
 from crawl_lib.fetch.robots import MAX_REDIRECTS, Rules, kept_instead, row_of, rules_of_row
-from crawl_lib.fetch.slots import Job, Site, Slot, authority_end
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 from crawl_lib.urls import refused_port, resolve

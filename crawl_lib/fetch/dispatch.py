@@ -11,11 +11,11 @@ from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.answers import Answers
 from crawl_lib.fetch.classify import one_line
 from crawl_lib.fetch.dns import AtOnce, DnsCache, literal_address
+from crawl_lib.fetch.hosts import Gate, Job, ReadyHeap, Slot
 from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.resolver import Answer, SystemResolver
 from crawl_lib.fetch.retry import Trouble
 from crawl_lib.fetch.seams import Carrier, Seams
-from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot
 from crawl_lib.fetch.turns import IpTurns
 from crawl_lib.states import Outcome
 

@@ -1,230 +1,182 @@
-"""What a node remembers of hosts from one iteration to the next: when they were last asked, and their robots.txt.
+"""The scheduler's plain parts: jobs, authorities, host slots, and the heap of what is ready when.
 
-One SQLite file, shared by the node's processes. A host's row is written every few seconds and at the end; an answer to
-robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark is found at the next
-`begin`, the rows may be too old, so every host counts as asked at that moment.
-
-What was written later than now, by a clock that was ahead, is not believed: a host counts as asked now, and its
-robots.txt is asked for again. So is what is not of its column's type.
-
-It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool that a fetching
-process may write to, and SQLite makes files of its own there. Older versions had them next to the queue.
+A host slot holds its host's URLs in order. It stands in the heap at most once, under the time of its next request; a
+slot that waits for an answer, a name or robots.txt is in no heap. Everything is O(log n) of the hosts that are
+begun and not done.
 """
 
 from __future__ import annotations
 
-import sqlite3
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
+import heapq
+from collections import deque
+from itertools import count
 
-from crawl_lib.durable import fsync_dir, reached
-from crawl_lib.errors import StorageError, os_errors
-from crawl_lib.fetch.turns import TURNS_FILE
-from crawl_lib.frontier import NodeDirectory
-
-FILE_NAME = "hosts.sqlite"
-HOSTS_TABLES = {
-    "hosts": "host, last_end, delay_s",
-    "robots": "authority, verdict, body, error, fetched, expires",
-    "marks": "name, value",
-}
-"""Its tables with their columns."""
-_FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE)
-_MOVING_FOLDER = ".hosts"
-_KEPT_S = 30 * 86400.0
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, last_end REAL NOT NULL, delay_s REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS robots (authority TEXT PRIMARY KEY, verdict TEXT NOT NULL, body BLOB NOT NULL,
-    error TEXT NOT NULL, fetched REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
-"""
+from crawl_lib.fetch.robots import Rules
+from crawl_lib.records import TakenUrl
+from crawl_lib.states import Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class HostRow:
-    """When a host's last response ended (POSIX seconds), and the delay that it is owed then (seconds)."""
+class Site:
+    """An authority: `scheme://host[:port]`, its host, and what its robots.txt says (None: not known yet)."""
 
-    host: str
-    last_end: float
-    delay_s: float
+    __slots__ = ("authority", "host", "path_start", "rules", "scheme_end")
 
-
-@dataclass(frozen=True, slots=True)
-class RobotsRow:
-    """An answer to robots.txt of one `scheme://host[:port]`. `verdict`: see `robots.Verdict`. Times: POSIX seconds."""
-
-    authority: str
-    verdict: str
-    body: bytes
-    error: str
-    fetched: float
-    expires: float
+    def __init__(self, authority: str) -> None:
+        self.authority = authority
+        self.scheme_end = authority.find(":")
+        self.path_start = len(authority)
+        self.host = host_of_authority(authority)
+        self.rules: Rules | None = None
 
 
-def make_hosts_folder(node_dir: Path) -> Path:
-    """The folder `hosts` of a node's directory, made if it is missing; files of before are moved into it.
-
-    All at once, since SQLite's belong together: they are gathered in a hidden folder, which then gets its name. The
-    caller holds the node's lock. Raises StorageError naming the path; the operator looks at the disk.
-    """
-    folder, moving = NodeDirectory(node_dir).hosts, node_dir / _MOVING_FOLDER
-    with os_errors(folder, "cannot be made"):
-        if not folder.is_dir():
-            moving.mkdir(exist_ok=True)
-            for name in _FILES:
-                if (node_dir / name).exists():
-                    (node_dir / name).rename(moving / name)
-                    reached("hosts.gathered")
-            fsync_dir(moving)
-            fsync_dir(node_dir)
-            moving.rename(folder)
-            fsync_dir(node_dir)
-            reached("hosts.moved")
-    return folder
+def host_of_authority(authority: str) -> str:
+    """The host (brackets of an IPv6 address kept) of a canonical `scheme://host[:port]`."""
+    host = authority.partition("://")[2]
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
 
 
-def host_stores(node_dir: Path) -> list[Path]:
-    """The files of host stores in a node's directory, where they are and where they were before: none, or one."""
-    places = (NodeDirectory(node_dir).hosts, node_dir / _MOVING_FOLDER, node_dir)
-    return [place / FILE_NAME for place in places if (place / FILE_NAME).exists()]
+def authority_end(url: str) -> int:
+    """Where the path of a canonical URL begins."""
+    end = url.find("/", 8)
+    return len(url) if end < 0 else end
 
 
-def _without_programs(action: int, first: str | None, second: str | None, base: str | None, inner: str | None) -> int:
-    """Deny what a trigger or view would do: fetching processes write the file, and one without end would hold us up."""
-    return sqlite3.SQLITE_DENY if inner else sqlite3.SQLITE_OK
+class Job:
+    """A request to make: a page (`taken`), or a robots.txt for the authority `robots_for` (`hops` followed so far)."""
+
+    __slots__ = ("hops", "robots_for", "site", "taken", "tries", "url")
+
+    def __init__(self, url: str, site: Site, taken: TakenUrl | None, robots_for: Site | None = None, hops: int = 0):
+        self.url = url
+        self.site = site
+        self.taken = taken
+        self.robots_for = robots_for
+        self.hops = hops
+        self.tries = 0
 
 
-class HostStore:
-    """The store in `folder` (which is there). Several processes may have one open.
+class Slot:
+    """A host: what it has to do, and when it was asked last. Times are of the loop's clock.
 
-    `wall`: POSIX seconds. `robots_ttl_s`: an answer to robots.txt that would hold for longer than so many seconds from
-    now is not believed. Every method raises StorageError naming the file; the operator looks at the disk.
+    `delay_s`: after each response, by config and robots.txt; `rest_s`: what is owed after the last one, if more.
     """
 
-    def __init__(
-        self, folder: Path, *, wall: Callable[[], float] = time.time, robots_ttl_s: float = float("inf")
-    ) -> None:
-        self.path = Path(folder) / FILE_NAME
-        self._wall = wall
-        self._robots_ttl_s = robots_ttl_s
-        with self._translated():
-            self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
-            try:
-                self._db.set_authorizer(_without_programs)
-                self._db.execute("PRAGMA journal_mode=WAL")
-                self._db.execute("PRAGMA synchronous=NORMAL")
-                self._db.executescript(_SCHEMA)
-            except BaseException:
-                self._db.close()
-                raise
+    __slots__ = (
+        "address",
+        "address_turn",
+        "addresses",
+        "addresses_until",
+        "asked",
+        "changed",
+        "connections",
+        "delay_s",
+        "ended_at",
+        "ending",
+        "errands",
+        "failures",
+        "host",
+        "in_flight",
+        "in_heap",
+        "later",
+        "not_before",
+        "pages",
+        "parked",
+        "rest_s",
+        "sites",
+        "waits_for",
+    )
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise StorageError(f"{self.path}: {error}; it may be deleted while no task of the node runs") from error
+    def __init__(self, host: str, delay_s: float, connections: int = 1) -> None:
+        self.host = host
+        self.delay_s = delay_s
+        self.rest_s = 0.0
+        self.connections = connections
+        self.ended_at = float("-inf")
+        self.not_before = 0.0
+        self.asked = 0.0
+        self.changed = False
+        # Lists, not deques, which take 600 bytes each: a batch may have 100,000 hosts.
+        self.pages: list[Job] = []  # the next one last
+        self.errands: list[Job] = []
+        self.parked: list[Job] = []
+        self.sites: list[Site] = []
+        self.later: list[tuple[float, int, Job]] = []
+        self.in_flight = 0
+        self.in_heap = False
+        self.waits_for: Site | None = None
+        self.failures = 0
+        self.ending: tuple[Outcome, str] | None = None
+        self.addresses: tuple[str, ...] = ()
+        self.addresses_until = 0.0
+        self.address: str | None = None
+        self.address_turn = 0
 
-    def __enter__(self) -> HostStore:
-        return self
+    def owed_s(self) -> float:
+        """How long the host rests after its last response."""
+        return max(self.delay_s, self.rest_s)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def ready_at(self) -> float:
+        """When the next request may start."""
+        return max(self.ended_at + self.owed_s(), self.not_before)
 
-    def close(self) -> None:
-        """Close the file. Takes no mark away: only `finish` says that the stop was clean."""
-        with self._translated():
-            self._db.close()
+    def is_done(self, now: float) -> bool:
+        """Whether there is nothing to do, to wait for or to write down, and the delay is over."""
+        busy = self.in_flight or self.in_heap or self.pages or self.errands or self.parked or self.later
+        return not (busy or self.changed) and self.waits_for is None and self.ready_at() <= now
 
-    def begin(self) -> bool:
-        """Set the durable mark, once a node before its processes fetch. Returns whether the last stop was unclean.
+    def next_page_at(self) -> float | None:
+        """When a page can be asked for, as far as the pages are concerned; None without page or robots.txt."""
+        if self.waits_for is not None:
+            return None
+        if self.pages:
+            return 0.0
+        return self.later[0][0] if self.later else None
 
-        After an unclean stop every host waits one delay from now. Rows older than 30 days are forgotten, and times
-        later than now become now.
-        """
-        with self._translated():
-            unclean = self._mark("dirty") is not None
-            now = self._wall()
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("INSERT OR REPLACE INTO marks VALUES ('dirty', ?)", (now,))
-            if unclean:
-                self._db.execute("INSERT OR REPLACE INTO marks VALUES ('hold_from', ?)", (now,))
-            self._db.execute("DELETE FROM hosts WHERE last_end < ?", (now - _KEPT_S,))
-            self._db.execute("DELETE FROM robots WHERE expires < ?", (now - _KEPT_S,))
-            self._db.execute("UPDATE hosts SET last_end = ?1 WHERE last_end > ?1", (now,))
-            self._db.execute("UPDATE marks SET value = ?1 WHERE value > ?1", (now,))
-            self._db.execute("COMMIT")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-        reached("hosts.begun")
-        return unclean
+    def wanted_at(self) -> float | None:
+        """When the slot wants its next request; None if it has nothing to ask."""
+        if self.parked or self.errands:
+            return self.ready_at()
+        pages_at = 0.0 if self.ending and (self.pages or self.later) else self.next_page_at()
+        return None if pages_at is None else max(self.ready_at(), pages_at)
 
-    def finish(self) -> None:
-        """Take the mark away, durably: every process has ended well and written its rows."""
-        with self._translated():
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("DELETE FROM marks WHERE name = 'dirty'")
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-        reached("hosts.finished")
 
-    def hold_from(self) -> float:
-        """POSIX seconds at which every host counts as asked (the last unclean stop was found then); 0 if never."""
-        with self._translated():
-            return self._mark("hold_from") or 0.0
+class Gate:
+    """The slots of this process that wait for the turn of one IP. Stands in the heap while any waits."""
 
-    def _mark(self, name: str) -> float | None:
-        row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
-        return None if row is None else row[0] if isinstance(row[0], float) else self._wall()
+    __slots__ = ("address", "in_heap", "waiting")
 
-    def host(self, host: str) -> HostRow | None:
-        """What is known of a host."""
-        with self._translated():
-            row = self._db.execute(
-                "SELECT host, last_end, delay_s FROM hosts"
-                " WHERE host = ? AND typeof(last_end) = 'real' AND typeof(delay_s) = 'real'",
-                (host,),
-            ).fetchone()
-        return None if row is None else HostRow(*row)
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.waiting: deque[tuple[Slot, Job]] = deque()
+        self.in_heap = False
 
-    def save_hosts(self, rows: Iterable[HostRow]) -> None:
-        """Write rows of hosts, replacing older ones."""
-        with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(
-                "INSERT INTO hosts VALUES (?, ?, ?) ON CONFLICT (host) DO UPDATE SET"
-                " last_end = max(min(last_end, ?), excluded.last_end), delay_s = excluded.delay_s",
-                [(row.host, row.last_end, row.delay_s, self._wall()) for row in rows],
-            )
-            self._db.execute("COMMIT")
 
-    def robots(self, authority: str) -> RobotsRow | None:
-        """The last answer to an authority's robots.txt, expired or not; None too where its times cannot be."""
-        now = self._wall()
-        with self._translated():
-            row = self._db.execute(
-                "SELECT authority, verdict, body, error, fetched, expires FROM robots WHERE authority = ?"
-                " AND typeof(verdict) = 'text' AND typeof(body) = 'blob' AND typeof(error) = 'text'"
-                " AND fetched <= ? AND expires <= ?",  # which no text is
-                (authority, now, now + self._robots_ttl_s),
-            ).fetchone()
-        return None if row is None else RobotsRow(*row)
+class ReadyHeap:
+    """Slots and gates by the time they are ready; equal times in the order they were pushed."""
 
-    def save_robots(self, row: RobotsRow, host: HostRow) -> None:
-        """Write an answer to robots.txt and its host's row, at once."""
-        with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute(
-                "INSERT OR REPLACE INTO robots VALUES (?, ?, ?, ?, ?, ?)",
-                (row.authority, row.verdict, row.body, row.error, row.fetched, row.expires),
-            )
-            self._db.execute("INSERT OR REPLACE INTO hosts VALUES (?, ?, ?)", (host.host, host.last_end, host.delay_s))
-            self._db.execute("COMMIT")
-        reached("hosts.robots")
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Slot | Gate]] = []
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, item: Slot | Gate, when: float) -> None:
+        """Add an item unless it is in already."""
+        if not item.in_heap:
+            item.in_heap = True
+            heapq.heappush(self._heap, (when, next(self._numbers), item))
+
+    def next_at(self) -> float | None:
+        """When the first item is ready; None if the heap is empty."""
+        return self._heap[0][0] if self._heap else None
+
+    def pop(self, now: float) -> Slot | Gate | None:
+        """The first item if it is ready at `now`."""
+        if not self._heap or self._heap[0][0] > now:
+            return None
+        item = heapq.heappop(self._heap)[2]
+        item.in_heap = False
+        return item

@@ -20,10 +20,10 @@ from crawl_lib.fetch.answers import Answers
 from crawl_lib.fetch.book import HostBook
 from crawl_lib.fetch.desk import RobotsDesk
 from crawl_lib.fetch.dispatch import Dispatch
-from crawl_lib.fetch.hosts import HostStore
+from crawl_lib.fetch.hosts import Gate, Job, ReadyHeap, Slot, authority_end
+from crawl_lib.fetch.hoststore import HostStore
 from crawl_lib.fetch.messages import Reply
 from crawl_lib.fetch.seams import FetchSummary, Seams
-from crawl_lib.fetch.slots import Gate, Job, ReadyHeap, Slot, authority_end
 from crawl_lib.fetch.turns import IpTurns
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome

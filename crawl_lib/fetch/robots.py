@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from crawl_lib.config import FetchConfig
-from crawl_lib.fetch.hosts import RobotsRow
+from crawl_lib.fetch.hoststore import RobotsRow
 from crawl_lib.fetch.robotstxt import Groups, PathRules, comparable_path
 from crawl_lib.parse import decode_content
 from crawl_lib.records import Fetched

@@ -18,11 +18,11 @@ registrable domain depends on the public suffix list that is installed (pinned i
 from crawl_lib.urls.canonical import canonicalize, resolve
 from crawl_lib.urls.filters import UrlFilter
 from crawl_lib.urls.hostlists import is_list_of_hosts, scope_bytes, whole_hosts
+from crawl_lib.urls.links import LinkResolver, Target
 from crawl_lib.urls.names import authority_of, domain_of, host_of, is_address, key_of
 from crawl_lib.urls.owners import Owners
 from crawl_lib.urls.ports import refused_port
 from crawl_lib.urls.rejections import Rejection
-from crawl_lib.urls.resolver import LinkResolver, Target
 
 __all__ = [
     "LinkResolver",
