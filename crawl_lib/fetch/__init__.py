@@ -1,16 +1,14 @@
 """Fetching: from URLs of a take to what the web answered.
 
-`loop.fetch_all` puts a host's URLs into its slot when it is begun (`slots`; `book` knows what the node remembers of it,
-`limits` what the config allows). When a slot is ready, the `desk` says by the `robots` rules (`robotstxt` reads them)
-whether the URL may be fetched, asking for robots.txt first where nothing is known. `dispatch` sends it: `dns` finds an
-address that the `address` filter allows (asked of the `resolver`, which does not block), `turns` gives the IP's turn,
-and `transport` carries one request by an `exchange` of curl (`messages`: what goes in and comes out), within the
-`budget` of all bodies in flight. `classify` says what came back means, `retry` what to do after a failure; `answers`
-does it: the answer goes to the caller, or the URL back to its slot, which rests for its host's delay. A slot with
-nothing left to do is freed after that.
+`loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is what the node remembers of them). When
+a host is ready, `robots` says whether its next URL may be fetched (`robotstxt` reads the rules), asking for robots.txt
+first where nothing is known. `dispatch` sends the request: `dns` finds an address that the `address` filter allows,
+`turns` gives the turns of IP and host, and `transport` carries it by an `exchange` of curl (`messages`: what goes in
+and comes out). `classify` says what came back means, `retry` what to do after a failure; `dispatch` does it: the
+answer goes to the caller, or the URL back to its host, which rests for its delay.
 
-After a crash: URLs that were not reported are fetched again by the caller's next run. `hosts` finds its mark, so every
-host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
+After a crash: URLs that were not reported are fetched again by the caller's next run. `hoststore` finds its mark, so
+every host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
 """
 
 from crawl_lib.fetch.address import AddressFilter
@@ -28,8 +26,8 @@ from crawl_lib.fetch.loop import fetch_all
 from crawl_lib.fetch.messages import user_agent_header
 from crawl_lib.fetch.retry import RETRIES, Retry, Scope, Trouble
 from crawl_lib.fetch.robots import MIN_TTL_S
-from crawl_lib.fetch.seams import FetchSummary, Seams
-from crawl_lib.fetch.turns import IpTurns, boot_id
+from crawl_lib.fetch.seams import Control, FetchSummary, Recorder, Seams
+from crawl_lib.fetch.turns import Turns, boot_id
 
 __all__ = [
     "FILE_NAME",
@@ -37,15 +35,17 @@ __all__ = [
     "MIN_TTL_S",
     "RETRIES",
     "AddressFilter",
+    "Control",
     "FetchSummary",
     "HostRow",
     "HostStore",
-    "IpTurns",
+    "Recorder",
     "Retry",
     "RobotsRow",
     "Scope",
     "Seams",
     "Trouble",
+    "Turns",
     "boot_id",
     "fetch_all",
     "host_stores",

@@ -4,56 +4,43 @@ from __future__ import annotations
 
 import pycurl as _curl  # type: ignore[import-untyped]
 
-from crawl_lib.fetch.messages import (
-    MARK_ADDRESS,
-    MARK_HEADER,
-    MARK_LENGTH,
-    MARK_MIME,
-    MARK_STALE,
-    MARK_UNUSABLE,
-    Reply,
-    head_is_whole,
-)
+from crawl_lib.fetch.messages import Mark, Reply, head_is_whole
 from crawl_lib.fetch.retry import Trouble
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
 _OUTCOME_OF_MARK = {
-    MARK_ADDRESS: Outcome.ADDRESS_REFUSED,
-    MARK_MIME: Outcome.MIME_REFUSED,
-    MARK_HEADER: Outcome.PROTOCOL_ERROR,
-    MARK_STALE: Outcome.CONNECT_FAILED,
-    MARK_UNUSABLE: Outcome.PROTOCOL_ERROR,
+    Mark.ADDRESS: Outcome.ADDRESS_REFUSED,
+    Mark.MIME: Outcome.MIME_REFUSED,
+    Mark.HEADER: Outcome.PROTOCOL_ERROR,
+    Mark.STALE: Outcome.CONNECT_FAILED,
+    Mark.UNUSABLE: Outcome.PROTOCOL_ERROR,
 }
 _WORDS_OF_MARK = {
-    MARK_MIME: "",
-    MARK_HEADER: "the headers pass fetch.max_header_bytes",
-    MARK_STALE: "the server closed a kept connection before it answered",
+    Mark.MIME: "",
+    Mark.HEADER: "the headers pass fetch.max_header_bytes",
+    Mark.STALE: "the server closed a kept connection before it answered",
 }
 # https://curl.se/libcurl/c/libcurl-errors.html
 _OUTCOME_OF_CODE: dict[int, Outcome] = {
     _curl.E_COULDNT_RESOLVE_HOST: Outcome.DNS_FAILED,
-    _curl.E_COULDNT_RESOLVE_PROXY: Outcome.CONNECT_FAILED,
-    _curl.E_COULDNT_CONNECT: Outcome.CONNECT_FAILED,
-    _curl.E_GOT_NOTHING: Outcome.CONNECT_FAILED,
-    _curl.E_SEND_ERROR: Outcome.CONNECT_FAILED,
-    _curl.E_RECV_ERROR: Outcome.CONNECT_FAILED,
-    _curl.E_PARTIAL_FILE: Outcome.CONNECT_FAILED,
-    97: Outcome.CONNECT_FAILED,  # CURLE_PROXY
     _curl.E_OPERATION_TIMEDOUT: Outcome.TIMEOUT,
-    _curl.E_SSL_CONNECT_ERROR: Outcome.TLS_FAILED,
-    _curl.E_SSL_ENGINE_NOTFOUND: Outcome.TLS_FAILED,
-    _curl.E_SSL_ENGINE_SETFAILED: Outcome.TLS_FAILED,
-    _curl.E_SSL_CERTPROBLEM: Outcome.TLS_FAILED,
-    _curl.E_SSL_CIPHER: Outcome.TLS_FAILED,
-    _curl.E_PEER_FAILED_VERIFICATION: Outcome.TLS_FAILED,
-    _curl.E_USE_SSL_FAILED: Outcome.TLS_FAILED,
-    _curl.E_SSL_CACERT_BADFILE: Outcome.TLS_FAILED,
-    _curl.E_SSL_SHUTDOWN_FAILED: Outcome.TLS_FAILED,
-    _curl.E_SSL_CRL_BADFILE: Outcome.TLS_FAILED,
-    _curl.E_SSL_ISSUER_ERROR: Outcome.TLS_FAILED,
-    _curl.E_SSL_PINNEDPUBKEYNOTMATCH: Outcome.TLS_FAILED,
-    _curl.E_SSL_INVALIDCERTSTATUS: Outcome.TLS_FAILED,
+    **dict.fromkeys(
+        (
+            *(_curl.E_COULDNT_RESOLVE_PROXY, _curl.E_COULDNT_CONNECT, _curl.E_GOT_NOTHING, _curl.E_SEND_ERROR),
+            *(_curl.E_RECV_ERROR, _curl.E_PARTIAL_FILE, 97),  # CURLE_PROXY
+        ),
+        Outcome.CONNECT_FAILED,
+    ),
+    **dict.fromkeys(
+        (
+            *(_curl.E_SSL_CONNECT_ERROR, _curl.E_SSL_ENGINE_NOTFOUND, _curl.E_SSL_ENGINE_SETFAILED),
+            *(_curl.E_SSL_CERTPROBLEM, _curl.E_SSL_CIPHER, _curl.E_PEER_FAILED_VERIFICATION, _curl.E_USE_SSL_FAILED),
+            *(_curl.E_SSL_CACERT_BADFILE, _curl.E_SSL_SHUTDOWN_FAILED, _curl.E_SSL_CRL_BADFILE),
+            *(_curl.E_SSL_ISSUER_ERROR, _curl.E_SSL_PINNEDPUBKEYNOTMATCH, _curl.E_SSL_INVALIDCERTSTATUS),
+        ),
+        Outcome.TLS_FAILED,
+    ),
 }
 _MAX_ERROR_CHARS = 500
 
@@ -91,14 +78,15 @@ def fetched_of(url: str, reply: Reply, attempts: int) -> Fetched:
     """The record of a try. Answers whose headers were whole count, cut or not; others are failures."""
     outcome, truncated, error = _judge(reply)
     answered = outcome is None
+    has_head = answered or outcome is Outcome.MIME_REFUSED
     return Fetched(
-        url=url,
-        time=reply.started,
-        outcome=outcome_of_status(reply.status, reply.head) if outcome is None else outcome,
-        status=reply.status if answered or outcome is Outcome.MIME_REFUSED else None,
+        url,
+        reply.started,
+        outcome_of_status(reply.status, reply.head) if outcome is None else outcome,
+        status=reply.status if has_head else None,
         ip=reply.ip,
         request=reply.request,
-        head=reply.head if answered or outcome is Outcome.MIME_REFUSED else b"",
+        head=reply.head if has_head else b"",
         body=reply.body if answered else b"",
         truncated=truncated,
         attempts=attempts,
@@ -109,8 +97,10 @@ def fetched_of(url: str, reply: Reply, attempts: int) -> Fetched:
 
 def _judge(reply: Reply) -> tuple[Outcome | None, str | None, str]:
     """(outcome or None for an answer, WARC-Truncated's word, error)."""
+    if reply.mark is Mark.LENGTH:
+        return None, "length", ""
     if reply.mark:
-        return _judge_mark(reply)
+        return _OUTCOME_OF_MARK[reply.mark], None, one_line(_WORDS_OF_MARK.get(reply.mark, reply.message))
     whole = head_is_whole(reply.head)
     if reply.code == 0:
         return (None, None, "") if whole else (Outcome.PROTOCOL_ERROR, None, "the headers do not end")
@@ -120,15 +110,9 @@ def _judge(reply: Reply) -> tuple[Outcome | None, str | None, str]:
     return _OUTCOME_OF_CODE.get(reply.code, Outcome.PROTOCOL_ERROR), None, error
 
 
-def _judge_mark(reply: Reply) -> tuple[Outcome | None, str | None, str]:
-    if reply.mark == MARK_LENGTH:
-        return None, "length", ""
-    return _OUTCOME_OF_MARK[reply.mark], None, one_line(_WORDS_OF_MARK.get(reply.mark, reply.message))
-
-
 def failure_of(fetched: Fetched, reply: Reply) -> Outcome | Trouble:
     """The row of the retry table that a try falls under."""
-    if reply.mark == MARK_STALE:
+    if reply.mark is Mark.STALE:
         return Trouble.STALE_CONNECTION
     if fetched.status == 429:
         return Trouble.TOO_MANY_REQUESTS

@@ -1,74 +1,60 @@
-"""From a job whose turn it is to the transport: the host's address, the turns of IP and host, and the request."""
+"""The way of a request: its host's address, the turns of IP and host, the transport, and what its answer leads to.
+
+An answer, or a failure, is reported, or its URL is tried again; its host rests, or is given up.
+"""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from itertools import count
 
-from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.answers import Answers
-from crawl_lib.fetch.classify import one_line
-from crawl_lib.fetch.dns import AtOnce, DnsCache, literal_address
-from crawl_lib.fetch.hosts import Gate, Job, ReadyHeap, Slot
+from crawl_lib.fetch.classify import failure_of, fetched_of, one_line, retry_after_s
+from crawl_lib.fetch.dns import Answer, AtOnce, DnsCache, SystemResolver, literal_address
+from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
 from crawl_lib.fetch.messages import Ask, Reply
-from crawl_lib.fetch.resolver import Answer, SystemResolver
-from crawl_lib.fetch.retry import Trouble
-from crawl_lib.fetch.seams import Carrier, Seams
-from crawl_lib.fetch.turns import IpTurns
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope, Trouble
+from crawl_lib.fetch.robots import Robots
+from crawl_lib.fetch.seams import Carrier, FetchSummary, Recorder, Seams
+from crawl_lib.fetch.turns import Turns
+from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
 
-class Crew(Protocol):
-    """What the loop does for its dispatch."""
-
-    def replied(self, slot: Slot, job: Job, reply: Reply) -> None:
-        """An answer, or a failure, of a request that was sent."""
-
-    def schedule(self, slot: Slot) -> None:
-        """The slot may have something to do now."""
-
-    def pump(self) -> None:
-        """Start what is ready."""
-
-    def guarded(self, call: Callable[[], None]) -> None:
-        """Make a call whose error ends the loop."""
-
-    def is_over(self) -> bool:
-        """Whether the loop has ended."""
-
-
 class Dispatch:
-    """Sends the jobs of one run. All methods belong to the loop's thread.
+    """The requests of one run, counted in `summary`. All methods belong to the loop's thread.
 
-    `heap`: of what is ready when; gates join it. `in_flight`: requests that the transport has, or that have answered
-    and are not reported yet: the crew counts them down. `answers`: for what fails before it is sent.
+    `act`: makes a change to the run, then starts what is ready; nothing once the run is over. `in_flight`: requests
+    that the transport has, or that have answered and are not reported yet.
     """
 
     def __init__(
         self,
-        config: FetchConfig,
-        *,
-        turns: IpTurns,
+        hosts: Hosts,
+        turns: Turns,
+        recorder: Recorder,
         seams: Seams,
-        heap: ReadyHeap,
+        *,
+        act: Callable[[Callable[[], None]], None],
         transport: Carrier,
-        answers: Answers,
-        crew: Crew,
     ) -> None:
         self.in_flight = 0
-        self._config = config
+        self.summary = FetchSummary()
+        self.robots = Robots(hosts, recorder.on_robots)
+        self._hosts = hosts
         self._turns = turns
-        self._heap = heap
+        self._recorder = recorder
+        self._act = act
         self._transport = transport
-        self._answers = answers
-        self._crew = crew
+        self._config = config = hosts.config
         self._clock = seams.clock
         self._retries = seams.retries
         self._filter = AddressFilter(config.allow_networks)
         self._mime_types = frozenset(kind.lower() for kind in config.mime_types) if config.mime_types else None
         self._gates: dict[str, Gate] = {}
+        self._numbers = count()
         resolver = AtOnce(seams.resolver) if seams.resolver else SystemResolver(seams.dns_servers)
         self._dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, resolver)
 
@@ -76,66 +62,71 @@ class Dispatch:
         """Abandon what runs, without calling back."""
         self._transport.close()
         self._dns.close()
+        for host in self._hosts.begun.values():
+            if host.in_flight:
+                self._rest(host)  # the server may be busy with it still
 
     @property
     def may_begin(self) -> bool:
         """Whether another host may be begun: a connection is free, and so many names are not being looked up."""
         return self.in_flight < self._config.connections and not self._dns.is_busy
 
-    def send(self, slot: Slot, job: Job, now: float) -> None:
+    # -- there ----------------------------------------------------------------------------------------------------
+
+    def send(self, host: Host, job: Job, now: float) -> None:
         """Find the address, take the turns, and hand over to the transport."""
         if self._config.proxy:
-            literal = literal_address(slot.host)
+            literal = literal_address(host.name)
             if literal is not None and not self._filter.allows(literal):
-                self._answers.unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {literal} is refused")
+                self._unsendable(host, job, Outcome.ADDRESS_REFUSED, f"address {literal} is refused")
             else:
-                self._start(slot, job, None)
+                self._start(host, job, None)
             return
-        if slot.addresses_until <= now and not self._find_addresses(slot, job):
+        if host.addresses_until <= now and not self._find_addresses(host, job):
             return
-        address = slot.address
+        address = host.address
         assert address is not None
         if self._config.ip_delay_s > 0:
             gate = self._gates.get(address)
             if gate is None:
                 gate = self._gates[address] = Gate(address)
-            slot.in_flight += 1  # it waits for the gate, and does nothing else
-            gate.waiting.append((slot, job))
+            host.in_flight += 1  # it waits for the gate, and does nothing else
+            gate.waiting.append((host, job))
             if not gate.in_heap:
                 self.open(gate)
             return
-        self._take_turn(slot, job)
+        self._take_turn(host, job)
 
     def open(self, gate: Gate) -> None:
-        """Let the first slot of a gate go if the IP's turn is ours."""
+        """Let the first host of a gate go if the IP's turn is ours."""
         if not gate.waiting:
             return
         wait_s = self._turns.reserve(f"ip {gate.address}", self._config.ip_delay_s)
         if wait_s <= 0:
-            slot, job = gate.waiting.popleft()
-            slot.in_flight -= 1
+            host, job = gate.waiting.popleft()
+            host.in_flight -= 1
             wait_s = self._config.ip_delay_s
-            self._take_turn(slot, job)
-            self._crew.schedule(slot)
+            self._take_turn(host, job)
+            self._hosts.schedule(host)
         if gate.waiting:
-            self._heap.push(gate, self._clock() + wait_s)
+            self._hosts.heap.push(gate, self._clock() + wait_s)
         else:
             self._gates.pop(gate.address, None)  # the turn itself is in the table
 
-    def _take_turn(self, slot: Slot, job: Job) -> None:
+    def _take_turn(self, host: Host, job: Job) -> None:
         """Take the host's turn among the node's processes (redirects of robots.txt cross the hosts' division)."""
-        if slot.delay_s > 0 or self._config.adaptive_delay_factor is not None:
+        if host.delay_s > 0 or self._config.adaptive_delay_factor is not None:
             # A transfer that was paused for room may last twice its time limit.
-            wait_s = self._turns.reserve(f"host {slot.host}", 2 * self._config.time_limit_s + slot.delay_s)
+            wait_s = self._turns.reserve(f"host {host.name}", 2 * self._config.time_limit_s + host.delay_s)
             if wait_s > 0:
-                slot.parked.insert(0, job)
-                slot.not_before = self._clock() + wait_s
+                host.parked.insert(0, job)
+                host.not_before = self._clock() + wait_s
                 return
-        self._start(slot, job, slot.address)
+        self._start(host, job, host.address)
 
-    def _start(self, slot: Slot, job: Job, address: str | None) -> None:
+    def _start(self, host: Host, job: Job, address: str | None) -> None:
         self.in_flight += 1
-        slot.in_flight += 1
+        host.in_flight += 1
         is_robots = job.robots_for is not None
         ask = Ask(
             job.url,
@@ -147,48 +138,115 @@ class Dispatch:
             False,
             self._before_send if self._config.ip_delay_s > 0 and address is not None else None,
         )
-        self._transport.start(ask, partial(self._crew.replied, slot, job))
+        self._transport.start(ask, partial(self._replied, host, job))
 
     def _before_send(self, ip: str) -> None:
-        # A connection took its time to stand: the IP's delay runs from the request.
+        # It took time to connect: the IP's delay runs from the request.
         self._turns.put(f"ip {ip}", self._config.ip_delay_s)
 
-    def _find_addresses(self, slot: Slot, job: Job) -> bool:
-        answer = self._dns.get(slot.host)
+    def _find_addresses(self, host: Host, job: Job) -> bool:
+        answer = self._dns.get(host.name)
         if answer is not None:
-            return self._use_answer(slot, job, answer)
-        slot.in_flight += 1  # no other request of the host meanwhile
-        self._dns.look_up(slot.host, partial(self._looked_up, slot, job))
+            return self._use_answer(host, job, answer)
+        host.in_flight += 1  # no other request of the host meanwhile
+        self._dns.look_up(host.name, lambda answer: self._act(partial(self._looked_up, host, job, answer)))
         return False
 
-    def _looked_up(self, slot: Slot, job: Job, answer: Answer) -> None:
-        def go_on() -> None:
-            slot.in_flight -= 1
-            if self._use_answer(slot, job, answer):
-                slot.parked.insert(0, job)
-            self._crew.schedule(slot)
-            self._crew.pump()
+    def _looked_up(self, host: Host, job: Job, answer: Answer) -> None:
+        host.in_flight -= 1
+        if self._use_answer(host, job, answer):
+            host.parked.insert(0, job)
+        self._hosts.schedule(host)
 
-        if not self._crew.is_over():
-            self._crew.guarded(go_on)
-
-    def _use_answer(self, slot: Slot, job: Job, answer: Answer) -> bool:
-        """Choose an address for the slot; False if there is none, and the job has been dealt with."""
+    def _use_answer(self, host: Host, job: Job, answer: Answer) -> bool:
+        """Choose an address for the host; False if there is none, and the job has been dealt with."""
         if not answer.addresses:
             job.tries += 1
             row = self._retries[Trouble.DNS_TEMPORARY if answer.temporary else Outcome.DNS_FAILED]
             if job.tries < row.max_tries:
-                self._answers.put_back(slot, job, row, row.wait_s)
+                self._put_back(host, job, row, row.wait_s)
             else:
-                self._answers.unsendable(slot, job, Outcome.DNS_FAILED, one_line(f"{slot.host}: {answer.error}"))
+                self._unsendable(host, job, Outcome.DNS_FAILED, one_line(f"{host.name}: {answer.error}"))
             return False
         allowed = tuple(address for address in answer.addresses if self._filter.allows(address))
         if not allowed:
             refused = ", ".join(answer.addresses[:4])
-            self._answers.unsendable(slot, job, Outcome.ADDRESS_REFUSED, f"address {refused} is refused")
+            self._unsendable(host, job, Outcome.ADDRESS_REFUSED, f"address {refused} is refused")
             return False
-        slot.addresses = allowed
-        slot.addresses_until = max(answer.expires, self._clock() + 1.0)
-        if slot.address not in allowed:
-            slot.address = allowed[slot.address_turn % len(allowed)]
+        host.addresses = allowed
+        host.addresses_until = max(answer.expires, self._clock() + 1.0)
+        if host.address not in allowed:
+            host.address = allowed[host.address_turn % len(allowed)]
         return True
+
+    # -- and back -------------------------------------------------------------------------------------------------
+
+    def _replied(self, host: Host, job: Job, reply: Reply) -> None:
+        self._act(partial(self._take, host, job, reply))
+
+    def _take(self, host: Host, job: Job, reply: Reply) -> None:
+        """An answer, or a failure, of a request that was sent."""
+        self.in_flight -= 1
+        host.in_flight -= 1
+        job.tries += 1
+        fetched = fetched_of(job.url, reply, job.tries)
+        row = self._retries[failure_of(fetched, reply)]
+        self._note_failure(host, fetched, row)
+        if job.tries < row.max_tries and host.ending is None:
+            wait_s = row.wait_s
+            if fetched.status in (429, 503):
+                wait_s = max(wait_s, min(retry_after_s(fetched.head), self._config.max_crawl_delay_s))
+            self._put_back(host, job, row, wait_s)
+        else:
+            self._report(job, fetched)
+        self._rest(host, reply.duration_s)
+        self._hosts.schedule(host)
+
+    def end(self, job: Job, outcome: Outcome, error: str) -> None:
+        """Report a page that is not asked for (again)."""
+        self._report(job, Fetched(job.url, self._hosts.wall(), outcome, attempts=job.tries, error=error))
+
+    def _unsendable(self, host: Host, job: Job, outcome: Outcome, error: str) -> None:
+        """Nothing can be sent to this host: all its URLs end like this one."""
+        host.ending = (outcome, error)
+        self._report(job, Fetched(job.url, self._hosts.wall(), outcome, attempts=0, error=error))
+
+    def _put_back(self, host: Host, job: Job, row: Retry, wait_s: float) -> None:
+        """Try again later: the host's next request, or, if it is the URL's trouble alone, between the others."""
+        when = self._clock() + wait_s
+        if row.scope is Scope.URL and job.taken is not None:
+            heapq.heappush(host.later, (when, next(self._numbers), job))
+            return
+        host.parked.append(job)
+        host.not_before = max(host.not_before, when)
+
+    def _rest(self, host: Host, answer_s: float | None = None) -> None:
+        """The host's delay begins. `answer_s`: how long its last answer, or failure, took; None: it was abandoned."""
+        host.ended_at = self._clock()
+        host.asked = self._hosts.wall()
+        host.changed = True
+        if answer_s is not None:
+            factor = self._config.adaptive_delay_factor or 0.0
+            host.rest_s = min(factor * answer_s, self._config.max_crawl_delay_s)
+        if host.owed_s() > 0:
+            self._turns.put(f"host {host.name}", host.owed_s())
+
+    def _report(self, job: Job, fetched: Fetched) -> None:
+        if job.taken is None:
+            self.robots.answered(job, fetched)
+            return
+        self.summary.left -= 1
+        self.summary.outcomes[fetched.outcome] += 1
+        self._recorder.on_fetched(job.taken, fetched)
+
+    def _note_failure(self, host: Host, fetched: Fetched, row: Retry) -> None:
+        """Count failures that are the host's, and give it up after too many."""
+        if not row.counts:
+            host.failures = 0
+            return
+        host.failures += 1
+        if len(host.addresses) > 1:
+            host.address_turn += 1
+            host.address = host.addresses[host.address_turn % len(host.addresses)]
+        if host.failures >= HOST_GIVES_UP_AFTER and host.ending is None:
+            host.ending = (Outcome.HOST_GAVE_UP, one_line(f"after {host.failures} failed tries: {fetched.error}"))

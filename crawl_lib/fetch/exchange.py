@@ -19,54 +19,57 @@ import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.budget import InflightBudget
-from crawl_lib.fetch.messages import (
-    MARK_ADDRESS,
-    MARK_HEADER,
-    MARK_LENGTH,
-    MARK_MIME,
-    MARK_STALE,
-    Ask,
-    Reply,
-    declared_type,
-    last_block,
-    mime_allowed,
-)
+from crawl_lib.fetch.messages import Ask, Mark, Reply, declared_type, last_block, mime_allowed
 
 # https://github.com/curl/curl/blob/master/include/curl/curl.h (pycurl has no name for it)
 _SUPPRESS_CONNECT_HEADERS = 265
+_DEBIAN_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+class InflightBudget:
+    """How many bytes of bodies may be in flight at once: `fetch.max_inflight_bytes`, among so many `connections`.
+
+    Half of it is divided: up to its share of that a transfer is never held up, so large bodies cannot delay small
+    pages. Above its share it draws on the other half, which is common; while that is used up it pauses, and goes on
+    when another one has ended. One may always go on: the first that found no room, up to its own end. A pause does not
+    count as time of its transfer, but it ends one that lasts twice as long as it may: else hosts that stop talking
+    would hold up the others one after the other.
+    """
+
+    def __init__(self, max_bytes: int, connections: int) -> None:
+        self.share = max_bytes // 2 // connections
+        self._room = max_bytes // 2
+        self._first: Exchange | None = None
+        self._paused: list[Exchange] = []
+
+    def takes(self, holder: Exchange, had: int, more: int) -> bool:
+        """Whether a transfer that has `had` bytes may take `more`; if not, it is resumed when there may be room."""
+        count = max(0, had + more - max(had, self.share))
+        if count > max(0, self._room) and self._first is not holder:
+            if self._first is not None:
+                self._paused.append(holder)
+                return False
+            self._first = holder
+        self._room -= count
+        holder.held += count
+        return True
+
+    def release(self, holder: Exchange) -> None:
+        """A transfer has ended, and its body is counted no more."""
+        self._room += holder.held
+        holder.held = 0
+        if self._first is holder:
+            self._first = None
+        if holder in self._paused:
+            self._paused.remove(holder)
+        if self._paused and (self._room > 0 or self._first is None):
+            waiting, self._paused = self._paused, []
+            for one in waiting:
+                one.resume()
 
 
 class Exchange:
-    """An easy handle with the state of the transfer it runs. The handle's options are set once."""
-
-    __slots__ = (
-        "address_refused",
-        "ask",
-        "budget",
-        "connect_to",
-        "done",
-        "due",
-        "filter",
-        "handle",
-        "header_limit",
-        "held",
-        "is_fresh",
-        "is_paused",
-        "last",
-        "left",
-        "limits",
-        "lines",
-        "mark",
-        "on_resumed",
-        "opened",
-        "parts",
-        "room",
-        "sent",
-        "spared",
-        "started",
-        "started_wall",
-    )
+    """An easy handle with the state of the transfer it runs. `held`: what that has of the budget's common half."""
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class Exchange:
         self.parts: list[bytes] = []
         self.room = 0
         self.sent = 0
-        self.mark = ""
+        self.mark = Mark.NONE
         self.address_refused = ""
         self.connect_to: str | None = None
         self.is_fresh = False
@@ -104,7 +107,7 @@ class Exchange:
     def _configure(self, config: FetchConfig, headers: list[str]) -> None:
         setopt = self.handle.setopt
         setopt(pycurl.NOSIGNAL, 1)
-        setopt(pycurl.PROTOCOLS_STR if hasattr(pycurl, "PROTOCOLS_STR") else pycurl.PROTOCOLS, _protocols())
+        setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
         setopt(pycurl.HTTP_TRANSFER_DECODING, 0)
         setopt(pycurl.HTTP09_ALLOWED, 0)
@@ -120,7 +123,12 @@ class Exchange:
         setopt(_SUPPRESS_CONNECT_HEADERS, 1)
         setopt(pycurl.SSL_VERIFYPEER, 1 if config.verify_tls else 0)
         setopt(pycurl.SSL_VERIFYHOST, 2 if config.verify_tls else 0)
-        _trust(self.handle)
+        # The system's certificates (or `SSL_CERT_FILE`, `SSL_CERT_DIR`): the wheel knows its builder's path only.
+        paths = ssl.get_default_verify_paths()
+        if paths.cafile or _DEBIAN_CERTIFICATES.is_file():
+            setopt(pycurl.CAINFO, paths.cafile or str(_DEBIAN_CERTIFICATES))
+        if paths.capath:
+            setopt(pycurl.CAPATH, paths.capath)
         # Time is ours to watch (`due`): curl would end a transfer whose answer has come while the loop was held, or
         # that is paused. It divides the time to connect among the addresses of a proxy, and so must know it there.
         connect_s = config.connect_timeout_s + (0 if config.proxy else config.time_limit_s)
@@ -139,7 +147,7 @@ class Exchange:
         self.parts = []
         self.room = ask.max_body_bytes
         self.sent = 0
-        self.mark = self.address_refused = ""
+        self.mark, self.address_refused = Mark.NONE, ""
         self.started_wall = time.time()
         self.started = time.monotonic()
         self.due = self.started + min(self.limits)
@@ -163,7 +171,7 @@ class Exchange:
         """Open the socket for a resolved address, if the filter allows it."""
         family, kind, protocol, where = address
         if self.filter is not None and not self.filter.allows(str(where[0])):
-            self.mark = MARK_ADDRESS
+            self.mark = Mark.ADDRESS
             self.address_refused = str(where[0])
             return pycurl.SOCKET_BAD
         self.close_opened()
@@ -178,11 +186,11 @@ class Exchange:
             self.opened = None
 
     def on_connected(self, primary_ip: str, _local_ip: str, _port: int, _local_port: int) -> int:
-        """The connection stands, and the request is about to be written."""
+        """The connection is open, and the request is about to be written."""
         # curl itself would send the request again where a kept connection broke; that would be a second request
         # without the host's delay. A retry is ours to plan.
         if self.sent:
-            self.mark = MARK_STALE
+            self.mark = Mark.STALE
             return int(pycurl.PREREQFUNC_ABORT)
         self.sent = 1
         self.due = self.started + self.limits[1]
@@ -202,7 +210,7 @@ class Exchange:
         if len(data) > room:
             self.parts.append(data[:room])
             self.room = 0
-            self.mark = MARK_LENGTH
+            self.mark = Mark.LENGTH
             return -1
         self.parts.append(data)
         self.room = room - len(data)
@@ -219,13 +227,13 @@ class Exchange:
     def _takes_body(self) -> bool:
         allowed = self.ask.mime_types
         if sum(map(len, self.lines)) > self.header_limit:
-            self.mark = MARK_HEADER
+            self.mark = Mark.HEADER
             return False
         if allowed is None:
             return True
         head = last_block(self.lines)
         if head[9:10] == b"2" and not mime_allowed(declared_type(head), allowed):
-            self.mark = MARK_MIME
+            self.mark = Mark.MIME
             return False
         return True
 
@@ -244,11 +252,11 @@ class Exchange:
         head = last_block(self.lines) if self.lines else b""
         mark = self.mark
         if not mark and len(head) > self.header_limit:
-            mark = MARK_HEADER
+            mark = Mark.HEADER
         handle = self.handle
         return Reply(
             code,
-            f"address {self.address_refused} is refused" if mark == MARK_ADDRESS else message,
+            f"address {self.address_refused} is refused" if mark is Mark.ADDRESS else message,
             mark,
             self.started_wall,
             duration_s,
@@ -261,22 +269,7 @@ class Exchange:
         )
 
 
-def _protocols() -> Any:
-    return "http,https" if hasattr(pycurl, "PROTOCOLS_STR") else pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
-
-
 def _proxy(given: str) -> str:
     """A proxy as curl is told of it: with `socks5:` or `socks4:` it would look up the target's name itself."""
     scheme, colon, rest = given.partition("://")
     return {"socks5": "socks5h", "socks4": "socks4a"}.get(scheme.lower(), scheme) + colon + rest
-
-
-def _trust(handle: Any) -> None:
-    """Use the system's certificates (or `SSL_CERT_FILE`, `SSL_CERT_DIR`): the wheel knows its builder's path only."""
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile:
-        handle.setopt(pycurl.CAINFO, paths.cafile)
-    elif Path("/etc/ssl/certs/ca-certificates.crt").is_file():
-        handle.setopt(pycurl.CAINFO, "/etc/ssl/certs/ca-certificates.crt")
-    if paths.capath:
-        handle.setopt(pycurl.CAPATH, paths.capath)

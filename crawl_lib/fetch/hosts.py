@@ -1,117 +1,81 @@
-"""The scheduler's plain parts: jobs, authorities, host slots, and the heap of what is ready when.
+"""The hosts of one run: what each of them has to do, when it may be asked again, and which is ready now.
 
-A host slot holds its host's URLs in order. It stands in the heap at most once, under the time of its next request; a
-slot that waits for an answer, a name or robots.txt is in no heap. Everything is O(log n) of the hosts that are
-begun and not done.
+A host is made at its first use, with what `HostStore` remembers of it, and freed when its URLs are done and its delay
+is over. It is in the heap at most once, under the time of its next request; while it waits for an answer, a name or
+robots.txt it is not. Everything is O(log n) of the hosts that are begun and not done.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
-from crawl_lib.fetch.robots import Rules
+from crawl_lib.config import FetchConfig, HostConfig
+from crawl_lib.fetch.hoststore import HostRow, HostStore
+from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.records import TakenUrl
 from crawl_lib.states import Outcome
+from crawl_lib.urls import host_of, refused_port
 
 
 class Site:
     """An authority: `scheme://host[:port]`, its host, and what its robots.txt says (None: not known yet)."""
 
-    __slots__ = ("authority", "host", "path_start", "rules", "scheme_end")
-
     def __init__(self, authority: str) -> None:
         self.authority = authority
         self.scheme_end = authority.find(":")
         self.path_start = len(authority)
-        self.host = host_of_authority(authority)
+        self.host = host_of(authority)
         self.rules: Rules | None = None
 
 
-def host_of_authority(authority: str) -> str:
-    """The host (brackets of an IPv6 address kept) of a canonical `scheme://host[:port]`."""
-    host = authority.partition("://")[2]
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
-
-
-def authority_end(url: str) -> int:
-    """Where the path of a canonical URL begins."""
-    end = url.find("/", 8)
-    return len(url) if end < 0 else end
-
-
+@dataclass(slots=True, eq=False)
 class Job:
     """A request to make: a page (`taken`), or a robots.txt for the authority `robots_for` (`hops` followed so far)."""
 
-    __slots__ = ("hops", "robots_for", "site", "taken", "tries", "url")
-
-    def __init__(self, url: str, site: Site, taken: TakenUrl | None, robots_for: Site | None = None, hops: int = 0):
-        self.url = url
-        self.site = site
-        self.taken = taken
-        self.robots_for = robots_for
-        self.hops = hops
-        self.tries = 0
+    url: str
+    site: Site
+    taken: TakenUrl | None
+    robots_for: Site | None = None
+    hops: int = 0
+    tries: int = 0
 
 
-class Slot:
+@dataclass(slots=True, eq=False)
+class Host:
     """A host: what it has to do, and when it was asked last. Times are of the loop's clock.
 
     `delay_s`: after each response, by config and robots.txt; `rest_s`: what is owed after the last one, if more.
     """
 
-    __slots__ = (
-        "address",
-        "address_turn",
-        "addresses",
-        "addresses_until",
-        "asked",
-        "changed",
-        "connections",
-        "delay_s",
-        "ended_at",
-        "ending",
-        "errands",
-        "failures",
-        "host",
-        "in_flight",
-        "in_heap",
-        "later",
-        "not_before",
-        "pages",
-        "parked",
-        "rest_s",
-        "sites",
-        "waits_for",
-    )
-
-    def __init__(self, host: str, delay_s: float, connections: int = 1) -> None:
-        self.host = host
-        self.delay_s = delay_s
-        self.rest_s = 0.0
-        self.connections = connections
-        self.ended_at = float("-inf")
-        self.not_before = 0.0
-        self.asked = 0.0
-        self.changed = False
-        # Lists, not deques, which take 600 bytes each: a batch may have 100,000 hosts.
-        self.pages: list[Job] = []  # the next one last
-        self.errands: list[Job] = []
-        self.parked: list[Job] = []
-        self.sites: list[Site] = []
-        self.later: list[tuple[float, int, Job]] = []
-        self.in_flight = 0
-        self.in_heap = False
-        self.waits_for: Site | None = None
-        self.failures = 0
-        self.ending: tuple[Outcome, str] | None = None
-        self.addresses: tuple[str, ...] = ()
-        self.addresses_until = 0.0
-        self.address: str | None = None
-        self.address_turn = 0
+    name: str
+    delay_s: float
+    connections: int = 1
+    rest_s: float = 0.0
+    ended_at: float = float("-inf")
+    not_before: float = 0.0
+    asked: float = 0.0
+    changed: bool = False
+    # Lists, not deques, which take 600 bytes each: a batch may have 100,000 hosts.
+    pages: list[Job] = field(default_factory=list)  # the next one last
+    errands: list[Job] = field(default_factory=list)
+    parked: list[Job] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    later: list[tuple[float, int, Job]] = field(default_factory=list)
+    in_flight: int = 0
+    in_heap: bool = False
+    waits_for: Site | None = None
+    failures: int = 0
+    ending: tuple[Outcome, str] | None = None
+    addresses: tuple[str, ...] = ()
+    addresses_until: float = 0.0
+    address: str | None = None
+    address_turn: int = 0
 
     def owed_s(self) -> float:
         """How long the host rests after its last response."""
@@ -126,44 +90,42 @@ class Slot:
         busy = self.in_flight or self.in_heap or self.pages or self.errands or self.parked or self.later
         return not (busy or self.changed) and self.waits_for is None and self.ready_at() <= now
 
-    def next_page_at(self) -> float | None:
-        """When a page can be asked for, as far as the pages are concerned; None without page or robots.txt."""
-        if self.waits_for is not None:
-            return None
-        if self.pages:
-            return 0.0
-        return self.later[0][0] if self.later else None
-
     def wanted_at(self) -> float | None:
-        """When the slot wants its next request; None if it has nothing to ask."""
+        """When the host wants its next request; None if it has nothing to ask."""
         if self.parked or self.errands:
             return self.ready_at()
-        pages_at = 0.0 if self.ending and (self.pages or self.later) else self.next_page_at()
-        return None if pages_at is None else max(self.ready_at(), pages_at)
+        if self.ending and (self.pages or self.later):
+            return max(self.ready_at(), 0.0)
+        if self.waits_for is not None or not (self.pages or self.later):
+            return None
+        return max(self.ready_at(), 0.0 if self.pages else self.later[0][0])
+
+    def next_page(self, now: float) -> Job | None:
+        """Take the next page that may be asked for now."""
+        if self.waits_for is not None and self.ending is None:
+            return None
+        if self.later and (self.later[0][0] <= now or self.ending):
+            return heapq.heappop(self.later)[2]
+        return self.pages.pop() if self.pages else None
 
 
 class Gate:
-    """The slots of this process that wait for the turn of one IP. Stands in the heap while any waits."""
-
-    __slots__ = ("address", "in_heap", "waiting")
+    """The hosts of this process that wait for the turn of one IP. In the heap while any waits."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.waiting: deque[tuple[Slot, Job]] = deque()
+        self.waiting: deque[tuple[Host, Job]] = deque()
         self.in_heap = False
 
 
 class ReadyHeap:
-    """Slots and gates by the time they are ready; equal times in the order they were pushed."""
+    """Hosts and gates by the time they are ready; equal times in the order they were pushed."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Slot | Gate]] = []
+        self._heap: list[tuple[float, int, Host | Gate]] = []
         self._numbers = count()
 
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def push(self, item: Slot | Gate, when: float) -> None:
+    def push(self, item: Host | Gate, when: float) -> None:
         """Add an item unless it is in already."""
         if not item.in_heap:
             item.in_heap = True
@@ -173,10 +135,133 @@ class ReadyHeap:
         """When the first item is ready; None if the heap is empty."""
         return self._heap[0][0] if self._heap else None
 
-    def pop(self, now: float) -> Slot | Gate | None:
+    def pop(self, now: float) -> Host | Gate | None:
         """The first item if it is ready at `now`."""
         if not self._heap or self._heap[0][0] > now:
             return None
         item = heapq.heappop(self._heap)[2]
         item.in_heap = False
         return item
+
+
+class HostLimits(NamedTuple):
+    """At least `delay_s` from the end of a response to the next request, at most `connections` at a time."""
+
+    delay_s: float
+    connections: int
+
+
+def limits_by_host(config: FetchConfig) -> Callable[[str], HostLimits]:
+    """A function from a host, as canonical URLs have it, to its limits: of the first of `fetch.hosts` that matches."""
+    usual = HostLimits(config.host_delay_s, config.connections_per_host)
+    known = [
+        (
+            _matcher(entry),
+            HostLimits(
+                usual.delay_s if entry.delay_s is None else entry.delay_s, entry.connections or usual.connections
+            ),
+        )
+        for entry in config.hosts
+    ]
+    return lambda host: next((limits for matches, limits in known if matches(host)), usual)
+
+
+def _matcher(entry: HostConfig) -> Callable[[str], object]:
+    if entry.kind == "regex":
+        return re.compile(entry.value).search
+    name, below = entry.value, "." + entry.value
+    return lambda host: host == name or host.endswith(below)
+
+
+def port_error(port: int) -> str:
+    """What a URL with a refused port ends with."""
+    return f"port {port} is one that browsers refuse"
+
+
+class Hosts:
+    """Hosts and sites of one run by name: made at their first use, freed when they are done, made again if needed.
+
+    `clock`: the loop's, seconds; `wall`: POSIX seconds. A new host is owed what is left of its delay since its last
+    response in an earlier run, or since the last unclean stop was found. Raises StorageError as `HostStore` does.
+    """
+
+    def __init__(
+        self, config: FetchConfig, store: HostStore, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.clock = clock
+        self.wall = wall
+        self.heap = ReadyHeap()
+        self.begun: dict[str, Host] = {}
+        self._sites: dict[str, Site] = {}
+        self._hold_from = store.hold_from()
+        self._limits_of = limits_by_host(config)
+
+    def site(self, authority: str) -> Site:
+        """The site of `scheme://host[:port]`."""
+        site = self._sites.get(authority)
+        if site is None:
+            site = self._sites[authority] = Site(authority)
+            self.host(site.host).sites.append(site)
+            port = refused_port(authority, site.host)
+            if port is not None:
+                site.rules = Rules.refusing(Outcome.PORT_REFUSED, port_error(port), float("inf"))
+            elif self.config.robots == "ignore":
+                site.rules = Rules(None, "", float("inf"))
+        return site
+
+    def host(self, name: str) -> Host:
+        """The host of a name."""
+        host = self.begun.get(name)
+        if host is None:
+            host = self.begun[name] = self._remembered(name)
+        return host
+
+    def _remembered(self, name: str) -> Host:
+        host, last_end = Host(name, *self._limits_of(name)), self._hold_from
+        row = self.store.host(name)
+        if row is not None:
+            host.rest_s = min(row.delay_s, self.config.max_crawl_delay_s)
+            last_end = max(row.last_end, last_end)
+        ago_s = self.wall() - last_end
+        if ago_s < host.owed_s():
+            # A wall clock that was set back never means more than one delay.
+            host.ended_at = self.clock() - max(0.0, ago_s)
+        return host
+
+    def schedule(self, host: Host) -> None:
+        """Put a host into the heap if it has something to do, and may do it in addition to what it does already."""
+        limit = host.connections if host.owed_s() == 0 else 1
+        if host.in_heap or host.in_flight >= limit:
+            return
+        when = host.wanted_at()
+        if when is not None:
+            self.heap.push(host, when)
+
+    def save(self) -> None:
+        """Write down the hosts that were asked since the last call."""
+        changed = [host for host in self.begun.values() if host.changed]
+        for host in changed:
+            host.changed = False
+        if changed:
+            self.store.save_hosts(row_of_host(host) for host in changed)
+
+    def free(self) -> list[Site]:
+        """Forget the hosts that have nothing to do and owe no delay, and return their sites. To follow `save`.
+
+        A host that is asked for again comes back with what `save` and the answers to robots.txt have left.
+        """
+        now = self.clock()
+        done = [host for host in self.begun.values() if host.is_done(now)]
+        freed = [site for host in done for site in host.sites]
+        for host in done:
+            del self.begun[host.name]
+        for site in freed:
+            del self._sites[site.authority]
+        return freed
+
+
+def row_of_host(host: Host) -> HostRow:
+    """What is written down of a host."""
+    return HostRow(host.name, host.asked, host.owed_s())

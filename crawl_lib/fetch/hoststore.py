@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import StorageError, os_errors
@@ -133,9 +132,7 @@ class HostStore:
     def __enter__(self) -> HostStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -143,19 +140,19 @@ class HostStore:
         with self._translated():
             self._db.close()
 
-    def begin(self) -> bool:
-        """Set the durable mark, once a node before its processes fetch. Returns whether the last stop was unclean.
+    def begin(self, *, hold: bool = False) -> bool:
+        """Set the durable mark, once a node before its processes fetch. Returns whether every host waits from now.
 
-        After an unclean stop every host waits one delay from now. Rows older than 30 days are forgotten, and times
-        later than now become now.
+        They do, for one delay, after an unclean stop, or if `hold` says so. Rows older than 30 days are forgotten, and
+        times later than now become now.
         """
         with self._translated():
-            unclean = self._mark("dirty") is not None
+            hold = hold or self._mark("dirty") is not None
             now = self._wall()
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("INSERT OR REPLACE INTO marks VALUES ('dirty', ?)", (now,))
-            if unclean:
+            if hold:
                 self._db.execute("INSERT OR REPLACE INTO marks VALUES ('hold_from', ?)", (now,))
             self._db.execute("DELETE FROM hosts WHERE last_end < ?", (now - _KEPT_S,))
             self._db.execute("DELETE FROM robots WHERE expires < ?", (now - _KEPT_S,))
@@ -164,7 +161,7 @@ class HostStore:
             self._db.execute("COMMIT")
             self._db.execute("PRAGMA synchronous=NORMAL")
         reached("hosts.begun")
-        return unclean
+        return hold
 
     def finish(self) -> None:
         """Take the mark away, durably: every process has ended well and written its rows."""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from crawl_lib.config import FetchConfig
+from crawl_lib.version import VERSION
 
-# Our own marks, for ends that curl reports under numbers it uses for other things too.
-MARK_LENGTH = "length"
-MARK_MIME = "mime"
-MARK_HEADER = "header"
-MARK_ADDRESS = "address"
-MARK_STALE = "stale"
-MARK_UNUSABLE = "unusable"
+
+class Mark(StrEnum):
+    """Why we ended a transfer ourselves: ends that curl reports under numbers it uses for other things too."""
+
+    NONE = ""
+    LENGTH = "length"
+    MIME = "mime"
+    HEADER = "header"
+    ADDRESS = "address"
+    STALE = "stale"
+    UNUSABLE = "unusable"
 
 
 @dataclass(slots=True)
@@ -37,11 +43,11 @@ class Ask:
 
 @dataclass(slots=True)
 class Reply:
-    """What came. `code`: curl's number, 0 is whole; `mark`: why we ended it ourselves, "" if we did not."""
+    """What came. `code`: curl's number, 0 is whole; `mark`: why we ended it ourselves, if we did."""
 
     code: int
     message: str
-    mark: str
+    mark: Mark
     started: float
     duration_s: float
     sent: bool
@@ -52,10 +58,10 @@ class Reply:
     ip: str | None
 
 
-def user_agent_header(config: FetchConfig, version: str) -> str:
+def user_agent_header(config: FetchConfig) -> str:
     """The User-Agent header: `<token>/<version> (+<contact>)`, or `<token>/<version>` without a contact."""
     contact = f" (+{config.contact})" if config.contact else ""
-    return f"{config.user_agent}/{version}{contact}"
+    return f"{config.user_agent}/{VERSION}{contact}"
 
 
 def declared_type(head: bytes) -> str:

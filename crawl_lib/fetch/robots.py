@@ -1,6 +1,6 @@
-"""robots.txt: from what came to whether a URL may be fetched (RFC 9309, 2.3); `robotstxt` reads the text itself.
+"""robots.txt: asked for, followed, kept, and what an answer means (RFC 9309, 2.3); `robotstxt` reads the text itself.
 
-What an answer means: 2xx: its rules; 3xx: followed by `desk`, at most five hops, then as if there were none; 4xx: no
+What an answer means: 2xx: its rules; 3xx: followed, at most five hops, then as if there were none; 4xx: no
 rules, all is allowed. 5xx, 429, or an answer that broke off: nothing is allowed, and URLs end as `robots_unreachable`.
 No answer at all: nothing is allowed either, and URLs end as what failed (`connect_failed`, `timeout`...), since it is
 their own host that failed. Where rules from before are known they stay in force instead (2.4). The body is cut at
@@ -9,18 +9,25 @@ their own host that failed. Where rules from before are known they stay in force
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from crawl_lib.config import FetchConfig
+from crawl_lib.errors import UrlError
+from crawl_lib.fetch.classify import header_of
+from crawl_lib.fetch.hosts import Host, Hosts, Job, Site, port_error, row_of_host
 from crawl_lib.fetch.hoststore import RobotsRow
-from crawl_lib.fetch.robotstxt import Groups, PathRules, comparable_path
+from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.parse import decode_content
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
+from crawl_lib.urls import authority_of, refused_port, resolve
 
 # https://www.rfc-editor.org/rfc/rfc9309#section-2.3.1.2
 MAX_REDIRECTS = 5
 UNREACHABLE_TTL_S = 600.0
+MAX_RULES_BYTES = 64 << 20
+"""Memory for rules. Beyond it those read first are dropped, and read again from the store where they are needed."""
 MIN_TTL_S = 60.0
 """How long an answer is gone by at least, however short `fetch.robots_ttl_s` is: else no page would be asked for."""
 
@@ -34,43 +41,6 @@ class Verdict(StrEnum):
     """There is none (4xx, or too many redirects)."""
     UNREACHABLE = "unreachable"
     """It was answered, and could not be read: assume complete disallow."""
-
-
-class Rules:
-    """Whether URLs of one authority may be fetched, until `expires` (POSIX seconds).
-
-    `token`: our product token. `refusal`: what every URL ends as instead, if nothing may be fetched. `size_bytes`:
-    about what the rules take of memory.
-    """
-
-    __slots__ = ("_paths", "crawl_delay_s", "expires", "refusal", "size_bytes")
-
-    def __init__(self, body: bytes | None, token: str, expires: float) -> None:
-        self.expires = expires
-        self.refusal: tuple[Outcome, str] | None = None
-        self.crawl_delay_s = 0.0
-        self.size_bytes = 512
-        self._paths: PathRules | None = None
-        if body:
-            groups = Groups(body, token)
-            self.crawl_delay_s = groups.crawl_delay_s
-            if groups.rules:
-                self._paths = PathRules(groups.rules)
-                self.size_bytes += self._paths.size_bytes
-
-    @classmethod
-    def refusing(cls, outcome: Outcome, error: str, expires: float) -> Rules:
-        """Rules under which every URL ends as `outcome`."""
-        rules = cls(None, "", expires)
-        rules.refusal = (outcome, error)
-        return rules
-
-    def allows(self, url: str) -> bool:
-        """Whether the rules let us fetch `url` (only asked where there is no `refusal`)."""
-        if self._paths is None:
-            return True
-        path = comparable_path(url)
-        return path == b"/robots.txt" or self._paths.allows(path)
 
 
 def rules_of_row(row: RobotsRow, token: str) -> Rules | None:
@@ -102,6 +72,8 @@ def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: Fetc
 _UNAVAILABLE = (Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.REDIRECT, Outcome.UNEXPECTED_STATUS)
 # What happens before an answer, to robots.txt as it would to the host's pages.
 _FAILURES = (Outcome.CONNECT_FAILED, Outcome.TIMEOUT, Outcome.PROTOCOL_ERROR)
+# What fails here is what every URL of the authority has too: its name, its address, its certificate.
+_SHARED_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
 _TOO_MANY_REQUESTS = 429
 
 
@@ -125,3 +97,93 @@ def kept_instead(old: RobotsRow | None, new: RobotsRow) -> RobotsRow:
     if old is None or new.verdict in read or old.verdict not in read:
         return new
     return RobotsRow(old.authority, old.verdict, old.body, old.error, old.fetched, new.expires)
+
+
+class Robots:
+    """The rules of the authorities of one run: asked for, followed, kept. `report`: gets each answer and failure."""
+
+    def __init__(self, hosts: Hosts, report: Callable[[Fetched], None]) -> None:
+        self._hosts = hosts
+        self._report = report
+        self._kept: dict[Site, int] = {}
+        self._kept_bytes = 0
+
+    def rules_of(self, site: Site) -> Rules | None:
+        """The rules in force; None: robots.txt must be asked for first (`job`)."""
+        rules = site.rules
+        now = self._hosts.wall()
+        if rules is not None and rules.expires > now:
+            return rules
+        row = self._hosts.store.robots(site.authority)
+        if row is None or row.expires <= now:
+            return None
+        rules = rules_of_row(row, self._hosts.config.user_agent)
+        if rules is not None:
+            self._set(site, rules)
+        return rules
+
+    def job(self, host: Host, site: Site) -> Job:
+        """The request for an authority's robots.txt; the host's pages wait for it."""
+        host.waits_for = site
+        return Job(f"{site.authority}/robots.txt", site, None, robots_for=site)
+
+    def forget(self, site: Site) -> None:
+        """Drop the rules of a site. They are read again from the store when they are asked for."""
+        site.rules = None
+        self._kept_bytes -= self._kept.pop(site, 0)
+
+    def answered(self, job: Job, fetched: Fetched) -> None:
+        """An answer, or the last failure, of a request for robots.txt: follow it, or go by it."""
+        self._report(fetched)
+        site = job.robots_for
+        assert site is not None
+        target = _target(job, fetched) if fetched.outcome is Outcome.REDIRECT else None
+        if target is None:
+            self._go_by(site, fetched, job.hops)
+            return
+        # The hop is a request to its own host, in that host's turn.
+        next_site = self._hosts.site(authority_of(target))
+        hop = Job(target, next_site, None, site, job.hops + 1)
+        port = refused_port(target, next_site.host)
+        if port is not None:
+            end = Fetched(target, self._hosts.wall(), Outcome.PORT_REFUSED, attempts=0, error=port_error(port))
+            self.answered(hop, end)
+            return
+        self.rules_of(next_site)  # its Crawl-delay, where it is known
+        host = self._hosts.host(next_site.host)
+        host.errands.append(hop)
+        self._hosts.schedule(host)
+
+    def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:
+        host, store = self._hosts.host(site.host), self._hosts.store
+        if hops == 0 and fetched.outcome in _SHARED_ENDS:
+            site.rules = Rules.refusing(fetched.outcome, fetched.error, float("inf"))
+        else:
+            new = row_of(site.authority, fetched, hops, self._hosts.wall(), self._hosts.config)
+            row = kept_instead(store.robots(site.authority), new)
+            rules = rules_of_row(row, self._hosts.config.user_agent)
+            assert rules is not None
+            self._set(site, rules)
+            store.save_robots(row, row_of_host(host))
+        if host.waits_for is site:
+            host.waits_for = None
+        self._hosts.schedule(host)
+
+    def _set(self, site: Site, rules: Rules) -> None:
+        site.rules = rules
+        host = self._hosts.host(site.host)
+        host.delay_s = max(host.delay_s, min(rules.crawl_delay_s, self._hosts.config.max_crawl_delay_s))
+        self._kept_bytes += rules.size_bytes - self._kept.pop(site, 0)
+        self._kept[site] = rules.size_bytes
+        while self._kept_bytes > MAX_RULES_BYTES and len(self._kept) > 1:
+            self.forget(next(iter(self._kept)))
+
+
+def _target(job: Job, fetched: Fetched) -> str | None:
+    """Where a redirect of robots.txt leads; None after the fifth, or if it leads nowhere."""
+    if job.hops >= MAX_REDIRECTS:
+        return None
+    try:
+        return resolve(job.url, header_of(fetched.head, b"location"))
+    except UrlError:
+        return None

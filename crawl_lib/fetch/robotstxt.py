@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from urllib.parse import quote_from_bytes
 
+from crawl_lib.states import Outcome
+
 MAX_WORK = 1 << 25
 """Steps that a question may take, at most half a nanosecond each: a byte compared is one, a part of a rule 256."""
 _PART_WORK = 256
@@ -129,8 +131,6 @@ class PathRules:
     octets, and one more if it allows, so that the greatest rank decides.
     """
 
-    __slots__ = ("_exact", "_lengths", "_plain", "_wild", "size_bytes")
-
     def __init__(self, rules: list[tuple[bytes, bool]]) -> None:
         self._plain: dict[bytes, int] = {}
         self._exact: dict[bytes, int] = {}
@@ -191,3 +191,38 @@ def _matches(path: bytes, parts: list[bytes], ends: bool) -> bool:
         place += len(part)
     last = parts[-1]
     return path.endswith(last, place) if ends else path.find(last, place) >= 0
+
+
+class Rules:
+    """Whether URLs of one authority may be fetched, until `expires` (POSIX seconds).
+
+    `token`: our product token. `refusal`: what every URL ends as instead, if nothing may be fetched. `size_bytes`:
+    about what the rules take of memory.
+    """
+
+    def __init__(self, body: bytes | None, token: str, expires: float) -> None:
+        self.expires = expires
+        self.refusal: tuple[Outcome, str] | None = None
+        self.crawl_delay_s = 0.0
+        self.size_bytes = 512
+        self._paths: PathRules | None = None
+        if body:
+            groups = Groups(body, token)
+            self.crawl_delay_s = groups.crawl_delay_s
+            if groups.rules:
+                self._paths = PathRules(groups.rules)
+                self.size_bytes += self._paths.size_bytes
+
+    @classmethod
+    def refusing(cls, outcome: Outcome, error: str, expires: float) -> Rules:
+        """Rules under which every URL ends as `outcome`."""
+        rules = cls(None, "", expires)
+        rules.refusal = (outcome, error)
+        return rules
+
+    def allows(self, url: str) -> bool:
+        """Whether the rules let us fetch `url` (only asked where there is no `refusal`)."""
+        if self._paths is None:
+            return True
+        path = comparable_path(url)
+        return path == b"/robots.txt" or self._paths.allows(path)

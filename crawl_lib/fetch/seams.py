@@ -1,4 +1,4 @@
-"""What `fetch_all` counts, and what tests may put in the place of clocks, resolver, retry table and network."""
+"""What `fetch_all` is given, what it counts, and what tests may put in the place of clocks, resolver and network."""
 
 from __future__ import annotations
 
@@ -12,26 +12,41 @@ from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import RETRIES, Retry, Trouble
 from crawl_lib.fetch.transport import Transport
+from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome
+
+
+class Recorder(Protocol):
+    """Gets what was fetched, in the loop's thread. What it raises ends the run."""
+
+    def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+        """A URL with its final outcome. Each once."""
+
+    def on_robots(self, fetched: Fetched) -> None:
+        """An answer to, or the final failure of, a request for robots.txt; each redirect hop by itself."""
+
+
+class Control(Protocol):
+    """Says how long a run may go on. Asked every 50 ms; what it raises ends the run."""
+
+    def stop(self) -> bool:
+        """Whether to abandon what is in flight at once."""
+
+    def close(self) -> bool:
+        """Whether nothing may start any more. What is in flight ends."""
 
 
 @dataclass(slots=True)
 class FetchSummary:
     """What a call of `fetch_all` did, so far. `outcomes`: URLs reported, by outcome; `left`: URLs not reported.
 
-    `requests`: requests sent, `robots`: of these for robots.txt; `retries`: tries that were repeated. `body_bytes`:
-    as on the wire. `stopped`: `stop` said so; `deadline`: the deadline passed with URLs left.
+    `stopped`, `closed`: the `Control` said so with URLs left.
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     left: int = 0
-    in_flight: int = 0
-    requests: int = 0
-    robots: int = 0
-    retries: int = 0
-    body_bytes: int = 0
     stopped: bool = False
-    deadline: bool = False
+    closed: bool = False
 
 
 class Carrier(Protocol):
@@ -48,8 +63,7 @@ class Carrier(Protocol):
 class Seams:
     """What tests put in the place of clocks, resolver, retry table and network.
 
-    `resolver`: says a name's addresses at once, or raises `dns.LookupFailed`. `dns_servers`: see
-    `SystemResolver`.
+    `resolver`: says a name's addresses at once, or raises `dns.LookupFailed`. `dns_servers`: see `SystemResolver`.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -57,4 +71,4 @@ class Seams:
     resolver: Callable[[str], list[str]] | None = None
     dns_servers: tuple[str, ...] = ()
     retries: Mapping[Outcome | Trouble, Retry] = field(default_factory=lambda: RETRIES)
-    carrier: Callable[[FetchConfig, str, Callable[[BaseException], None]], Carrier] = Transport
+    carrier: Callable[[FetchConfig, Callable[[BaseException], None]], Carrier] = Transport

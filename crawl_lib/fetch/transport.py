@@ -4,7 +4,7 @@ A `Transport` owns the easy handles (`exchange`), the connections and the addres
 no cookie, undoes no coding, looks no name up, and retries nothing: each `start` is at most one request on the wire.
 `classify.py` says what a `Reply` means.
 
-The sockets of all transfers stand in one epoll set, and the loop watches that set as one file: this costs the loop
+The sockets of all transfers are in one epoll set, and the loop watches that set as one file: this costs the loop
 one reader instead of one a connection, and one turn of the loop serves every socket that is ready.
 """
 
@@ -22,15 +22,12 @@ import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.budget import InflightBudget
-from crawl_lib.fetch.exchange import Exchange
-from crawl_lib.fetch.messages import MARK_UNUSABLE, Ask, Reply, user_agent_header
+from crawl_lib.fetch.exchange import Exchange, InflightBudget
+from crawl_lib.fetch.messages import Ask, Mark, Reply, user_agent_header
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 # Not br, though we could undo it: warcio 1.8.1's `check` ends in an AttributeError on such a body with brotli 1.2.
 ACCEPT_ENCODING = "gzip, deflate"
-
-
 _LATE_S = 0.1
 """A deadline that comes later than so was not the server's fault."""
 
@@ -38,18 +35,18 @@ _LATE_S = 0.1
 class Transport:
     """Runs requests on the running loop; all methods belong to the loop's thread.
 
-    `version`: of Krake, for the User-Agent header. `failed`: called with an exception that a callback let escape.
+    `failed`: called with an exception that a callback let escape.
     With `fetch.proxy` the proxy's address is trusted, and the address filter cannot see the target's: only hosts
     that are addresses are checked then (by the caller), names are the proxy's to judge.
     """
 
-    def __init__(self, config: FetchConfig, version: str, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, config: FetchConfig, failed: Callable[[BaseException], None]) -> None:
         self._config = config
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._filter = None if config.proxy else AddressFilter(config.allow_networks)
         self._headers = [
-            f"User-Agent: {user_agent_header(config, version)}",
+            f"User-Agent: {user_agent_header(config)}",
             f"Accept: {ACCEPT}",
             f"Accept-Encoding: {ACCEPT_ENCODING}",
         ]
@@ -76,21 +73,22 @@ class Transport:
 
     def start(self, ask: Ask, done: Callable[[Reply], None]) -> None:
         """Send a request; `done` is called once with the reply, never before `start` has returned."""
-        exchange = self._free.pop() if self._free else self._new_exchange()
+        exchange = (
+            self._free.pop()
+            if self._free
+            else Exchange(self._config, self._headers, self._filter, self._budget, self._resumed)
+        )
         try:
             exchange.prepare(ask, done)
             self._multi.add_handle(exchange.handle)
         except (pycurl.error, UnicodeError, ValueError) as error:
-            exchange.mark = MARK_UNUSABLE
+            exchange.mark = Mark.UNUSABLE
             reply = exchange.reply(pycurl.E_URL_MALFORMAT, f"curl refuses the URL: {error}", b"")
             self._free.append(exchange)
             self._loop.call_soon(self._deliver, done, reply)
             return
         self._running[exchange.handle] = exchange
         self._watch(exchange)
-
-    def _new_exchange(self) -> Exchange:
-        return Exchange(self._config, self._headers, self._filter, self._budget, self._resumed)
 
     def close(self) -> None:
         """Abandon what runs, without calling back, and close every connection."""
@@ -256,12 +254,7 @@ class Transport:
 
 
 def _curl_events(mask: int) -> int:
-    events = 0
-    if mask & select.EPOLLIN:
-        events |= pycurl.CSELECT_IN
-    if mask & select.EPOLLOUT:
-        events |= pycurl.CSELECT_OUT
-    if mask & (select.EPOLLERR | select.EPOLLHUP):
-        # curl finds out what it is by reading and writing.
-        events |= pycurl.CSELECT_ERR | pycurl.CSELECT_IN
-    return int(events)
+    # What an error is, curl finds out by reading.
+    events = pycurl.CSELECT_ERR | pycurl.CSELECT_IN if mask & (select.EPOLLERR | select.EPOLLHUP) else 0
+    events |= pycurl.CSELECT_IN if mask & select.EPOLLIN else 0
+    return int(events | (pycurl.CSELECT_OUT if mask & select.EPOLLOUT else 0))

@@ -22,7 +22,6 @@ from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.errors import os_errors
@@ -46,7 +45,7 @@ def boot_id() -> bytes:
         return b"unknown"
 
 
-class IpTurns:
+class Turns:
     """Turns in the file `path`, made if it is not there. Several processes may have it open.
 
     `longest_s`: no turn is further away than that; `delay_s`: how far one is of which nothing can be believed. `clock`:
@@ -96,7 +95,7 @@ class IpTurns:
             _FLOOR.pack_into(self._map, _FLOOR_AT, self._clock() + self._delay_s)
 
     @classmethod
-    def of(cls, folder: Path, fetch: FetchConfig) -> IpTurns:
+    def of(cls, folder: Path, fetch: FetchConfig) -> Turns:
         """The turns in a node's folder `hosts`: taken while a request may last, and for the delay after it."""
         delay_s = max(fetch.host_delay_s, fetch.ip_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts))
         return cls(
@@ -105,12 +104,10 @@ class IpTurns:
             delay_s=delay_s,
         )
 
-    def __enter__(self) -> IpTurns:
+    def __enter__(self) -> Turns:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from crawl_lib.config import to_mapping
 from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, awaited, take_mark_away
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError, QueueError
-from crawl_lib.fetch import HostStore, IpTurns, make_hosts_folder, user_agent_header
+from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
     NodeDirectory,
     Take,
@@ -247,9 +247,8 @@ def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
     task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
     if take.count:
         with HostStore(make_hosts_folder(task.directory)) as hosts:
-            if nodes_changed(task.stores, own):
-                hosts.begin()  # and once more: each host waits one delay, since another node may just have asked it
-            if hosts.begin():
+            # Where hosts have another node now, the one before may just have asked them.
+            if hosts.begin(hold=nodes_changed(task.stores, own)):
                 _hold_turns(task)
             _run_workers_while_there_is_room(task, take, own)
             hosts.finish()
@@ -281,7 +280,7 @@ def _run_workers_while_there_is_room(task: NodeTask, take: Take, own: Iteration)
 def _hold_turns(task: NodeTask) -> None:
     """After an unclean stop: turns that the dead processes held are free again, after one delay for everybody."""
     fetch = task.stores.config.fetch
-    with IpTurns.of(NodeDirectory(task.directory).hosts, fetch) as turns:
+    with Turns.of(NodeDirectory(task.directory).hosts, fetch) as turns:
         turns.reset(max(fetch.host_delay_s, fetch.ip_delay_s))
 
 
@@ -314,7 +313,7 @@ def _facts(stores: Stores) -> dict[str, Any]:
     return {
         "krake_version": VERSION,
         "config_digest": stores.config_digest,
-        "user_agent": user_agent_header(stores.config.fetch, VERSION),
+        "user_agent": user_agent_header(stores.config.fetch),
         "robots_policy": stores.config.fetch.robots,
     }
 

@@ -27,12 +27,11 @@ import uvloop
 
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, StoppedError, os_error
-from crawl_lib.fetch import MIN_TTL_S, HostStore, IpTurns, boot_id, fetch_all
+from crawl_lib.fetch import MIN_TTL_S, HostStore, Turns, boot_id, fetch_all
 from crawl_lib.frontier import NodeDirectory, open_take
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of
-from crawl_lib.version import VERSION
 from crawl_lib.worker.aside import Aside, data_bytes
 from crawl_lib.worker.backlog import Backlog
 from crawl_lib.worker.page import PageHandler
@@ -149,38 +148,35 @@ class _Worker:
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
         self.handler.attach(asyncio.get_running_loop(), self._fail)
+        self.deadline_s = time.monotonic() + self.task.seconds_left
         place, fetch = NodeDirectory(Path(self.task.node_dir)).hosts, self.config.fetch
         with (
-            HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as hosts,
-            IpTurns.of(place, fetch) as turns,
+            HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as store,
+            Turns.of(place, fetch) as turns,
         ):
-            summary = await fetch_all(
-                items,
-                config=self.config.fetch,
-                version=VERSION,
-                hosts=hosts,
-                turns=turns,
-                stop=self._stop,
-                deadline_s=time.monotonic() + self.task.seconds_left,
-                close=lambda: self.pausing,
-                on_fetched=self._on_fetched,
-                on_robots=self._on_robots,
-            )
+            summary = await fetch_all(items, config=fetch, store=store, turns=turns, recorder=self, control=self)
         self.handler.detach()
         self.left = summary.left
 
     def _fail(self, error: BaseException) -> None:
         self.failed = self.failed or error
 
-    def _stop(self) -> bool:
+    def stop(self) -> bool:
+        """See `Control`."""
         if self.failed is not None:
             raise self.failed
         return self.stopping
 
-    def _on_robots(self, fetched: Fetched) -> None:
+    def close(self) -> bool:
+        """See `Control`."""
+        return self.pausing or time.monotonic() >= self.deadline_s
+
+    def on_robots(self, fetched: Fetched) -> None:
+        """See `Recorder`."""
         self.writer.append_robots(fetched)
 
-    def _on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+    def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+        """See `Recorder`."""
         self.backlog.add(taken, fetched, self.writer.append(taken, fetched))
         self.outcomes[fetched.outcome] += 1
         now_s = time.monotonic()

@@ -11,8 +11,8 @@ from pathlib import Path
 import uvloop
 
 from crawl_lib.config.model import FetchConfig
-from crawl_lib.fetch import RETRIES, FetchSummary, HostStore, IpTurns, Seams, fetch_all
-from crawl_lib.fetch.messages import Ask, Reply
+from crawl_lib.fetch import RETRIES, FetchSummary, HostStore, Seams, Turns, fetch_all
+from crawl_lib.fetch.messages import Ask, Mark, Reply
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 
 CONFIG = FetchConfig(
@@ -36,8 +36,11 @@ def to_loopback(host: str) -> list[str]:
 
 @dataclass
 class Run:
-    """What a run reported."""
+    """What a run reported; its recorder and its control."""
 
+    stop: Callable[[], bool]
+    then: Callable[[TakenUrl, Fetched], None] | None = None
+    close: Callable[[], bool] = lambda: False
     summary: FetchSummary = field(default_factory=FetchSummary)
     fetched: list[Fetched] = field(default_factory=list)
     robots: list[Fetched] = field(default_factory=list)
@@ -49,6 +52,14 @@ class Run:
     def outcomes(self) -> list[str]:
         return [fetched.outcome.value for fetched in self.fetched]
 
+    def on_fetched(self, item: TakenUrl, fetched: Fetched) -> None:
+        self.fetched.append(fetched)
+        if self.then is not None:
+            self.then(item, fetched)
+
+    def on_robots(self, fetched: Fetched) -> None:
+        self.robots.append(fetched)
+
 
 def run(
     directory: Path,
@@ -59,35 +70,27 @@ def run(
     stop: Callable[[], bool] = lambda: False,
     limit_s: float = 30.0,
     on_fetched: Callable[[TakenUrl, Fetched], None] | None = None,
-    on_progress: Callable[[FetchSummary], None] | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
     hosts: HostStore | None = None,
 ) -> Run:
     """Run `fetch_all` to its end; `limit_s` from now is its deadline."""
-    found = Run()
+    found = Run(stop, on_fetched)
     seams = seams or Seams(resolver=to_loopback, retries=AT_ONCE)
     store = hosts or HostStore(directory, wall=seams.wall)
-
-    def keep(item: TakenUrl, fetched: Fetched) -> None:
-        found.fetched.append(fetched)
-        if on_fetched is not None:
-            on_fetched(item, fetched)
+    deadline_s = seams.clock() + limit_s
+    found.close = lambda: seams.clock() >= deadline_s
 
     async def main() -> None:
-        with IpTurns(
+        with Turns(
             directory / "turns", longest_s=config.time_limit_s + 60.0, delay_s=config.host_delay_s, clock=seams.clock
         ) as turns:
             found.summary = await fetch_all(
                 taken(urls),
                 config=config,
-                version="1.2",
-                hosts=store,
+                store=store,
                 turns=turns,
-                stop=stop,
-                deadline_s=seams.clock() + limit_s,
-                on_fetched=keep,
-                on_robots=found.robots.append,
-                on_progress=on_progress,
+                recorder=found,
+                control=found,
                 seams=seams,
             )
 
@@ -130,7 +133,9 @@ HEAD = b"HTTP/1.1 %d Word\r\nContent-Type: text/html\r\n%s\r\n"
 
 def answer(status: int = 200, headers: bytes = b"", body: bytes = b"", **changes: object) -> Reply:
     """A reply as the transport gives it."""
-    reply = Reply(0, "", "", time.time(), 0.01, True, b"GET", HEAD % (status, headers), body, status, "127.0.0.1")
+    reply = Reply(
+        0, "", Mark.NONE, time.time(), 0.01, True, b"GET", HEAD % (status, headers), body, status, "127.0.0.1"
+    )
     return replace(reply, **changes)
 
 

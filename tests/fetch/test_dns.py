@@ -12,9 +12,8 @@ import pycares
 import pytest
 import uvloop
 
-from crawl_lib.fetch import Seams, resolver
-from crawl_lib.fetch.dns import YOUNG, YOUNG_S, AtOnce, DnsCache, LookupFailed
-from crawl_lib.fetch.resolver import Answer, SystemResolver
+from crawl_lib.fetch import Seams
+from crawl_lib.fetch.dns import YOUNG, YOUNG_S, Answer, AtOnce, DnsCache, LookupFailed, SystemResolver
 from tests.fetch.driver import AT_ONCE, CONFIG, VirtualLoop, run
 from tests.web.hostile import HostileWeb
 from tests.web.names import NameServer, Said
@@ -249,7 +248,7 @@ def test_a_resolver_that_cannot_be_set_up_is_a_temporary_failure(monkeypatch: py
 
 def test_channels_are_changed_and_closed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A channel of c-ares keeps its answers: without another one now and then a crawl would keep them all."""
-    monkeypatch.setattr(resolver, "_QUESTIONS_PER_CHANNEL", 50)
+    monkeypatch.setattr("crawl_lib.fetch.dns._QUESTIONS_PER_CHANNEL", 50)
     before = set(Path("/proc/self/fd").iterdir())
     names = [f"h{number}.test" for number in range(501)]
     with NameServer(lambda name: replace(LOOPBACK, delay_s=0.2 if name.endswith("3.test") else 0.0)) as dns:

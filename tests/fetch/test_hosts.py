@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.fetch import HostStore
-from crawl_lib.fetch.book import HostBook
-from crawl_lib.fetch.hosts import Job, Site, Slot
+from crawl_lib.fetch.hosts import Host, Hosts, Job, Site
 from crawl_lib.states import Outcome
 from tests.fetch.driver import CONFIG, FakeCarrier, answer, run_virtual
 from tests.fetch.test_politeness import POLITE, SLACK_S, gaps, of_hosts
@@ -41,61 +40,61 @@ def store(tmp_path: Path, clock: Clock) -> Any:
         yield opened
 
 
-def book_of(store: HostStore, clock: Clock) -> HostBook:
-    return HostBook(replace(CONFIG, host_delay_s=1.0), store, clock, clock)
+def hosts_of(store: HostStore, clock: Clock) -> Hosts:
+    return Hosts(replace(CONFIG, host_delay_s=1.0), store, clock, clock)
 
 
-def asked(slot: Slot, clock: Clock) -> None:
+def asked(host: Host, clock: Clock) -> None:
     """The host's last response has ended now."""
-    slot.ended_at = slot.asked = clock.now
-    slot.changed = True
+    host.ended_at = host.asked = clock.now
+    host.changed = True
 
 
-BUSY: list[Callable[[Slot], None]] = [
-    lambda slot: slot.pages.append(JOB),
-    lambda slot: slot.errands.append(JOB),
-    lambda slot: slot.parked.append(JOB),
-    lambda slot: slot.later.append((0.0, 0, JOB)),
-    lambda slot: setattr(slot, "in_flight", 1),
-    lambda slot: setattr(slot, "in_heap", True),
-    lambda slot: setattr(slot, "waits_for", SITE),
-    lambda slot: setattr(slot, "changed", True),
-    lambda slot: setattr(slot, "not_before", 5000.0),
-    lambda slot: setattr(slot, "delay_s", 500.0),
+BUSY: list[Callable[[Host], None]] = [
+    lambda host: host.pages.append(JOB),
+    lambda host: host.errands.append(JOB),
+    lambda host: host.parked.append(JOB),
+    lambda host: host.later.append((0.0, 0, JOB)),
+    lambda host: setattr(host, "in_flight", 1),
+    lambda host: setattr(host, "in_heap", True),
+    lambda host: setattr(host, "waits_for", SITE),
+    lambda host: setattr(host, "changed", True),
+    lambda host: setattr(host, "not_before", 5000.0),
+    lambda host: setattr(host, "delay_s", 500.0),
 ]
 
 
 @pytest.mark.parametrize("make_busy", BUSY)
 def test_a_host_with_anything_to_do_or_to_wait_for_stays(
-    store: HostStore, clock: Clock, make_busy: Callable[[Slot], None]
+    store: HostStore, clock: Clock, make_busy: Callable[[Host], None]
 ) -> None:
-    book = book_of(store, clock)
-    site = book.site("http://a.test")
-    slot = book.slot("a.test")
-    asked(slot, clock)
-    book.save()
-    make_busy(slot)
+    hosts = hosts_of(store, clock)
+    site = hosts.site("http://a.test")
+    host = hosts.host("a.test")
+    asked(host, clock)
+    hosts.save()
+    make_busy(host)
     clock.now += 100.0
-    assert book.free() == []
-    assert (book.slot("a.test"), book.site("http://a.test")) == (slot, site)
+    assert hosts.free() == []
+    assert (hosts.host("a.test"), hosts.site("http://a.test")) == (host, site)
 
 
 def test_a_host_is_freed_with_its_sites_when_its_delay_is_over_and_not_before(store: HostStore, clock: Clock) -> None:
-    book = book_of(store, clock)
-    sites = [book.site(authority) for authority in ("http://a.test", "https://a.test", "http://a.test:8080")]
-    slot = book.slot("a.test")
-    slot.delay_s = 7.0
-    asked(slot, clock)
-    assert book.free() == []
-    book.save()
+    hosts = hosts_of(store, clock)
+    sites = [hosts.site(authority) for authority in ("http://a.test", "https://a.test", "http://a.test:8080")]
+    host = hosts.host("a.test")
+    host.delay_s = 7.0
+    asked(host, clock)
+    assert hosts.free() == []
+    hosts.save()
     for _ in range(7):
-        assert book.free() == []
+        assert hosts.free() == []
         clock.now += 1.0
-    assert book.free() == sites
-    assert book.slots == {}
+    assert hosts.free() == sites
+    assert hosts.begun == {}
     clock.now -= 3.0  # had it come back earlier, or where the wall clock was set back, it is owed the rest
-    again = book.slot("a.test")
-    assert again is not slot
+    again = hosts.host("a.test")
+    assert again is not host
     assert again.ready_at() == 1007.0
 
 
@@ -103,9 +102,9 @@ def test_few_hosts_are_in_memory_at_a_time(tmp_path: Path) -> None:
     """However many a batch has: they are begun when no other is ready, and freed soon after their last answer."""
     alive = []
 
-    def count_slots(*_: object) -> None:
+    def count_hosts(*_: object) -> None:
         if len(carrier.sent) % 500 == 0:
-            alive.append(sum(isinstance(thing, Slot) for thing in gc.get_objects()))
+            alive.append(sum(isinstance(thing, Host) for thing in gc.get_objects()))
 
     gc.collect()  # what other tests left
     hosts = 2400
@@ -113,7 +112,7 @@ def test_few_hosts_are_in_memory_at_a_time(tmp_path: Path) -> None:
     urls = [f"http://h{number}.test/" for number in range(hosts)]
     with HostStore(tmp_path, wall=lambda: 0.0) as kept:
         run_virtual(
-            tmp_path, urls, replace(POLITE, connections=8, ip_delay_s=0.0), carrier, hosts=kept, on_fetched=count_slots
+            tmp_path, urls, replace(POLITE, connections=8, ip_delay_s=0.0), carrier, hosts=kept, on_fetched=count_hosts
         )
         assert all(kept.host(f"h{number}.test") is not None for number in range(0, hosts, 100))
     assert len(carrier.sent) == 2 * hosts

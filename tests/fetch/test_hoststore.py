@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import StorageError
-from crawl_lib.fetch import HostRow, HostStore, IpTurns, RobotsRow
+from crawl_lib.fetch import HostRow, HostStore, RobotsRow, Turns
 from crawl_lib.fetch.hoststore import host_stores, make_hosts_folder
 from tests.forked import run_python
 
@@ -38,6 +38,16 @@ def test_a_host_time_never_goes_back(tmp_path):
         store.save_hosts([HostRow("a.test", 5.0, 1.0)])
         store.save_hosts([HostRow("a.test", 4.0, 2.0)])
         assert store.host("a.test") == HostRow("a.test", 5.0, 2.0)
+
+
+def test_hosts_wait_as_after_an_unclean_stop_where_the_caller_asks_for_it(tmp_path):
+    with HostStore(tmp_path, wall=lambda: 500.0) as store:
+        assert store.begin(hold=True) is True
+        assert store.hold_from() == 500.0
+        store.finish()
+    with HostStore(tmp_path, wall=lambda: 900.0) as store:
+        assert store.begin() is False
+        assert store.hold_from() == 500.0
 
 
 def test_a_clean_stop_holds_nobody(tmp_path):
@@ -237,7 +247,7 @@ def test_what_is_read_of_a_damaged_file_is_of_its_type_or_an_error_that_names_th
 @pytest.fixture
 def before(tmp_path):
     """A node's directory of before: the files next to the queue, and rows that are still in SQLite's log."""
-    with HostStore(tmp_path) as store, IpTurns(tmp_path / "ip-turns", longest_s=60.0, delay_s=1.0) as turns:
+    with HostStore(tmp_path) as store, Turns(tmp_path / "ip-turns", longest_s=60.0, delay_s=1.0) as turns:
         store.save_hosts([HostRow("a.test", 5.0, 7.0)])
         turns.reserve("host a.test", 60.0)
         kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -252,7 +262,7 @@ def is_moved(directory):
     assert sorted(path.name for path in directory.iterdir()) == ["hosts", "state"]
     with (
         HostStore(directory / "hosts") as store,
-        IpTurns(directory / "hosts" / "ip-turns", longest_s=60.0, delay_s=1.0) as turns,
+        Turns(directory / "hosts" / "ip-turns", longest_s=60.0, delay_s=1.0) as turns,
     ):
         assert store.host("a.test") == HostRow("a.test", 5.0, 7.0)
         assert turns.reserve("host a.test", 1.0) > 0.0

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl_lib.fetch.budget import InflightBudget
+from crawl_lib.fetch.exchange import InflightBudget
 from crawl_lib.fetch.messages import Ask
 from crawl_lib.fetch.transport import Transport
 from crawl_lib.states import Outcome
@@ -60,7 +60,7 @@ def test_a_host_that_was_connected_while_the_loop_was_held_may_still_answer():
 
     async def main(url):
         ended = asyncio.get_running_loop().create_future()
-        transport = Transport(config, "1", ended.set_exception)
+        transport = Transport(config, ended.set_exception)
         transport.start(Ask(url, 4, url.index("/", 8), "127.0.0.1", 1000), ended.set_result)
         time.sleep(0.6)
         reply = await ended
@@ -79,7 +79,7 @@ def test_a_transfer_whose_loop_is_always_held_ends_all_the_same(tmp_path):
     async def main(url):
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
-        transport = Transport(config, "1", ended.set_exception)
+        transport = Transport(config, ended.set_exception)
         transport.start(Ask(url, 4, url.index("/", 8), "127.0.0.1", 1000), ended.set_result)
         while not ended.done():
             time.sleep(0.15)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.config import HostConfig
-from crawl_lib.fetch import HostStore, IpTurns
-from crawl_lib.fetch.limits import HostLimits, limits_by_host
+from crawl_lib.fetch import HostStore, Turns
+from crawl_lib.fetch.hosts import HostLimits, limits_by_host
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER
 from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual
 from tests.web.hostile import HostileWeb
@@ -137,7 +137,7 @@ def test_no_other_process_asks_a_host_while_a_transfer_may_last(tmp_path):
 
     def answered(*_):
         late = 1000.0 + 1.9 * POLITE.time_limit_s
-        with IpTurns(tmp_path / "turns", longest_s=1e6, delay_s=1.0, clock=lambda: late) as other:
+        with Turns(tmp_path / "turns", longest_s=1e6, delay_s=1.0, clock=lambda: late) as other:
             waits.append(other.reserve("host a.test", 1.0))
         return answer()
 
@@ -148,7 +148,7 @@ def test_no_other_process_asks_a_host_while_a_transfer_may_last(tmp_path):
 
 @pytest.mark.parametrize("config", [POLITE, replace(POLITE, host_delay_s=0.0, adaptive_delay_factor=1.0)])
 def test_the_turn_of_a_host_is_kept_among_processes(tmp_path, config):
-    with IpTurns(tmp_path / "turns", longest_s=60.0, delay_s=1.0, clock=lambda: 1000.0) as other:
+    with Turns(tmp_path / "turns", longest_s=60.0, delay_s=1.0, clock=lambda: 1000.0) as other:
         other.reserve("host a.test", 40.0)
     carrier = FakeCarrier(lambda *_: answer())
     run_virtual(tmp_path, ["http://a.test/"], config, carrier)

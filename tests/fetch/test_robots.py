@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from crawl_lib.fetch import HostRow, HostStore, RobotsRow
-from crawl_lib.fetch.desk import MAX_RULES_BYTES
 from crawl_lib.fetch.dns import LookupFailed
-from crawl_lib.fetch.robots import UNREACHABLE_TTL_S, Rules, Verdict, rules_of_row
-from crawl_lib.fetch.robotstxt import PathRules
+from crawl_lib.fetch.robots import MAX_RULES_BYTES, UNREACHABLE_TTL_S, Verdict, rules_of_row
+from crawl_lib.fetch.robotstxt import PathRules, Rules
 from crawl_lib.states import Outcome
 from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual
 from tests.ports import free_port
@@ -135,9 +134,9 @@ def test_the_memory_for_rules_is_bounded(tmp_path, monkeypatch):
     body = b"user-agent: *\ndisallow: /no\n" + b"".join(b"disallow: /%d*x\n" % number for number in range(300))
     size = Rules(body, "krake", 0).size_bytes
     assert 300 * 100 < size < MAX_RULES_BYTES
-    monkeypatch.setattr("crawl_lib.fetch.desk.MAX_RULES_BYTES", 3 * size)
+    monkeypatch.setattr("crawl_lib.fetch.robots.MAX_RULES_BYTES", 3 * size)
     made = []
-    monkeypatch.setattr("crawl_lib.fetch.robots.PathRules", lambda rules: made.append(1) or PathRules(rules))
+    monkeypatch.setattr("crawl_lib.fetch.robotstxt.PathRules", lambda rules: made.append(1) or PathRules(rules))
     carrier = FakeCarrier(lambda *_: answer(body=body))
     urls = [f"http://h{host}.test/{page}" for page in ("1", "2", "no") for host in range(8)]
     found = run_virtual(tmp_path, urls, replace(OBEY, host_delay_s=1.0), carrier)

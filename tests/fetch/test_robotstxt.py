@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl_lib.fetch.robots import Rules
-from crawl_lib.fetch.robotstxt import MAX_WORK, Groups, PathRules, comparable_path
+from crawl_lib.fetch.robotstxt import MAX_WORK, Groups, PathRules, Rules, comparable_path
 from crawl_lib.urls import canonicalize
 from tests.fetch.textproto import read_cases
 

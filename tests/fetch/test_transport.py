@@ -11,6 +11,7 @@ import pytest
 from crawl_lib.fetch.messages import Ask, declared_type, last_block, mime_allowed
 from crawl_lib.fetch.transport import Transport
 from crawl_lib.states import Outcome
+from crawl_lib.version import VERSION
 from tests.fetch.driver import CONFIG, run
 from tests.web.hostile import OK_BODY, HostileWeb
 
@@ -21,7 +22,7 @@ def replies(config, *asks):
     async def main():
         loop = asyncio.get_running_loop()
         failures = []
-        transport = Transport(config, "1.2", failures.append)
+        transport = Transport(config, failures.append)
         found = []
         for ask in asks:
             future = loop.create_future()
@@ -47,7 +48,7 @@ def test_the_recorded_request_is_what_the_server_read(tmp_path, path):
         fetched = run(tmp_path, [url])[url]
         assert [seen.head for seen in web.requests] == [fetched.request]
     assert fetched.request.startswith(b"GET " + url[url.index("/", 8) :].encode() + b" HTTP/1.1\r\nHost: name.test:")
-    assert b"\r\nUser-Agent: krake/1.2\r\n" in fetched.request
+    assert b"\r\nUser-Agent: krake/%s\r\n" % VERSION.encode() in fetched.request
     assert b"\r\nAccept-Encoding: gzip, deflate\r\n" in fetched.request
 
 
@@ -55,7 +56,7 @@ def test_the_contact_stands_in_the_user_agent(tmp_path):
     config = replace(CONFIG, user_agent="my-bot", contact="https://me.test/bot")
     with HostileWeb() as web:
         fetched = run(tmp_path, [web.url()], config)[web.url()]
-    assert b"\r\nUser-Agent: my-bot/1.2 (+https://me.test/bot)\r\n" in fetched.request
+    assert b"\r\nUser-Agent: my-bot/%s (+https://me.test/bot)\r\n" % VERSION.encode() in fetched.request
     assert (fetched.ip, fetched.attempts) == ("127.0.0.1", 1)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import StorageError
-from crawl_lib.fetch import IpTurns
+from crawl_lib.fetch import Turns
 
 
 class Clock:
@@ -31,8 +31,8 @@ def clock():
 
 def test_one_turn_a_delay_over_two_openers(tmp_path, clock):
     with (
-        IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as one,
-        IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as other,
+        Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as one,
+        Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as other,
     ):
         assert one.reserve("ip 1.2.3.4", 0.5) == 0.0
         assert other.reserve("ip 1.2.3.4", 0.5) == pytest.approx(0.5)
@@ -45,7 +45,7 @@ def test_one_turn_a_delay_over_two_openers(tmp_path, clock):
 
 
 def test_the_holder_moves_its_turn_both_ways(tmp_path, clock):
-    with IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
+    with Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
         turns.reserve("host a", 61.0)
         turns.put("host a", 1.0)
         assert turns.reserve("host a", 1.0) == pytest.approx(1.0)
@@ -54,9 +54,9 @@ def test_the_holder_moves_its_turn_both_ways(tmp_path, clock):
 
 
 def test_turns_outlive_their_process_and_a_reset_holds_all(tmp_path, clock):
-    with IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
+    with Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
         turns.reserve("host a", 60.0)
-    with IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
+    with Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
         assert turns.reserve("host a", 1.0) == pytest.approx(60.0)
         turns.reset(2.0)
         assert turns.reserve("host a", 1.0) == pytest.approx(2.0)
@@ -66,12 +66,12 @@ def test_turns_outlive_their_process_and_a_reset_holds_all(tmp_path, clock):
 
 
 def test_a_table_of_another_boot_is_emptied(tmp_path, clock):
-    with IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
+    with Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
         turns.reserve("x", 1e9)
     data = bytearray((tmp_path / "t").read_bytes())
     data[24:30] = b"reboot"
     (tmp_path / "t").write_bytes(data)
-    with IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
+    with Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock) as turns:
         assert turns.reserve("x", 1.0) == 0.0
 
 
@@ -82,7 +82,7 @@ def test_crowding_never_gives_a_turn_too_early(tmp_path_factory, steps):
     clock = Clock()
     allowed_at: dict[int, float] = {}
     path = tmp_path_factory.mktemp("turns") / "t"
-    with IpTurns(path, longest_s=60.0, delay_s=1.0, clock=clock, entries=16) as turns:
+    with Turns(path, longest_s=60.0, delay_s=1.0, clock=clock, entries=16) as turns:
         for name, pause, moved in steps:
             clock.now += pause
             if turns.reserve(str(name), 1.0) == 0.0:
@@ -94,7 +94,7 @@ def test_crowding_never_gives_a_turn_too_early(tmp_path_factory, steps):
 
 
 def test_names_that_share_an_entry_only_move_it_forward(tmp_path, clock):
-    with IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock, entries=1) as turns:
+    with Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock, entries=1) as turns:
         turns.reserve("a", 50.0)
         turns.put("b", 1.0)
         assert turns.reserve("a", 1.0) == pytest.approx(50.0)
@@ -119,14 +119,14 @@ DAMAGES = {
 def test_no_damage_of_the_file_holds_anybody_for_longer_than_the_longest_turn(tmp_path_factory, damage, place, more):
     """And a turn that is given after the damage is as long as ever."""
     clock, path = Clock(), tmp_path_factory.mktemp("turns") / "t"
-    with IpTurns(path, longest_s=9.0, delay_s=1.0, clock=clock, entries=16) as turns:
+    with Turns(path, longest_s=9.0, delay_s=1.0, clock=clock, entries=16) as turns:
         for number in range(12):
             turns.reserve(str(number), 5.0)
     data = bytearray(path.read_bytes())
     data[place : place + len(damage)] = damage[: len(data) - place]
     path.write_bytes(bytes(data[:more]) if more < 0 else bytes(data) + bytes(more))
     names, end = list("abcd"), clock.now + 9.0 + 4 * 1.0  # they may share an entry
-    with IpTurns(path, longest_s=9.0, delay_s=1.0, clock=clock, entries=16) as turns:
+    with Turns(path, longest_s=9.0, delay_s=1.0, clock=clock, entries=16) as turns:
         while names:
             wait_s = turns.reserve(names[0], 1.0)
             assert 0.0 <= wait_s <= 9.0
@@ -139,7 +139,7 @@ def test_no_damage_of_the_file_holds_anybody_for_longer_than_the_longest_turn(tm
 @pytest.mark.parametrize("until", [math.nan, math.inf, 1e300, 100.0 + 60.0 + 1.0])
 def test_an_entry_that_cannot_be_is_one_delay(tmp_path, clock, until):
     """100 is now, and no turn is further away than 60."""
-    with IpTurns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock, entries=1) as turns:
+    with Turns(tmp_path / "t", longest_s=60.0, delay_s=1.0, clock=clock, entries=1) as turns:
         turns.reserve("a", 5.0)
         with (tmp_path / "t").open("r+b") as file:
             file.seek(-8, os.SEEK_END)
@@ -151,7 +151,7 @@ def test_an_entry_that_cannot_be_is_one_delay(tmp_path, clock, until):
 
 def test_turns_may_be_longer_than_was_said(tmp_path, clock):
     """Else what is written would be damage, and never run out."""
-    with IpTurns(tmp_path / "t", longest_s=1.0, delay_s=1.0, clock=clock) as turns:
+    with Turns(tmp_path / "t", longest_s=1.0, delay_s=1.0, clock=clock) as turns:
         turns.reserve("a", 90.0)
         clock.now += 80.0
         assert turns.reserve("a", 1.0) == pytest.approx(10.0)
@@ -160,8 +160,8 @@ def test_turns_may_be_longer_than_was_said(tmp_path, clock):
 def test_processes_share_the_turns(tmp_path):
     """Four processes ask for one turn without end: it is given once."""
     code = (
-        "import sys; from pathlib import Path; from crawl_lib.fetch.turns import IpTurns\n"
-        "turns = IpTurns(Path(sys.argv[1]), longest_s=60.0, delay_s=1.0)\n"
+        "import sys; from pathlib import Path; from crawl_lib.fetch.turns import Turns\n"
+        "turns = Turns(Path(sys.argv[1]), longest_s=60.0, delay_s=1.0)\n"
         "print(sum(turns.reserve('ip 9.9.9.9', 1e6) == 0.0 for _ in range(2000)))"
     )
     root = Path(__file__).resolve().parents[2]
@@ -180,9 +180,9 @@ def test_a_full_disk_is_an_error_not_a_signal(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(StorageError, match="turns: No space left on device"):
-        IpTurns(tmp_path / "turns", longest_s=60.0, delay_s=1.0)
+        Turns(tmp_path / "turns", longest_s=60.0, delay_s=1.0)
 
 
 def test_an_unusable_path_is_named(tmp_path):
     with pytest.raises(StorageError, match="missing"):
-        IpTurns(tmp_path / "missing" / "t", longest_s=60.0, delay_s=1.0)
+        Turns(tmp_path / "missing" / "t", longest_s=60.0, delay_s=1.0)

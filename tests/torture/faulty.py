@@ -126,7 +126,7 @@ def failing_storage(method: str, number: int, half: bool) -> None:
 
 def dying_worker(number: int, code: int) -> None:
     """A fetching process ends at its `number`th page, as one does that the system kills."""
-    seen, on_fetched = [0], worker._Worker._on_fetched
+    seen, on_fetched = [0], worker._Worker.on_fetched
 
     def die(self: Any, *arguments: Any) -> None:
         seen[0] += 1
@@ -134,12 +134,12 @@ def dying_worker(number: int, code: int) -> None:
             os._exit(code)
         on_fetched(self, *arguments)
 
-    worker._Worker._on_fetched = die
+    worker._Worker.on_fetched = die
 
 
 def worker_without_memory(number: int) -> None:
     """A fetching process has no memory at its `number`th page."""
-    seen, on_fetched = [0], worker._Worker._on_fetched
+    seen, on_fetched = [0], worker._Worker.on_fetched
 
     def fail(self: Any, *arguments: Any) -> None:
         seen[0] += 1
@@ -147,4 +147,4 @@ def worker_without_memory(number: int) -> None:
             raise MemoryError
         on_fetched(self, *arguments)
 
-    worker._Worker._on_fetched = fail
+    worker._Worker.on_fetched = fail

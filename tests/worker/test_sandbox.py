@@ -138,13 +138,13 @@ if sandbox.landlock_abi() >= 6:
     tried["a socket of the task"] = lambda: connect("\\0" + home.name)
 """
 ALLOWED = """
-from crawl_lib.fetch import HostStore, IpTurns
+from crawl_lib.fetch import HostStore, Turns
 import ssl
 
 def hosts():
     with HostStore(node / "hosts") as store:
         store.begin()
-    with IpTurns(node / "hosts/ip-turns", longest_s=9.0, delay_s=1.0) as turns:
+    with Turns(node / "hosts/ip-turns", longest_s=9.0, delay_s=1.0) as turns:
         assert turns.reserve("a", 1.0) == 0.0
 
 def in_child():
