@@ -23,12 +23,13 @@ STATUS_WAIT_S = 10.0
 """How long a DFS that does not answer is asked again at most: people wait for the status."""
 
 
-def status_of(config: Config, secrets: Secrets) -> dict[str, Any]:
+def status_of(config: Config, secrets: Secrets | None = None) -> dict[str, Any]:
     """`crawl_status`; where the file store does not answer, what is known without it.
 
     That is `crawl`, `error`, `queues` and `keys`. So the reason why a node pauses or failed is there also while the
     store is what it waits for.
     """
+    secrets = secrets or Secrets.from_environment()
     quick = replace(config, dfs=replace(config.dfs, wait_s=min(config.dfs.wait_s, STATUS_WAIT_S)))
     try:
         return crawl_status(open_stores(quick, secrets, make=False))
