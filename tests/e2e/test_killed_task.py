@@ -18,7 +18,8 @@ from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_
 WEB = SynthWeb(seed=30, sites=4, pages_per_site=30, specials=False)
 HOST_DELAY_S = 0.05
 RUN = "import sys; from crawl_lib import load_config, open_stores, stages\n"
-RUN += "stages.crawl_node(open_stores(load_config(sys.argv[1])), run_id='run-1', iteration=int(sys.argv[2]), node=sys.argv[3])"
+RUN += "stores = open_stores(load_config(sys.argv[1]))\n"
+RUN += "stages.crawl_node(stores, run_id='run-1', iteration=int(sys.argv[2]), node=sys.argv[3])"
 
 
 def crawl_and_kill(path: Path, iteration: int, node: str, when: Callable[[], bool]) -> None:

@@ -62,7 +62,8 @@ def start_by_hand(config: Config, directory: Path) -> subprocess.Popen[bytes]:
     """The crawl task of the third iteration, as a process that fetches slowly."""
     code = (
         "import sys; from pathlib import Path; from crawl_lib import load_config, open_stores, stages;"
-        f"stages.crawl_node(open_stores(load_config(Path(sys.argv[1]))), run_id='run', iteration={ROUNDS}, node='node-0')"
+        "stores = open_stores(load_config(Path(sys.argv[1])));"
+        f"stages.crawl_node(stores, run_id='run', iteration={ROUNDS}, node='node-0')"
     )
     return subprocess.Popen([sys.executable, "-c", code, str(write_config(config, directory))])
 
