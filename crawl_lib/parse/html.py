@@ -13,7 +13,7 @@ from urllib.parse import quote_from_bytes
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
 from crawl_lib.parse.charset import codec_of, to_utf8
-from crawl_lib.parse.robots import says_nofollow
+from crawl_lib.parse.headers import says_nofollow
 from crawl_lib.parse.scan import scan
 from crawl_lib.urls import resolve
 

@@ -3,11 +3,11 @@
 Data flows through this room in one direction:
 
 1. A text (a seed, or a link's `href` with the page's base) becomes a **canonical URL**: `canonicalize`, `resolve`, and
-   on the hot path `LinkResolver`, which remembers what it has resolved (`canonical`, `resolver`).
+   on the hot path `LinkResolver`, which remembers what it has resolved (`canonical`, `links`).
 2. Of the canonical URL come the **key** (20 bytes SHA-1), the **host**, the authority that robots.txt is asked of, and
    the registrable **domain** (`names`).
-3. `UrlFilter` says whether the URL belongs to the crawl: its port (`ports`), depth, rules, scope (`filters`).
-4. `Owners` says which node its host belongs to (`owners`).
+3. `UrlFilter` says whether the URL belongs to the crawl: its port, depth, rules, scope (`filters`).
+4. `Owners` says which node its host belongs to (`names`).
 
 What is refused on the way is named by `Rejection`, the one list of reasons for the whole project.
 
@@ -17,11 +17,19 @@ registrable domain depends on the public suffix list that is installed (pinned i
 
 from crawl_lib.urls.canonical import canonicalize, resolve
 from crawl_lib.urls.filters import UrlFilter
-from crawl_lib.urls.hostlists import is_list_of_hosts, scope_bytes, whole_hosts
 from crawl_lib.urls.links import LinkResolver, Target
-from crawl_lib.urls.names import authority_of, domain_of, host_of, is_address, key_of
-from crawl_lib.urls.owners import Owners
-from crawl_lib.urls.ports import refused_port
+from crawl_lib.urls.names import (
+    Owners,
+    authority_of,
+    domain_of,
+    host_of,
+    is_address,
+    is_list_of_hosts,
+    key_of,
+    refused_port,
+    scope_bytes,
+    whole_hosts,
+)
 from crawl_lib.urls.rejections import Rejection
 
 __all__ = [

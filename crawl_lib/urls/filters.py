@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from crawl_lib.config import RuleConfig, UrlsConfig
 from crawl_lib.errors import ConfigError, UrlError
 from crawl_lib.urls.canonical import canonicalize
-from crawl_lib.urls.names import domain_of, host_of
-from crawl_lib.urls.ports import refused_port
+from crawl_lib.urls.names import domain_of, host_of, refused_port
 from crawl_lib.urls.rejections import Rejection
 
 ACCEPTED = "accepted"

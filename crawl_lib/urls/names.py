@@ -1,14 +1,30 @@
-"""The names that a canonical URL carries: key, host, authority, registrable domain."""
+"""What a canonical URL carries: key, host, authority, port, registrable domain; which node owns its host."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from hashlib import sha1
+from hashlib import blake2b, sha1
 from pathlib import Path
 
 from publicsuffixlist import PSLFILE, PublicSuffixList
 
+from crawl_lib.errors import ConfigError
+
 _DIGITS = frozenset("0123456789")
+_MAX_REMEMBERED = 1 << 17
+_HOST_LINE = re.compile(rb"[!-~]+\n")
+# https://fetch.spec.whatwg.org/#port-blocking
+REFUSED_PORTS = frozenset(
+    {
+        *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104),
+        *(109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526),
+        *(530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659),
+        *(4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
+    }
+)
+"""Ports that browsers refuse: other protocols than HTTP are spoken there, and a page must not make us speak to them."""
 
 
 def key_of(url: str) -> bytes:
@@ -61,3 +77,62 @@ def _suffixes() -> PublicSuffixList:
 def _to_ascii(rule: str) -> str:
     mark = "!" if rule.startswith("!") else ""
     return mark + rule.split(" ", maxsplit=1)[0].removeprefix("!").lower().encode("idna").decode("ascii")
+
+
+def refused_port(url: str, host: str) -> int | None:
+    """The port of a canonical URL (or of its authority) if browsers refuse it, else None. `host`: of the URL."""
+    end = (8 if url[4] == "s" else 7) + len(host)
+    if url[end : end + 1] != ":":
+        return None
+    port = int(url[end + 1 :].partition("/")[0])
+    return port if port in REFUSED_PORTS else None
+
+
+class Owners:
+    """The owner of each host among `nodes` (names, each once). Not shared between threads. Raises ConfigError.
+
+    Rendezvous hashing: every node scores every host with a hash of both names; the highest score owns the host. Adding
+    a node moves hosts to the new node only, removing one moves only its own hosts (Thaler, Ravishankar: Using
+    Name-Based Mappings to Increase Hit Rates, 1998). The order of the nodes does not matter. The score is the first 8
+    bytes of BLAKE2b over `node \\n host`: part of the crawl's format, since queues on disk are laid out by it.
+    """
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        if not nodes or len(set(nodes)) != len(nodes):
+            raise ConfigError(f"servers: each node once, and at least one, not {list(nodes)!r}")
+        self.nodes = tuple(nodes)
+        self._remembered: dict[str, int] = {}
+
+    def owner(self, host: str) -> str:
+        """Return the name of the node that owns `host` (as `host_of` gives it)."""
+        return self.nodes[self.index(host)]
+
+    def index(self, host: str) -> int:
+        """Return the place of the owner of `host` in `nodes`, from 0."""
+        found = self._remembered.get(host)
+        if found is None:
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            found = self._remembered[host] = self._choose(host)
+        return found
+
+    def _choose(self, host: str) -> int:
+        if len(self.nodes) == 1:
+            return 0
+        scores = [(blake2b(f"{node}\n{host}".encode(), digest_size=8).digest(), node) for node in self.nodes]
+        return scores.index(max(scores))
+
+
+def scope_bytes(hosts: Iterable[str]) -> bytes:
+    """A list of hosts as a file: sorted, a line each."""
+    return "".join(f"{host}\n" for host in sorted(hosts)).encode()
+
+
+def is_list_of_hosts(data: bytes) -> bool:
+    """Whether bytes can be a whole list of hosts, a line each; an empty one is whole."""
+    return all(_HOST_LINE.fullmatch(line) for line in data.splitlines(keepends=True))
+
+
+def whole_hosts(data: bytes) -> set[str]:
+    """The lines of a damaged list that can be hosts."""
+    return {line[:-1].decode("ascii") for line in data.splitlines(keepends=True) if _HOST_LINE.fullmatch(line)}

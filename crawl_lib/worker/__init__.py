@@ -1,13 +1,13 @@
 """The processes that fetch: how they are started and confined, and what one does with a page.
 
 How data flows: `run_workers` shares a take among processes by host. They are forked from one that has loaded their
-modules (`forkserver`), without secrets in their environment (`environment`), and can open next to no files (`sandbox`).
+modules (`forkserver`), without secrets in their environment, and can open next to no files (`sandbox`).
 A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content and links
 (`crawl_lib.parse`), then which links are followed (`discovery`). Large pages are read by a process of their own
 (`large`, `aside`), so that the loop goes on.
 
 After a kill the records in the spool count: only URLs without a record are fetched again. A page at which two readers
-died is skipped, since its place is noted before it is read (`notes`).
+died is skipped, since its place is noted before it is read.
 """
 
 from typing import TYPE_CHECKING

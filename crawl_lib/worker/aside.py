@@ -210,7 +210,7 @@ def _limit(kind: int, value: int) -> None:
 def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
     fetched = _fetched(message)
     headers = parse_head(fetched.head)
-    content = reader.content(headers, fetched.body)
+    content = reader.content(headers, fetched)
     found = reader.facts(headers, fetched, content)
     fetched.body = b""
     page = None

@@ -2,7 +2,8 @@
 
 Else each would load them again, and a small take, or one shared among many processes, would pay more for that than for
 its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves held,
-and it has secrets. The server is begun by exec, with an `environment` of its own, so no memory of it ever held one.
+and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its memory never held
+one.
 
 `ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
 and nothing open but its socket. On that (SOCK_SEQPACKET, so a message stays whole) the task says `fork`, with four
@@ -30,7 +31,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from crawl_lib.worker.environment import clean_environment
+from crawl_lib.worker.sandbox import clean_environment
 
 IDLE_S = 60.0
 """A server that has nothing to do for so long ends; the next take begins another one."""

@@ -2,13 +2,17 @@
 
 The same code runs when a page arrives and when a spool is read again after a kill, from the same bytes; so a segment
 does not tell how often its task was killed.
+
+Fetches whose records are written may wait for their rows, to be handled together, step by step. Between two pages of a
+lone handling the processor's caches are filled by something else: fetch, parser, digests, compressor. 1,500 real pages
+cost 1,160 us each that way, and 970 where 64 of them are handled in a row. Nothing is at stake: after a kill the rows
+of an open part are made again from its records.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from crawl_lib.config import Config
@@ -19,10 +23,13 @@ from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.urls import UrlFilter, host_of
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
-from crawl_lib.worker.large import Handled, LargePages, Pieces
-from crawl_lib.worker.notes import ReadingNotes
+from crawl_lib.worker.large import Handled, LargePages, Pieces, ReadingNotes
 from crawl_lib.worker.reading import NOTED_BYTES, SLICE_LINKS, Reader, Reading, barred, is_page, slices
 
+MOST_FETCHES = 64
+MOST_BYTES = 4 << 20
+MOST_S = 0.1
+"""So long fetches that waited may hold the loop; what is left then waits for the next one."""
 _MOST_LINKS = 20_000
 
 
@@ -32,7 +39,7 @@ class PageHandler:
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
     redirect brings its target's host into the scope; imported pages have that depth and are none. `aside`: reads large
-    pages; without it they are read in place. Rows of large pages come later, at the latest with `drain`. Raises
+    pages (`large`); without it they are read in place. Their rows come later, at the latest with `drain`. Raises
     SetupError.
     """
 
@@ -53,32 +60,35 @@ class PageHandler:
         self._reader = Reader(config)
         self._has_aside = aside is not None
         self._notes = ReadingNotes(writer.notes_path)
-        self._large = LargePages(aside, self._notes, self._write)
+        self.large = LargePages(aside, self._notes, self._write)
+        self._waiting: list[Handled] = []
+        self._waiting_bytes = 0
         self._discovery = Discovery(config, nodes, own_index, url_filter, writer, seeds_widen_scope=seeds_widen_scope)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether the rows of all large pages are written."""
-        return self._large.is_idle
+    def add(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
+        """Keep a fetch until there are `MOST_FETCHES` of them, or `MOST_BYTES` of bodies."""
+        self._waiting.append((taken, fetched, position))
+        self._waiting_bytes += len(fetched.body)
+        if len(self._waiting) >= MOST_FETCHES or self._waiting_bytes >= MOST_BYTES:
+            self._some()
 
-    def attach(self, loop: asyncio.AbstractEventLoop, failed: Callable[[BaseException], None]) -> None:
-        """Leave large pages to the turns of a loop. `failed`: gets what is raised there."""
-        self._large.attach(loop, failed)
-
-    def detach(self) -> None:
-        """The loop ends; what is left of large pages waits for `drain`."""
-        self._large.detach()
+    def is_empty(self) -> bool:
+        """Whether all rows are written, after some more work on those that wait."""
+        self._some()
+        return not self._waiting and self.large.is_idle
 
     def drain(self) -> None:
-        """Write the rows of all large pages."""
-        self._large.drain()
+        """Write the rows of all that waits. Before the part that holds their records is closed."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        self.handle_all(waiting)
+        self.large.drain()
 
-    def withdraw(self) -> None:
-        """The worker ends early, and in order: no page is to blame for what is not read."""
-        self._large.withdraw()
+    def _some(self) -> None:
+        del self._waiting[: self.handle_all(self._waiting, MOST_S)]
+        self._waiting_bytes = sum(len(fetched.body) for _, fetched, _ in self._waiting)
 
     def handle(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
-        """Write the rows of one fetch whose records stand at `position`."""
+        """Write the rows of one fetch whose records are at `position`."""
         self.handle_all([(taken, fetched, position)])
 
     def handle_all(self, fetches: Sequence[Handled], most_s: float = float("inf")) -> int:
@@ -103,16 +113,10 @@ class PageHandler:
         self._links(found)
         return done
 
-    def _content(self, headers: Headers, fetched: Fetched) -> Content | None:
-        """The content; None if it is to be found out aside."""
-        if self._has_aside:
-            return self._reader.small_content(headers, fetched)
-        return self._reader.content(headers, fetched.body)
-
     def _links(self, found: list[tuple[TakenUrl, Page, bool]]) -> None:
         for taken, page, nofollow in found:
             if len(page.links) > SLICE_LINKS:
-                self._large.add(self._link_steps(taken, slices(page), nofollow))
+                self.large.add(self._link_steps(taken, slices(page), nofollow))
             else:
                 self._discovery.links(taken, page, nofollow)
         found.clear()
@@ -134,9 +138,9 @@ class PageHandler:
             self._writer.add_page(PageRow(*_always(taken, fetched, position)))
             return None, False
         headers = parse_head(fetched.head)
-        content = self._content(headers, fetched)
+        content = (self._reader.small_content if self._has_aside else self._reader.content)(headers, fetched)
         if content is None:
-            self._large.read(taken, fetched, position)
+            self.large.read(taken, fetched, position)
             return None, False
         reading = self._reader.facts(headers, fetched, content)
         if is_page(fetched.outcome, reading.mime):

@@ -32,7 +32,7 @@ from crawl_lib.states import Outcome
 IN_PLACE_BYTES = 3 << 19
 LEGACY_IN_PLACE_BYTES = 256 << 10
 NOTED_BYTES = 256 << 10
-"""Content of more is noted in the spool before it is read as a page: see `notes`."""
+"""Content of more is noted in the spool before it is read as a page: see `large.ReadingNotes`."""
 SLICE_LINKS = 4096
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
@@ -59,9 +59,9 @@ class Reader:
         self._max_bytes = config.fetch.max_decompressed_bytes
         self._token = config.fetch.user_agent
 
-    def content(self, headers: Headers, body: bytes) -> Content:
+    def content(self, headers: Headers, fetched: Fetched) -> Content:
         """The content, up to `fetch.max_decompressed_bytes`."""
-        return decode_body(headers, body, max_bytes=self._max_bytes)
+        return decode_body(headers, fetched.body, max_bytes=self._max_bytes)
 
     def small_content(self, headers: Headers, fetched: Fetched) -> Content | None:
         """The content, None if finding it out and reading it may take too long here. Bounded work itself."""
@@ -104,7 +104,7 @@ def is_page(outcome: Outcome, mime: str | None) -> bool:
 
 
 def barred(reading: Reading) -> Reading:
-    """The same of a page that is not read any more: see `notes`."""
+    """The same of a page that is not read any more: see `large.ReadingNotes`."""
     return reading._replace(error=BARRED if reading.error is None else f"{reading.error}; {BARRED}", page=None)
 
 

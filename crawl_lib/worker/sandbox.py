@@ -1,10 +1,17 @@
-"""Walls around a process that reads what strangers wrote: which files it may still open, decided before and for good.
+"""Walls around a process that reads what strangers wrote: what it is told, and which files it may still open.
 
-Linux's Landlock does it (kernel 5.13 and later, where it is switched on), without rights of root. From `shut_in` on the
-process, its later threads and its children open what was named, and nothing else. They execute nothing, gain no rights
-by doing so, send no signal to processes outside, and speak to no abstract socket of others (both: kernel 6.12). What is
-open already stays open, the log and the node's lock among it. Looking at names and sizes (`stat`) is not prevented, nor
-are changes of mode and time of own files, nor sockets: the address filter is for those.
+Such a process must have nothing worth stealing. The password of the key servers, Airflow's secrets and connections,
+cloud credentials: they are in variables of the task, under names that are not known here. So `LET_THROUGH` is a list of
+what it gets, not of what is kept away. Started by exec with it (`forkserver`), neither the fork server nor what it
+forks ever had anything else in its memory. What a fetching process is told comes by its standard input: the config,
+which has no password but the one that a proxy may ask for (`fetch.proxy`), since it speaks to the proxy.
+
+Which files: decided before and for good, by Linux's Landlock (kernel 5.13 and later, where it is switched on), without
+rights of root. From `shut_in` on the process, its later threads and its children open what was named, and nothing else.
+They execute nothing, gain no rights by doing so, send no signal to processes outside, and speak to no abstract socket
+of others (both: kernel 6.12). What is open already stays open, the log and the node's lock among it. Looking at names
+and sizes (`stat`) is not prevented, nor are changes of mode and time of own files, nor sockets: the address filter is
+for those.
 
 Each version of Landlock (its ABI) knows more kinds of access; what a kernel does not know it cannot refuse.
 """
@@ -15,10 +22,24 @@ import ctypes
 import os
 import ssl
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from crawl_lib.durable import KILL_VARIABLE
+
+LET_THROUGH = frozenset(
+    {
+        # Where Python and its libraries lie, and how names of files are encoded.
+        *("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "PYTHONNOUSERSITE"),
+        *("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONUTF8"),
+        *("LANG", "LC_ALL", "LC_CTYPE", "TZ"),
+        # Whose certificates are believed, and how the system's resolver is set.
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "LOCALDOMAIN", "RES_OPTIONS"),
+        KILL_VARIABLE,
+    }
+)
+"""Variables that a fetching process gets, where its task has them. Add none whose value may be a secret."""
 NONE_TEXT = "fetching processes may open whatever their user may: this kernel has no Landlock, or it is refused"
 # https://docs.kernel.org/userspace-api/landlock.html; numbers of linux/landlock.h, the same on all processors
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -47,6 +68,11 @@ SYSTEM_FILES = (
     *("/etc/localtime", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"),
 )
 """What names, certificates, libraries and times are looked up in. Missing ones are passed over."""
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The part of `environ` that fetching processes get."""
+    return {name: environ[name] for name in sorted(LET_THROUGH & environ.keys())}
 
 
 def landlock_abi() -> int:

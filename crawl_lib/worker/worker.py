@@ -33,7 +33,6 @@ from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of
 from crawl_lib.worker.aside import Aside, data_bytes
-from crawl_lib.worker.backlog import Backlog
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.sandbox import shut_in
 from crawl_lib.worker.workers import PAUSE_SIGNAL
@@ -109,9 +108,8 @@ class _Worker:
         ):
             own = task.nodes.index(task.node)
             self.handler = PageHandler(self.config, task.nodes, own, self._filter(), self.writer, aside=aside)
-            self.backlog = Backlog(self.handler)
-            self.writer.before_close = self.backlog.drain
-            self.writer.may_close = self.backlog.is_empty
+            self.writer.before_close = self.handler.drain
+            self.writer.may_close = self.handler.is_empty
             try:
                 finished = finished_positions(spool, task.prefix) | self._take_back()
                 items = [taken for taken in self._share() if taken.position not in finished]
@@ -120,7 +118,7 @@ class _Worker:
                         runner.run(self._fetch(items))
                 self.writer.close()
             except BaseException:
-                self.handler.withdraw()
+                self.handler.large.withdraw()
                 raise
 
     def _filter(self) -> UrlFilter:
@@ -147,7 +145,7 @@ class _Worker:
         return [taken for taken in take.urls() if share_of(host_of(taken.queued.url), processes) == number]
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
-        self.handler.attach(asyncio.get_running_loop(), self._fail)
+        self.handler.large.attach(asyncio.get_running_loop(), self._fail)
         self.deadline_s = time.monotonic() + self.task.seconds_left
         place, fetch = NodeDirectory(Path(self.task.node_dir)).hosts, self.config.fetch
         with (
@@ -155,7 +153,7 @@ class _Worker:
             Turns.of(place, fetch) as turns,
         ):
             summary = await fetch_all(items, config=fetch, store=store, turns=turns, recorder=self, control=self)
-        self.handler.detach()
+        self.handler.large.detach()
         self.left = summary.left
 
     def _fail(self, error: BaseException) -> None:
@@ -177,7 +175,7 @@ class _Worker:
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
         """See `Recorder`."""
-        self.backlog.add(taken, fetched, self.writer.append(taken, fetched))
+        self.handler.add(taken, fetched, self.writer.append(taken, fetched))
         self.outcomes[fetched.outcome] += 1
         now_s = time.monotonic()
         if now_s - self.last_report_s >= PROGRESS_INTERVAL_S:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.states import Outcome
-from crawl_lib.urls.ports import REFUSED_PORTS
+from crawl_lib.urls.names import REFUSED_PORTS
 from tests.fetch.driver import CONFIG, FakeCarrier, answer, run_virtual
 
 PORTS = sorted(REFUSED_PORTS)

@@ -68,7 +68,7 @@ def test_shares_are_roughly_equal(count: int) -> None:
 
 def test_what_is_remembered_is_bounded_and_the_answers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = list(map(Owners(["a", "b"]).index, HOSTS))
-    monkeypatch.setattr("crawl_lib.urls.owners._MAX_REMEMBERED", 100)
+    monkeypatch.setattr("crawl_lib.urls.names._MAX_REMEMBERED", 100)
     owners = Owners(["a", "b"])
     assert list(map(owners.index, HOSTS)) == expected
     assert len(owners._remembered) <= 100

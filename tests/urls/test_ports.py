@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import RuleConfig, UrlsConfig
 from crawl_lib.urls import Rejection, UrlFilter, canonicalize, host_of, refused_port
-from crawl_lib.urls.ports import REFUSED_PORTS
+from crawl_lib.urls.names import REFUSED_PORTS
 
 ALL = UrlFilter(UrlsConfig(scope="any", rules=(RuleConfig("+", "regex", "."),), max_depth=0), ())
 

@@ -16,8 +16,6 @@ from crawl_lib.segment.recover import read_positions
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, key_of
-from crawl_lib.worker import backlog
-from crawl_lib.worker.backlog import Backlog
 from crawl_lib.worker.page import PageHandler
 from tests.segment.helpers import INFO
 
@@ -53,12 +51,11 @@ def fetches() -> Iterator[tuple[TakenUrl, Fetched]]:
 def write(directory: Path, config: Config, *, kept_back: bool, hook: bool = True) -> None:
     with PartWriter(directory, "p", INFO, config.segment, clock=lambda: 1.0) as writer:
         handler = PageHandler(config, ["node"], 0, UrlFilter(config.urls, ["a.example"]), writer)
-        waiting = Backlog(handler)
         if hook:
-            writer.before_close = waiting.drain
+            writer.before_close = handler.drain
         for item, fetched in fetches():
             position = writer.append(item, fetched)
-            (waiting.add if kept_back else handler.handle)(item, fetched, position)
+            (handler.add if kept_back else handler.handle)(item, fetched, position)
 
 
 def rows(part: Part, suffix: str) -> list[tuple]:
@@ -72,7 +69,7 @@ def outlinks(parts: list[Part]) -> list[str]:
 
 
 def test_the_rows_of_each_record_stand_in_its_part(tmp_path, config, monkeypatch):
-    monkeypatch.setattr(backlog, "MOST_FETCHES", 17)
+    monkeypatch.setattr("crawl_lib.worker.page.MOST_FETCHES", 17)
     write(tmp_path / "later", config, kept_back=True)
     parts = list_parts(tmp_path / "later")
     assert len(parts) > 2
@@ -86,8 +83,8 @@ def test_the_rows_of_each_record_stand_in_its_part(tmp_path, config, monkeypatch
 def test_all_that_is_kept_back_is_what_would_have_been_written_at_once(
     tmp_path, config, monkeypatch, fetches_kept, bytes_kept
 ):
-    monkeypatch.setattr(backlog, "MOST_FETCHES", fetches_kept)
-    monkeypatch.setattr(backlog, "MOST_BYTES", bytes_kept)
+    monkeypatch.setattr("crawl_lib.worker.page.MOST_FETCHES", fetches_kept)
+    monkeypatch.setattr("crawl_lib.worker.page.MOST_BYTES", bytes_kept)
     monkeypatch.setattr("crawl_lib.worker.page._MOST_LINKS", 150)
     for name, later in (("later", True), ("once", False)):
         write(tmp_path / name, config, kept_back=later)

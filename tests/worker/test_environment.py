@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from crawl_lib import stages
 from crawl_lib.stores import open_stores
-from crawl_lib.worker.environment import LET_THROUGH, clean_environment
 from crawl_lib.worker.forkserver import fork_server
+from crawl_lib.worker.sandbox import LET_THROUGH, clean_environment
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import make_config, run_iteration
 from tests.torture.children import children_of

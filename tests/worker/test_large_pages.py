@@ -29,7 +29,6 @@ from crawl_lib.urls import UrlFilter, key_of
 from crawl_lib.worker import aside as aside_module
 from crawl_lib.worker import reading
 from crawl_lib.worker.aside import Aside, data_bytes
-from crawl_lib.worker.backlog import Backlog
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.reading import BARRED, Reader
 from crawl_lib.worker.worker import WorkerTask, _Worker
@@ -187,24 +186,23 @@ def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
     turns = []
 
     async def main() -> None:
-        handler.attach(asyncio.get_running_loop(), lambda error: pytest.fail(repr(error)))
+        handler.large.attach(asyncio.get_running_loop(), lambda error: pytest.fail(repr(error)))
         before = time.thread_time()
         for number, body in enumerate(hostile):
             taken, fetched = item(number, body, zipped)
-            waiting.add(taken, fetched, writer.append(taken, fetched))
-        while not waiting.is_empty():
+            handler.add(taken, fetched, writer.append(taken, fetched))
+        while not handler.is_empty():
             await asyncio.sleep(0)
             turns.append(time.thread_time() - before)
             before = time.thread_time()
-        handler.detach()
+        handler.large.detach()
 
     with (
         Aside(config, tmp_path, data_bytes()) as process,
         PartWriter(tmp_path, "p", INFO, config.segment, clock=lambda: 1.0) as writer,
     ):
         handler = handler_of(config, writer, process)
-        waiting = Backlog(handler)
-        writer.before_close = waiting.drain
+        writer.before_close = handler.drain
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main())
     gc.unfreeze()

@@ -29,6 +29,19 @@ assert not unwanted, unwanted
     assert done.returncode == 0, done.stderr
 
 
+def test_a_fetching_process_loads_no_code_of_repair_or_of_whole_crawls():
+    code = """
+import sys
+import crawl_lib.worker.worker
+rooms = {name.split(".")[1] for name in sys.modules if name.startswith("crawl_lib.")}
+assert {"fetch", "parse", "segment", "worker"} <= rooms, rooms
+unwanted = rooms & {*"repair curate crawldir rounds node seeds export graph engine stages cli".split()}
+assert not unwanted, unwanted
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other allocators")
 def test_the_memory_of_one_page_serves_the_next():
     """Else glibc gives the trees of such pages back to the kernel; thousands of page faults bring them again."""
