@@ -1,4 +1,4 @@
-"""A node's own small files: JSON with a digest, and errors that say which command repairs what cannot be read."""
+"""Small files of JSON with a digest inside, and errors that say which command repairs what cannot be read."""
 
 from __future__ import annotations
 
@@ -12,21 +12,42 @@ from typing import Any
 from crawl_lib.errors import DamagedFileError, os_error
 
 DIGEST = "sha1"
+SEALED_VERSION = "sealed-2"
+"""The `format_version` of a file of the crawl directory that has a digest. Older ones have 1, and no digest: no single
+bit turns one into the other."""
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with the digest of its content."""
+    return {**value, DIGEST: sha1(json.dumps(value, sort_keys=True).encode()).hexdigest()}
 
 
 def sealed_json(value: Mapping[str, Any]) -> bytes:
     """A line of JSON that says its own digest: with another byte in it, it would be believed, and URLs be lost."""
-    text = json.dumps(value, sort_keys=True)
-    return json.dumps({**value, DIGEST: sha1(text.encode()).hexdigest()}, sort_keys=True).encode() + b"\n"
+    return json.dumps(sealed(value), sort_keys=True).encode() + b"\n"
 
 
 def unsealed(data: bytes) -> dict[str, Any]:
     """What such a line says. Raises ValueError, KeyError or TypeError."""
+    value = _object(data)
+    if value.pop(DIGEST) != sealed(value)[DIGEST]:
+        raise ValueError("its digest is that of another content")
+    return value
+
+
+def unsealed_if_new(data: bytes) -> dict[str, Any]:
+    """What a file of the crawl directory says, whose digest must be right unless it is of a version that had none.
+
+    Raises ValueError, KeyError or TypeError.
+    """
+    value = _object(data)
+    return value if DIGEST not in value and value.get("format_version", 1) == 1 else unsealed(data)
+
+
+def _object(data: bytes) -> dict[str, Any]:
     value = json.loads(data)
     if not isinstance(value, dict):
         raise TypeError("it is no JSON object")
-    if value.pop(DIGEST) != sha1(json.dumps(value, sort_keys=True).encode()).hexdigest():
-        raise ValueError("its digest is that of another content")
     return value
 
 

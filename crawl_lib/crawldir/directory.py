@@ -20,13 +20,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
 from crawl_lib.crawldir.scope import SCOPE_DIGEST, read_scope
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
@@ -74,16 +75,14 @@ class Iteration:
 def read_json(storage: Storage, path: str) -> dict[str, Any]:
     """A JSON object of the DFS. Raises PathNotFoundError, or DamagedFileError naming the path."""
     try:
-        value = json.loads(storage.read_bytes(path))
-    except ValueError as error:
-        raise DamagedFileError(f"{path}: is not JSON: {error}; `krake fsck` says what to do") from error
-    if not isinstance(value, dict):
-        raise DamagedFileError(f"{path}: is not a JSON object; `krake fsck` says what to do")
-    return value
+        return unsealed_if_new(storage.read_bytes(path))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: is not JSON as written: {error}; `krake fsck` says what to do") from error
 
 
-def write_json_bytes(value: object) -> bytes:
-    """JSON as Krake writes it: sorted, indented, with a final newline."""
+def write_json_bytes(value: Mapping[str, Any]) -> bytes:
+    """JSON as Krake writes it: sorted, indented, with a final newline; with a digest, if it is of such a version."""
+    value = sealed(value) if value.get("format_version") == SEALED_VERSION else value
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 

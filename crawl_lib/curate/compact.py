@@ -21,6 +21,7 @@ import pyarrow as pa
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair import COMPACTED_PREFIX, SegmentName, finish_swaps, replace_segment, require_folder, scratch_room
+from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     INDEX_NAME,
     LINKS_NAME,
@@ -168,6 +169,7 @@ class _Compaction:
         report.links = old.counts["links"] - links
         manifest = replace(
             old,
+            format_version=SEALED_VERSION,
             counts={
                 **old.counts,
                 "pages": pages,

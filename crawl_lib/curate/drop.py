@@ -15,7 +15,7 @@ from typing import Any
 
 from crawl_lib.crawldir import DROPPED_MARK
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, InputError, KrakeError, TargetExistsError, UrlError
+from crawl_lib.errors import InputError, KrakeError, TargetExistsError, UrlError
 from crawl_lib.export import KEY_PATTERN, ExportFolder, list_exports
 from crawl_lib.repair import SegmentName, all_segments, finish_all_swaps
 from crawl_lib.segment import SegmentReader, write_dropped
@@ -89,12 +89,9 @@ def _look(stores: Stores, segment: SegmentName, wanted: Any) -> tuple[set[bytes]
     """Which wanted keys have a row in a segment, and which were taken out of it."""
     reader = SegmentReader(stores.storage, segment.path(stores))
     found: set[bytes] = set()
-    try:
-        for batch in reader.pages(["key"], with_dropped=True):
-            found.update(wanted & set(batch.column(0).to_pylist()))
-        return found, set(wanted & reader.taken_out)
-    except DamagedFileError as error:
-        raise DamagedFileError(f"{error}; run `krake segment salvage {segment}` first") from error
+    for batch in reader.pages(["key"], with_dropped=True):
+        found.update(wanted & set(batch.column(0).to_pylist()))
+    return found, set(wanted & reader.taken_out)
 
 
 def _write(stores: Stores, segment: SegmentName, keys: set[bytes]) -> None:

@@ -34,7 +34,7 @@ from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages
 from crawl_lib.export.scratch import local_files, scratch_folder
 from crawl_lib.export.show import KEY_PATTERN, show_page
-from crawl_lib.export.tables import ARC_SCHEMAS, open_table, row_count, write_table
+from crawl_lib.export.tables import ARC_SCHEMAS, row_count, write_table
 from crawl_lib.export.webgraph import Node, WebGraph, open_web_graph
 from crawl_lib.lazy import loads_later
 
@@ -71,7 +71,6 @@ __all__ = [
     "list_exports",
     "local_files",
     "newest_export",
-    "open_table",
     "open_web_graph",
     "row_count",
     "scratch_folder",

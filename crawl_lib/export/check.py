@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.export.folder import (
     ARCS_IN,
     ARCS_OUT,
@@ -32,10 +32,10 @@ from crawl_lib.export.folder import (
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.run import EXPORT_SCHEMA
 from crawl_lib.export.scratch import local_files
-from crawl_lib.export.tables import ARC_SCHEMAS
+from crawl_lib.export.tables import ARC_SCHEMAS, row_count
 from crawl_lib.export.webgraph import Node, WebGraph
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.segment import LATER_FIELDS, segment_digest
+from crawl_lib.segment import LATER_FIELDS, parquet_errors, segment_digest
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
@@ -51,7 +51,7 @@ BEFORE = {
     WEB_GRAPH: (URL_MAPPING, ARCS_OUT, ARCS_IN),
 }
 """Which files must stand before a file is written."""
-SCHEMAS = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS}
+SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS}
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
@@ -164,10 +164,9 @@ class _Check:
     def _rows(self, name: str) -> int | None:
         """Rows of a table; None, and a finding, if it is none."""
         try:
-            with self.stores.storage.open_seekable(self.folder.file(name)) as file:
-                return int(pq.ParquetFile(file).metadata.num_rows)
-        except (pa.ArrowException, ValueError, OSError) as error:
-            self._add("export_table_damaged", name, f"is no Parquet file: {error}")
+            return row_count(self.stores.storage, self.folder.file(name), SCHEMAS[name])
+        except DamagedFileError as error:
+            self._add("export_table_damaged", name, error)
             return None
 
     # Full
@@ -186,8 +185,9 @@ class _Check:
 
     def _checked(self, name: str, file: str, check: Callable[[], None]) -> None:
         try:
-            check()
-        except (DamagedFileError, pa.ArrowException, ValueError, OSError) as error:
+            with parquet_errors(file):
+                check()
+        except (DamagedFileError, StorageError) as error:
             self._add(name, file, error)
 
     def _mapping(self, stack: ExitStack, local: Callable[[str], object]) -> None:
@@ -250,8 +250,10 @@ def read_table(path: str, schema: pa.Schema) -> None:
         before = pa.schema([field for field in schema if field.name not in LATER_FIELDS])
         if not (table.schema_arrow.equals(schema) or table.schema_arrow.equals(before)):
             raise DamagedFileError(f"has the columns {table.schema_arrow.names}, not {schema.names}, or other types")
-        for group in range(table.num_row_groups):
-            table.read_row_group(group)  # by batches, a column that is too short would not be noticed
+        # By batches, a column that is too short would not be noticed.
+        rows = sum(table.read_row_group(group).num_rows for group in range(table.num_row_groups))
+        if rows != table.metadata.num_rows:
+            raise DamagedFileError(f"says {table.metadata.num_rows} rows, and has {rows}")
 
 
 def _list_problems(node: Node) -> Iterator[str]:

@@ -32,9 +32,9 @@ from crawl_lib.export.folder import (
 )
 from crawl_lib.export.progress import Progress
 from crawl_lib.export.scratch import scratch_folder
-from crawl_lib.export.tables import open_table, row_count, write_table
+from crawl_lib.export.tables import row_count, write_table
 from crawl_lib.export.warc_records import Wanted
-from crawl_lib.segment import PAGES_SCHEMA, SegmentReader, dropped_files
+from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
 from crawl_lib.stopping import OnProgress, until_stopped
 from crawl_lib.storage import Storage
 
@@ -137,12 +137,12 @@ class _Export:
 
     def prepare(self, engine: Engine) -> None:
         """Tables of the inputs, and the check that NodeIDs suffice."""
+        segments = until_stopped(self.inputs.segments, self.stop)
+        rows = sum(SegmentReader(self.storage, segment.path).rows(PAGES_NAME) for segment in segments)
         self.make_captures(engine)
         found = [mime for mime in engine.column("export/types") if mime is not None]
         accepted = accepted_types(found, self.inputs.mime_types)
         engine.values("accepted", pa.table([text_array(accepted)], names=["mime"]))
-        segments = until_stopped(self.inputs.segments, self.stop)
-        rows = sum(row_count(self.storage, f"{segment.path}/pages.parquet") for segment in segments)
         if rows > MAX_PAGES and (pages := engine.value("export/count")) > MAX_PAGES:
             raise InputError(
                 f"export {self.folder.name!r}: {pages} crawled pages, and a NodeID counts {MAX_PAGES} at most; export"
@@ -182,10 +182,10 @@ class _Export:
     def write_mapping(self) -> None:
         """Write `urlmapping`: the keys of `pages.parquet`, which stand in order."""
         pages = self.folder.file(PAGES)
-        with open_table(self.storage, pages) as table, self.folder.writing(URL_MAPPING) as file:
-            file.write(table.metadata.num_rows.to_bytes(4, "big", signed=True))
+        with open_parquet(self.storage, pages, EXPORT_SCHEMA) as table, self.folder.writing(URL_MAPPING) as file:
+            file.write(table.rows.to_bytes(4, "big", signed=True))
             last = b""
-            for batch in until_stopped(table.iter_batches(BATCH_ROWS, columns=["key"]), self.stop):
+            for batch in until_stopped(table.batches(BATCH_ROWS, ["key"]), self.stop):
                 keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
                 if keys and (keys[0] <= last or any(a >= b for a, b in itertools.pairwise(keys))):
                     raise DamagedFileError(f"{pages}: its keys are not in ascending order")

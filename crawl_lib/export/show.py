@@ -10,16 +10,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.config import Config
-from crawl_lib.errors import DamagedFileError, InputError, UrlError
+from crawl_lib.errors import InputError, UrlError
 from crawl_lib.export.folder import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.scratch import local_files
 from crawl_lib.export.webgraph import WebGraph
-from crawl_lib.segment import read_dropped
+from crawl_lib.segment import parquet_errors, read_dropped
 from crawl_lib.storage import Storage
 from crawl_lib.urls import canonicalize, key_of
 
@@ -65,10 +64,8 @@ class PageTable:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
+        with parquet_errors(str(path)):
             self._file = pq.ParquetFile(path)
-        except (pa.ArrowException, OSError) as error:
-            raise DamagedFileError(f"{path}: cannot be read as a table: {error}") from error
         groups = self._file.metadata
         self._ends = [0]
         for number in range(groups.num_row_groups):
@@ -83,7 +80,8 @@ class PageTable:
             while at < len(node_ids) and node_ids[at] < end:
                 at += 1
             if at > start:
-                table = self._file.read_row_group(group, columns=columns)
+                with parquet_errors(str(self._path)):
+                    table = self._file.read_row_group(group, columns=columns)
                 found += table.take([node_id - first for node_id in node_ids[start:at]]).to_pylist()
         return found
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.errors import DamagedFileError
 from crawl_lib.export.folder import ARCS_IN, ARCS_OUT, ExportFolder
 from crawl_lib.export.progress import Progress
+from crawl_lib.segment import NO_COLUMNS, open_parquet
 from crawl_lib.storage import Storage
 
-_ENDS = [pa.field("source", pa.int32(), nullable=False), pa.field("target", pa.int32(), nullable=False)]
+_ENDS = [pa.field(name, pa.int32(), nullable=False) for name in ("source", "target")]
 ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
 
 
@@ -45,21 +44,7 @@ def write_table(
     progress.end()
 
 
-@contextmanager
-def open_table(storage: Storage, path: str) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of the store, read in place, group by group; each page's CRC is looked at.
-
-    Raises PathNotFoundError, DamagedFileError.
-    """
-    with storage.open_seekable(path) as file:
-        try:
-            with pq.ParquetFile(file, page_checksum_verification=True) as table:
-                yield table
-        except (pa.ArrowException, OSError) as error:
-            raise DamagedFileError(f"{path}: cannot be read as a table: {error}") from error
-
-
-def row_count(storage: Storage, path: str) -> int:
-    """How many rows a Parquet file of the store has; only its end is read."""
-    with open_table(storage, path) as table:
-        return int(table.metadata.num_rows)
+def row_count(storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS) -> int:
+    """How many rows a Parquet file of the store has; only its end is read. Raises what `open_parquet` does."""
+    with open_parquet(storage, path, schema) as table:
+        return table.rows

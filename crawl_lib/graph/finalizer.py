@@ -15,6 +15,7 @@ import pyarrow as pa
 from crawl_lib.config import Config
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export import (
+    ARC_SCHEMAS,
     ARCS_IN,
     ARCS_OUT,
     GRAPH_INDEX,
@@ -22,10 +23,10 @@ from crawl_lib.export import (
     WEB_GRAPH,
     ExportFolder,
     Progress,
-    open_table,
     row_count,
     scratch_folder,
 )
+from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage
 
@@ -121,23 +122,18 @@ def degrees(storage: Storage, path: str, column: str, nodes: int, progress: Prog
 
 def _column(storage: Storage, path: str, column: str, nodes: int) -> Iterator[Ints]:
     """A column of an arc file in blocks that are not empty."""
-    try:
-        with open_table(storage, path) as file:
-            for batch in file.iter_batches(BATCH_ROWS, columns=[column]):
-                if not len(batch):
-                    continue
-                ids = _numbers(batch.column(0))
-                if ids.min() < 0 or ids.max() >= nodes:
-                    raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}; {AGAIN}")
-                yield ids
-    except (pa.ArrowException, OSError) as error:
-        raise DamagedFileError(f"{path}: cannot be read as an arc file: {error}; {AGAIN}") from error
+    with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], f"; {AGAIN}") as table:
+        for batch in table.batches(BATCH_ROWS, [column]):
+            if not len(batch):
+                continue
+            ids = _numbers(batch.column(0))
+            if ids.min() < 0 or ids.max() >= nodes:
+                raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}; {AGAIN}")
+            yield ids
 
 
 def _numbers(column: pa.Array[Any]) -> Ints:
     """A column of int32 without nulls; `to_numpy` would do, but it imports pandas, which takes a second."""
-    if column.type != pa.int32() or column.null_count:
-        raise pa.ArrowInvalid(f"a column of {column.type} with {column.null_count} nulls")
     data = column.buffers()[1]
     assert data is not None
     ids: Ints = np.frombuffer(memoryview(data), dtype=np.int32, count=len(column), offset=4 * column.offset)

@@ -25,8 +25,8 @@ from crawl_lib.export import (
     scratch_folder,
     write_table,
 )
-from crawl_lib.segment import LINKS_SCHEMA
-from crawl_lib.stopping import OnProgress
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, SegmentReader
+from crawl_lib.stopping import OnProgress, until_stopped
 from crawl_lib.storage import Storage
 
 GROUP_ROWS = 1 << 20
@@ -75,7 +75,9 @@ def link_export(
     ):
         if not folder.has(ARCS_OUT):
             check_segments(storage, folder, inputs, stop)
-            engine.tables("links", [f"{segment.path}/links.parquet" for segment in inputs.segments], LINKS_SCHEMA)
+            for segment in until_stopped(inputs.segments, stop):
+                SegmentReader(storage, segment.path).rows(LINKS_NAME)  # raises where it is damaged
+            engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in inputs.segments], LINKS_SCHEMA)
             engine.table("nodes", folder.file(PAGES))
             _write_arcs(engine, folder, ARCS_OUT, on_progress, stop)
         if not folder.has(ARCS_IN):

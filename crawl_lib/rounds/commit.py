@@ -29,7 +29,7 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import PathNotFoundError, TargetExistsError
-from crawl_lib.segment import FORMAT_VERSION
+from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
@@ -125,7 +125,7 @@ def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
     }
     scope_added = sorted({host for manifest in manifests.values() for host in manifest["scope_added"]})
     index = {
-        "format_version": FORMAT_VERSION,
+        "format_version": SEALED_VERSION,
         "run_id": iteration.run_id,
         "iteration": iteration.iteration,
         "counts": sum_counts([manifest["counts"] for manifest in manifests.values()]),

@@ -41,7 +41,7 @@ from crawl_lib.errors import ConfigError
 from crawl_lib.rounds.agreement import FIRST_FILE, agreed_bytes, note_change
 from crawl_lib.rounds.layout import require_layout
 from crawl_lib.rounds.shares import put_by, share_out
-from crawl_lib.segment import FORMAT_VERSION
+from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
@@ -137,7 +137,7 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
     sums = _sum_up(stores, folders, seeds)
     scope = scope_bytes(sums.hosts)
     identity = {
-        "format_version": FORMAT_VERSION,
+        "format_version": SEALED_VERSION,
         "run_id": run_id,
         "iteration": iteration,
         "nodes": list(nodes),

@@ -48,13 +48,21 @@ from crawl_lib.segment.parts import (
     part_prefix,
 )
 from crawl_lib.segment.publish import hidden_folder, publish, upload_checked
-from crawl_lib.segment.reader import SegmentReader
+from crawl_lib.segment.reader import SegmentReader, repair_of
 from crawl_lib.segment.recover import group_of, microseconds_of, read_positions, warc_fields
 from crawl_lib.segment.runs import RunWriter, merge_runs
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
 from crawl_lib.segment.seal import Sealer, seal_all
 from crawl_lib.segment.spool import PartWriter, recover
-from crawl_lib.segment.tables import RowSpool, read_blocks, write_parquet
+from crawl_lib.segment.tables import (
+    NO_COLUMNS,
+    ParquetTable,
+    RowSpool,
+    open_parquet,
+    parquet_errors,
+    read_blocks,
+    write_parquet,
+)
 from crawl_lib.segment.warc import Damage, WarcRecord, Whole, read_archive, read_one, scan, walk
 
 if TYPE_CHECKING:
@@ -78,6 +86,7 @@ __all__ = [
     "LINKS_NAME",
     "LINKS_SCHEMA",
     "MANIFEST_NAME",
+    "NO_COLUMNS",
     "OUTLINKS_NAME",
     "PAGES_NAME",
     "PAGES_SCHEMA",
@@ -91,6 +100,7 @@ __all__ = [
     "Manifest",
     "OutlinkRuns",
     "PageRow",
+    "ParquetTable",
     "Part",
     "PartWriter",
     "Position",
@@ -120,6 +130,8 @@ __all__ = [
     "merge_runs",
     "microseconds",
     "microseconds_of",
+    "open_parquet",
+    "parquet_errors",
     "part_prefix",
     "part_problems",
     "publish",
@@ -129,6 +141,7 @@ __all__ = [
     "read_one",
     "read_positions",
     "recover",
+    "repair_of",
     "safe_uri",
     "scan",
     "seal_all",

@@ -16,7 +16,8 @@ from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, StorageError, os_errors
 from crawl_lib.frontier import OutlinkWriter
 from crawl_lib.records import QueuedUrl
-from crawl_lib.segment.encoder import FORMAT_VERSION, WarcDates, microseconds
+from crawl_lib.sealed import SEALED_VERSION
+from crawl_lib.segment.encoder import WarcDates, microseconds
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -168,7 +169,7 @@ def _manifest(
     dates = WarcDates()
     scope_added = counts.pop("scope_added")
     return Manifest(
-        format_version=FORMAT_VERSION,
+        format_version=SEALED_VERSION,
         krake_version=facts.krake_version,
         take_id=facts.take_id,
         run_id=facts.run_id,

@@ -6,15 +6,14 @@ looks at.
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import part_mapping
 from crawl_lib.segment.check_records import OUTCOMES, RecordsCheck, SegmentPlace, file_entries
 from crawl_lib.segment.dropped import encode_dropped, is_dropped_file, read_dropped
 from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
+from crawl_lib.segment.reader import SCHEMAS
+from crawl_lib.segment.tables import open_parquet
 from crawl_lib.stopping import OnProgress
 from crawl_lib.storage import Storage
 
@@ -131,13 +130,13 @@ class _Check:
             if name in self.place.rubbish:
                 continue
             try:
-                with self.place.storage.open_seekable(where) as file:
-                    rows = pq.ParquetFile(file).metadata.num_rows
+                with open_parquet(self.place.storage, where, SCHEMAS[name]) as table:
+                    rows = table.rows
             except PathNotFoundError:
                 self.findings.add("file_missing", where, "is not there")
                 self.place.rubbish.add(name)
-            except (pa.ArrowException, OSError) as error:
-                self.findings.add("table_damaged", where, f"is no Parquet file: {error}")
+            except DamagedFileError as error:
+                self.findings.add("table_damaged", where, str(error).removeprefix(f"{where}: "))
                 self.place.rubbish.add(name)
             else:
                 if rows != manifest.counts.get(count):

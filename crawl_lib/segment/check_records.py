@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from crawl_lib.errors import KrakeError, PathNotFoundError, StorageError
+from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Findings
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
 from crawl_lib.segment.encoder import safe_uri
 from crawl_lib.segment.manifest import INDEX_NAME, LINKS_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
+from crawl_lib.segment.reader import SCHEMAS
 from crawl_lib.segment.recover import warc_fields
+from crawl_lib.segment.tables import open_parquet
 from crawl_lib.segment.warc import WarcRecord, walk
 from crawl_lib.states import Outcome
 from crawl_lib.stopping import OnProgress
@@ -159,19 +159,13 @@ class RecordsCheck:
             return
         where, done = self.place.file(name), 0
         try:
-            with self.place.storage.open_seekable(where) as file, pq.ParquetFile(file) as table:
-                missing = sorted(set(columns) - set(table.schema_arrow.names))
-                if missing:
-                    self.findings.add("table_damaged", where, f"has no column {missing[0]}: it is another table")
-                    return
-                for batch in table.iter_batches(BATCH_ROWS, columns=list(columns)):
+            with open_parquet(self.place.storage, where, SCHEMAS[name]) as table:
+                for batch in table.batches(BATCH_ROWS, columns):
                     done += batch.num_rows
                     yield [column.to_pylist() for column in batch.columns]
                     self.place.tell(name, done, "rows")
-        except StorageError:
-            raise
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            self.findings.add("table_damaged", where, f"cannot be read after row {done}: {error}")
+        except DamagedFileError as error:
+            self.findings.add("table_damaged", where, f"after row {done}: {str(error).removeprefix(f'{where}: ')}")
 
     def _pages(self) -> None:
         keys = bytearray()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.sealed import sealed, unsealed_if_new
 
 MANIFEST_NAME = "manifest.json"
 PAGES_NAME, LINKS_NAME, INDEX_NAME, OUTLINKS_NAME = "pages.parquet", "links.parquet", "index.cdxj", "outlinks"
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Manifest:
     `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC. `history`: what was
     done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names."""
 
-    format_version: int
+    format_version: int | str
     krake_version: str
     take_id: str
     run_id: str
@@ -68,20 +71,42 @@ class Manifest:
     outlinks: dict[str, dict[str, int]]
     history: list[dict[str, Any]] = field(default_factory=list)
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The form that stands in the file."""
-        return asdict(self)
-
     def to_bytes(self) -> bytes:
-        """The file."""
-        return json.dumps(self.to_mapping(), indent=1).encode() + b"\n"
+        """The file: with a digest inside, but for the manifest of an older version, whose bytes stay as they are."""
+        value = asdict(self)
+        return json.dumps(value if self.format_version == 1 else sealed(value), indent=1).encode() + b"\n"
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Self:
+    def from_bytes(cls, data: bytes, where: str, remedy: str = "") -> Self:
         """Read the file; fields of later versions are ignored. Raises DamagedFileError naming `where`."""
         try:
-            mapping = json.loads(data)
-            optional = {"history": mapping.get("history", [])}
-            return cls(**{name: mapping[name] for name in cls.__dataclass_fields__ if name not in optional}, **optional)
+            mapping = {"history": [], **unsealed_if_new(data)}
+            manifest = cls(**{name: mapping[name] for name in cls.__dataclass_fields__})
+            manifest._require_usable()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedFileError(f"{where}: not the manifest of a segment: {error!r}") from error
+            raise DamagedFileError(f"{where}: not the manifest of a segment: {error!r}{remedy}") from error
+        return manifest
+
+    def _require_usable(self) -> None:
+        """Raise what `from_bytes` translates where an entry is none: what passed it over would take a good file for
+        rubbish."""
+        for entry in self.files:
+            if not (entry["name"] and "/" not in entry["name"] and _SHA256.fullmatch(entry["sha256"])):
+                raise ValueError(f"{entry} names no file")
+            _require_count(entry["size_bytes"])
+        for owner, part in self.outlinks.items():
+            if part.keys() != {"offset", "length", "count"}:
+                raise ValueError(f"{part} is no part of outlinks, of {owner}")
+            for number in part.values():
+                _require_count(number)
+        if not isinstance(self.counts["outcomes"], dict):
+            raise TypeError("counts have no outcomes")
+        for kind, names in ((str, ("folder", "node", "take_id", "run_id")), (list, ("scope_added", "history"))):
+            for name in names:
+                if not isinstance(getattr(self, name), kind):
+                    raise TypeError(f"{name} is {getattr(self, name)!r}")
+
+
+def _require_count(number: object) -> None:
+    if not isinstance(number, int) or number < 0:
+        raise ValueError(f"{number!r} is no count")

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 
 import pyarrow as pa
 
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import part_mapping, read_outlinks
 from crawl_lib.segment.dropped import dropped_files, read_dropped
 from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
-from crawl_lib.segment.schema import LATER_FIELDS, PAGES_SCHEMA, with_later_fields
+from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
+from crawl_lib.segment.tables import ParquetTable, open_parquet
 from crawl_lib.segment.warc import WarcRecord, read_one, walk
 from crawl_lib.storage import Storage
 
 BATCH_ROWS = 10_000
+SCHEMAS = {PAGES_NAME: PAGES_SCHEMA, LINKS_NAME: LINKS_SCHEMA}
 
 
 class SegmentReader:
@@ -29,7 +32,7 @@ class SegmentReader:
     def manifest(self) -> Manifest:
         """Its manifest."""
         where = f"{self._path}/{MANIFEST_NAME}"
-        return Manifest.from_bytes(self._storage.read_bytes(where), where)
+        return Manifest.from_bytes(self._storage.read_bytes(where), where, f"; {repair_of(self._path)}")
 
     @property
     def warc_files(self) -> list[str]:
@@ -59,6 +62,11 @@ class SegmentReader:
         """Rows of `links`, all columns or some; those that stand on dropped pages only if asked for."""
         return self._table(LINKS_NAME, columns, None if with_dropped else "source")
 
+    def rows(self, name: str) -> int:
+        """How many rows a table says it has; only its end is read. Raises what `pages` does."""
+        with self._open(name) as table:
+            return table.rows
+
     def read_record(self, warc_file: str, offset: int, length: int) -> WarcRecord:
         """The record that a row of `pages` or a CDXJ line points at: a file of the segment, `length` bytes at `offset`.
 
@@ -75,9 +83,8 @@ class SegmentReader:
             yield from walk(file, found)
         if damage is None and found:
             kinds = ", ".join(f"{count} x {name}" for name, count in sorted(found.items()))
-            segment = "/".join(self._path.split("/")[-2:])
             raise DamagedFileError(
-                f"{self._path}/{warc_file}: cannot be read everywhere ({kinds}); run `krake segment salvage {segment}`"
+                f"{self._path}/{warc_file}: cannot be read everywhere ({kinds}); {repair_of(self._path)}"
             )
 
     def outlinks(self, owner: str) -> Iterator[bytes]:
@@ -103,21 +110,16 @@ class SegmentReader:
             yield kept if columns is None else kept.select(list(columns))
 
     def _batches(self, name: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        import pyarrow.parquet as pq  # noqa: PLC0415 - not for fetching processes
+        schema = SCHEMAS[name]
+        wanted = [schema.field(column).name for column in (schema.names if columns is None else columns)]
+        with self._open(name) as table:
+            for batch in table.batches(BATCH_ROWS, [column for column in wanted if column in table.names]):
+                yield with_later_fields(batch, wanted)
 
-        where = f"{self._path}/{name}"
-        with self._storage.open_seekable(where) as file:
-            try:
-                with pq.ParquetFile(file) as table:
-                    there = table.schema_arrow.names
-                    missing = sorted(set(columns or ()).difference(there, LATER_FIELDS))
-                    if missing:  # of which Arrow says nothing
-                        raise DamagedFileError(f"{where}: has no column {missing[0]}: it is another table")
-                    read = [column for column in columns if column in there] if columns else None
-                    wanted = columns or (PAGES_SCHEMA.names if name == PAGES_NAME else ())
-                    for batch in table.iter_batches(BATCH_ROWS, columns=read):
-                        yield with_later_fields(batch, wanted)
-            except pa.ArrowException as error:
-                raise DamagedFileError(f"{where}: {error}") from error
-            except OSError as error:
-                raise StorageError(f"{where}: {error}") from error
+    def _open(self, name: str) -> AbstractContextManager[ParquetTable]:
+        return open_parquet(self._storage, f"{self._path}/{name}", SCHEMAS[name], f"; {repair_of(self._path)}")
+
+
+def repair_of(path: str) -> str:
+    """What to do about a damaged file of a segment. `path`: of the segment."""
+    return f"run `krake segment salvage {'/'.join(path.split('/')[-2:])}`"

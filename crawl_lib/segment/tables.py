@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import DamagedFileError, os_error
-from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow, with_later_fields
+from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow, with_later_fields
+from crawl_lib.storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 GROUP_ROWS = 50_000
+NO_COLUMNS: pa.Schema = pa.schema([])
 LINK_BLOCK_ROWS = 16_384
 PAGE_BLOCK_ROWS = 4_096
 KEY_BYTES = 20
@@ -150,6 +156,82 @@ def _keys(values: Iterable[bytes], count: int) -> pa.Array[Any]:
     return pa.FixedSizeBinaryArray.from_buffers(_KEY, count, [None, pa.py_buffer(b"".join(values))])
 
 
+@contextmanager
+def open_parquet(
+    storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS, remedy: str = ""
+) -> Iterator[ParquetTable]:
+    """A Parquet file of the store, read in place. It has these columns and perhaps more; those of `LATER_FIELDS` may be
+    missing. `remedy`: ends its errors.
+
+    Raises PathNotFoundError, StorageError; DamagedFileError, since what its footer says is not believed.
+    """
+    import pyarrow.parquet as pq  # noqa: PLC0415 - not for fetching processes
+
+    with storage.open_seekable(path) as file:
+        with parquet_errors(path, remedy):
+            table = pq.ParquetFile(file, page_checksum_verification=True)
+        with table:
+            with parquet_errors(path, remedy):
+                there = table.schema_arrow
+                for field in schema:
+                    if field.name not in there.names and field.name not in LATER_FIELDS:
+                        raise pa.ArrowInvalid(f"has no column {field.name}: it is another table")
+                    if field.name in there.names and there.field(field.name).type != field.type:
+                        raise pa.ArrowInvalid(f"its column {there.field(field.name)} should be {field}")
+            yield ParquetTable(table, path, remedy, frozenset(field.name for field in schema if not field.nullable))
+
+
+@dataclass(frozen=True)
+class ParquetTable:
+    """An open Parquet file, see `open_parquet`. Raises DamagedFileError."""
+
+    file: pq.ParquetFile
+    where: str
+    remedy: str
+    never_null: frozenset[str]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it says it has."""
+        return int(self.file.metadata.num_rows)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of its columns."""
+        return self.file.schema_arrow.names
+
+    def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows in batches, all columns or some; text is Unicode, and as many rows as it says."""
+        read = 0
+        batches = self.file.iter_batches(rows, columns=None if columns is None else list(columns))
+        while True:
+            with parquet_errors(self.where, self.remedy):
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                batch.validate(full=True)
+                for column in self.never_null.intersection(batch.schema.names):
+                    if batch.column(column).null_count:
+                        raise pa.ArrowInvalid(f"column {column} has nulls")
+            read += batch.num_rows
+            yield batch
+        if read != self.rows:
+            raise DamagedFileError(f"{self.where}: says {self.rows} rows, and has {read}{self.remedy}")
+
+
+@contextmanager
+def parquet_errors(where: str, remedy: str = "") -> Iterator[None]:
+    """What Arrow says of a file that is no table, in one of its many kinds of errors, becomes DamagedFileError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            raise os_error(error, where, "cannot be read") from error
+        raise DamagedFileError(f"{where}: cannot be read as a table: {error}{remedy}") from error
+    except (pa.ArrowException, ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
+        raise DamagedFileError(f"{where}: cannot be read as a table: {error}{remedy}") from error
+
+
 def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
     """The blocks of a part's Arrow stream. Raises DamagedFileError naming the file."""
     with _translated(path), path.open("rb") as file, pa.ipc.open_stream(file) as stream:
@@ -163,7 +245,13 @@ def write_parquet(path: Path, schema: pa.Schema, parts: Iterable[Path]) -> int:
     rows = 0
     dictionary = DICTIONARY_COLUMNS["links" if schema is LINKS_SCHEMA else "pages"]
     with _translated(path), path.open("wb") as file:
-        writer = pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=dictionary)  # type: ignore[arg-type]
+        writer = pq.ParquetWriter(
+            file,
+            schema,
+            compression="zstd",
+            use_dictionary=dictionary,  # type: ignore[arg-type]
+            write_page_checksum=True,
+        )
         with writer:
             for group in _groups(parts, schema):
                 rows += group.num_rows

@@ -112,7 +112,7 @@ def random_crawl(maker: CrawlMaker, seed: int) -> None:
 def drop_some(place: Path, urls: list[str]) -> None:
     """Pages that `krake segment drop` took out."""
     numbers = {"format_version": 1, "iteration": 1}
-    empty = {"counts": {}, "intake": {}, "scope_added": [], "files": [], "outlinks": {}, "history": []}
+    empty = {"counts": {"outcomes": {}}, "intake": {}, "scope_added": [], "files": [], "outlinks": {}, "history": []}
     fields = {field.name: numbers.get(field.name, empty.get(field.name, "")) for field in dataclasses.fields(Manifest)}
     (place / "manifest.json").write_text(json.dumps(fields))
     write_dropped(LocalStorage.open(place.parent), place.name, [key(url) for url in urls])

@@ -14,7 +14,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.engine.remote import StoreFiles
-from crawl_lib.errors import DamagedFileError, StorageError
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import export_pages
 from crawl_lib.export import scratch as scratch_module
 from crawl_lib.export.scratch import scratch_folder
@@ -177,7 +177,7 @@ def test_scratch_is_empty_after_a_stage_that_failed(storage: Storage, config: Co
     warc.write_bytes(whole)
     export_pages(storage, config, name="x", segments=crawl.segments)
     links.write_bytes(table[:-40])
-    with pytest.raises(StorageError, match=r"links\.parquet"):
+    with pytest.raises(DamagedFileError, match=r"links\.parquet"):
         link_export(storage, config, name="x")
     assert in_scratch(config) == []
     links.write_bytes(table)

@@ -16,7 +16,7 @@ import pytest
 
 from crawl_lib.config import load_config
 from crawl_lib.frontier import Queue
-from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.sealed import sealed, sealed_json, unsealed
 from crawl_lib.segment.dropped import write_dropped
 from crawl_lib.storage import LocalStorage
 from demo import Serving
@@ -488,8 +488,9 @@ def _cut_file(path: Path) -> None:
 
 def _edit(path: Path, change: Callable[[dict], object]) -> None:
     value = json.loads(path.read_bytes())
+    is_sealed = value.pop("sha1", None)
     change(value)
-    path.write_text(json.dumps(value))
+    path.write_text(json.dumps(sealed(value) if is_sealed else value))
 
 
 def found(krake: Krake, *words: str) -> Counter[str]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from crawl_lib.sealed import sealed, unsealed
 from crawl_lib.segment import build_segment, check_segment
 from crawl_lib.segment.dropped import write_dropped
 from crawl_lib.storage import LocalStorage
@@ -41,9 +42,9 @@ def found(segment: Path, *, full: bool = True) -> set[str]:
 def manifest(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
     def damage(segment: Path) -> None:
         path = segment / "manifest.json"
-        value = json.loads(path.read_bytes())
+        value = unsealed(path.read_bytes())
         change(value)
-        path.write_text(json.dumps(value))
+        path.write_text(json.dumps(sealed(value)))
 
     return damage
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
@@ -206,3 +207,46 @@ def test_a_manifest_that_is_none_is_named(tmp_path):
     (tmp_path / "manifest.json").write_text("[]")
     with pytest.raises(DamagedFileError, match=r"manifest\.json"):
         _ = SegmentReader(LocalStorage(tmp_path.parent), tmp_path.name).manifest
+
+
+def test_no_bit_of_a_manifest_can_be_another_unnoticed(tmp_path):
+    """Whatever key, number or digest it hits: the manifest is damage, or says the same."""
+    manifest, reader = built(tmp_path)
+    path = tmp_path / "seg" / "manifest.json"
+    whole = path.read_bytes()
+    for byte in range(len(whole)):
+        for bit in range(8):
+            data = whole[:byte] + bytes([whole[byte] ^ (1 << bit)]) + whole[byte + 1 :]
+            try:
+                found = Manifest.from_bytes(data, "manifest")
+            except DamagedFileError:
+                continue
+            assert found == manifest, (byte, bit)
+    assert reader.manifest == manifest
+
+
+def test_a_manifest_of_before_has_no_digest_and_keeps_its_bytes_but_its_entries_are_looked_at(tmp_path):
+    manifest, _ = built(tmp_path)
+    value = {**asdict(manifest), "format_version": 1}
+    old = json.dumps(value, indent=1).encode() + b"\n"
+    assert Manifest.from_bytes(old, "manifest").to_bytes() == old
+    for wrong in (b'"sha256"', b'"name"', b'"size_bytes"', b'"length"', b'"outcomes"', b'"folder"'):
+        with pytest.raises(DamagedFileError, match="manifest"):
+            Manifest.from_bytes(old.replace(wrong, wrong.replace(wrong[1:3], b"zz")), "manifest")
+
+
+@pytest.mark.parametrize("name", ["pages.parquet", "links.parquet"])
+def test_a_footer_that_lies_is_damage(tmp_path, name):
+    _, reader = built(tmp_path)
+    path = tmp_path / "seg" / name
+    whole = path.read_bytes()
+    footer = 8 + int.from_bytes(whole[-8:-4], "little")
+    for byte in random.Random(1).sample(range(len(whole) - footer, len(whole)), 400):
+        path.write_bytes(whole[:byte] + bytes([whole[byte] ^ (1 << byte % 8)]) + whole[byte + 1 :])
+        problems = []
+        try:
+            for batch in reader.pages() if name == "pages.parquet" else reader.links():
+                batch.to_pylist()
+        except DamagedFileError as error:
+            problems.append(str(error))
+        assert all(name in problem and "krake segment salvage" in problem for problem in problems)

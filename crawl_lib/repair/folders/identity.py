@@ -20,7 +20,8 @@ from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, MANIFEST_FILE, STARTED_F
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.rounds import FIRST_FILE
-from crawl_lib.segment import FORMAT_VERSION, Manifest
+from crawl_lib.sealed import SEALED_VERSION
+from crawl_lib.segment import Manifest
 from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
@@ -71,7 +72,7 @@ class Identity:
         nodes = self._nodes(iteration)
         before = self._before
         return {
-            "format_version": FORMAT_VERSION,
+            "format_version": SEALED_VERSION,
             "run_id": run_id,
             "iteration": iteration,
             "nodes": list(nodes),
