@@ -18,8 +18,8 @@ The life of a URL, and where to read on:
 8. The segment appears on the DFS all at once (`segment`), the queue moves on (`frontier`), and the keys of its
    URLs are marked as crawled (`keys`): `node.crawl` holds these steps together. `rounds.commit` sees that all nodes
    did, or enough of them.
-9. In the next iteration its owner takes the link in: back to 3; after the last one `node.settle` does, and says on the
-   DFS that the node rests (`crawldir.settled`).
+9. In the next iteration its owner takes the link in: back to 3; after the last one `node.settle_node` does, and says
+   on the DFS that the node has settled (`crawldir.settled`).
 10. Crawled pages are numbered and written out (`export`), their links become the web graph (`graph`); `engine` sorts
     and joins the tables for both.
 

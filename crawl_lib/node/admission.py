@@ -17,7 +17,7 @@ from typing import Any
 
 from crawl_lib.crawldir import Mark, read_mark, refusal, write_mark
 from crawl_lib.durable import reached
-from crawl_lib.errors import ConfigError
+from crawl_lib.errors import ConfigError, KrakeError, StoppedError
 from crawl_lib.frontier import (
     Change,
     Queue,
@@ -29,6 +29,7 @@ from crawl_lib.frontier import (
     read_move,
 )
 from crawl_lib.node.task import NodeTask, locked_node, require_known
+from crawl_lib.rounds import needed_segments, require_layout
 from crawl_lib.stores import Stores
 
 
@@ -106,3 +107,34 @@ def _note_taken_in(task: NodeTask, mark: Mark) -> None:
     record = replace(queue.record(), taken_in=mark.taken_in)
     change = Change(move_id=move_id, state=queue.state(), record=record, ours=True)
     carry_out_move(queue, plan_move(queue, change))
+
+
+def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
+    """Ask, before an iteration gets its folder, whether the nodes can work, where all of them are on one machine.
+
+    An iteration whose tasks are all refused would leave a folder that nothing comes into, and that keeps its share of
+    `crawl.max_pages`. Nothing is asked where the iteration has its folder already. Raises what the crawl task of a node
+    would be refused with, if so many are refused that commit would fail; StoppedError; ConfigError as `start` does.
+    """
+    if stores.crawl.find(run_id, iteration, stores.stop) is not None:
+        return
+    require_layout(stores)
+    nodes = stores.config.servers
+    refused: list[KrakeError] = []
+    for node in nodes:
+        try:
+            _require_node(stores, node)
+        except StoppedError:
+            raise
+        except KrakeError as error:
+            refused.append(error)
+        if len(nodes) - len(refused) < needed_segments(len(nodes), stores.config.crawl.min_nodes):
+            raise refused[0]
+
+
+def _require_node(stores: Stores, node: str) -> None:
+    """The first steps of a node's task: its directory, its lock, its queue, its mark, and the key tables."""
+    with locked_node(stores, node, what="crawl") as task:
+        require_admitted(task)
+        with stores.keys(node):
+            pass

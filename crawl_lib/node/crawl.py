@@ -1,4 +1,7 @@
-"""The stage `crawl`: one node's task of one iteration, from the lock to the segment. See the package's docstring."""
+"""A node's task of an iteration, from the lock to the segment, in seven steps; and `settle`, its last intake.
+
+`docs/protocol.md` says what is true after each step.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from crawl_lib.config import to_mapping
-from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, awaited, take_mark_away
+from crawl_lib.crawldir import Iteration, Mark, awaited, newest_folder, take_mark_away, write_mark
 from crawl_lib.durable import fsync_dir, reached, write_durable
-from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError, QueueError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
     NodeDirectory,
@@ -29,18 +32,20 @@ from crawl_lib.frontier import (
     read_handed_on,
     read_leftover,
     read_scope_added,
+    read_undecided,
     write_leftover,
 )
 from crawl_lib.node.admission import require_admitted
+from crawl_lib.node.guards import require_new_name, require_part, require_room_for_segment
 from crawl_lib.node.handover import drop_decision
-from crawl_lib.node.keystates import mark_pages
 from crawl_lib.node.sources import scope_hosts, take_in
 from crawl_lib.node.task import NodeTask, locked_node
 from crawl_lib.node.watermarks import RoomWatch, wait_for_room
-from crawl_lib.rounds import keep_late_scope, nodes_changed, require_agreement, require_iteration, share_of_node
+from crawl_lib.rounds import keep_late_scope, nodes_changed, require_agreement, share_of_node
 from crawl_lib.segment import (
     Sealer,
     SegmentFacts,
+    SegmentReader,
     build_segment,
     finished_positions,
     hidden_folder,
@@ -48,6 +53,7 @@ from crawl_lib.segment import (
     publish,
     seal_all,
 )
+from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import Owners, host_of
@@ -58,66 +64,64 @@ URLS_OF_A_PROCESS = 1000
 
 
 def crawl_node(stores: Stores, *, run_id: str, iteration: int, node: str) -> dict[str, Any]:
-    """Crawl a node's batch of an iteration. Arguments, result and errors: see `stages`.
+    """Crawl one node's batch of an iteration and commit its segment; what an earlier attempt left open is done first.
 
-    Raises ConfigError too, for a node that the iteration did not begin with.
+    Progress: see `crawldir.NodeProgress`. Returns the segment's counts. Raises what `guards` does, LockedError if
+    another task holds the node, and StoppedError.
     """
-    own = require_iteration(stores, run_id, iteration)
-    if node not in own.nodes:
-        raise ConfigError(
-            f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}; trigger a new"
-            " run"
-        )
-    if not stores.storage.exists(segment_path(stores, own.folder, node)):
-        require_agreement(stores, own)
-    what = f"run {run_id}, iteration {iteration}"
-    with locked_node(stores, node, what=what) as task:
-        require_admitted(task)
-        drop_decision(task)
-        finish_what_is_open(task)
-        if not stores.storage.exists(segment_path(stores, own.folder, node)):
-            _require_no_repair(stores, own, node)
-            _require_nodes(stores, own)
+    own = require_part(stores, run_id, iteration, node)
+    segment = stores.crawl.segment(own.folder, node)
+    with locked_node(stores, node, what=f"run {run_id}, iteration {iteration}") as task:  # 1. lock; finish what is open
+        begin(task)
+        if not segment.exists():  # 2. committed already?
+            require_room_for_segment(stores, own, segment)
             fill_missed(task, own.folder)
             wait_for_room(task)
-            take_in(task, own)
-            _refuse_used_name(task, own)
-            task.go_on()
-            complete(task, _decide(task, own, share_of_node(stores, own, node)))
-        counts = stores.crawl.segment(own.folder, node).manifest()["counts"]
+            take_in(task, own)  # 3. intake
+            require_new_name(task.queue, segment)
+            stores.go_on()
+            take = _decide(task, own, share_of_node(stores, own, node))  # 4. the take
+            complete(task, take)  # 5. fetch, 6. commit, 7. the queue moves on
+        counts = segment.manifest()["counts"]
         task.progress.enter("done", queue=task.queue.length())
     return {"folder": own.folder, "node": node, **counts}
 
 
-def segment_path(stores: Stores, folder: str, node: str) -> str:
-    """Where a node's segment of an iteration stands, relative to the storage's root."""
-    return stores.crawl.segment(folder, node).path
+def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict[str, Any]:
+    """Take in everything that waits for a node, so that its queue is complete until the next run.
+
+    `run_id`: of a run whose last iterations are settled; this machine must agree with them. Returns the intake's
+    counts, and the length of the queue. Run again, it finds nothing left to take in. The note that it leaves lets
+    `start` know that the list of nodes may change.
+    """
+    if (last := newest_folder(stores.crawl)) and run_id is not None:
+        own = stores.crawl.folder(last).iteration()
+        if own.run_id == run_id:
+            require_agreement(stores, own)
+    with locked_node(stores, node, what="settle") as task:
+        begin(task)
+        fill_missed(task, None)
+        newest = newest_folder(stores.crawl)
+        report = take_in(task, None)
+        length = task.queue.length()
+        undecided = sum(1 for _ in read_undecided(task.queue))
+        write_mark(stores.crawl, Mark(node, newest, length, undecided, task.queue.taken_in()))
+        task.progress.enter("done", queue=length)
+    return {"node": node, "queue": length, **report.to_mapping()}
 
 
-def _require_no_repair(stores: Stores, own: Iteration, node: str) -> None:
-    """Raise DamagedFileError for a segment that a repair, killed since, put aside: another one would be in its way."""
-    decision = f"{stores.crawl.path}/{own.folder}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}"
-    if stores.storage.exists(decision):
-        raise DamagedFileError(
-            f"{decision}: a repair of this segment was stopped half-way: run"
-            f" `krake segment salvage {own.folder}/{node}`, which goes on"
-        )
-
-
-def _require_nodes(stores: Stores, own: Iteration) -> None:
-    """Raise ConfigError for an iteration of other nodes: what it found for them, nobody would take in."""
-    if set(own.nodes) != set(stores.config.servers):
-        raise ConfigError(
-            f"servers: iteration {own.folder} began with {', '.join(own.nodes)}, and the config of this machine has"
-            f" {', '.join(stores.config.servers)}; make the list the same on all machines, or trigger a new run"
-        )
+def begin(task: NodeTask) -> None:
+    """What each task of a node does first: it may take part, is not being retired, and has nothing open."""
+    require_admitted(task)
+    drop_decision(task)
+    finish_what_is_open(task)
 
 
 def fill_missed(task: NodeTask, before: str | None) -> None:
     """Leave an empty segment in each older folder that was committed without this node, and of which it took nothing.
 
     A take of such a folder was finished before this is called. With the empty segment the folder is complete, and
-    nobody waits for this node's any more. `before`: only folders older than this one; None: all.
+    nothing waits for this node's any more. `before`: only folders older than this one; None: all.
     """
     crawl = task.stores.crawl
     task.queue.create()
@@ -128,18 +132,6 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
         index = crawl.folder(folder).index() or {}
         if task.node in awaited(index, crawl.folder(folder).segments()) and (folder, task.node) not in taken_in:
             complete(task, _decide(task, crawl.folder(folder).iteration(), 0))
-
-
-def _refuse_used_name(task: NodeTask, own: Iteration) -> None:
-    """Raise OutputConflictError if the URLs of a segment of this name were taken in before somebody deleted it.
-
-    What this one found would never be taken in. A clock that was set back names a folder like a deleted one.
-    """
-    if (own.folder, task.node) in task.queue.taken_in():
-        raise OutputConflictError(
-            f"{segment_path(task.stores, own.folder, task.node)}: stood before, was taken in, and was deleted; delete"
-            f" the folder {own.folder}, and run the iteration's start again, which names a new one"
-        )
 
 
 def finish_what_is_open(task: NodeTask) -> None:
@@ -157,13 +149,13 @@ def finish_what_is_open(task: NodeTask) -> None:
 
 
 def _delete_spool(task: NodeTask) -> None:
-    """A spool without a take is rubbish, and must be gone before the next take: its positions mean other URLs."""
+    """A spool without a take is of no use, and must be gone before the next take: its positions mean other URLs."""
     if task.spool.exists():
         shutil.rmtree(task.spool)
 
 
 def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
-    """Write the take: which URLs this iteration fetches, `size` at most. The node does not rest any more."""
+    """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled."""
     take_mark_away(task.stores.crawl, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
@@ -188,15 +180,15 @@ def complete(task: NodeTask, take: Take) -> None:
         hidden = hidden_folder(folder, task.node, take.take_id)
         with _repair_named(task):
             if read_leftover(take) is None:
-                task.go_on()
+                task.stores.go_on()
                 with Sealer(partial(_storage_of_a_thread, task), hidden, task.spool):
                     _fetch(task, take, own)
             wait_for_room(task, local=False)
             task.progress.enter("commit")
-            task.go_on()
+            task.stores.go_on()
             seal_all(storage, hidden, task.spool, repair=f"krake queue repair --node {task.node}")
             _build(task, take, own)
-        task.go_on()
+        task.stores.go_on()
     segment = publish(storage, folder, task.node, take.take_id, built)
     keep_late_scope(task.stores, take.header.folder)
     leftover = read_leftover(take)
@@ -343,3 +335,18 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         facts,
         handed_on=((owners.owner(host_of(queued.url)), queued) for queued in handed_on),
     )
+
+
+def mark_pages(stores: Stores, segment: str, node: str | None = None) -> None:
+    """Set the states of the keys of a segment's pages, crawled or gone; may be repeated.
+
+    `segment`: its path. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.
+    """
+    with stores.keys(node) as keys:
+        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome"], with_dropped=True):
+            by_state: dict[KeyState, list[bytes]] = {}
+            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+            for key, outcome in zip(*rows, strict=True):
+                by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
+            for state, marked in by_state.items():
+                keys.set_state(marked, state)

@@ -53,8 +53,8 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.keys import KeyStore
 from crawl_lib.node.crawl import fill_missed, finish_what_is_open
+from crawl_lib.node.guards import require_newest
 from crawl_lib.node.handover import empty_queue, read_decision
-from crawl_lib.node.rollback import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.task import NodeTask, locked_directory
 from crawl_lib.rounds import at_work, is_retired, newest_iteration

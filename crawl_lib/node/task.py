@@ -10,7 +10,7 @@ from pathlib import Path
 from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, open_node_dir
-from crawl_lib.node.rollback import require_newest
+from crawl_lib.node.guards import require_newest
 from crawl_lib.stores import Stores
 
 _LOOK_INTERVAL_S = 0.5
@@ -37,17 +37,13 @@ class NodeTask:
         """Where the open take's records and rows are."""
         return NodeDirectory(self.directory).spool
 
-    def go_on(self) -> None:
-        """Raise StoppedError if the task is to stop: asked before each step that takes its time."""
-        self.stores.go_on()
-
 
 @contextmanager
 def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
     """Hold a node's directory, which is made if it is missing; see `locked_directory`.
 
     Raises ConfigError for an unknown node, QueueError if the node had a queue, and there is none, or an older copy of
-    it (`rollback`): with that what waited in it would be lost without a word, since its keys are known.
+    it (`guards`): with that what waited in it would be lost without a word, since its keys are known.
     """
     require_known(stores, node)
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)

@@ -1,0 +1,140 @@
+"""What a node's task is refused for, before it changes anything: each guard says what does not fit, and what to do.
+
+**The directory is an older copy** (a backup that was put back, a machine that was rolled back, a wrong disk): its queue
+would have URLs fetched again, and would never see those that it took in since, whose keys are known. The DFS tells:
+segments of takes that the queue does not know of, or a settled note that says it had taken in more. What happened since
+the last segment or note shows in the key tables only, which `krake fsck` compares.
+
+**The crawl is not there** (a disk that is not mounted, another path in `dfs_primary`): its scope would be empty, and
+what is fetched would lie where nobody looks for it. Nothing that the queue has taken in is there, and no node has ever
+settled. (Folders that were deleted by hand leave injected seeds, and the folder of settled notes.)
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, SegmentRef, marked_nodes, read_mark
+from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, QueueError
+from crawl_lib.frontier import Queue, Record, TakenIn, open_take, read_record
+from crawl_lib.rounds import require_agreement, require_iteration
+from crawl_lib.stores import Stores
+
+
+def require_part(stores: Stores, run_id: str, iteration: int, node: str) -> Iteration:
+    """The iteration whose task a node is to do.
+
+    Raises PathNotFoundError before its start, ConfigError for a node that it did not begin with, or, before the node
+    has its segment, for options or code other than where it was started.
+    """
+    own = require_iteration(stores, run_id, iteration)
+    if node not in own.nodes:
+        raise ConfigError(
+            f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}; trigger a new"
+            " run"
+        )
+    if not stores.crawl.segment(own.folder, node).exists():
+        require_agreement(stores, own)
+    return own
+
+
+def require_room_for_segment(stores: Stores, own: Iteration, segment: SegmentRef) -> None:
+    """Raise DamagedFileError while a repair of the segment is half-way, since another one would be in its way.
+
+    Raises ConfigError for an iteration of other nodes: no node would take in what it found for them.
+    """
+    decision = stores.crawl.at(segment.folder, f"{SWAP_PREFIX}{segment.node}{SWAP_SUFFIX}")
+    if stores.storage.exists(decision):
+        raise DamagedFileError(
+            f"{decision}: a repair of this segment was stopped half-way: run `krake fsck --repair`, which goes on"
+        )
+    if set(own.nodes) != set(stores.config.servers):
+        raise ConfigError(
+            f"servers: iteration {own.folder} began with {', '.join(own.nodes)}, and the config of this machine has"
+            f" {', '.join(stores.config.servers)}; make the list the same on all machines, or trigger a new run"
+        )
+
+
+def require_new_name(queue: Queue, segment: SegmentRef) -> None:
+    """Raise OutputConflictError if the URLs of a segment of this name were taken in, and then somebody deleted it.
+
+    What this one found would never be taken in. A clock that was set back names a folder like a deleted one.
+    """
+    if (segment.folder, segment.node) in queue.taken_in():
+        raise OutputConflictError(
+            f"{segment.path}: was there before, was taken in, and was deleted; delete the folder {segment.folder}, and"
+            " run the iteration's start again, which names a new one"
+        )
+
+
+class Mismatch(NamedTuple):
+    """Why a task does not go on with a queue. `name`: of the finding of `krake fsck`; `remedy`: what to do."""
+
+    name: str
+    problem: str
+    remedy: str
+
+
+def require_newest(stores: Stores, queue: Queue) -> None:
+    """Raise QueueError if a queue and the DFS do not fit each other. The caller holds its directory."""
+    if found := mismatch(stores, queue):
+        raise QueueError(f"{queue.directory}: {found.problem}; {found.remedy}")
+
+
+def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
+    """What shows that queue and DFS do not fit each other; None if nothing does.
+
+    Nothing can show it for a queue that people made, or that a repair has begun again, before its first take.
+    """
+    with suppress(DamagedFileError):  # the next reader of the file raises it
+        record = read_record(queue.directory)
+        if record is None:
+            return None
+        if problem := _crawl_missing(stores, record):
+            return Mismatch("crawl_missing", problem, _BRING_BACK)
+        if problem := _younger_segment(stores, queue, record) or _younger_mark(stores, queue, record.taken_in):
+            return Mismatch("queue_rolled_back", problem, _remedy(queue))
+    return None
+
+
+_BRING_BACK = (
+    "put dfs_primary, or the disk that is mounted there, back as it was; to begin again, delete the queues and the key"
+    " tables too"
+)
+
+
+def _remedy(queue: Queue) -> str:
+    return (
+        "put the newest directory back; if that is lost, move this one away and run"
+        f" `krake queue repair --node {queue.node} --lost`"
+    )
+
+
+def _crawl_missing(stores: Stores, record: Record) -> str | None:
+    known = {*record.taken_in.complete, *record.taken_in.partial}
+    if not known or known.intersection(stores.crawl.folders()):
+        return None
+    if known.intersection(stores.crawl.seeds()) or marked_nodes(stores.crawl):
+        return None
+    return f"is of a crawl of which nothing is in {stores.config.dfs_primary}/{stores.crawl.path}"
+
+
+def _younger_segment(stores: Stores, queue: Queue, record: Record) -> str | None:
+    if record.took is None:
+        return None
+    take = open_take(queue.directory)
+    for folder in reversed(stores.crawl.folders()):
+        if int(folder) <= int(record.took):
+            return None
+        path = stores.crawl.segment(folder, queue.node).path
+        if (take is None or take.header.folder != folder) and stores.storage.exists(path):
+            return f"holds an older copy of the queue: its newest take was of {record.took}, and {path} is there"
+    return None
+
+
+def _younger_mark(stores: Stores, queue: Queue, taken_in: TakenIn) -> str | None:
+    mark = read_mark(stores.crawl, queue.node)
+    if mark is None or mark.retired or mark.taken_in <= taken_in:  # a retired node may begin again
+        return None
+    return f"holds an older copy of the queue: node {queue.node} has settled since, and had taken in more than this one"
