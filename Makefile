@@ -13,7 +13,7 @@ BENCH_STAMP := $(BENCH_VENV)/.synced
 PYWB_VENV := .venv-pywb
 PYWB_STAMP := $(PYWB_VENV)/.synced
 export PYTHONPATH := plugins
-# Where it is set, as in images of containers, each process compiles all of Airflow and Krake anew.
+# Where it is set, as in images of containers, each process compiles all of Airflow and Krake again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup setup-spark setup-kerberos setup-bench setup-pywb crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
@@ -32,7 +32,7 @@ $(STAMP): requirements.lock requirements.build.lock pyproject.toml
 $(SCANNER): $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h) $(NATIVE)/compile.py requirements.compiler.lock | $(STAMP)
 	$(BIN)/python $(NATIVE)/compile.py requirements.compiler.lock
 
-# What `batch.engine: spark` needs besides Java 17: half a GB. Once it is there, `make setup` keeps it.
+# What `batch.engine: spark` needs besides Java 17: half a GB. Once installed, `make setup` keeps it.
 setup-spark: $(SPARK_STAMP)
 
 $(SPARK_STAMP): $(STAMP) requirements.spark.lock
@@ -61,7 +61,7 @@ cluster: setup
 cluster-crawl: setup
 	@exec $(BIN)/python -m tests.cluster.run crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
 
-# Kills until N processes are dead, and compares; SEED chooses what is killed when. POWER=1: each kill is a loss of power.
+# Kills N processes, and compares; SEED chooses what is killed when. POWER=1: each kill is a loss of power.
 # OPERATORS=N: instead, N crawls whose operators use all commands in any order.
 torture: setup
 	$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md)
@@ -80,7 +80,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Passwords for docker-compose.yml; an .env that stands is kept.
+# Passwords for docker-compose.yml; an existing .env is kept.
 compose-env:
 	@$(PYTHON) plugins/krake_airflow/compose_env.py .env
 
@@ -89,7 +89,7 @@ compose-env:
 bench: setup setup-bench
 	$(BIN)/python -m benchmarks $(PARTS) $(if $(AGAINST),--against $(AGAINST)) $(if $(REPORT),--report $(REPORT))
 
-# Scrapy, beside which `make bench` puts Krake: in an environment of its own, since its needs must not move ours.
+# Scrapy, with which `make bench` compares Krake: in its own environment, since its dependencies must not change ours.
 setup-bench: $(BENCH_STAMP)
 
 $(BENCH_STAMP): requirements.bench.lock | $(STAMP)
@@ -98,7 +98,7 @@ $(BENCH_STAMP): requirements.bench.lock | $(STAMP)
 	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BENCH_VENV)/bin/python --require-hashes --only-binary :all: requirements.bench.lock
 	touch $@
 
-# pywb, which replays what a test crawled, and the library whose SURT keys ours must equal: old, and with old needs.
+# pywb, which replays what a test crawled, and the library whose SURT keys ours must equal: with old dependencies.
 setup-pywb: $(PYWB_STAMP)
 
 $(PYWB_STAMP): requirements.build.lock requirements.pywb.lock | $(STAMP)

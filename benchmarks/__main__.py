@@ -21,7 +21,7 @@ PARTS = ("crawl", "peers", "memory", "growth", "keys", "batch", "hdfs", "airflow
 PAIRS = "pairs"
 """The part that needs a commit to compare with, so runs only when it is named."""
 MARKS = ("<!-- bench:begin -->", "<!-- bench:end -->")
-"""What stands between them in a report is replaced."""
+"""What is between them in a report is replaced."""
 
 
 def main() -> int:

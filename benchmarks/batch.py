@@ -86,7 +86,7 @@ def _write_pages(place: Path, rows: list[tuple[str, int, int]]) -> None:
 
 
 def _write_links(place: Path, keys: np.ndarray[Any, Any], urls: list[str]) -> None:
-    """Half of the links lead to pages of the crawl, by a power law; the others to pages that nobody fetched."""
+    """Half of the links lead to pages of the crawl, by a power law; the others to pages that were not fetched."""
     chooser = np.random.default_rng(1)
     texts = np.array(urls)
     with pq.ParquetWriter(place / "links.parquet", LINKS_SCHEMA, compression="zstd") as writer:

@@ -38,7 +38,7 @@ WRAPPED = {
 
 @dataclass(frozen=True)
 class Spent:
-    """Over a crawl. `waited_s`: the crawl's threads stood still, by the clock; `cpu_s`: of them and of `SYNC_THREAD`.
+    """Over a crawl. `waited_s`: how long the crawl's threads waited; `cpu_s`: of them and of `SYNC_THREAD`.
 
     `checkpoints`: how often records were forced to the disk.
     """

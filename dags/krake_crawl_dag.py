@@ -5,8 +5,8 @@ One run adds some iterations to the crawl that Krake's config describes, and the
 
 1. **inject** leaves the seeds for the nodes that own their hosts. Seeds that are known already add nothing.
 2. **iteration_N**: *start* names the iteration's folder; *crawl.NODE* (in the node's queue) takes in what other nodes
-   found for it, fetches the next batch, and commits its segment; *commit* checks that the segments of all nodes stand,
-   or of as many as `crawl.min_nodes` asks for.
+   found for it, fetches the next batch, and commits its segment; *commit* checks that the segments of all nodes are
+   there, or as many as `crawl.min_nodes` asks for.
    Iterations that the run does not ask for are skipped at once.
 3. **settle.NODE** takes in what the last iteration found, so that the queues are complete until the next run.
 4. **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of its own interval of
@@ -23,7 +23,7 @@ One run adds some iterations to the crawl that Krake's config describes, and the
 Every task may be run again at any time: it goes on where it stopped, or finds its work done.
 
 * **A crawl task failed**: its log's last lines name what is in the way (a full disk, a key server that does not
-  answer). Mend it, then *Clear* the failed task with its downstream. The other nodes' work stands.
+  answer). Remove the cause, then *Clear* the failed task with its downstream. The other nodes' work is kept.
 * **A crawl task refuses its machine**: its config or version is not that of *start*; the log names what differs. Make
   it the same and clear the task; where the change is meant for all, clear the iteration's *start* with its downstream.
 * **inject or start refuses the list of nodes**: it names who has to settle, to be retired, or to be put back first.
@@ -31,8 +31,8 @@ Every task may be run again at any time: it goes on where it stopped, or finds i
 * **export says that the name is taken**: an export of that label was made of other iterations. Trigger
   `krake_process` with another label, or delete the named folder and clear export with its downstream.
 * **A task of maintain_keys failed**: its log names the server that does not answer, or that waits for the operator: the
-  task's own, or one that holds replicas of its keys. What the others miss is filled. Mend the server, then *Clear* the
-  failed tasks with their downstream.
+  task's own, or one that holds replicas of its keys. What the others miss is filled. Repair the server, then *Clear*
+  the failed tasks with their downstream.
 * **settle or a crawl task waits**: another task works on the same node; its log names the process.
 * Or leave the failed run and trigger a new one: it first finishes what the failed one left open.
 
@@ -40,7 +40,7 @@ With `crawl.min_nodes` below 1 a node that is dead does not stop the round: its 
 after three times Airflow's `task_queued_timeout` (30 minutes in all) if no worker takes it; *commit* goes on without
 it and names it, and the run may end in success. Once the node works again, its next task finishes what it had taken.
 
-Backfill does not heed the limit of one run at a time; use `airflow backfill create --max-active-runs 1`.
+A backfill ignores the limit of one run at a time; use `airflow backfill create --max-active-runs 1`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ Maintenance, export, linker and finalizer alone, over iterations that were crawl
 *label*: the export's name; empty: the newest iteration in it.
 
 #### When it failed
-Mend what the log's last line names, then *Clear* the failed task with its downstream. An export that stands already
-and was made of the same iterations is found complete; of other ones, it is never overwritten: choose another label.
+Correct what the log's last line names, then *Clear* the failed task with its downstream. An export that exists already
+and was made of the same iterations is found complete; one of other iterations is never overwritten: choose another
+label.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 PORT_MARK = "@PORT@"
-"""Stands for the port in texts of the model; replaced when a resource is rendered."""
+"""The place of the port in texts of the model; replaced when a resource is rendered."""
 
 
 class Target(NamedTuple):

@@ -49,7 +49,7 @@ def tag(link: Link) -> str:
 
 
 def head(title: str, links: Sequence[Link], extra: str = "") -> str:
-    """Everything up to the body; `extra` stands before the links (meta, base)."""
+    """Everything up to the body; `extra` comes before the links (meta, base)."""
     tags = "".join(f"{tag(link)}\n" for link in links if link.element in _HEAD_ELEMENTS)
     return f"<!DOCTYPE html>\n<html><head>{extra}<title>{escape(title)}</title>\n{tags}</head>\n"
 

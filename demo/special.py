@@ -226,7 +226,7 @@ class SpecialResources:
         busy = self._html("Busy at first", [self._to(self._ordinary())], first_status=503)
         self._add("/x/busy-once.html", busy)
         self._add("/x/slow.html", self._html("Slow", [self._to(self._ordinary())], chunked=True, drip_s=SLOW_BODY_S))
-        # a neighbour that nobody serves: only a crawl without a scope gets there
+        # a neighbour without a server: only a crawl without a scope gets there
         self._redirect("/x/dead", 302, Target(self._sites, "/"))
 
     def _long_chain(self) -> None:

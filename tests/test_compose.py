@@ -465,7 +465,7 @@ def test_passwords_that_stand_are_kept(tmp_path: Path) -> None:
     path.write_text("KRAKE_WEB_PORT=1\n")
     done = run_compose_env(path)
     assert done.returncode == 1
-    assert "stands already" in done.stderr
+    assert "exists already" in done.stderr
     assert path.read_text() == "KRAKE_WEB_PORT=1\n"
     assert "cannot be written" in run_compose_env(tmp_path / "no" / ".env").stderr
 

@@ -19,7 +19,7 @@ PATIENCE_S = 3.0
 def alone(path: Path, what: str, *, patience_s: float = PATIENCE_S) -> Iterator[None]:
     """Hold the lock of the file `path`, which is made if missing, while the block runs.
 
-    `what`: the program, and what it works on; whoever comes second is told. It is free as soon as its holder is dead.
+    `what`: the program, and what it works on, for the message to a second one. It is free once its holder is dead.
     Raises KrakeError that names the holder, if it holds the lock for `patience_s` more.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

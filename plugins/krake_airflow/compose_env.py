@@ -30,8 +30,8 @@ def values() -> dict[str, str]:
 
 
 def write(path: Path) -> None:
-    """Write the file with mode 0600, or leave none. Raises FileExistsError if it stands: the databases know the old
-    passwords.
+    """Write the file with mode 0600, or leave none. Raises FileExistsError if it exists: the databases
+    know the old passwords.
     """
     text = "".join(f"{name}={value}\n" for name, value in values().items())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -51,8 +51,8 @@ def main(argv: list[str]) -> int:
         write(path)
     except FileExistsError:
         sys.stderr.write(
-            f"{path} stands already and is kept: the volumes hold databases with its passwords."
-            " To begin anew: `docker compose down -v` (deletes the crawl), then delete the file\n"
+            f"{path} exists already and is kept: the volumes hold databases with its passwords."
+            " To begin again: `docker compose down -v` (deletes the crawl), then delete the file\n"
         )
         return 1
     except OSError as error:

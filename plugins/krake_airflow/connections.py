@@ -42,7 +42,7 @@ log = logging.getLogger("krake")
 
 
 def secrets_for(config: Config) -> Secrets:
-    """The secrets that this config's stores need, and how HDFS is reached. Embedded stores ask nobody.
+    """The secrets that this config's stores need, and how HDFS is reached. Embedded stores need none.
 
     Raises ConfigError naming a field of a connection that cannot be used.
     """

@@ -1,4 +1,4 @@
-"""Whether Airflow's database stands, made by the Airflow that is installed: to ask Airflow costs seconds."""
+"""Whether Airflow's database is there, made by the Airflow that is installed: to ask Airflow costs seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DatabaseMark:
         self.database = database
         self._mark = home / f"migrated-{version('apache-airflow')}"
 
-    def stands(self) -> bool:
+    def is_set(self) -> bool:
         """Whether there is nothing to make."""
         return self._mark.exists() and self.database.exists()
 

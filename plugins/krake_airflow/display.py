@@ -62,7 +62,7 @@ class Display:
             self._live.stop()
 
     def note(self, text: str | Text) -> None:
-        """Say something above the table, as it stands: what is in brackets is no style."""
+        """Say something above the table, as it is: what is in brackets is no style."""
         self._console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     def started(self, task: Any) -> None:

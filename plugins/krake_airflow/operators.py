@@ -1,7 +1,7 @@
 """The tasks' operators. Each makes one call of `crawl_lib.stages` and returns a small mapping of paths and counts.
 
-What an error means to Airflow stands in `_translated`: where running again can help, the task is retried; where the
-operator has to mend something first, it fails at once. A stage that was stopped is retried, never a success.
+`_translated` says what an error means to Airflow: where running again can help, the task is retried; where the
+operator has to correct something first, it fails at once. A stage that was stopped is retried, never a success.
 Work is keyed by run id, iteration and node; `logical_date` is None for most runs and is not used.
 """
 
@@ -56,7 +56,7 @@ class KrakeOperator(BaseOperator):
     """One stage as a task. A subclass says which in `stage`; everything that all of them share is here."""
 
     run_needs_it: ClassVar[bool] = True
-    """Whether nothing of a run is left to be done once this task failed; others may work beside it."""
+    """Whether nothing of a run is left to be done once this task failed; others may work at the same time."""
     shallow_copy_attrs: Sequence[str] = ("_stop", "_last_resort")  # all copies share them
     ui_color = "#e8f1f8"
 
@@ -221,7 +221,7 @@ class CrawlOperator(_OnItsNode):
 
 
 class CommitOperator(_SkipsLaterIterations):
-    """`commit`: check that the segments of the nodes stand, or of as many as `crawl.min_nodes` asks for; sum them up.
+    """`commit`: check that the nodes' segments are there, or as many as `crawl.min_nodes` asks for; sum them up.
 
     Publishes the asset `krake_segments`.
     """

@@ -20,7 +20,7 @@ CRAWL_RETRIES = 6
 RETRIES_WHERE_OTHERS_GO_ON = 3
 """The same with `crawl.min_nodes` below 1: the others wait for the last try of a node that fails, a minute or two."""
 _SLACK_S = 1800.0
-"""For intake, tables and upload, beside what the config limits."""
+"""For intake, tables and upload, in addition to what the config limits."""
 
 
 def config_at_parse() -> Config:

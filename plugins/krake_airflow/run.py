@@ -218,7 +218,7 @@ class _Crawl:
             self._say(f"{task_id}: {message}", "red")
         self._say("The run failed.", "red")
         self._say(f"Everything that was said: {self.log}")
-        self._say("Mend what is named and run the same command again: it goes on where this one stopped.")
+        self._say("Correct what is named and run the same command again: it continues where this one stopped.")
         return self.code
 
     def _say(self, text: str, style: str = "") -> None:
@@ -270,7 +270,7 @@ def prepare_dag(home: Path) -> Any:
     from airflow.utils.db import initdb  # noqa: PLC0415
 
     mark = DatabaseMark(home, home / DATABASE_FILE)
-    if not mark.stands():
+    if not mark.is_set():
         initdb()
         mark.set()
     bag = DagBag(dag_folder=str(PROJECT / "dags" / "krake_crawl_dag.py"), bundle_name="dags-folder")

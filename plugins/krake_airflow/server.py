@@ -42,7 +42,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def free_ports(wanted: Sequence[int]) -> list[int]:
-    """Ports on loopback that nobody listens on; 0 chooses any, another number is kept if it is free.
+    """Ports on loopback that are free; 0 chooses any, another number is kept if it is free.
 
     All are held until the last is found, so that none is given twice. Raises KrakeError naming a port that is taken.
     """
@@ -144,7 +144,7 @@ class AirflowServer:
         self._parts = []
 
     def _migrate(self, until_s: float, stopped: Callable[[], bool]) -> bool:
-        if self._database.stands():
+        if self._database.is_set():
             return True
         log = self.logs / "migrate.log"
         process = _spawn(["db", "migrate"], log, self.home, self.environment)

@@ -58,7 +58,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         # SQLite's own 5 s are too short for a busy machine: `backfill create` was seen to die of a locked database.
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / DATABASE_FILE}?timeout=60",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
-        # A config that was changed twice in half a minute would leave a schedule behind that nobody asked for.
+        # A config that was changed twice in half a minute would leave a schedule behind that was never asked for.
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
         # After a kill of everything a task begins again in 20 s, not in 300 s.
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
@@ -140,16 +140,16 @@ def centre_environment(home: Path, config: Path, *, port: int, database: str, lo
 
 
 def _kept_secret(path: Path) -> str:
-    """A random secret, made once, readable by the owner alone. Whoever finds the file finds all of it."""
+    """A random secret, made once, readable by the owner alone. The file appears with its whole content."""
     if not path.exists():
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(secrets.token_hex(32).encode("ascii"))
                 fsync_file(file)
             with suppress(FileExistsError):  # another process was faster
-                os.link(beside, path)
+                os.link(unfinished, path)
         finally:
-            beside.unlink()
+            unfinished.unlink()
     return path.read_text()

@@ -1,7 +1,7 @@
 -- The arcs of the web graph by source: links of the chosen captures between two crawled pages.
--- An arc comes as often as its link stands on the page; the linker, which reads them sorted, keeps the first.
--- A link counts only where it stands in the segment of the capture that the export chose for its page.
--- Self links are told by their keys: told by NodeIDs, DuckDB was seen to pair all pages with all pages first.
+-- An arc comes as often as its link is on the page; the linker, which reads them sorted, keeps the first.
+-- A link counts only where it is in the segment of the capture that the export chose for its page.
+-- Self links are recognized by their keys: by NodeIDs, DuckDB was seen to pair all pages with all pages first.
 -- In: links (rows of `links` with segment, the place of their segment in `inputs`), nodes (the export's `pages.parquet`).
 select source.node_id as source, target.node_id as target
 from links

@@ -1,7 +1,7 @@
 -- The key table of one MySQL or MariaDB key server. `krake keys create` runs this file; by hand:
 --     mysql -h HOST -u krake -p krake < sql/keys/create.sql
 -- hash: lower-case hex SHA-1 of the canonical URL. keyinfo: 1 queued, 2 crawled, 3 gone.
--- ASCII and binary, so that rows stand in the order of the key bytes and an interval is one range of the table.
+-- ASCII and binary, so that rows are in the order of the key bytes and an interval is one range of the table.
 CREATE TABLE kraakekeys (
     hash CHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     keyinfo TINYINT,

@@ -259,7 +259,7 @@ class Topology:
         return {**mapping, "servers": self.nodes, "dfs_primary": f"{self.hdfs.address}/krake/{name}"}
 
     def _migrate(self) -> subprocess.Popen[bytes] | None:
-        if self._database.stands():
+        if self._database.is_set():
             return None
         return spawn(_airflow("db", "migrate"), self.log("centre", "migrate"), env=self._environment)
 

@@ -20,7 +20,7 @@ def test_every_name_in_the_list_is_an_option_or_a_section(config: Config) -> Non
 
 def test_the_documented_file_names_exactly_these() -> None:
     text = (Path(__file__).resolve().parents[2] / "config" / "krake-config.yml").read_text()
-    [said] = re.findall(r"asked alone: ([^.]*(?:\.\w[^.]*)*)\.\n", text)
+    [said] = re.findall(r"one machine reads them: ([^.]*(?:\.\w[^.]*)*)\.\n", text)
     assert set(re.split(r"[,;\s#]+", said)) == set(MAY_DIFFER)
 
 
