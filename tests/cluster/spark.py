@@ -20,7 +20,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import SparkConfig
-from crawl_lib.engine import Room, open_engine, opening
+from crawl_lib.engine import Room, open_engine
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.segment.dropped import write_dropped
@@ -168,7 +168,9 @@ def keep_warm(running: Any, patch: pytest.MonkeyPatch) -> None:
         def close(self) -> None:
             self.clean()
 
-    patch.setattr(opening, "_open_spark", lambda config, room: Warm(running._session, room, config.spark.dfs_url))
+    patch.setattr(
+        "crawl_lib.engine.engine._open_spark", lambda config, room: Warm(running._session, room, config.spark.dfs_url)
+    )
 
 
 def in_scratch(config: Config) -> list[str]:
