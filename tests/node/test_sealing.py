@@ -47,7 +47,7 @@ def begin(config: Config, seeds: str) -> None:
 
 
 def crawl(config: Config, **more: Any) -> dict[str, Any]:
-    return stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0", **more)
+    return stages.crawl_node(open_stores(config, **more), run_id="run", iteration=1, node="node-0")
 
 
 @pytest.fixture(scope="module")
