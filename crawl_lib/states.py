@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     SERVER_ERROR = "server_error"
     """An answer of 500 to 599, also at the last try."""
     UNEXPECTED_STATUS = "unexpected_status"
-    """Any other answer: no known status class, or a redirect that says not where to."""
+    """Any other answer: no known status class, or a redirect without a usable target."""
     MIME_REFUSED = "mime_refused"
     """An answer of a type that `fetch.mime_types` does not name; its body was not taken."""
     ROBOTS_DENIED = "robots_denied"
