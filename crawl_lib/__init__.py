@@ -12,7 +12,7 @@ The life of a URL, and where to read on:
 5. A process asks robots.txt, waits the host's and the address's turn, and fetches (`fetch`).
 6. Request and response become WARC records of the node's segment (`segment`); content, links and metadata are read out
    of the page (`parse`) and become rows of its tables (`worker.page`). Full WARC files leave for the DFS meanwhile
-   (`segment.seal`).
+   (`segment.publish`).
 7. Each link is made canonical, filtered and keyed (`urls`); what belongs to the crawl goes into the segment's file of
    outlinks, in the part of the node that owns its host.
 8. The segment appears on the DFS all at once (`segment`), the queue moves on (`frontier`), and the keys of its

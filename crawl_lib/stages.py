@@ -14,6 +14,7 @@ KrakeError, never anything else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def maintain_keys(
     with stores.keys() as keys:
         report = repair(keys, server, stop=stores.stop, on_progress=stores.on_progress)
     report.raise_if_failed()
-    return report.to_mapping()
+    return asdict(report)
 
 
 def export_pages(
@@ -124,7 +125,7 @@ def export_pages(
     report = _export.export_pages(
         stores.storage, stores.reached, name=name, segments=segments, on_progress=stores.on_progress, stop=stores.stop
     )
-    return {**report.to_mapping(), "export": name, "path": f"{stores.config.export.directory}/{name}"}
+    return {**asdict(report), "export": name, "path": f"{stores.config.export.directory}/{name}"}
 
 
 def link_export(
@@ -136,7 +137,7 @@ def link_export(
     report = _linker.link_export(
         stores.storage, stores.reached, name=export, on_progress=stores.on_progress, stop=stores.stop
     )
-    return report.to_mapping()
+    return asdict(report)
 
 
 def finalize_export(
@@ -148,4 +149,4 @@ def finalize_export(
     report = _finalizer.finalize_export(
         stores.storage, stores.reached, name=export, on_progress=stores.on_progress, stop=stores.stop
     )
-    return report.to_mapping()
+    return asdict(report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,7 @@ def forget(arguments: argparse.Namespace) -> int:
             on_progress=progress,
         )
     if arguments.json:
-        print_json(report.to_mapping())
+        print_json(asdict(report))
         return 0
     would = "would forget" if arguments.dry_run else "forgot"
     if report.asked or older_than_s is not None:

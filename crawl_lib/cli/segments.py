@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,7 @@ def drop(arguments: argparse.Namespace) -> int:
     with tool_progress(arguments) as progress, repairs_locked(stores, dry_run=arguments.dry_run):
         report = drop_pages(stores, arguments.page, dry_run=arguments.dry_run, on_progress=progress)
     if arguments.json:
-        print_json(report.to_mapping())
+        print_json(asdict(report))
     else:
         dropped = "would drop" if arguments.dry_run else "dropped"
         for title, pages in ((dropped, report.dropped), ("dropped before", report.already)):
@@ -129,11 +130,11 @@ def compact(arguments: argparse.Namespace) -> int:
             with node_locked(stores, name.node, "krake segment compact", waiting, dry_run=dry_run):
                 reports.append(compact_segment(stores, name, dry_run=arguments.dry_run, on_progress=progress))
     if arguments.json:
-        print_json([report.to_mapping() for report in reports])
+        print_json([asdict(report) for report in reports])
         return 0
     for report in reports:
         if report.state != "nothing":
-            print_counts(f"{report.segment}: {report.state}", report.to_mapping())
+            print_counts(f"{report.segment}: {report.state}", asdict(report))
     if all(report.state == "nothing" for report in reports):
         print("nothing to do: no page is dropped")
     print_dry_run(arguments)
@@ -191,7 +192,7 @@ def index(arguments: argparse.Namespace) -> int:
         output = Path(arguments.output) if arguments.output else None
         report = merge_indexes(stores_of(arguments), output, on_progress=progress)
     if arguments.json:
-        print_json(report.to_mapping())
+        print_json(asdict(report))
     else:
-        print_counts(f"index: {report.file}", report.to_mapping())
+        print_counts(f"index: {report.file}", asdict(report))
     return 0

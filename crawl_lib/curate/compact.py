@@ -12,7 +12,7 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +65,6 @@ class CompactReport:
     bytes_before: int = 0
     bytes_after: int = 0
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
-
 
 @dataclass
 class _Removed:
@@ -99,7 +95,7 @@ def compact_segment(
     on_progress: OnProgress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> CompactReport:
-    """Write a segment anew without its dropped pages. The caller holds the node's lock where he can.
+    """Write a segment again without its dropped pages. The caller holds the node's lock where he can.
 
     Raises PathNotFoundError (no such segment), DamagedFileError (salvage it first), StorageError.
     """
@@ -109,8 +105,8 @@ def compact_segment(
     report = CompactReport(str(name))
     try:
         reader = SegmentReader(stores.storage, name.path(stores))
-        standing = stores.storage.list(name.path(stores))
-        report.bytes_before = report.bytes_after = sum(entry.size_bytes for entry in standing)
+        entries = stores.storage.list(name.path(stores))
+        report.bytes_before = report.bytes_after = sum(entry.size_bytes for entry in entries)
         report.pages = len(reader.dropped)
         if not report.pages or dry_run:
             report.state = "dropped" if report.pages else "nothing"

@@ -1,9 +1,9 @@
 """`krake segment drop`: pages taken out of all committed segments, which are not changed by it.
 
-What is dropped stands beside each manifest (`segment.dropped`), and readers leave it out from then on; `compact` makes
-the files without it. The steps of one segment: a mark in the iteration's folder, so that `krake status` looks closer
-(`curate.drop.marked`), then the file of keys (`curate.drop.written`). Run again, it finds what is dropped already.
-The keys stay known, so the pages are not crawled again, until `krake forget`.
+What is dropped is in a file next to each manifest (`segment.manifest`), and readers leave it out from then on;
+`compact` makes the files without it. The steps of one segment: a mark in the iteration's folder, so that `krake status`
+looks closer (`curate.drop.marked`), then the file of keys (`curate.drop.written`). Run again, it finds what is dropped
+already. The keys stay known, so the pages are not crawled again, until `krake forget`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DropReport:
     """What a drop did.
 
     `dropped`: pages taken out now, by segment; `already`: those that were out before, by segment. `unknown`: what was
-    named and stands in no segment. `exports`: exports that were made before and still hold these pages.
+    named and is in no segment. `exports`: exports that were made before and still hold these pages.
     """
 
     dropped: dict[str, list[str]] = field(default_factory=dict)
@@ -37,10 +37,6 @@ class DropReport:
     unknown: list[str] = field(default_factory=list)
     exports: list[str] = field(default_factory=list)
     dry_run: bool = False
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return dict(vars(self))
 
 
 def page_key(text: str, max_length_chars: int) -> bytes:
@@ -60,7 +56,7 @@ def drop_pages(
 ) -> DropReport:
     """Take pages out of every segment that has them. `pages`: URLs or keys; what is none of them stops all.
 
-    Repairs that were stopped half-way are carried out first: a segment may stand nowhere until then.
+    Repairs that were stopped half-way are carried out first: a segment may be nowhere until then.
     Raises InputError, StorageError, and DamagedFileError naming a segment that has to be salvaged first.
     """
     names = {page_key(text, stores.config.urls.max_length_chars): text for text in pages}

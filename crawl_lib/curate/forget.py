@@ -12,7 +12,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
@@ -53,7 +53,7 @@ class ForgetReport:
 
     `asked`: keys that were meant: of the URLs given, and of pages of the hosts and age given. `forgotten`: those that
     the key servers knew. `lowered`: by node, how many URLs its counts of `urls.max_pages_per_host` went down by;
-    `not_lowered`: the same of nodes whose counts are not on this machine ("" where nobody knows the node).
+    `not_lowered`: the same of nodes whose counts are not on this machine ("" where the node is unknown).
     `waiting`: URLs that were meant and known, and not forgotten, since they wait to be fetched: without their keys they
     would be fetched twice. `finished`: decisions of killed commands that were carried out first.
     """
@@ -65,10 +65,6 @@ class ForgetReport:
     not_lowered: dict[str, int] = field(default_factory=dict)
     waiting: int = 0
     finished: int = 0
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return asdict(self)
 
 
 def forget(
@@ -135,7 +131,7 @@ class _Meant:
 
 
 def _add_named(meant: _Meant, stores: Stores, urls: Sequence[str]) -> None:
-    """With local routing nobody knows who has counted a URL."""
+    """With local routing it is unknown which node has counted a URL."""
     owners = Owners(stores.config.servers)
     local = stores.config.frontier.routing == "local"
     for url in urls:
@@ -171,7 +167,7 @@ class _Decision:
                     continue
                 known += key
                 node, host = places[place]
-                if node != IMPORT_NODE:  # nobody counts what is imported
+                if node != IMPORT_NODE:  # no node counts what is imported
                     lower.setdefault(node, Counter())[host] += 1
         self.report.forgotten = len(known) // KEY_BYTES
         self._say_counts(lower)

@@ -31,16 +31,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from crawl_lib.crawldir import IMPORT_NODE, Iteration, give_up_name
-from crawl_lib.curate.import_folders import finish_import, imported_archives, unfinished_imports
-from crawl_lib.curate.import_pages import ImportedPage, page_of, paired
-from crawl_lib.curate.import_report import FileReport, ImportReport
+from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, MANIFEST_FILE, Iteration, give_up_name, read_json
+from crawl_lib.curate.import_pages import FileReport, ImportedPage, ImportReport, page_of, paired
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import InputError, os_errors
 from crawl_lib.keys import ShardedKeyStore
+from crawl_lib.node import mark_pages
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair import is_robots, scratch_base
-from crawl_lib.rounds import start_import
+from crawl_lib.rounds import commit_iteration, start_import
 from crawl_lib.segment import (
     PAGES_SUFFIX,
     PartWriter,
@@ -325,3 +324,35 @@ class _Import:
 def known_states(keys: ShardedKeyStore, wanted: Collection[bytes]) -> dict[bytes, KeyState | None]:
     """What the crawl knows of keys. Raises KeyServerDownError: without an answer a page could be imported twice."""
     return keys.states(wanted) if wanted else {}
+
+
+def _import_folders(stores: Stores) -> Iterator[str]:
+    """Folders with an imported segment."""
+    for folder in stores.crawl.folders():
+        if IMPORT_NODE in stores.crawl.folder(folder).segments():
+            yield folder
+
+
+def unfinished_imports(stores: Stores) -> list[str]:
+    """Those whose keys may not be marked yet."""
+    return [
+        folder for folder in _import_folders(stores) if not stores.storage.exists(stores.crawl.at(folder, INDEX_FILE))
+    ]
+
+
+def imported_archives(stores: Stores) -> set[str]:
+    """SHA-256 of all archives that were imported."""
+    found: set[str] = set()
+    for folder in _import_folders(stores):
+        manifest = read_json(stores.storage, f"{stores.crawl.path}/{folder}/{IMPORT_NODE}/{MANIFEST_FILE}")
+        for entry in manifest.get("history", ()):
+            found.update(file["sha256"] for file in entry.get("files", ()))
+    return found
+
+
+def finish_import(stores: Stores, folder: str) -> None:
+    """Steps 4 and 5."""
+    mark_pages(stores, stores.crawl.segment(folder, IMPORT_NODE).path)
+    reached("repair.import.marked")
+    iteration = stores.crawl.folder(folder).iteration()
+    commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)

@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_error, os_errors
@@ -38,10 +37,6 @@ class IndexReport:
     segments: int = 0
     captures: int = 0
     dropped: int = 0
-
-    def to_mapping(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def merge_indexes(
@@ -66,9 +61,9 @@ def merge_indexes(
             for line in _lines(stores, segment, report):
                 runs.add(line)
                 if report.captures % PROGRESS_LINES == 0:
-                    on_progress(report.to_mapping())
+                    on_progress(asdict(report))
             report.segments += 1
-            on_progress(report.to_mapping())
+            on_progress(asdict(report))
         if not report.segments:
             raise InputError(f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some")
         runs.flush()
@@ -145,7 +140,7 @@ def _write(path: Path, lines: Iterator[bytes], report: IndexReport, on_progress:
                 for number, line in enumerate(lines):
                     file.write(line)
                     if number % PROGRESS_LINES == 0:
-                        on_progress(report.to_mapping())
+                        on_progress(asdict(report))
                 fsync_file(file)
             reached("repair.index.written")
             rename_durable(temporary, path)

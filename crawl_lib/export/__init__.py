@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from crawl_lib.export.choice import list_exports, newest_export
 from crawl_lib.export.folder import (
+    ARC_SCHEMAS,
     ARCS_IN,
     ARCS_OUT,
     CONTENT,
@@ -28,13 +29,14 @@ from crawl_lib.export.folder import (
     Inputs,
     SegmentInput,
     check_segments,
+    row_count,
+    write_table,
 )
 from crawl_lib.export.progress import Progress
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages
 from crawl_lib.export.scratch import local_files, scratch_folder
 from crawl_lib.export.show import KEY_PATTERN, show_page
-from crawl_lib.export.tables import ARC_SCHEMAS, row_count, write_table
 from crawl_lib.export.webgraph import Node, WebGraph, open_web_graph
 from crawl_lib.lazy import loads_later
 

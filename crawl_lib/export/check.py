@@ -1,6 +1,6 @@
 """`krake fsck` of exports: do their files have the right sizes, and do they say the same?
 
-An export that is not finished is no damage. Fast: which files stand, and their sizes. Full: mapping ascending, content
+An export that is not finished is no damage. Fast: which files there are, and sizes. Full: mapping ascending, content
 and offsets the same both ways, the web graph's lists ascending and symmetric.
 """
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.export.folder import (
+    ARC_SCHEMAS,
     ARCS_IN,
     ARCS_OUT,
     CONTENT,
@@ -28,11 +29,11 @@ from crawl_lib.export.folder import (
     WEB_GRAPH,
     ExportFolder,
     Inputs,
+    row_count,
 )
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.run import EXPORT_SCHEMA
 from crawl_lib.export.scratch import local_files
-from crawl_lib.export.tables import ARC_SCHEMAS, row_count
 from crawl_lib.export.webgraph import Node, WebGraph
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.segment import LATER_FIELDS, parquet_errors, segment_digest
@@ -50,7 +51,7 @@ BEFORE = {
     GRAPH_INDEX: (URL_MAPPING, ARCS_OUT, ARCS_IN),
     WEB_GRAPH: (URL_MAPPING, ARCS_OUT, ARCS_IN),
 }
-"""Which files must stand before a file is written."""
+"""Which files must be there before a file is written."""
 SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS}
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -71,7 +72,7 @@ class _Check:
     def __init__(self, stores: Stores, folder: ExportFolder, on_progress: OnProgress | None) -> None:
         self.stores, self.folder, self._on_progress = stores, folder, on_progress
         self.findings = Findings(ROOM, f"delete the folder {folder.path}, and export again")
-        self.standing = {entry.name: entry.size_bytes for entry in stores.storage.list(folder.path)}
+        self.sizes = {entry.name: entry.size_bytes for entry in stores.storage.list(folder.path)}
 
     def run(self, *, full: bool) -> None:
         try:
@@ -109,7 +110,7 @@ class _Check:
 
     def _inputs(self, inputs: Inputs) -> None:
         """An export outlives its segments; but what is not finished needs them, and a change makes it old."""
-        finished = all(name in self.standing for name in LAST_FILES)
+        finished = all(name in self.sizes for name in LAST_FILES)
         new = f"delete the folder {self.folder.path}, or leave it, and make a new export with another --label"
         for segment, digest in zip(inputs.segments, inputs.manifests, strict=True):
             try:
@@ -126,16 +127,16 @@ class _Check:
     def _order(self) -> None:
         for name, needed in BEFORE.items():
             for missing in needed:
-                if name in self.standing and missing not in self.standing:
+                if name in self.sizes and missing not in self.sizes:
                     self._add("export_file_missing", missing, f"is not there, and {name} is")
 
     def _mapping_count(self) -> int | None:
-        if URL_MAPPING not in self.standing:
+        if URL_MAPPING not in self.sizes:
             return None
         place = self.folder.file(URL_MAPPING)
         with self.stores.storage.open_read(place, 0, 4) as file:
             head = file.read()
-        count, size = int.from_bytes(head, "big", signed=True), self.standing[URL_MAPPING]
+        count, size = int.from_bytes(head, "big", signed=True), self.sizes[URL_MAPPING]
         if len(head) < 4 or count < 0 or size != 4 + 20 * count:
             self._add("mapping_damaged", URL_MAPPING, f"says {count} keys, and has {size} bytes")
             return None
@@ -146,15 +147,15 @@ class _Check:
             (OFFSETS, 12 * pages, "offsets_damaged"),
             (GRAPH_INDEX, 8 * pages, "graph_damaged"),
         ):
-            if name in self.standing and self.standing[name] != size:
-                self._add(damage, name, f"has {self.standing[name]} bytes, and {pages} pages need {size}")
-        if WEB_GRAPH in self.standing:
+            if name in self.sizes and self.sizes[name] != size:
+                self._add(damage, name, f"has {self.sizes[name]} bytes, and {pages} pages need {size}")
+        if WEB_GRAPH in self.sizes:
             with self.stores.storage.open_read(self.folder.file(WEB_GRAPH), 0, 4) as file:
                 count = int.from_bytes(file.read(), "big", signed=True)
-            rest = self.standing[WEB_GRAPH] - 4 - 8 * pages
+            rest = self.sizes[WEB_GRAPH] - 4 - 8 * pages
             if count != pages or rest < 0 or rest % 8:
                 self._add("graph_damaged", WEB_GRAPH, f"is of {count} pages with {rest} bytes of arcs, not of {pages}")
-        rows = {name: self._rows(name) for name in (PAGES, ARCS_OUT, ARCS_IN) if name in self.standing}
+        rows = {name: self._rows(name) for name in (PAGES, ARCS_OUT, ARCS_IN) if name in self.sizes}
         if rows.get(PAGES) not in {None, pages}:
             self._add("export_table_damaged", PAGES, f"has {rows[PAGES]} rows, and the mapping {pages} keys")
         arcs = {rows[name] for name in (ARCS_OUT, ARCS_IN) if rows.get(name) is not None}
@@ -175,12 +176,12 @@ class _Check:
         with ExitStack() as stack:
             local = local_files(self.stores.storage, self.stores.config, self.folder, stack)
             self._checked("mapping_damaged", URL_MAPPING, lambda: self._mapping(stack, local))
-            if {CONTENT, OFFSETS} <= self.standing.keys():
+            if {CONTENT, OFFSETS} <= self.sizes.keys():
                 self._checked("content_damaged", CONTENT, lambda: self._content(stack, local, pages))
             for name in (PAGES, ARCS_OUT, ARCS_IN):
-                if name in self.standing:
+                if name in self.sizes:
                     self._checked("export_table_damaged", name, partial(read_table, str(local(name)), SCHEMAS[name]))
-            if {WEB_GRAPH, GRAPH_INDEX} <= self.standing.keys():
+            if {WEB_GRAPH, GRAPH_INDEX} <= self.sizes.keys():
                 self._checked("graph_damaged", WEB_GRAPH, lambda: self._graph(stack, local, pages))
 
     def _checked(self, name: str, file: str, check: Callable[[], None]) -> None:
@@ -193,7 +194,7 @@ class _Check:
     def _mapping(self, stack: ExitStack, local: Callable[[str], object]) -> None:
         mapping = stack.enter_context(UrlMapping(str(local(URL_MAPPING))))
         keys = iter(mapping)
-        if PAGES not in self.standing:
+        if PAGES not in self.sizes:
             for _ in keys:
                 pass
             return

@@ -16,31 +16,31 @@ def choose_folders(stores: Stores, *, run_id: str | None, folders: Sequence[str]
     `folders`: just these. Else all, but none that is younger than the last iteration of `run_id`: so that an export
     that is run again after later runs has the same inputs. Raises ConfigError naming a folder that is not there.
     """
-    standing = stores.crawl.folders()
+    there = stores.crawl.folders()
     if folders:
-        missing = [folder for folder in folders if folder not in standing]
+        missing = [folder for folder in folders if folder not in there]
         if missing:
-            raise ConfigError(f"{stores.crawl.path}: no iteration {', '.join(missing)}; there are {_named(standing)}")
+            raise ConfigError(f"{stores.crawl.path}: no iteration {', '.join(missing)}; there are {_named(there)}")
         return sorted(set(folders), key=int)
-    last = _last_of(stores, standing, run_id)
-    return [folder for folder in standing if last is None or int(folder) <= int(last)]
+    last = _last_of(stores, there, run_id)
+    return [folder for folder in there if last is None or int(folder) <= int(last)]
 
 
 def _named(folders: list[str]) -> str:
     return f"{', '.join(folders[-10:])} ({len(folders)} in all)" if folders else "none yet"
 
 
-def _last_of(stores: Stores, standing: list[str], run_id: str | None) -> str | None:
+def _last_of(stores: Stores, there: list[str], run_id: str | None) -> str | None:
     if run_id is None:
         return None
-    for folder in until_stopped(reversed(standing), stores.stop):
+    for folder in until_stopped(reversed(there), stores.stop):
         if stores.crawl.folder(folder).iteration().run_id == run_id:
             return folder
     return None
 
 
 def segment_inputs(stores: Stores, folders: Sequence[str]) -> list[SegmentInput]:
-    """The segments that stand in these folders, by folder, then node."""
+    """The segments in these folders, by folder, then node."""
     return [
         SegmentInput(folder=folder, node=node, path=stores.crawl.segment(folder, node).path)
         for folder in until_stopped(folders, stores.stop)

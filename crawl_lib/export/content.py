@@ -112,7 +112,7 @@ def write_content(
 ) -> None:
     """Write `content` and then `offsets` of an export that has neither.
 
-    `wanted`: every page once, in order of file and offset. Offsets are of the content file that stands: where another
+    `wanted`: every page once, in order of file and offset. Offsets are of the content file that is there: where another
     attempt wrote that, on another processor, its pages may have other sizes. Raises StorageError, DamagedFileError
     naming WARC file and offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
     """
@@ -135,7 +135,7 @@ def write_content(
 
 
 def write_offsets(folder: ExportFolder, pages: int, progress: Progress) -> None:
-    """Write `offsets` of the content file that stands. Raises DamagedFileError where it has not so many pages."""
+    """Write `offsets` of the content file that is there. Raises DamagedFileError where it has not so many pages."""
     sizes = np.zeros(pages, dtype=np.int32)
     content = folder.file(CONTENT)
     with folder.storage.open_seekable(content) as file:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from crawl_lib.config import Config, ScratchConfig
 from crawl_lib.durable import reached
@@ -22,7 +26,8 @@ from crawl_lib.errors import (
     PathNotFoundError,
     TargetExistsError,
 )
-from crawl_lib.segment import segment_digest
+from crawl_lib.export.progress import Progress
+from crawl_lib.segment import NO_COLUMNS, open_parquet, segment_digest
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 
@@ -58,7 +63,7 @@ class Inputs:
     """What an export was made of: everything that decides its bytes.
 
     `segments`: in order of folder (as a number) and node; `manifests`: SHA-256 of their `manifest.json`, in hex, or,
-    where pages of it were dropped, what `segment.dropped.segment_digest` says.
+    where pages of it were dropped, what `segment.manifest.segment_digest` says.
     `mime_types`: patterns in lower case, or None. `compressor`, `level`: of the content file.
     """
 
@@ -149,10 +154,10 @@ def gather_inputs(
 class ExportFolder:
     """One export on the DFS. Its files appear whole, by rename, and are never changed again.
 
-    A file is written as `.<name>.<attempt>` beside its place, and renamed when it is whole and durable. The next
+    A file is written as `.<name>.<attempt>` next to its place, and renamed when it is whole and durable. The next
     attempt deletes what an earlier one left, so one that still runs, on a machine that was given up, fails at its
     rename.
-    `path`: below the storage's root. `written`: names of files that stand as this object wrote them.
+    `path`: below the storage's root. `written`: names of files that are there as this object wrote them.
     """
 
     def __init__(self, storage: Storage, config: Config, name: str) -> None:
@@ -168,7 +173,7 @@ class ExportFolder:
         return f"{self.path}/{name}"
 
     def has(self, *names: str) -> bool:
-        """Whether all these files stand."""
+        """Whether all these files are there."""
         return all(self.storage.exists(self.file(name)) for name in names)
 
     def size(self, name: str) -> int:
@@ -190,7 +195,7 @@ class ExportFolder:
             ) from error
 
     def is_empty(self) -> bool:
-        """Whether no file stands, but for leftovers of killed runs."""
+        """Whether no file is there, but for leftovers of killed runs."""
         if not self.storage.exists(self.path):
             return True
         return all(entry.name.startswith(".") for entry in self.storage.list(self.path))
@@ -226,7 +231,7 @@ class ExportFolder:
 
     def _conflict(self) -> OutputConflictError:
         return OutputConflictError(
-            f"{self.path}: the export {self.name!r} stands already and was made of other segments or options"
+            f"{self.path}: the export {self.name!r} exists already and was made of other segments or options"
             f" (see {self.file(INPUTS)}), or before pages of them were dropped; choose another label, or delete"
             f" that folder"
         )
@@ -275,7 +280,7 @@ class ExportFolder:
 
 
 def check_segments(storage: Storage, folder: ExportFolder, inputs: Inputs, stop: Event | None = None) -> None:
-    """See that every segment of an export stands as it stood when the export was begun.
+    """See that every segment of an export is as it was when the export was begun.
 
     Raises PathNotFoundError or OutputConflictError naming the segment, the export and what to do, and StoppedError.
     """
@@ -293,3 +298,40 @@ def check_segments(storage: Storage, folder: ExportFolder, inputs: Inputs, stop:
                 f" since, or its manifest.json has changed); choose another label for a new export, or delete"
                 f" {folder.path}"
             )
+
+
+_ENDS = [pa.field(name, pa.int32(), nullable=False) for name in ("source", "target")]
+ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
+
+
+def write_table(
+    folder: ExportFolder,
+    name: str,
+    schema: pa.Schema,
+    rows: Iterable[pa.Table],
+    progress: Progress,
+    *,
+    dictionary: bool = True,
+) -> None:
+    """Write a Parquet file of an export: each of `rows` becomes a row group. `dictionary`: as Parquet understands it.
+
+    The file is begun when the first rows are there: a server would not wait for it while they are sorted.
+    """
+    waiting = iter(rows)
+    first = next(waiting, None)
+    with (
+        folder.writing(name) as file,
+        pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=dictionary, write_page_checksum=True
+        ) as writer,
+    ):
+        for table in chain([] if first is None else [first], waiting):
+            writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))
+            progress.add(len(table))
+    progress.end()
+
+
+def row_count(storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS) -> int:
+    """How many rows a Parquet file of the store has; only its end is read. Raises what `open_parquet` does."""
+    with open_parquet(storage, path, schema) as table:
+        return table.rows

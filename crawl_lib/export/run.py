@@ -6,7 +6,7 @@ import fnmatch
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -29,10 +29,11 @@ from crawl_lib.export.folder import (
     SegmentInput,
     check_segments,
     gather_inputs,
+    row_count,
+    write_table,
 )
 from crawl_lib.export.progress import Progress
 from crawl_lib.export.scratch import scratch_folder
-from crawl_lib.export.tables import row_count, write_table
 from crawl_lib.export.warc_records import Wanted
 from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
 from crawl_lib.stopping import OnProgress, until_stopped
@@ -67,10 +68,6 @@ class ExportReport:
     complete_already: bool
     late_segments: int = 0
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
-
 
 def export_pages(
     storage: Storage,
@@ -84,10 +81,10 @@ def export_pages(
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
     A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Run again, it
-    goes on after the last file that stands, with the inputs that it was begun with: segments of late nodes
+    goes on after the last file that is there, with the inputs that it was begun with: segments of late nodes
     (`crawl.min_nodes`) that came since are named in the log, and left to the next export. Equal inputs give equal
     bytes. Steps, each durable before the next: `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. `stop`:
-    when it is set, all is given up within a second or two but for the files that stand.
+    when it is set, all is given up within a second or two but for the files that are whole.
 
     Raises OutputConflictError (an export of that name has other inputs), PathNotFoundError (a segment is gone),
     InputError (a bad name, or more pages than a NodeID can count), DamagedFileError (a WARC file is not what `pages`
@@ -180,7 +177,7 @@ class _Export:
             count += len(batch)
 
     def write_mapping(self) -> None:
-        """Write `urlmapping`: the keys of `pages.parquet`, which stand in order."""
+        """Write `urlmapping`: the keys of `pages.parquet`, which are in order."""
         pages = self.folder.file(PAGES)
         with open_parquet(self.storage, pages, EXPORT_SCHEMA) as table, self.folder.writing(URL_MAPPING) as file:
             file.write(table.rows.to_bytes(4, "big", signed=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -47,10 +47,6 @@ class FinalizeReport:
     arcs: int
     complete_already: bool
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
-
 
 def finalize_export(
     storage: Storage,
@@ -60,7 +56,7 @@ def finalize_export(
     on_progress: OnProgress | None = None,
     stop: Event | None = None,
 ) -> FinalizeReport:
-    """Write `webgraph-index` and then `webgraph` of an export whose arcs stand.
+    """Write `webgraph-index` and then `webgraph` of an export whose arcs are there.
 
     The index is ours: int64 big-endian, for each NodeID the byte of its entry in `webgraph`. Kept in memory: 8 bytes a
     node (both degrees), and a block. Only files of the export are read, so its segments may be gone.
@@ -107,7 +103,7 @@ def _write_graph(folder: ExportFolder, nodes: int, on_progress: OnProgress | Non
 
 
 def degrees(storage: Storage, path: str, column: str, nodes: int, progress: Progress) -> npt.NDArray[np.int32]:
-    """How often each NodeID stands in a column of an arc file. Raises DamagedFileError, also if it is not sorted."""
+    """How often each NodeID is in a column of an arc file. Raises DamagedFileError, also if it is not sorted."""
     counts = np.zeros(nodes, dtype=np.int32)
     last = 0
     for ids in _column(storage, path, column, nodes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
@@ -41,10 +41,6 @@ class LinkReport:
     arcs: int
     complete_already: bool
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
-
 
 def link_export(
     storage: Storage,
@@ -58,7 +54,7 @@ def link_export(
 
     Every row of `links`, followed or not, of the captures that the export chose is an arc, if both its ends are crawled
     pages and differ. Both files hold each arc once, sorted. Sorting keeps to `scratch.memory_bytes` and spills to
-    `scratch.directory`. Run again, it goes on after the last file that stands. `stop`: when it is set, what is being
+    `scratch.directory`. Run again, it goes on after the last file that is there. `stop`: when it is set, what is being
     sorted and written is given up within a second or two.
 
     Raises PathNotFoundError (no such export, or a segment of it is gone), OutputConflictError (a segment has changed),

@@ -2,7 +2,7 @@
 
 How data flows: each fetching process has a `PartWriter` (`spool`). Its `append` makes the records of a fetch
 (`encoder`) and writes the group by one write to the system; the page's rows are next to it (`tables`, `cdxj`,
-`outlinks`). A full WARC file closes its part (`parts`), which is then sealed (`seal`): its WARC file goes into the
+`runs`). A full WARC file closes its part (`parts`), which is then sealed (`publish`): its WARC file goes into the
 take's hidden folder on the DFS, and its local room is free. When all processes have closed and all parts are sealed,
 `build_segment` merges the parts' rows into the files of the segment (`build`, `manifest`) and `publish` uploads those
 and makes all visible by one rename. `SegmentReader` reads them, `warc` reads records, also of other programs.
@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 from crawl_lib.segment.build import build_segment, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
-from crawl_lib.segment.dropped import (
-    dropped_files,
-    encode_dropped,
-    is_dropped_file,
-    read_dropped,
-    segment_digest,
-    write_dropped,
-)
-from crawl_lib.segment.encoder import FORMAT_VERSION, Position, WarcDates, WarcInfo, microseconds, safe_uri, split_head
+from crawl_lib.segment.encoder import Position, WarcDates, WarcInfo, microseconds, split_head
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -33,12 +25,16 @@ from crawl_lib.segment.manifest import (
     PAGES_NAME,
     Manifest,
     SegmentFacts,
+    dropped_files,
+    encode_dropped,
+    is_dropped_file,
+    read_dropped,
+    segment_digest,
+    write_dropped,
 )
-from crawl_lib.segment.outlinks import OutlinkRuns
 from crawl_lib.segment.parts import (
     CLOSED_SUFFIX,
     PAGES_SUFFIX,
-    POSITIONS_SUFFIX,
     SEALED_SUFFIX,
     SEQUENCE,
     WARC_SUFFIX,
@@ -47,40 +43,38 @@ from crawl_lib.segment.parts import (
     list_parts,
     part_prefix,
 )
-from crawl_lib.segment.publish import hidden_folder, publish, upload_checked
+from crawl_lib.segment.publish import Sealer, hidden_folder, publish, seal_all, upload_checked
 from crawl_lib.segment.reader import SegmentReader, repair_of
-from crawl_lib.segment.recover import group_of, microseconds_of, read_positions, warc_fields
-from crawl_lib.segment.runs import RunWriter, merge_runs
+from crawl_lib.segment.recover import group_of, microseconds_of, warc_fields
+from crawl_lib.segment.runs import OutlinkRuns, RunWriter, merge_runs
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
-from crawl_lib.segment.seal import Sealer, seal_all
-from crawl_lib.segment.spool import PartWriter, recover
+from crawl_lib.segment.spool import PartWriter
 from crawl_lib.segment.tables import (
     NO_COLUMNS,
-    ParquetTable,
     RowSpool,
     open_parquet,
     parquet_errors,
     read_blocks,
     write_parquet,
 )
-from crawl_lib.segment.warc import Damage, WarcRecord, Whole, read_archive, read_one, scan, walk
+from crawl_lib.segment.warc import Damage, WarcRecord, Whole, read_archive, read_one, scan
 
 if TYPE_CHECKING:
-    from crawl_lib.segment.check import check_segment
-    from crawl_lib.segment.check_spool import built_problem, check_parts, check_seals, part_problems, seal_problem
+    from crawl_lib.segment.check import (
+        built_problem,
+        check_parts,
+        check_seals,
+        check_segment,
+        part_problems,
+        seal_problem,
+    )
 else:
     # No task looks for damage.
-    __getattr__ = loads_later(
-        __name__,
-        {
-            "check": ("check_segment",),
-            "check_spool": ("built_problem", "check_parts", "check_seals", "part_problems", "seal_problem"),
-        },
-    )
+    _CHECKS = ("built_problem", "check_parts", "check_seals", "check_segment", "part_problems", "seal_problem")
+    __getattr__ = loads_later(__name__, {"check": _CHECKS})
 
 __all__ = [
     "CLOSED_SUFFIX",
-    "FORMAT_VERSION",
     "INDEX_NAME",
     "LATER_FIELDS",
     "LINKS_NAME",
@@ -91,7 +85,6 @@ __all__ = [
     "PAGES_NAME",
     "PAGES_SCHEMA",
     "PAGES_SUFFIX",
-    "POSITIONS_SUFFIX",
     "SEALED_SUFFIX",
     "SEQUENCE",
     "WARC_SUFFIX",
@@ -100,7 +93,6 @@ __all__ = [
     "Manifest",
     "OutlinkRuns",
     "PageRow",
-    "ParquetTable",
     "Part",
     "PartWriter",
     "Position",
@@ -139,10 +131,7 @@ __all__ = [
     "read_blocks",
     "read_dropped",
     "read_one",
-    "read_positions",
-    "recover",
     "repair_of",
-    "safe_uri",
     "scan",
     "seal_all",
     "seal_problem",
@@ -150,7 +139,6 @@ __all__ = [
     "split_head",
     "surt",
     "upload_checked",
-    "walk",
     "warc_fields",
     "write_dropped",
     "write_parquet",

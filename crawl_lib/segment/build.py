@@ -27,9 +27,8 @@ from crawl_lib.segment.manifest import (
     Manifest,
     SegmentFacts,
 )
-from crawl_lib.segment.outlinks import handed_on_runs, merge_outlinks
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part, PartCounts, list_parts
-from crawl_lib.segment.runs import merge_runs
+from crawl_lib.segment.runs import handed_on_runs, merge_outlinks, merge_runs
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import write_parquet
 
@@ -46,12 +45,12 @@ def build_segment(
     more_files: Sequence[Path] = (),
     clock: Callable[[], float] = time.time,
 ) -> Manifest:
-    """Write all files of a segment into `out_dir`, the manifest last; run again, it begins anew or finds it complete.
+    """Write all files of a segment into `out_dir`, the manifest last; run again, it begins again or finds it complete.
 
     `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `handed_on`: owner and URL
     of what goes to its owner past the key check. The WARC file of a sealed part is on the store already: the manifest
     names it by its seal. Others are linked, not copied, where the disk allows. `outlink_runs`: runs of `OutlinkRuns`
-    beside those of the parts; `more_files`: what else belongs to the segment.
+    besides those of the parts; `more_files`: what else belongs to the segment.
     Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
     """
     done = read_built(out_dir, facts.take_id)
@@ -152,7 +151,7 @@ def _write_lines(
 
 
 def _gather_warcs(parts: list[Part], out_dir: Path) -> list[dict[str, Any]]:
-    """Put the WARC files that are not sealed beside the tables; returns the entries of the others."""
+    """Put the WARC files that are not sealed next to the tables; returns the entries of the others."""
     sealed = []
     for part in parts:
         entry = part.sealed()

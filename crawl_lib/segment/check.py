@@ -1,20 +1,38 @@
-"""`krake fsck` of segments: is a segment what its manifest says, and do tables, index and WARC files agree?
+"""The check of a segment: whether it is what its manifest says (`check_records` reads every record), and of a node's
+spool: closed parts, sealed WARC files, the segment that is built and waits to be sent.
 
-Fast: sizes and counts, from the manifest, the folder and the footers of the tables. Full: also what `fsck_records`
-looks at.
+Closed parts are trusted when a segment is built, so they have to be whole; an open one is made again from its WARC.
 """
 
 from __future__ import annotations
 
-from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from collections import Counter
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from threading import Event
+
+from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import part_mapping
+from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.check_records import OUTCOMES, RecordsCheck, SegmentPlace, file_entries
-from crawl_lib.segment.dropped import encode_dropped, is_dropped_file, read_dropped
-from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
+from crawl_lib.segment.manifest import (
+    LINKS_NAME,
+    MANIFEST_NAME,
+    OUTLINKS_NAME,
+    PAGES_NAME,
+    Manifest,
+    encode_dropped,
+    is_dropped_file,
+    read_dropped,
+)
+from crawl_lib.segment.parts import POSITIONS_SUFFIX, SEALED_SUFFIX, Part, list_parts
 from crawl_lib.segment.reader import SCHEMAS
+from crawl_lib.segment.recover import read_positions
 from crawl_lib.segment.tables import open_parquet
-from crawl_lib.stopping import OnProgress
+from crawl_lib.segment.warc import walk
+from crawl_lib.stopping import OnProgress, go_on, until_stopped
 from crawl_lib.storage import Storage
 
 ROOM = "segment"
@@ -70,9 +88,9 @@ class _Check:
         return manifest
 
     def _files(self, manifest: Manifest) -> None:
-        standing = {entry.name: entry for entry in self.place.storage.list(self.place.path)}
+        there = {entry.name: entry for entry in self.place.storage.list(self.place.path)}
         for entry in file_entries(manifest):
-            found = standing.pop(entry["name"], None)
+            found = there.pop(entry["name"], None)
             where = self.place.file(entry["name"])
             if found is None:
                 self.place.rubbish.add(entry["name"])
@@ -81,7 +99,7 @@ class _Check:
                 self.findings.add(
                     "file_size", where, f"has {found.size_bytes:,} bytes, the manifest says {entry['size_bytes']:,}"
                 )
-        for name in standing.keys() - {MANIFEST_NAME}:
+        for name in there.keys() - {MANIFEST_NAME}:
             if is_dropped_file(name):
                 self._dropped(name)
                 continue
@@ -116,7 +134,7 @@ class _Check:
             wrong = [
                 (counts["taken"] != accounted, f"{counts['taken']} URLs were taken, {accounted} are accounted for"),
                 (counts["pages"] != fetched, f"{counts['pages']} pages, and outcomes of {fetched}"),
-                (bool(unknown), f"outcomes that nobody knows: {', '.join(unknown)}"),
+                (bool(unknown), f"unknown outcomes: {', '.join(unknown)}"),
             ]
         except (KeyError, TypeError, AttributeError) as error:
             wrong = [(True, f"its counts cannot be used: {error!r}")]
@@ -169,3 +187,105 @@ class _Check:
                 self.place.file(MANIFEST_NAME),
                 f"its parts of outlinks hold {total} URLs, its counts say {manifest.counts.get('outlinks')}",
             )
+
+
+_BLOCK_BYTES = 1 << 20
+
+
+def check_parts(spool: Path, count: int, findings: Findings, *, full: bool) -> None:
+    """Look at the closed parts of a spool. `count`: URLs of the open take; `full`: all files are read."""
+    seen: Counter[int] = Counter()
+    for part in list_parts(spool):
+        if part.is_closed:
+            for problem in part_problems(part, full=full):
+                findings.add("spool_damaged", str(part.warc), problem)
+            with suppress(KrakeError):
+                seen.update(read_positions(part.path(POSITIONS_SUFFIX)))
+    wrong = [position for position, times in seen.items() if times > 1 or position >= count]
+    if wrong:
+        findings.add(
+            "spool_damaged", str(spool), f"position {wrong[0]} of {count} comes twice or late", count=len(wrong)
+        )
+
+
+def check_seals(spool: Path, storage: Storage, hidden: str, findings: Findings, *, full: bool) -> None:
+    """Look at WARC files that an open take has on the store only: sealed, and deleted on the node's disk.
+
+    `hidden`: the take's folder; `full`: digests too, else sizes.
+    """
+    for part in list_parts(spool):
+        if problem := seal_problem(storage, hidden, part, full=full):
+            findings.add("sealed_damaged", str(part.path(SEALED_SUFFIX)), problem)
+
+
+def built_problem(folder: Path, *, full: bool) -> str | None:
+    """Why a segment that was built cannot be sent; None if it can, or is not built to its end."""
+    path = folder / MANIFEST_NAME
+    if not path.exists():
+        return None
+    try:
+        manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+    except DamagedFileError as error:
+        return str(error)
+    for entry in manifest.files:
+        file = folder / entry["name"]
+        if not file.exists():  # sealed
+            continue
+        if file.stat().st_size != entry["size_bytes"] or (full and file_entry(file) != entry):
+            return f"`{file.name}` is not what was built"
+    return None
+
+
+def part_problems(part: Part, *, full: bool, stop: Event | None = None) -> list[str]:
+    """What is wrong with a closed part of a spool, in words; `full` reads all its files, unless `stop` is set."""
+    problems = []
+    try:
+        pages = part.counts().pages
+        positions = len(read_positions(part.path(POSITIONS_SUFFIX)))
+        if pages != positions:
+            problems.append(f"its part says {pages} pages, and names {positions} positions")
+        if full:
+            part.require_whole()
+    except KrakeError as error:
+        problems.append(str(error))
+    if not part.warc.exists():
+        if not part.is_freed:
+            problems.append("its WARC file is gone")
+    elif full:
+        damage: Counter[str] = Counter()
+        with part.warc.open("rb") as file:
+            for _ in until_stopped(walk(file, damage), stop):
+                pass
+        problems += [f"its records end with {reason}" for reason in damage]
+    return problems
+
+
+def seal_problem(storage: Storage, hidden: str, part: Part, *, full: bool, stop: Event | None = None) -> str | None:
+    """Why a part's file on the store cannot be trusted; None if it can, or is still on the disk, or was never sealed.
+
+    `hidden`: the take's folder. `full` reads the file. Raises StoppedError once `stop` is set.
+    """
+    try:
+        entry = part.sealed()
+    except DamagedFileError as error:
+        return str(error)
+    if entry is None or part.warc.exists():
+        return None  # it is sent again
+    where = f"{hidden}/{entry['name']}"
+    found = storage.stat(where)
+    if found is None:
+        return f"{where}: is not there any more"
+    if found.size_bytes != entry["size_bytes"]:
+        return f"{where}: has {found.size_bytes} bytes, and was sealed with {entry['size_bytes']}"
+    if full and _digest(storage, where, stop) != entry["sha256"]:
+        return f"{where}: is not what was sealed (SHA-256)"
+    return None
+
+
+def _digest(storage: Storage, path: str, stop: Event | None) -> str:
+    digest = sha256()
+    with storage.open_read(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            go_on(stop)
+            digest.update(block)
+    return digest.hexdigest()

@@ -37,7 +37,7 @@ OUTCOMES = frozenset(map(str, Outcome))
 
 @dataclass
 class SegmentPlace:
-    """A segment under check: where it stands, what was found, and which of its files are of no use (`rubbish`)."""
+    """A segment under check: where it is, what was found, and which of its files are of no use (`rubbish`)."""
 
     storage: Storage
     path: str
@@ -236,7 +236,7 @@ class RecordsCheck:
         with suppress(PathNotFoundError), self.place.storage.open_read(where) as file:
             for number, line in enumerate(file, 1):
                 if line < before:
-                    self.findings.add("index_order", where, f"line {number} should stand before the one above it")
+                    self.findings.add("index_order", where, f"line {number} should be before the one above it")
                 before = line
                 entries += self._index_line(where, number, line)
         responses = sum(sum(records.is_response) for records in self.records.values())

@@ -126,7 +126,7 @@ def unescape_field(text: str) -> str:
 
 
 def safe_uri(url: str) -> str:
-    """A URL as it may stand in a WARC header: visible ASCII; anything else (never in a canonical URL) is escaped."""
+    """A URL as a WARC header takes it: visible ASCII; anything else (never in a canonical URL) is escaped."""
     if url.isascii() and url.isprintable() and " " not in url and "<" not in url and ">" not in url:
         return url
     return quote(url, safe=SAFE_IN_URI, errors="replace")
@@ -211,7 +211,7 @@ class RecordEncoder:
 
 
 def metadata_fields(fetched: Fetched, taken: TakenUrl | None, uri: str) -> str:
-    """The block of a metadata record: what a rerun needs beside request and response, one field a line."""
+    """The block of a metadata record: what a rerun needs besides request and response, one field a line."""
     status = f"krake-status: {fetched.status}\r\n" if fetched.status is not None else ""
     text = (
         f"krake-outcome: {fetched.outcome}\r\n{status}"

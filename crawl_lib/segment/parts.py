@@ -1,6 +1,6 @@
 """The files of a spool: a part is one WARC file with its rows, index lines and outlinks; a *closed* part is durable.
 
-Of a *sealed* part the WARC file stands on the store, checked, and the local one goes (see `seal`).
+Of a *sealed* part the WARC file is on the store, checked, and the local one goes (see `publish`).
 
 <part>.warc.gz             the log; the rest can be made again from it
 <part>.pages.arrow .links.arrow .cdxj.<n> .outlinks.<n> .positions

@@ -1,21 +1,40 @@
-"""Making a segment visible: upload beside, check, one rename.
+"""Making a segment visible: upload under a hidden name, check, one rename.
 
 Every file that is sent is read back once and its SHA-256 compared with the local file's. That finds what a size cannot
-show, from end to end, and costs little beside making the file (`python -m benchmarks hdfs` measures both). HDFS's own
+show, from end to end, and costs little next to making the file (`python -m benchmarks hdfs` measures both). HDFS's own
 GETFILECHECKSUM is no cheaper for us: it is made of a CRC-32C for every 512 bytes, by a rule that depends on the block
 size and on how the datanode is configured, and all of it would have to be computed here again.
+
+Sealing: a closed part's WARC file goes to the store while the crawl goes on, and its local room is free again.
+
+The steps of one part, each durable before the next one begins:
+
+1. the WARC file is uploaded into the take's hidden folder and read back (`seal.uploaded`). A kill before that leaves
+   at most a piece under another hidden name, which `publish` deletes; a kill after it, a file that the next attempt
+   finds whole and does not send again.
+2. `<part>.sealed.json` says so, with size and digest (`seal.written`). From now on the store's file is trusted.
+3. The local WARC file is deleted (`seal.freed`). Rows, index lines, outlinks and positions stay until the segment is
+   published. A kill before that leaves both; the next attempt deletes the local one if the store's is still there.
+
+`Sealer` does this while the fetching processes work, so that a crawl needs local room for a few WARC files only.
+`seal_all` does the rest before the segment is built, and checks that the store still has everything.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from threading import Event, Thread
+from typing import Any, Self
 
-from crawl_lib.durable import reached
-from crawl_lib.errors import OutputConflictError, PathNotFoundError, StorageError
+from crawl_lib.durable import delete_durable, reached
+from crawl_lib.errors import KrakeError, OutputConflictError, PathNotFoundError, StoppedError, StorageError, os_errors
 from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.manifest import MANIFEST_NAME, Manifest
+from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
+from crawl_lib.segment.recover import read_positions
 from crawl_lib.storage import Storage
 
 
@@ -29,7 +48,7 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
 
     `folder`: path of the iteration on the store. `out_dir`: what `build_segment` wrote. What an earlier attempt
     uploaded whole is not sent again; sealed WARC files were checked when they were sealed, and need only be there in
-    their size. Raises OutputConflictError if the segment of another take stands there, StorageError if an upload does
+    their size. Raises OutputConflictError if the segment of another take is there, StorageError if an upload does
     not have the size and digest it should (Airflow retries), or if a sealed file is gone.
     """
     target, hidden = f"{folder}/{node}", hidden_folder(folder, node, take_id)
@@ -41,14 +60,14 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
     manifest = Manifest.from_bytes((out_dir / MANIFEST_NAME).read_bytes(), str(out_dir / MANIFEST_NAME))
     storage.make_dirs(hidden)
     entries = [*manifest.files, file_entry(out_dir / MANIFEST_NAME)]
-    standing = {found.name: found.size_bytes for found in storage.list(hidden)}
-    for rubbish in standing.keys() - {entry["name"] for entry in entries}:
+    there = {found.name: found.size_bytes for found in storage.list(hidden)}
+    for rubbish in there.keys() - {entry["name"] for entry in entries}:
         storage.delete(f"{hidden}/{rubbish}")
     for entry in entries:
         if (out_dir / entry["name"]).exists():
             upload_checked(storage, out_dir / entry["name"], f"{hidden}/{entry['name']}", entry)
             reached("segment.publish.uploaded")
-        elif standing.get(entry["name"]) != entry["size_bytes"]:
+        elif there.get(entry["name"]) != entry["size_bytes"]:
             raise StorageError(
                 f"{storage.name}: {hidden}/{entry['name']}: is not there as it was sealed, with"
                 f" {entry['size_bytes']} bytes; run the crawl task of {node} again, which says what to do"
@@ -65,7 +84,7 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
 
 
 def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, Any]) -> None:
-    """Bring a finished file to the store and read it back, unless it stands there already. `entry`: see `file_entry`.
+    """Bring a finished file to the store and read it back, unless it is there already. `entry`: see `file_entry`.
 
     Raises StorageError; a file that is not what was sent is deleted.
     """
@@ -93,10 +112,123 @@ def _is_whole(storage: Storage, path: str, entry: dict[str, Any]) -> bool:
 def _require_ours(storage: Storage, target: str, take_id: str) -> None:
     """A segment of our take at the target is success; anything else is in the way."""
     try:
-        standing = Manifest.from_bytes(storage.read_bytes(f"{target}/{MANIFEST_NAME}"), f"{target}/{MANIFEST_NAME}")
+        present = Manifest.from_bytes(storage.read_bytes(f"{target}/{MANIFEST_NAME}"), f"{target}/{MANIFEST_NAME}")
     except PathNotFoundError as error:
-        raise OutputConflictError(f"{storage.name}: {target}: stands in the way and is no segment; move it") from error
-    if standing.take_id != take_id:
+        raise OutputConflictError(f"{storage.name}: {target}: is in the way and is no segment; move it") from error
+    if present.take_id != take_id:
         raise OutputConflictError(
-            f"{storage.name}: {target}: is of take {standing.take_id}, not of {take_id}; nothing was changed"
+            f"{storage.name}: {target}: is of take {present.take_id}, not of {take_id}; nothing was changed"
         )
+
+
+log = logging.getLogger(__name__)
+LOOK_INTERVAL_S = 1.0
+LONGEST_PAUSE_S = 60.0
+
+
+def seal_part(storage: Storage, hidden: str, part: Part) -> None:
+    """Carry out the steps above for a closed part; those that are done are not repeated.
+
+    `hidden`: the take's hidden folder on the store. Raises StorageError and DamagedFileError, naming the file.
+    """
+    with os_errors(part.warc):
+        entry = part.sealed()
+        if entry is None or (part.warc.exists() and not _is_there(storage, hidden, entry)):
+            entry = file_entry(part.warc)
+            upload_checked(storage, part.warc, f"{hidden}/{entry['name']}", entry)
+            reached("seal.uploaded")
+            part.seal(entry)
+            reached("seal.written")
+        if part.warc.exists():
+            delete_durable(part.warc)
+            reached("seal.freed")
+
+
+def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[], bool] = lambda: False) -> None:
+    """Seal the parts of a spool that are closed; open ones are left alone. `enough`: asked before each one.
+
+    Raises StorageError and DamagedFileError, naming the file.
+    """
+    for part in list_parts(spool):
+        if enough():
+            return
+        if part.is_closed and not part.is_freed:
+            seal_part(storage, hidden, part)
+
+
+def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
+    """Seal all parts of a spool, whose workers have ended, and check that the store has what was sealed before.
+
+    `repair`: the command after which the URLs of a lost file are fetched again. Raises StorageError, also for a part
+    that is still open.
+    """
+    seal_closed(storage, hidden, spool)
+    parts = list_parts(spool)
+    there = _sizes(storage, hidden) if parts else {}
+    for part in parts:
+        entry = part.sealed()
+        if entry is None:
+            raise StorageError(f"{part.warc}: is still open; run the crawl task again")
+        if (size := there.get(entry["name"])) != entry["size_bytes"]:
+            found = "is gone" if size is None else f"has {size} bytes"
+            urls = len(read_positions(part.path(POSITIONS_SUFFIX)))
+            raise StorageError(
+                f"{storage.name}: {hidden}/{entry['name']}: was sealed with {entry['size_bytes']} bytes and {found}."
+                f" Put it back (trash or snapshots of the store), or run `{repair}`: then its {urls} URLs are fetched"
+                " again"
+            )
+
+
+def _is_there(storage: Storage, hidden: str, entry: dict[str, object]) -> bool:
+    found = storage.stat(f"{hidden}/{entry['name']}")
+    return found is not None and found.size_bytes == entry["size_bytes"]
+
+
+def _sizes(storage: Storage, hidden: str) -> dict[str, int]:
+    try:
+        return {entry.name: entry.size_bytes for entry in storage.list(hidden)}
+    except PathNotFoundError:
+        return {}
+
+
+class Sealer:
+    """Seals the parts that workers close, in a thread of its own, from `with` to its end.
+
+    A store that fails, or whatever else goes wrong in the thread, does not end the crawl: sealing is tried again, after
+    longer and longer pauses, while fetching goes on; what is left at the end, also by a thread that has died, is for
+    `seal_all`, which raises the error that stays. A stop that the storage knows ends the thread too. `open_storage`:
+    gives the thread a store of its own.
+    """
+
+    def __init__(
+        self, open_storage: Callable[[], Storage], hidden: str, spool: Path, *, interval_s: float = LOOK_INTERVAL_S
+    ) -> None:
+        self._open_storage, self._hidden, self._spool, self._interval_s = open_storage, hidden, spool, interval_s
+        self._done = Event()
+        self._thread = Thread(target=self._run, name="sealer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends after the file that is being sent."""
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause_s = self._interval_s
+        storage: Storage | None = None
+        while not self._done.wait(pause_s):
+            try:
+                storage = storage or self._open_storage()
+                seal_closed(storage, self._hidden, self._spool, self._done.is_set)
+                pause_s = self._interval_s
+            except StoppedError:
+                return
+            except Exception as error:  # also a mistake of ours: `seal_all` meets it where the task sees it
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                unexpected = None if isinstance(error, KrakeError | OSError) else error
+                log.warning(
+                    "a WARC file waits on the local disk; sent again in %.0f s: %s", pause_s, error, exc_info=unexpected
+                )

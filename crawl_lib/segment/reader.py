@@ -11,8 +11,15 @@ import pyarrow as pa
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import part_mapping, read_outlinks
-from crawl_lib.segment.dropped import dropped_files, read_dropped
-from crawl_lib.segment.manifest import LINKS_NAME, MANIFEST_NAME, OUTLINKS_NAME, PAGES_NAME, Manifest
+from crawl_lib.segment.manifest import (
+    LINKS_NAME,
+    MANIFEST_NAME,
+    OUTLINKS_NAME,
+    PAGES_NAME,
+    Manifest,
+    dropped_files,
+    read_dropped,
+)
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
 from crawl_lib.segment.tables import ParquetTable, open_parquet
 from crawl_lib.segment.warc import WarcRecord, read_one, walk
@@ -41,7 +48,7 @@ class SegmentReader:
 
     @cached_property
     def dropped(self) -> frozenset[bytes]:
-        """Keys of the pages that were taken out and still stand in its files: see `dropped`."""
+        """Keys of the pages that were taken out and are still in its files: see `manifest`."""
         listed = {entry["name"] for entry in self.manifest.files}
         names = [name for name in dropped_files(self._storage, self._path) if name not in listed]
         return frozenset(read_dropped(self._storage, self._path, names))
@@ -59,7 +66,7 @@ class SegmentReader:
         return self._table(PAGES_NAME, columns, None if with_dropped else "key")
 
     def links(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
-        """Rows of `links`, all columns or some; those that stand on dropped pages only if asked for."""
+        """Rows of `links`, all columns or some; those on dropped pages only if asked for."""
         return self._table(LINKS_NAME, columns, None if with_dropped else "source")
 
     def rows(self, name: str) -> int:

@@ -1,17 +1,26 @@
 """Sorted runs of lines: how the CDXJ index and the outlinks are sorted in bounded memory.
 
 A run is a file of lines in ascending byte order. Runs are merged by `heapq.merge`, one line of each in memory.
+
+A segment hands on each URL once, at the first place where it was found in batch order, then link order. Pages are
+fetched in any order by several processes; so that the file does not depend on it, each worker keeps the first place of
+a URL it knows of (`OutlinkRuns`, bounded), and `merge_outlinks` finds the first of all: the runs are merged by URL, the
+first place of each is kept, and these are sorted by owner and place, in bounded memory.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
+from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import os_errors
+from crawl_lib.frontier import HANDED_ON, OutlinkWriter
+from crawl_lib.records import QueuedUrl
 
 
 def write_run(path: Path, lines: Iterable[str]) -> None:
@@ -53,3 +62,84 @@ class RunWriter:
             write_run(path, self._lines)
             self.paths.append(path)
             self._lines = []
+
+
+RUN_URLS = 200_000
+OWNER_DIGITS, POSITION_DIGITS, INDEX_DIGITS = 5, 10, 9
+PLACE_LENGTH = POSITION_DIGITS + INDEX_DIGITS + 1  # "position \t index"
+
+
+class OutlinkRuns:
+    """The URLs one part found. A line of a run is `url \\t position \\t index \\t owner \\t rest of the line`."""
+
+    def __init__(self, stem: Path, limit: int = RUN_URLS) -> None:
+        self._stem, self._limit = stem, limit
+        self._found: dict[str, str] = {}
+        self.paths: list[Path] = []
+
+    def add(
+        self,
+        owner: int,
+        position: int,
+        index: int,
+        queued: tuple[str, bytes | None, int, int, str],
+        flags: str = "",
+    ) -> None:
+        """A place where a URL was found; the first place of a URL counts."""
+        url, via, depth, redirects, metadata = queued
+        line = (
+            f"{position:010d}\t{index:09d}\t{owner:05d}\t{via.hex() if via else ''}\t{depth}\t{redirects}"
+            f"\t{flags}\t{metadata}"
+        )
+        before = self._found.get(url)
+        if before is None or line < before:
+            self._found[url] = line
+            if before is None and len(self._found) >= self._limit:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write the URLs that are held, if any."""
+        if self._found:
+            path = self._stem.with_name(f"{self._stem.name}.{len(self.paths):05d}")
+            write_run(path, [f"{url}\t{line}" for url, line in self._found.items()])
+            self.paths.append(path)
+            self._found = {}
+
+
+def handed_on_runs(stem: Path, nodes: Sequence[str], handed_on: Iterable[tuple[str, QueuedUrl]]) -> list[Path]:
+    """Runs of URLs that go to their owners past the key check; they come before all that was found."""
+    runs = OutlinkRuns(stem)
+    index_of = {node: index for index, node in enumerate(nodes)}
+    for number, (owner, url) in enumerate(handed_on):
+        queued = (url.url, url.via, url.depth, url.redirects, url.metadata)
+        runs.add(index_of[owner], 0, number, queued, HANDED_ON)
+    runs.flush()
+    return runs.paths
+
+
+def merge_outlinks(file: BinaryIO, runs: Sequence[Path], nodes: Sequence[str], scratch: Path) -> OutlinkWriter:
+    """Write the file `outlinks` of all runs.
+
+    `nodes`: the owners, by index. `scratch`: a folder for runs in between. An owner to whom nothing goes has no part.
+    """
+    places = RunWriter(scratch / "outlinks-by-place", RUN_URLS)
+    for line in _first_places(runs):
+        places.add(line)
+    places.flush()
+    writer = OutlinkWriter(file)
+    for owner, lines in groupby(merge_runs(places.paths), key=lambda line: line[:OWNER_DIGITS]):
+        writer.add_part(nodes[int(owner)], (line[OWNER_DIGITS + PLACE_LENGTH + 2 : -1] for line in lines))
+    return writer
+
+
+def _first_places(runs: Sequence[Path]) -> Iterator[str]:
+    """`owner \\t position \\t index \\t` and the outlink line, of the first place of each URL."""
+    previous = b""
+    for line in merge_runs(runs):
+        url, _, rest = line[:-1].partition(b"\t")
+        if url == previous:
+            continue
+        previous = url
+        place, owner = rest[:PLACE_LENGTH], rest[PLACE_LENGTH + 1 : PLACE_LENGTH + 1 + OWNER_DIGITS]
+        fields = rest[PLACE_LENGTH + OWNER_DIGITS + 2 :]
+        yield b"\t".join((owner, place, url, fields)).decode()

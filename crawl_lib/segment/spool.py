@@ -1,4 +1,4 @@
-"""The writer of one worker: groups of records into WARC files, rows beside them, a new part when a file is full."""
+"""The writer of one worker: groups of records into WARC files, rows next to them, a new part when a file is full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment.cdxj import cdxj_line
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microseconds, new_record_id
-from crawl_lib.segment.outlinks import OutlinkRuns
 from crawl_lib.segment.parts import (
     LINKS_SUFFIX,
     PAGES_SUFFIX,
@@ -26,7 +25,7 @@ from crawl_lib.segment.parts import (
     list_parts,
 )
 from crawl_lib.segment.recover import read_groups
-from crawl_lib.segment.runs import RunWriter
+from crawl_lib.segment.runs import OutlinkRuns, RunWriter
 from crawl_lib.segment.schema import LinkColumns, PageRow
 from crawl_lib.segment.tables import LinkTable, PageTable
 
@@ -311,8 +310,3 @@ class PartWriter:
         if self._open is None:
             raise RuntimeError("rows come after the append of their page")
         return self._open
-
-
-def recover(writer: PartWriter) -> Iterator[tuple[TakenUrl | None, Fetched, Position]]:
-    """The same as `writer.recovered()`."""
-    return writer.recovered()

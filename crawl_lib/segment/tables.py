@@ -152,7 +152,7 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array[Any]:
 
 
 def _keys(values: Iterable[bytes], count: int) -> pa.Array[Any]:
-    """An Arrow array of keys that stand behind each other in `values`: a sixth of the cost of turning each."""
+    """An Arrow array of keys that follow each other in `values`: a sixth of the cost of turning each."""
     return pa.FixedSizeBinaryArray.from_buffers(_KEY, count, [None, pa.py_buffer(b"".join(values))])
 
 

@@ -23,8 +23,7 @@ from crawl_lib.config.model import SparkConfig
 from crawl_lib.engine import Room, open_engine
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
-from crawl_lib.segment.dropped import write_dropped
-from crawl_lib.segment.manifest import Manifest
+from crawl_lib.segment.manifest import Manifest, write_dropped
 from crawl_lib.segment.schema import LINKS_SCHEMA
 from crawl_lib.storage import LocalStorage, Storage
 from tests.cluster.hdfs import TARGET, Hdfs

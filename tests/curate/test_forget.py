@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from itertools import groupby
@@ -172,7 +173,7 @@ def test_killed_after_any_step_the_next_one_finishes_it_once(
         if name == f"repair.forget.{step}":
             raise Died
 
-    monkeypatch.setattr("crawl_lib.curate.forget.reached", reached)
+    monkeypatch.setattr(sys.modules[finish_open.__module__], "reached", reached)
     stores = stores_of(krake)
     with stores.keys() as store:
         with pytest.raises(Died):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import asdict
 from pathlib import Path
 
 from crawl_lib.config import Config
@@ -47,7 +48,7 @@ def test_every_file_has_the_bytes_of_the_format(storage: Storage, config: Config
     bodies = make(crawl)
     report = export_pages(storage, config, name="x", segments=crawl.segments)
     assert link_export(storage, config, name="x").arcs == 3
-    assert finalize_export(storage, config, name="x").to_mapping() == {
+    assert asdict(finalize_export(storage, config, name="x")) == {
         "name": "x",
         "nodes": 3,
         "arcs": 3,

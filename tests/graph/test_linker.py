@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,8 +64,8 @@ def test_run_again_it_is_complete_even_without_the_segments(
     crawl.segment("1", "node-a", [Capture(A, links=[B]), Capture(B)])
     arcs(storage, config, crawl)
     shutil.rmtree(Path(config.dfs_primary) / "crawl")
-    assert link_export(storage, config, name="x").to_mapping() == {"name": "x", "arcs": 1, "complete_already": True}
-    assert finalize_export(storage, config, name="x").to_mapping() == {
+    assert asdict(link_export(storage, config, name="x")) == {"name": "x", "arcs": 1, "complete_already": True}
+    assert asdict(finalize_export(storage, config, name="x")) == {
         "name": "x",
         "nodes": 2,
         "arcs": 1,

@@ -7,6 +7,7 @@ and none is asked for twice but one that was in flight.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import StorageError
 from crawl_lib.node import crawl as node
 from crawl_lib.node import watermarks
-from crawl_lib.segment import Sealer, list_parts, seal
+from crawl_lib.segment import Sealer, list_parts
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, make_config
@@ -103,7 +104,7 @@ def test_a_sealer_that_fails_goes_on(
     """Else the WARC files of a long crawl would fill the disk."""
     before, config = serving.log().counts(), begun(tmp_path, serving, MANY)
     monkeypatch.setattr(node, "Sealer", partial(Sealer, interval_s=0.01))
-    fails_once_in("sealer", seal, "seal_closed", monkeypatch, ZeroDivisionError("planted"))
+    fails_once_in("sealer", sys.modules[Sealer.__module__], "seal_closed", monkeypatch, ZeroDivisionError("planted"))
     when_fetched(monkeypatch, lambda: any(part.is_freed for part in list_parts(spool_of(config))))
     with caplog.at_level(logging.WARNING):
         crawl(config)
@@ -118,7 +119,7 @@ def test_what_a_dead_sealer_leaves_is_sealed_at_the_end(
 ) -> None:
     before, config = serving.log().counts(), begun(tmp_path, serving, MANY)
     monkeypatch.setattr(node, "Sealer", partial(Sealer, interval_s=0.01))
-    fails_once_in("sealer", seal, "seal_closed", monkeypatch, SystemExit())
+    fails_once_in("sealer", sys.modules[Sealer.__module__], "seal_closed", monkeypatch, SystemExit())
     when_fetched(monkeypatch, lambda: not is_alive("sealer"))
     crawl(config)
     assert len(Result(config).warcs()) > 2

@@ -17,7 +17,7 @@ import pytest
 from crawl_lib.config import load_config
 from crawl_lib.frontier import Queue
 from crawl_lib.sealed import sealed, sealed_json, unsealed
-from crawl_lib.segment.dropped import write_dropped
+from crawl_lib.segment.manifest import write_dropped
 from crawl_lib.storage import LocalStorage
 from demo import Serving
 from tests.cli.conftest import Krake

@@ -15,7 +15,7 @@ import pytest
 
 from crawl_lib.sealed import sealed, unsealed
 from crawl_lib.segment import build_segment, check_segment
-from crawl_lib.segment.dropped import write_dropped
+from crawl_lib.segment.manifest import write_dropped
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import facts, fetches, fill, robots, writer
 

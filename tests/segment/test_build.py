@@ -16,7 +16,7 @@ from fastwarc.warc import ArchiveIterator
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.frontier.outlinks import decode_line
 from crawl_lib.records import QueuedUrl
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader, build_segment, outlinks, surt
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader, build_segment, runs, surt
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import TIME, answered, facts, fetches, fill, key, robots, taken, writer
 
@@ -114,8 +114,8 @@ def test_cdxj_offsets_hit_and_lines_are_sorted(tmp_path):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_outlinks_are_in_batch_order_each_once_whatever_came_first(tmp_path, monkeypatch, run_urls, workers):
     """Same pages, any order of arrival, any number of workers and runs: the same bytes."""
-    monkeypatch.setattr(outlinks, "RUN_URLS", run_urls)
-    monkeypatch.setattr(outlinks.OutlinkRuns.__init__, "__defaults__", (run_urls,))
+    monkeypatch.setattr(runs, "RUN_URLS", run_urls)
+    monkeypatch.setattr(runs.OutlinkRuns.__init__, "__defaults__", (run_urls,))
     files = set()
     for order in range(4):
         _, reader = built(tmp_path / str(order), workers, order)

@@ -20,7 +20,7 @@ from crawl_lib.segment import (
     publish,
     seal_all,
 )
-from crawl_lib.segment.seal import seal_closed
+from crawl_lib.segment.publish import seal_closed
 from crawl_lib.storage import LocalStorage
 from tests.forked import run_python
 from tests.segment.helpers import facts, fetches, fill, take_back, writer
