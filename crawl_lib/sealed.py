@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha1
 from pathlib import Path
@@ -51,9 +51,19 @@ def _object(data: bytes) -> dict[str, Any]:
     return value
 
 
+def unsealed_or_old(data: bytes, old: Collection[str]) -> dict[str, Any]:
+    """The same of a file that older versions wrote without a digest: theirs has exactly these names, and nothing else.
+
+    So no single bit turns a sealed one into one of theirs. Raises ValueError, KeyError or TypeError.
+    """
+    value = json.loads(data)
+    return value if isinstance(value, dict) and value.keys() == set(old) else unsealed(data)
+
+
 @contextmanager
-def own_file(path: Path, problem: str) -> Iterator[None]:
+def own_file(path: Path, problem: str, node: str | None = None) -> Iterator[None]:
     """A file of a node's directory is read within; `problem`: what it is not, if its content makes no sense.
+    `node`: where the path does not tell it.
 
     A file that is not there stays FileNotFoundError. Raises StorageError if the disk refuses it, DamagedFileError
     naming the command that repairs it.
@@ -65,6 +75,5 @@ def own_file(path: Path, problem: str) -> Iterator[None]:
     except OSError as error:
         raise os_error(error, path, "cannot be read") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(
-            f"{path}: {problem}: {error}; run `krake queue repair --node {path.parent.name}`"
-        ) from error
+        node = node or path.parent.name
+        raise DamagedFileError(f"{path}: {problem}: {error}; run `krake queue repair --node {node}`") from error

@@ -198,9 +198,7 @@ class _Check:
         except KrakeError as error:
             self._add("take_damaged", NodeDirectory.take, error)
             return
-        leftover = self._read("leftover_damaged", NodeDirectory.leftover, lambda: read_leftover(take))
-        if leftover and (leftover[-1] >= count or leftover[0] < 0):
-            self._add("leftover_damaged", NodeDirectory.leftover, f"names position {leftover[-1]} of {count}")
+        self._read("leftover_damaged", NodeDirectory.leftover, lambda: read_leftover(take))
 
     # Intakes, and what waits beside the queue
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from hashlib import sha1
+from hashlib import file_digest, sha1
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
-from crawl_lib.errors import DamagedFileError, QueueError, os_errors
+from crawl_lib.errors import QueueError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, QueueReader, State, offsets_at
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.sealed import own_file, sealed_json, unsealed
+
+_TO_BE_FILLED_IN = 40 * "0"
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class TakeHeader:
 
     `position_before`, `position_after`: the queue's state when it was taken, and once it is used up (without the
     leftover). `count`: URLs in it. `processes`: among how many workers its hosts are divided, also in a rerun.
-    `extra`: what the caller wants to find again.
+    `extra`: what the caller wants to find again. `lines_sha1`: hex digest of all lines of URLs; where older versions
+    wrote the take it is "", and the scope beside the take (`Take.scope`) has none either.
     """
 
     take_id: str
@@ -38,6 +41,7 @@ class TakeHeader:
     position_after: State
     count: int
     extra: dict[str, Any] = field(default_factory=dict)
+    lines_sha1: str = _TO_BE_FILLED_IN
 
     def to_mapping(self) -> dict[str, Any]:
         """The form that stands in the file."""
@@ -66,7 +70,7 @@ class Take:
         return self.header.count
 
     def urls(self) -> Iterator[TakenUrl]:
-        """The URLs in batch order. Raises DamagedFileError if the file does not hold as many as its header says."""
+        """The URLs in batch order. Raises DamagedFileError as `lines` does."""
         where = str(self.path)
         for position, (url, meta) in enumerate(self.lines()):
             yield TakenUrl(position, sha1(url).digest(), decode_meta(url, meta, where))
@@ -79,22 +83,55 @@ class Take:
                 yield decode_meta(url, meta, str(self.path))
 
     def lines(self) -> Iterator[tuple[bytes, bytes]]:
-        """The lines of data and meta, in batch order, as they stand in the file.
+        """The lines of data and meta, in batch order, as they are in the file.
 
-        Raises DamagedFileError, at the end, if they are not as many as the header says.
+        Raises DamagedFileError: before the first one if they have another digest than the header says; at the end if
+        they are not as many.
         """
         seen = 0
-        with self.path.open("rb") as file:
-            file.readline()
+        with own_file(self.path, "is not the take that was written"), self.path.open("rb") as file:
+            start = len(file.readline())
+            if said := self.header.lines_sha1:
+                _require(
+                    file_digest(file, "sha1").hexdigest() == said, "its URLs have another digest than its header says"
+                )
+            file.seek(start)
             for line in file:
                 url, _, meta = line.rstrip(b"\n").partition(b"\t")
                 seen += 1
                 yield url, meta
-        if seen != self.count:
-            raise DamagedFileError(
-                f"{self.path}: has {seen} URLs, and its header says {self.count};"
-                f" run `krake queue repair --node {self.path.parent.name}`"
-            )
+            _require(seen == self.count, f"has {seen} URLs, and its header says {self.count}")
+
+    def write_scope(self, hosts: Iterable[str]) -> None:
+        """Decide, durably, which hosts' links are followed while this take is fetched, in all attempts.
+
+        Raises StorageError naming the path.
+        """
+        sealed, known = self.header.lines_sha1, sorted(hosts)
+        lines = "".join(f"{host}\n" for host in known)
+        write_durable(self.scope_path, sealed_json({"hosts": known}) if sealed else lines.encode())
+
+    @property
+    def scope_path(self) -> Path:
+        """The file of those hosts."""
+        return NodeDirectory(self.path.parent).spool_scope
+
+    def scope(self) -> list[str]:
+        """Those hosts, sorted.
+
+        Raises FileNotFoundError if they are not decided, DamagedFileError: a host less, and its links are dropped.
+        """
+        with own_file(self.scope_path, "is not the list of hosts that was written", self.header.node):
+            data = self.scope_path.read_bytes()
+            hosts = unsealed(data)["hosts"] if self.header.lines_sha1 else data.decode("ascii").splitlines()
+            _require(all(isinstance(host, str) and host for host in hosts), "a host is no text")
+        return list(hosts)
+
+
+def _require(holds: bool, problem: str) -> None:
+    """Within `own_file`: ValueError, if something does not hold."""
+    if not holds:
+        raise ValueError(problem)
 
 
 def make_take(
@@ -140,7 +177,14 @@ def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes,
     with os_errors(path, "cannot be written"):
         with beside.open("wb") as file:
             file.write(sealed_json(header.to_mapping()))
-            file.writelines(b"%b\t%b\n" % pair for pair in lines)
+            digest = sha1()
+            for pair in lines:
+                digest.update(line := b"%b\t%b\n" % pair)
+                file.write(line)
+            if header.lines_sha1:
+                header = replace(header, lines_sha1=digest.hexdigest())
+                file.seek(0)
+                file.write(sealed_json(header.to_mapping()))  # as long as before
             fsync_file(file)
         rename_durable(beside, path)
     reached("take.written")
@@ -155,7 +199,7 @@ def open_take(directory: Path) -> Take | None:
     path = NodeDirectory(directory).take
     with suppress(FileNotFoundError), own_file(path, "is not a take"):
         with path.open("rb") as file:
-            value = unsealed(file.readline())
+            value = {"lines_sha1": "", **unsealed(file.readline())}
         for name in ("position_before", "position_after"):
             processed, *totals = value[name]
             value[name] = State(processed, tuple(totals))
@@ -199,7 +243,9 @@ def read_leftover(take: Take) -> list[int] | None:
     with suppress(FileNotFoundError), own_file(path, "cannot be read"):
         value = unsealed(path.read_bytes())
         if value["take_id"] == take.take_id:
-            return [position for start, stop in value["runs"] for position in range(start, stop)]
+            found = [position for start, stop in value["runs"] for position in range(start, stop)]
+            _require(not found or 0 <= found[0] <= found[-1] < take.count, f"names position beyond {take.count}")
+            return found
     return None
 
 

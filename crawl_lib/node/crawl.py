@@ -16,7 +16,7 @@ from typing import Any
 
 from crawl_lib.config import to_mapping
 from crawl_lib.crawldir import Iteration, Mark, awaited, newest_folder, take_mark_away, write_mark
-from crawl_lib.durable import fsync_dir, reached, write_durable
+from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
@@ -278,9 +278,10 @@ def _hold_turns(task: NodeTask) -> None:
 
 def _worker_tasks(task: NodeTask, take: Take, own: Iteration, seconds_left: float) -> list[WorkerTask]:
     config = task.stores.config
-    scope_file = NodeDirectory(task.directory).spool_scope
-    if not scope_file.exists():  # decided once a take
-        write_durable(scope_file, "".join(f"{host}\n" for host in sorted(scope_hosts(task, own))).encode())
+    try:
+        take.scope()  # a damaged one is named here, with its remedy
+    except FileNotFoundError:
+        take.write_scope(scope_hosts(task, own))
         reached("node.scope")
     return [
         WorkerTask(
@@ -289,7 +290,6 @@ def _worker_tasks(task: NodeTask, take: Take, own: Iteration, seconds_left: floa
             node=task.node,
             node_dir=str(task.directory),
             spool=str(task.spool),
-            scope=str(scope_file),
             prefix=part_prefix(own.folder, task.node, number),
             number=number,
             processes=take.header.processes,

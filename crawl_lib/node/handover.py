@@ -7,7 +7,6 @@ afterwards. Before that nothing has happened.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,18 +23,18 @@ from crawl_lib.frontier import (
     plan_move,
 )
 from crawl_lib.node.task import NodeTask
+from crawl_lib.sealed import unsealed_or_old
 
 
 def read_decision(directory: Path) -> dict[str, Any] | None:
     """A decision that is not carried out to the end, None if there is none. Raises DamagedFileError naming it."""
     path = NodeDirectory(directory).retire
     try:
-        value: dict[str, Any] = json.loads(path.read_bytes())
+        return unsealed_or_old(path.read_bytes(), ("name", "nodes", "routing"))
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise DamagedFileError(f"{path}: is not JSON: {error}; delete it, and retire the node again") from error
-    return value
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: cannot be read: {error}; delete it, and retire the node again") from error
 
 
 def empty_queue(queue: Queue, name: str) -> None:

@@ -23,7 +23,6 @@ A node of that name is refused from then on, until it is admitted (`admission`).
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -58,6 +57,7 @@ from crawl_lib.node.handover import empty_queue, read_decision
 from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.task import NodeTask, locked_directory
 from crawl_lib.rounds import at_work, is_retired, newest_iteration
+from crawl_lib.sealed import sealed_json
 from crawl_lib.seeds import hand_over
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import until_stopped
@@ -183,7 +183,7 @@ def _decide(task: NodeTask) -> dict[str, Any]:
         "nodes": list(config.servers),
         "routing": config.frontier.routing,
     }
-    write_durable(NodeDirectory(task.directory).retire, (json.dumps(decision) + "\n").encode())
+    write_durable(NodeDirectory(task.directory).retire, sealed_json(decision))
     reached("retire.decided")
     return decision
 

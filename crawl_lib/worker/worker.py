@@ -28,7 +28,7 @@ import uvloop
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Turns, boot_id, fetch_all
-from crawl_lib.frontier import NodeDirectory, open_take
+from crawl_lib.frontier import NodeDirectory, Take, open_take
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of
@@ -44,8 +44,8 @@ PROGRESS_INTERVAL_S = 0.5
 class WorkerTask:
     """What a worker is told. `number` of `processes`; `seconds_left`: until no fetch begins any more.
 
-    `node_dir`: the node's directory, with the take and the politeness stores; `spool`: where its parts go; `scope`:
-    a file of hosts in it, a line each. `info`: the facts of the warcinfo record.
+    `node_dir`: the node's directory, with the take and the politeness stores; `spool`: where its parts
+    go. `info`: the facts of the warcinfo record.
     """
 
     config: dict[str, Any]
@@ -53,7 +53,6 @@ class WorkerTask:
     node: str
     node_dir: str
     spool: str
-    scope: str
     prefix: str
     number: int
     processes: int
@@ -123,8 +122,7 @@ class _Worker:
 
     def _filter(self) -> UrlFilter:
         bare = UrlFilter(self.config.urls, ())
-        scope = Path(self.task.scope).read_text(encoding="utf-8").splitlines()
-        return bare.with_scope(bare.scope_name(host) for host in scope)
+        return bare.with_scope(bare.scope_name(host) for host in self._take().scope())
 
     def _take_back(self) -> set[int]:
         """Make the rows of the part that a kill left open again; returns the positions it holds."""
@@ -137,12 +135,15 @@ class _Worker:
                 raise StoppedError("stopped while a spool was read again; run the task again to go on")
         return finished
 
-    def _share(self) -> list[TakenUrl]:
+    def _take(self) -> Take:
         take = open_take(Path(self.task.node_dir))
         if take is None:
             raise KrakeError(f"{self.task.node_dir}: the take is gone; run the crawl task again")
+        return take
+
+    def _share(self) -> list[TakenUrl]:
         number, processes = self.task.number, self.task.processes
-        return [taken for taken in take.urls() if share_of(host_of(taken.queued.url), processes) == number]
+        return [taken for taken in self._take().urls() if share_of(host_of(taken.queued.url), processes) == number]
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
         self.handler.large.attach(asyncio.get_running_loop(), self._fail)

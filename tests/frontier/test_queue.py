@@ -21,11 +21,13 @@ from crawl_lib.frontier import (
     open_take,
     read_leftover,
     write_leftover,
+    write_take,
 )
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.move import Move, Step
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
+from crawl_lib.sealed import sealed_json
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
 
 THE_EXAMPLE = b"230\n1400\n3000\n50\n"
@@ -130,12 +132,66 @@ def test_only_one_take_is_open(queue: Queue) -> None:
     assert open_take(queue.directory) is None
 
 
-def test_a_torn_take_is_damaged(queue: Queue) -> None:
+@pytest.mark.parametrize(("sealed", "problem"), [(True, "another digest"), (False, "has 0 URLs")])
+def test_a_torn_take_is_damaged(queue: Queue, sealed: bool, problem: str) -> None:
+    fill(queue, numbered(0, 3))
+    opened = take(queue, 3) if sealed else of_before(queue, 3)
+    opened.path.write_bytes(opened.path.read_bytes().split(b"\n", 2)[0] + b"\n")
+    with pytest.raises(DamagedFileError, match=problem):
+        list(opened.urls())
+
+
+def test_any_wrong_bit_in_a_take_is_found_before_its_first_url(queue: Queue) -> None:
+    take_in(queue, Keys(), source("1", "n", [QueuedUrl("http://a.test/1", bytes(20), 1)]))
+    data = take(queue, 1).path.read_bytes()
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (queue.directory / "take").write_bytes(flipped)
+        with pytest.raises(DamagedFileError, match="krake queue repair --node node-a"):
+            next((found := open_take(queue.directory)) and found.urls())
+
+
+def test_a_take_and_a_scope_of_before_are_read_and_stay_as_they_are(queue: Queue) -> None:
+    fill(queue, numbered(0, 3))
+    opened = of_before(queue, 3)
+    opened.scope_path.parent.mkdir()
+    opened.write_scope(["b.test", "a.test"])
+    assert opened.scope_path.read_bytes() == b"a.test\nb.test\n"
+    assert opened.scope() == ["a.test", "b.test"]
+    assert [item.queued.url for item in opened.urls()] == numbered(0, 3)
+    write_take(queue.directory, opened.header, opened.lines())
+    assert open_take(queue.directory) == opened, "one that a repair writes again has no digest either"
+
+
+def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None:
+    """All that such a scope lacks, or has under another name, would be dropped as not in scope, and never come back."""
     fill(queue, numbered(0, 3))
     opened = take(queue, 3)
-    opened.path.write_bytes(opened.path.read_bytes().split(b"\n", 2)[0] + b"\n")
-    with pytest.raises(DamagedFileError, match="has 0 URLs"):
-        list(opened.urls())
+    opened.scope_path.parent.mkdir()
+    with pytest.raises(FileNotFoundError):
+        opened.scope()
+    opened.write_scope(["b.test", "a.test"])
+    assert opened.scope() == ["a.test", "b.test"]
+    data = opened.scope_path.read_bytes()
+    flipped = [bytearray(data) for _ in range(8 * len(data))]
+    for bit, one in enumerate(flipped):
+        one[bit // 8] ^= 1 << bit % 8
+    for damaged in [*flipped, b"", data[:20], b"a.test\n", b"{}\n"]:
+        opened.scope_path.write_bytes(damaged)
+        with pytest.raises(DamagedFileError, match="krake queue repair --node node-a"):
+            opened.scope()
+
+
+def of_before(queue: Queue, size: int) -> Take:
+    """A take as older versions wrote it."""
+    header = take(queue, size).header
+    value = {name: item for name, item in header.to_mapping().items() if name != "lines_sha1"}
+    lines = b"".join(b"%b\t\t0\t0\t\n" % url.encode() for url in urls_of(queue)[:size])
+    (queue.directory / "take").write_bytes(sealed_json(value) + lines)
+    found = open_take(queue.directory)
+    assert found is not None
+    return found
 
 
 def test_the_leftover_is_known_by_its_take(queue: Queue) -> None:

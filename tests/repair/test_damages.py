@@ -221,11 +221,10 @@ DAMAGES = {
     "a take has another byte": Damage(
         "take_damaged",
         lambda d: _replace(queue(d) / "take", b"\nhttp://", b"\nhttq://"),
-        fast=False,
         kill_at="take.written",
     ),
     "a take has the URL of another page": Damage(
-        "take_damaged", lambda d: another_url(queue(d) / "take"), fast=False, kill_at="take.written"
+        "take_damaged", lambda d: another_url(queue(d) / "take"), kill_at="take.written"
     ),
     "a take whose head has another byte": Damage(
         "take_damaged",
@@ -268,6 +267,10 @@ DAMAGES = {
     ),
     "the manifest of a built segment is none": Damage(
         "spool_damaged", write("spool/segment/manifest.json", b"{"), kill_at="segment.build.manifest"
+    ),
+    "the scope of a take is empty": Damage("spool_damaged", write("spool/scope", b""), kill_at="seal.freed"),
+    "the scope of a take has another bit": Damage(
+        "spool_damaged", lambda d: _replace(queue(d) / "spool/scope", b"127.", b"126."), kill_at="seal.freed"
     ),
     "the scope of a take is none": Damage(
         "spool_damaged", write("spool/scope", b"\xff\xfe garbage"), kill_at="seal.freed"

@@ -11,7 +11,6 @@ from crawl_lib.node import mismatch
 from crawl_lib.segment import built_problem, check_parts, check_seals, hidden_folder
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
-from crawl_lib.urls import is_list_of_hosts
 
 
 def check_node(stores: Stores, node: str, *, full: bool = True, on_progress: OnProgress | None = None) -> list[Finding]:
@@ -59,8 +58,13 @@ def spool_problems(files: NodeDirectory, *, full: bool) -> list[tuple[str, str]]
     """
     scope, built = files.spool_scope, files.spool_segment
     problems = []
-    if scope.exists() and not is_list_of_hosts(scope.read_bytes()):
-        problems.append((scope.name, "is no list of hosts"))
+    try:
+        if take := open_take(files.path):
+            take.scope()
+    except FileNotFoundError:
+        pass
+    except DamagedFileError as error:
+        problems.append((scope.name, str(error)))
     if problem := built_problem(built, full=full):
         problems.append((built.name, problem))
     return problems

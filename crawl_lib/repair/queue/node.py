@@ -274,8 +274,6 @@ class _Repair:
         try:
             leftover = read_leftover(take)
             problem = "is not there" if leftover is None else ""
-            if leftover and not 0 <= leftover[0] <= leftover[-1] < take.count:
-                problem = f"names positions beyond {take.count}"
         except DamagedFileError as error:
             problem = str(error)
         segment = self._segment_of(take)
