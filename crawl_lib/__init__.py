@@ -24,7 +24,7 @@ The life of a URL, and where to read on:
     and joins the tables for both.
 
 Nodes may come and go between iterations (`rounds.layout`, `frontier.rehome`, `node.retire`), and so may key servers
-(`keys.reshard`). `repair` finds and repairs what is damaged, `curate` is what people do with a crawl by hand,
+(`keys.moving`). `repair` finds and repairs what is damaged, `curate` is what people do with a crawl by hand,
 `cli` is the command `krake`.
 
 `stages` has one function for each of these steps, `config` every option, `states` what a URL can be, `errors` what can

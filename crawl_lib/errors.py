@@ -14,7 +14,8 @@
     |   |-- KeyServerFullError      Airflow retries; the operator makes room on the named server's disk
     |   |-- KeyServerReadOnlyError  Airflow retries; the operator makes the named server writable
     |   |-- KeyAccessError          the operator: mend user, password or rights on the named server
-    |   `-- KeyTablesError          the operator: create or drop the key tables as the message says
+    |   |-- KeyTablesError          the operator: create or drop the key tables as the message says
+    |   `-- DamagedKeysError        the operator: run the repair command that is named
     |-- QueueError                  the operator: run the repair command that is named
     |-- DamagedFileError            the operator: the named file is not what its format says
     |-- OutputConflictError         the operator: an output of that name, made of other inputs, stands already
@@ -97,6 +98,10 @@ class KeyAccessError(KeyStoreError):
 
 class KeyTablesError(KeyStoreError):
     """Key tables are missing, or stand where new ones were to be created."""
+
+
+class DamagedKeysError(KeyStoreError):
+    """A key table is damaged, or has rows that are no keys. The message names the file and the repair command."""
 
 
 class QueueError(KrakeError):

@@ -4,7 +4,7 @@ A key is the SHA-1 of a canonical URL. The 2^160 keys are cut into an interval f
 servers in the ring hold each (`intervals`). `ShardedKeyStore` sorts keys, cuts them by interval into statements of at
 most 5,000, and sends them to `KeyServer`s, all at the same time (`lanes`): SQLite files on one machine (`sqlite`),
 MySQL or MariaDB on several (`mysql`). The files of `sql/keys/` make the tables. `maintenance` compares the replicas and
-fills what a server missed, `ring` refuses a config that the tables were not filled for, `reshard` moves keys to other
+fills what a server missed, `ring` refuses a config that the tables were not filled for, `moving` moves keys to other
 servers, `dump` saves them.
 
 Servers hold keys only; URLs are in files. The order is always: first the URL is durable, then its key. Losing all key
@@ -30,8 +30,8 @@ from crawl_lib.keys.keystore import (
     ServerCounts,
 )
 from crawl_lib.keys.maintenance import check, repair
+from crawl_lib.keys.moving import reshard
 from crawl_lib.keys.report import MaintenanceReport
-from crawl_lib.keys.reshard import reshard
 from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.sharded import LOOK_S, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.keys.sqlite import SqliteKeyServer

@@ -125,6 +125,10 @@ class KeyServer(ABC):
     def scan(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
         """Every key from `low` to `high` (inclusive) with its keyinfo, ascending, in statements of bounded size."""
 
+    def problems(self) -> Iterator[str]:
+        """What is damaged in the file of an embedded server; other servers look after their own. Raises as `scan`."""
+        yield from ()
+
     @abstractmethod
     def read_note(self) -> str | None:
         """The small text that the server keeps beside its keys (`keys.ring`), None if it has none."""

@@ -24,6 +24,7 @@ from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side
 from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts
 from crawl_lib.keys.report import MaintenanceReport
 from crawl_lib.keys.sharded import ShardedKeyStore, counts_of
+from crawl_lib.keys.sql import damaged
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import OnProgress, go_on, until_stopped
 
@@ -92,6 +93,7 @@ class _Maintenance:
         for place in self.parts:
             if self.repairing and self.store.replication > 1:
                 self._create_missing_tables(self.store.places(place))
+            self._attempt(self.servers[place], _require_whole)
             self._interval(place)
         self.report.servers = [self._count(place) for place in self.parts]
         return self.report
@@ -239,6 +241,11 @@ def _places(store: ShardedKeyStore, server: str | None) -> Sequence[int]:
     if server not in names:
         raise ConfigError(f"key_storage.servers: there is no key server {server!r}; there are {', '.join(names)}")
     return [names.index(server)]
+
+
+def _require_whole(server: KeyServer) -> None:
+    for problem in server.problems():
+        raise damaged(server.name, problem)
 
 
 def _create(server: KeyServer) -> bool:

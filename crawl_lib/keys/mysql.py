@@ -22,7 +22,17 @@ from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, KeyServer, PrefixSum
 from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, code_of, is_lost, tables_stand, translate
 from crawl_lib.keys.mysql_tls import GuardedConnection
-from crawl_lib.keys.sql import HIGHEST, LOWEST, NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
+from crawl_lib.keys.sql import (
+    HIGHEST,
+    LOWEST,
+    NOTE_TABLE,
+    TABLE,
+    from_hex,
+    from_rows,
+    hex_list,
+    in_order,
+    sql_file,
+)
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -73,12 +83,12 @@ class MySqlKeyServer(KeyServer):
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
         if not keys:
             return set()
-        return self._repeated(lambda connection: _standing(connection, keys))
+        return self._repeated(lambda connection: self._known(connection, keys))
 
     def states(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         if not keys:
             return {}
-        return dict(_pairs(self._rows(_select("hash, keyinfo", keys))))
+        return dict(from_rows(self.name, self._rows(_select("hash, keyinfo", keys))))
 
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
         if state is KeyState.QUEUED:
@@ -105,10 +115,15 @@ class MySqlKeyServer(KeyServer):
                 return claim
         return Claim(unsure=set(keys))
 
+    def _known(self, connection: Connection[Any], keys: Sequence[bytes]) -> set[bytes]:
+        """`known`, as one long text: 5,000 rows would cost the client 4 us each."""
+        text = _fetch(connection, _select("GROUP_CONCAT(hash SEPARATOR '')", keys))[0][0] or b""
+        return set(from_hex(self.name, [text]))
+
     def _try_claim(self, connection: Connection[Any], keys: Sequence[bytes]) -> Claim | None:
         """One transaction; None if another writer came between and nothing was added."""
         connection.begin()
-        theirs = _standing(connection, keys)
+        theirs = self._known(connection, keys)
         ours = [key for key in keys if key not in theirs]
         if ours and _execute(connection, _insert("INSERT IGNORE", ours, KeyState.QUEUED)) < len(ours):
             connection.rollback()
@@ -135,7 +150,7 @@ class MySqlKeyServer(KeyServer):
                 f"SELECT hash, keyinfo FROM {TABLE} WHERE hash {comparison} '{start.hex()}' AND hash <= '{high.hex()}'"
                 f" ORDER BY hash LIMIT {STATEMENT_KEYS}"
             )
-            pairs = _pairs(rows)
+            pairs = in_order(self.name, from_rows(self.name, rows), start, high)
             yield from pairs
             if len(pairs) < STATEMENT_KEYS:
                 return
@@ -165,7 +180,7 @@ class MySqlKeyServer(KeyServer):
             rows = self._rows(f"SELECT note FROM {NOTE_TABLE}")
         except KeyTablesError:
             return None
-        return rows[0][0].decode("ascii") if rows else None
+        return rows[0][0].decode("ascii", "replace") if rows else None
 
     def write_note(self, text: str) -> None:
         literal = "0x" + text.encode("ascii").hex()
@@ -329,18 +344,8 @@ def _execute(connection: Connection[Any], statement: str) -> int:
     return connection.query(statement)
 
 
-def _standing(connection: Connection[Any], keys: Sequence[bytes]) -> set[bytes]:
-    """Those of the keys that stand in the table, as one long text: 5,000 rows would cost the client 4 us each."""
-    text = _fetch(connection, _select("GROUP_CONCAT(hash SEPARATOR '')", keys))[0][0]
-    return set(from_hex([text])) if text else set()
-
-
 def _fetch(connection: Connection[Any], statement: str) -> Sequence[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
     return rows
-
-
-def _pairs(rows: Sequence[Any]) -> list[tuple[bytes, int]]:
-    return list(zip(from_hex(row[0] for row in rows), (row[1] or 0 for row in rows), strict=True))

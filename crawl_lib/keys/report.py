@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from crawl_lib.errors import KeyAccessError, KeyServerDownError, KeyStoreError, KeyTablesError
+from crawl_lib.errors import DamagedKeysError, KeyAccessError, KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.keystore import ServerCounts
 
 
@@ -57,9 +57,8 @@ class MaintenanceReport:
         KeyAccessError or KeyTablesError if one of them waits for the operator, else KeyServerDownError.
         """
         if self.failed:
-            by_hand = (
-                kind for kind in (KeyAccessError, KeyTablesError) for error in self._errors if isinstance(error, kind)
-            )
+            kinds = (KeyAccessError, DamagedKeysError, KeyTablesError)
+            by_hand = (kind for kind in kinds for error in self._errors if isinstance(error, kind))
             reasons = "; ".join(self.failed.values())
             kind = next(by_hand, KeyServerDownError)
             raise kind(f"key servers were left out: {reasons}: run `krake keys repair` when they answer")

@@ -6,7 +6,7 @@ note of its own place, the number of servers, `replication`, and a generation th
 
 `ShardedKeyStore.require_ring` writes the notes where no server has one (new tables, or tables of an older version),
 gives a server that came back with an empty disk its note again, and refuses anything else: `krake keys reshard`
-(`keys.reshard`) moves the keys and writes new notes. While it is under way the notes say so, and that is refused too.
+(`keys.moving`) moves the keys and writes new notes. While it is under way the notes say so, and that is refused too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.keystore import KeyServer
+from crawl_lib.sealed import sealed_json, unsealed
 
 Answered = tuple[bool, "RingNote | None"] | KeyStoreError
 """What `look_at` says of a server, or raises."""
@@ -59,8 +60,8 @@ class RingNote:
     moving_to: Ring | None = None
 
     def to_text(self) -> str:
-        """The text that the server keeps."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """The text that the server keeps, with its digest."""
+        return sealed_json(asdict(self)).decode().rstrip("\n")
 
 
 def read_ring(server: KeyServer) -> RingNote | None:
@@ -70,8 +71,10 @@ def read_ring(server: KeyServer) -> RingNote | None:
         return None
     try:
         value = json.loads(text)
+        if value.keys() != {"ring", "place", "moving_to"}:  # as notes were before they had a digest
+            value = unsealed(text.encode())
         return RingNote(_ring(value["ring"]), value["place"], _ring(value["moving_to"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise KeyTablesError(
             f"{server.name}: the note of its place among the key servers cannot be read ({error!r}): if"
             " key_storage.servers is as it was when the keys were written, run `krake keys create --missing`, which"

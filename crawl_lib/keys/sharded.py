@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server
-from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
+from crawl_lib.errors import DamagedKeysError, KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.intervals import ring, split, state_of
 from crawl_lib.keys.keystore import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
 from crawl_lib.keys.lanes import Lanes
@@ -207,10 +207,15 @@ class ShardedKeyStore(KeyStore):
         return all(self._standing())
 
     def _standing(self) -> list[bool]:
-        """Whether the tables stand, by server. Raises KeyServerDownError if one does not answer."""
+        """Whether there are tables, damaged ones too, by server. Raises KeyServerDownError if one does not answer."""
         self._down.clear()
-        places = range(len(self.servers))
-        return list(self._lanes.run(places, lambda place: self._ask(place, self.servers[place].exists)).values())
+        return list(self._lanes.run(range(len(self.servers)), self._has_tables).values())
+
+    def _has_tables(self, place: int) -> bool:
+        try:
+            return self._ask(place, self.servers[place].exists)
+        except DamagedKeysError:
+            return True
 
     def create(self, *, drop: bool = False) -> None:
         standing = [server.name for server, stands in zip(self.servers, self._standing(), strict=True) if stands]

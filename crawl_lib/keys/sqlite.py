@@ -16,6 +16,7 @@ from pathlib import Path
 
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import (
+    DamagedKeysError,
     KeyAccessError,
     KeyServerDownError,
     KeyServerFullError,
@@ -24,7 +25,7 @@ from crawl_lib.errors import (
     os_error,
 )
 from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, KeyServer
-from crawl_lib.keys.sql import NOTE_TABLE, TABLE, from_hex, hex_list, sql_file
+from crawl_lib.keys.sql import HIGHEST, LOWEST, NOTE_TABLE, TABLE, damaged, from_rows, hex_list, in_order, sql_file
 from crawl_lib.states import KeyState
 
 _SELECT = f"SELECT CAST(k.hash AS BLOB), k.keyinfo FROM json_each(?) j CROSS JOIN {TABLE} k ON k.hash = j.value"
@@ -33,6 +34,7 @@ _UPSERT = f"INSERT INTO {TABLE} SELECT value, ? FROM json_each(?) WHERE true ON 
 _RAISE = f"{_UPSERT} max(coalesce(keyinfo, 0), excluded.keyinfo)"
 _SET = f"{_UPSERT} excluded.keyinfo"
 _DELETE = f"DELETE FROM {TABLE} WHERE hash IN (SELECT value FROM json_each(?))"
+_OUTSIDE = f"SELECT 1 FROM {TABLE} WHERE hash IS NULL OR hash < ? OR hash > ? LIMIT 1"
 _PAGE = f"SELECT CAST(hash AS BLOB), keyinfo FROM {TABLE} WHERE hash >= ? AND hash <= ? ORDER BY hash LIMIT ?"
 
 
@@ -53,12 +55,14 @@ class SqliteKeyServer(KeyServer):
 
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
         with self._open() as connection:
-            return set(from_hex(row[0] for row in connection.execute(_SELECT, (_json(keys),))))
+            return set(self._selected(connection, keys))
 
     def states(self, keys: Sequence[bytes]) -> dict[bytes, int]:
         with self._open() as connection:
-            rows = connection.execute(_SELECT, (_json(keys),)).fetchall()
-        return {key: row[1] or 0 for key, row in zip(from_hex(row[0] for row in rows), rows, strict=True)}
+            return self._selected(connection, keys)
+
+    def _selected(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, int]:
+        return dict(from_rows(self.name, connection.execute(_SELECT, (_json(keys),)).fetchall()))
 
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
         with self._open() as connection:
@@ -70,24 +74,16 @@ class SqliteKeyServer(KeyServer):
 
     def claim(self, keys: Sequence[bytes]) -> Claim:
         with self._open() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            with _undone_if_it_fails(connection):
+                theirs = set(self._selected(connection, keys))
+                ours = set(keys) - theirs
+                connection.execute(_ADD, (int(KeyState.QUEUED), _json(sorted(ours))))
             try:
-                found = connection.execute(_SELECT, (_json(keys),)).fetchall()
-                theirs = set(from_hex(row[0] for row in found))
-                ours = [key for key in keys if key not in theirs]
-                connection.execute(_ADD, (int(KeyState.QUEUED), _json(ours)))
-            except BaseException:
-                connection.rollback()
-                raise
-            return self._committed(connection, set(ours), theirs)
-
-    def _committed(self, connection: sqlite3.Connection, ours: set[bytes], theirs: set[bytes]) -> Claim:
-        try:
-            connection.execute("COMMIT")
-        except sqlite3.Error:
-            # An I/O error here leaves open whether the log has it; a new connection will see what the log says.
-            self.close()
-            return Claim(theirs=theirs, unsure=ours)
+                connection.execute("COMMIT")
+            except sqlite3.Error:
+                # An I/O error here leaves open whether the log has it; a new connection will see what the log says.
+                self.close()
+                return Claim(theirs=theirs, unsure=ours)
         return Claim(ours=ours, theirs=theirs)
 
     def delete(self, keys: Sequence[bytes]) -> int:
@@ -102,58 +98,67 @@ class SqliteKeyServer(KeyServer):
         return found
 
     def scan(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
-        start, end = low.hex(), high.hex()
         while True:
             with self._open() as connection:
-                rows = connection.execute(_PAGE, (start, end, STATEMENT_KEYS)).fetchall()
-            keys = from_hex(row[0] for row in rows)
-            yield from zip(keys, (row[1] or 0 for row in rows), strict=True)
-            if len(rows) < STATEMENT_KEYS or keys[-1] >= high:
+                rows = connection.execute(_PAGE, (low.hex(), high.hex(), STATEMENT_KEYS)).fetchall()
+            pairs = in_order(self.name, from_rows(self.name, rows), low, high)
+            yield from pairs
+            if len(rows) < STATEMENT_KEYS or pairs[-1][0] >= high:
                 return
-            start = (int.from_bytes(keys[-1], "big") + 1).to_bytes(20, "big").hex()
+            low = (int.from_bytes(pairs[-1][0], "big") + 1).to_bytes(20, "big")
+
+    def problems(self) -> Iterator[str]:
+        with self._open() as connection:
+            for (problem,) in connection.execute("PRAGMA quick_check(3)"):
+                if problem != "ok":
+                    yield str(problem)
+        if self.exists():
+            with self._open() as connection:
+                if connection.execute(_OUTSIDE, (LOWEST, HIGHEST)).fetchone():
+                    yield "a hash in it is no SHA-1 in hex"
+            for _ in self.scan(bytes(20), b"\xff" * 20):
+                pass
 
     def read_note(self) -> str | None:
         try:
             with self._open() as connection:
-                row = connection.execute(f"SELECT note FROM {NOTE_TABLE}").fetchone()
+                row = connection.execute(f"SELECT CAST(note AS BLOB) FROM {NOTE_TABLE}").fetchone()
         except KeyTablesError:
             return None
-        return None if row is None else str(row[0])
+        return None if row is None else (row[0] or b"").decode("ascii", "replace")
 
     def write_note(self, text: str) -> None:
-        with self._open() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                for statement in sql_file("note.sql"):
-                    connection.execute(statement)
-                connection.execute(f"DELETE FROM {NOTE_TABLE}")
-                connection.execute(f"INSERT INTO {NOTE_TABLE} VALUES (1, ?)", (text,))
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
-                raise
+        with self._open() as connection, _undone_if_it_fails(connection):
+            for statement in [*sql_file("note.sql"), f"DELETE FROM {NOTE_TABLE}"]:
+                connection.execute(statement)
+            connection.execute(f"INSERT INTO {NOTE_TABLE} VALUES (1, ?)", (text,))
+            connection.execute("COMMIT")
 
     def exists(self) -> bool:
         if not self._file_is_there():
             return False
-        query = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{TABLE}'"
         with self._open() as connection:
-            return connection.execute(query).fetchone() is not None
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and TABLE not in tables:
+            raise damaged(self.name, f"there is no {TABLE} in it, but another table")
+        return bool(tables)
 
     def create(self, *, drop: bool = False) -> None:
         if not self._file_is_there() and self._create_file():
             return
-        if not drop and self.exists():
-            raise _tables_stand(self.name)
-        with self._open() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                for statement in [*sql_file("drop.sql"), *sql_file("create.sqlite.sql")]:
-                    connection.execute(statement)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.rollback()
+        try:
+            if self.exists() and not drop:
+                raise _tables_stand(self.name)
+        except DamagedKeysError:
+            if not drop:
                 raise
+            self.close()
+            self.path.unlink()
+            self._create_file()
+            return
+        with self._open() as connection, _undone_if_it_fails(connection):
+            for statement in [*sql_file("drop.sql"), *sql_file("create.sqlite.sql"), "COMMIT"]:
+                connection.execute(statement)
 
     def ensure(self) -> None:
         if not self._file_is_there():
@@ -212,6 +217,12 @@ class SqliteKeyServer(KeyServer):
                 self._connection = self._connect()
             yield self._connection
 
+    def _require_columns(self, connection: sqlite3.Connection) -> None:
+        """With a type in the schema that is not ours, keys would be compared as numbers, and none be known."""
+        columns = connection.execute(f"SELECT name, type FROM pragma_table_info('{TABLE}')").fetchall()
+        if columns and columns != [("hash", "CHAR(40)"), ("keyinfo", "TINYINT")]:
+            raise damaged(self.name, "its columns are others")
+
     def _connect(self) -> sqlite3.Connection:
         if not self._file_is_there():
             raise KeyTablesError(f"{self.name}: no such file: run `krake keys create --missing`")
@@ -222,10 +233,22 @@ class SqliteKeyServer(KeyServer):
         try:
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536"):
                 connection.execute(f"PRAGMA {pragma}")
+            self._require_columns(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+@contextmanager
+def _undone_if_it_fails(connection: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that the caller commits; an exception rolls it back."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
 
 
 def _json(keys: Sequence[bytes]) -> str:
@@ -260,15 +283,12 @@ def _translated(server: str) -> Iterator[None]:
 
 _DISK = (KeyServerDownError, "{text}: look at its disk, then run again")
 _BUSY = (KeyServerDownError, "another process has it locked for longer than key_storage.timeout_s")
-_BROKEN = (KeyStoreError, "{text}: restore it, or delete it and run `krake keys create --missing`")
 _NOT_WRITABLE = (KeyAccessError, "{text}: make the file and its folder writable for this user")
 _ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
     sqlite3.SQLITE_BUSY: _BUSY,
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_IOERR: _DISK,
     sqlite3.SQLITE_FULL: (KeyServerFullError, "{text}: make room on its disk, then run again"),
-    sqlite3.SQLITE_NOTADB: _BROKEN,
-    sqlite3.SQLITE_CORRUPT: _BROKEN,
     sqlite3.SQLITE_READONLY: _NOT_WRITABLE,
     sqlite3.SQLITE_CANTOPEN: _NOT_WRITABLE,
     sqlite3.SQLITE_PERM: _NOT_WRITABLE,
@@ -282,8 +302,12 @@ def translate(server: str, error: sqlite3.Error) -> KeyStoreError:
         return KeyTablesError(f"{server}: has no key table: run `krake keys create --missing`")
     if "already exists" in text:
         return _tables_stand(server)
+    if "no such column" in text or "Could not decode" in text or "malformed" in text:
+        return damaged(server, text)
     # The low byte is the error's class, the rest its detail: https://www.sqlite.org/rescode.html#pve
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return damaged(server, text)
     kind, advice = _ADVICE.get(code, (KeyStoreError, "{text}"))
     return kind(f"{server}: {advice.format(text=text)}")
 

@@ -22,7 +22,7 @@ from crawl_lib.errors import (
 )
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, repair, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
-from crawl_lib.keys.reshard import _ranges, reshard
+from crawl_lib.keys.moving import _ranges, reshard
 from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.sharded import LOOK_S
 from crawl_lib.states import KeyState
@@ -201,7 +201,7 @@ class KeyMovesContract:
                 left[0] = -1
                 raise Died
 
-        monkeypatch.setattr("crawl_lib.keys.reshard.reached", reached)
+        monkeypatch.setattr("crawl_lib.keys.moving.reached", reached)
         with pytest.raises(Died):
             reshard(store, old)
         if step not in {"repair.reshard.settled:3", "repair.reshard.left"}:
@@ -220,7 +220,7 @@ class KeyMovesContract:
         self, filled, servers, monkeypatch, method, times
     ):
         """Ranges hold millions of keys: to stop only between two of them would take minutes."""
-        monkeypatch.setattr("crawl_lib.keys.reshard.STATEMENT_KEYS", 3)
+        monkeypatch.setattr("crawl_lib.keys.moving.STATEMENT_KEYS", 3)
         old = filled(3, 2)
         store = ShardedKeyStore([old.servers[0], old.servers[2], *servers(1)], 2)
         stop, left, later = Event(), [times], []
@@ -267,7 +267,7 @@ class KeyMovesContract:
                     old.insert([key], state)
                     inserted[key] = state
 
-        monkeypatch.setattr("crawl_lib.keys.reshard.reached", reached)
+        monkeypatch.setattr("crawl_lib.keys.moving.reached", reached)
         report = reshard(store)
         assert len(inserted) == 2 * len(ranges)
         assert store.states(list(inserted)) == inserted
@@ -291,7 +291,7 @@ class KeyMovesContract:
                     old.set_state([one], state)
                     marked[one] = state
 
-        monkeypatch.setattr("crawl_lib.keys.reshard.reached", reached)
+        monkeypatch.setattr("crawl_lib.keys.moving.reached", reached)
         report = reshard(store)
         assert next(ranges, None) is None
         assert store.states(list(marked)) == marked
@@ -303,7 +303,7 @@ class KeyMovesContract:
         old = filled(2, 1)
         running = ShardedKeyStore(old.servers, 1, clock=lambda: now[0])
         running.require_ring()
-        monkeypatch.setattr("crawl_lib.keys.reshard.reached", _die)
+        monkeypatch.setattr("crawl_lib.keys.moving.reached", _die)
         with pytest.raises(Died):
             reshard(ShardedKeyStore([*old.servers, *servers(1)], 1))
         running.unknown(KEYS[:1])
@@ -321,7 +321,7 @@ class KeyMovesContract:
         first, second = filled(2, 1).servers
         store = ShardedKeyStore([second, *servers(1), first], 1)
         with monkeypatch.context() as patched:
-            patched.setattr("crawl_lib.keys.reshard.reached", _die)
+            patched.setattr("crawl_lib.keys.moving.reached", _die)
             with pytest.raises(Died):
                 reshard(store)
         before = [read_ring(server) for server in store.servers]
@@ -334,7 +334,7 @@ class KeyMovesContract:
     def test_while_one_change_is_under_way_another_is_refused(self, filled, servers, monkeypatch):
         old = filled(2, 1)
         more = servers(2)
-        monkeypatch.setattr("crawl_lib.keys.reshard.reached", _die)
+        monkeypatch.setattr("crawl_lib.keys.moving.reached", _die)
         with pytest.raises(Died):
             reshard(ShardedKeyStore([*old.servers, more[0]], 1))
         monkeypatch.undo()

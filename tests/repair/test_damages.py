@@ -313,7 +313,7 @@ DAMAGES = {
         "ring_note_damaged", both("UPDATE krakenote SET note = '{'"), (("keys", "create", "--missing"),)
     ),
     "other key servers": Damage(
-        "ring_differs", both("UPDATE krakenote SET note = replace(note, '\"place\": ', '\"place\": 7')"), ()
+        "ring_differs", both("UPDATE krakenote SET note = json_remove(json_set(note, '$.place', 7), '$.sha1')"), ()
     ),
     "the mapping is cut": Damage(
         "mapping_damaged",

@@ -7,13 +7,11 @@ nodes what they hold, every key that is queued against the files that may hold i
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import sha1
 from itertools import islice
-from pathlib import Path
 
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import urls_of_lost_queue
@@ -91,8 +89,7 @@ def _check(
         problem = store.ring_problem()
         if problem:
             findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
-        elif full:
-            _files(up, findings)
+        elif full and not _files(up, findings):
             _replicas(store, findings)
             sight = look(stores, nodes)
             report.skipped = _not_comparable(stores, sight, findings)
@@ -174,19 +171,19 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> list[KeyServer]:
     return up
 
 
-def _files(servers: Sequence[KeyServer], findings: Findings) -> None:
-    """A damaged page of an embedded table may lie where no count and no key comes by."""
+def _files(servers: Sequence[KeyServer], findings: Findings) -> bool:
+    """Whether an embedded table is damaged, perhaps where no count and no key comes by."""
+    is_damaged = False
     for server in servers:
-        if is_sqlite_server(server.name):
-            try:
-                uri = f"{Path(server.name).absolute().as_uri()}?mode=ro"
-                with closing(sqlite3.connect(uri, uri=True, timeout=1.0)) as base:
-                    answer = str(base.execute("PRAGMA integrity_check(1)").fetchone()[0])
-            except sqlite3.Error as error:
-                answer = str(error)
-            if answer != "ok":
-                repair = "delete it, then run `krake keys create --missing` and `krake keys rebuild`"
-                findings.add("table_damaged", server.name, answer, repair=repair)
+        try:
+            problem = next(server.problems(), None)
+        except KeyStoreError as error:
+            problem = str(error)
+        if problem:
+            repair = "delete it, then run `krake keys create --missing` and `krake keys rebuild`"
+            findings.add("table_damaged", server.name, problem, repair=repair)
+            is_damaged = True
+    return is_damaged
 
 
 def _replicas(store: ShardedKeyStore, findings: Findings) -> None:
