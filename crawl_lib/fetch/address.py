@@ -11,25 +11,13 @@ import ipaddress
 from collections.abc import Sequence
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry (and multicast, and reserved)
+# 169.254.169.254 and 192.0.0.192 are metadata addresses, and 168.63.129.16, which lies in a public network
 _INNER_V4 = tuple(
     ipaddress.IPv4Network(text)
     for text in (
-        "0.0.0.0/8",
-        "10.0.0.0/8",
-        "100.64.0.0/10",
-        "127.0.0.0/8",
-        "169.254.0.0/16",  # link-local, with the metadata address 169.254.169.254
-        "172.16.0.0/12",
-        "192.0.0.0/24",  # with the metadata address 192.0.0.192
-        "192.0.2.0/24",
-        "192.88.99.0/24",
-        "192.168.0.0/16",
-        "198.18.0.0/15",
-        "198.51.100.0/24",
-        "203.0.113.0/24",
-        "224.0.0.0/4",
-        "240.0.0.0/4",
-        "168.63.129.16/32",  # a metadata address that lies in a public network
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+        *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32"),
     )
 )
 # https://www.iana.org/assignments/iana-ipv6-special-registry; only 2000::/3 is given out to the internet
@@ -73,9 +61,7 @@ class AddressFilter:
         inside = _carried(address)
         if self._named(address) or (inside is not None and self._named(inside)):
             return True
-        if inside is not None:
-            return not _is_inner(inside)
-        return not _is_inner(address)
+        return not _is_inner(address if inside is None else inside)
 
     def _named(self, address: _Address) -> bool:
         return any(address.version == network.version and address in network for network in self._allowed)

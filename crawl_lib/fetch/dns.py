@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol
 
 import pycares
@@ -190,26 +191,18 @@ class DnsCache:
         # Temporary failures are not kept at all: a retry asks again.
         ttl_s = self._ttl_s if answer.addresses else 0.0 if answer.temporary else min(self._ttl_s, _NEGATIVE_TTL_S)
         answer.expires = self._clock() + ttl_s
-        self._keep(host, answer)
-        self._ask_more()
-        for then in waiting:
-            then(answer)
-
-    def _keep(self, host: str, answer: Answer) -> None:
         self._answers.pop(host, None)
         if len(self._answers) >= _MAX_ENTRIES:
             del self._answers[next(iter(self._answers))]
         self._answers[host] = answer
+        self._ask_more()
+        for then in waiting:
+            then(answer)
 
 
 def _older(asked: dict[str, float], than: float) -> list[str]:
     """The names at the head of `asked` that were asked for before `than`."""
-    found = []
-    for host, when in asked.items():
-        if when > than:
-            break
-        found.append(host)
-    return found
+    return [host for host, _ in takewhile(lambda item: item[1] <= than, asked.items())]
 
 
 class SystemResolver:
@@ -299,9 +292,6 @@ class _Channel:
 def _answer(result: Any, error: int | None) -> Answer:
     if error is not None:
         return Answer((), str(pycares.errno.strerror(error)), error not in _FINAL)
-    found = dict.fromkeys(_text(node.addr[0]) for node in result.nodes)
-    return Answer(tuple(found), "" if found else "no address")
-
-
-def _text(address: bytes | str) -> str:
-    return address.decode() if isinstance(address, bytes) else address
+    addresses = [node.addr[0] for node in result.nodes]
+    texts = dict.fromkeys(text.decode() if isinstance(text, bytes) else text for text in addresses)
+    return Answer(tuple(texts), "" if texts else "no address")

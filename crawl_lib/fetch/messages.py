@@ -27,7 +27,7 @@ class Ask:
     """What to send. `address`: text form to connect to; None where a proxy looks names up (curl itself never does).
 
     `max_body_bytes`: the body is cut there. `mime_types`: types whose body is taken in an answer of 200 to 299; None
-    takes all. `fresh`: use no kept connection. `before_send`: called when the connection stands, right before the
+    takes all. `fresh`: use no kept connection. `before_send`: called once it is connected, right before the
     request is written, with the address.
     """
 

@@ -120,7 +120,7 @@ class Turns:
     def reserve(self, name: str, delay_s: float) -> float:
         """Ask for the turn of `name` now.
 
-        Returns 0.0 if it is the caller's: nobody else gets one for `delay_s` seconds. Else returns the seconds after
+        Returns 0.0 if it is the caller's: no other one is given for `delay_s` seconds. Else returns the seconds after
         which to ask again; nothing was reserved.
         """
         return self._change(name, delay_s, wait=True)

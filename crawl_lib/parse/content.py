@@ -6,9 +6,8 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import brotli  # type: ignore[import-untyped]
 from isal import isal_zlib
@@ -34,19 +33,6 @@ class Content:
     """It was cut at the limit."""
     error: str
     """What was wrong with a coding, one line; "" if nothing was."""
-
-
-class _Decoder(Protocol):
-    """One compressed stream; `done` when it has ended, with what follows it in `rest`."""
-
-    repeats: bool
-    """Another stream may follow it."""
-
-    @property
-    def done(self) -> bool: ...
-    @property
-    def rest(self) -> bytes: ...
-    def feed(self, block: bytes, out: BytesIO, limit: int) -> None: ...
 
 
 def decode_content(head: bytes, body: bytes, *, max_bytes: int) -> Content:
@@ -90,16 +76,15 @@ def _undo(coding: str, data: bytes, limit: int) -> tuple[bytes, bool, str]:
         return data, False, ""
     if coding == "chunked":
         return _unchunk(data)
-    start: Callable[[bool], _Decoder]
-    if coding == "gzip" and data.startswith(_GZIP_MAGIC):
-        start = partial(_Inflater, 31)
-    elif coding == "deflate":
-        start = partial(_Inflater, 15 if _is_zlib(data) else -15)
-    elif coding == "br":
-        start = _Unbrotli
-    else:
-        return data, False, "the body is not compressed" if coding == "gzip" else "unknown coding"
-    return _expand(data, start, limit)
+    if coding == "gzip" and not data.startswith(_GZIP_MAGIC):
+        return data, False, "the body is not compressed"
+    if coding == "br":
+        return _expand(data, lambda fast: brotli.Decompressor(), limit)
+    if coding not in ("gzip", "deflate"):
+        return data, False, "unknown coding"
+    window_bits = 31 if coding == "gzip" else 15 if _is_zlib(data) else -15
+    # isal by default, zlib where damage has to be read byte by byte
+    return _expand(data, lambda fast: (isal_zlib if fast else zlib).decompressobj(window_bits), limit)
 
 
 def _is_zlib(data: bytes) -> bool:
@@ -130,50 +115,22 @@ def _unchunk(data: bytes) -> tuple[bytes, bool, str]:
             place += 1
 
 
-class _Inflater:
-    """gzip or deflate; isal by default, zlib where damage has to be read byte by byte."""
-
-    def __init__(self, window_bits: int, fast: bool) -> None:
-        self.repeats = window_bits == 31
-        self._inflater: Any = isal_zlib.decompressobj(window_bits) if fast else zlib.decompressobj(window_bits)
-
-    @property
-    def done(self) -> bool:
-        return bool(self._inflater.eof)
-
-    @property
-    def rest(self) -> bytes:
-        return bytes(self._inflater.unused_data)
-
-    def feed(self, block: bytes, out: BytesIO, limit: int) -> None:
-        out.write(self._inflater.decompress(block, limit))
-
-
-class _Unbrotli:
-    """br; it does not tell where its stream ends, so there is never a rest."""
-
-    repeats = False
-    rest = b""
-
-    def __init__(self, fast: bool) -> None:
-        self._decompressor = brotli.Decompressor()
-
-    @property
-    def done(self) -> bool:
-        return bool(self._decompressor.is_finished())
-
-    def feed(self, block: bytes, out: BytesIO, limit: int) -> None:
-        process = self._decompressor.process
-        limit -= out.write(process(block, output_buffer_limit=min(limit, _PIECE_BYTES)))
-        while limit > 0 and not self._decompressor.can_accept_more_data():
-            limit -= out.write(process(b"", output_buffer_limit=min(limit, _PIECE_BYTES)))
+def _feed(decoder: Any, block: bytes, out: BytesIO, limit: int) -> bool:
+    """Write what a block decompresses to, up to `limit` bytes; returns whether the compressed stream has ended."""
+    if not isinstance(decoder, brotli.Decompressor):
+        out.write(decoder.decompress(block, limit))
+        return bool(decoder.eof)
+    limit -= out.write(decoder.process(block, output_buffer_limit=min(limit, _PIECE_BYTES)))
+    while limit > 0 and not decoder.can_accept_more_data():
+        limit -= out.write(decoder.process(b"", output_buffer_limit=min(limit, _PIECE_BYTES)))
+    return bool(decoder.is_finished())
 
 
 # mypy takes isal's alias of its error class for a variable.
 _ERRORS: tuple[type[Exception], ...] = (zlib.error, cast("type[Exception]", isal_zlib.error), brotli.error)
 
 
-def _expand(data: bytes, start: Callable[[bool], _Decoder], limit: int) -> tuple[bytes, bool, str]:
+def _expand(data: bytes, start: Callable[[bool], Any], limit: int) -> tuple[bytes, bool, str]:
     """Decompress up to `limit` bytes; damaged data again, and the damaged block byte by byte, to have all before it."""
     careful_from = len(data)
     for fast in (True, False, False):
@@ -197,27 +154,26 @@ class _Expansion:
         self._limit = limit
         self._careful_from = careful_from
 
-    def run(self, start: Callable[[bool], _Decoder], fast: bool) -> tuple[bytes, bool, str]:
+    def run(self, start: Callable[[bool], Any], fast: bool) -> tuple[bytes, bool, str]:
         """Decompress all members; when a decoder raises, `out` holds what was had, `place` where the block began."""
-        decoder = start(fast)
-        members = 1
+        decoder, members, done = start(fast), 1, False
         while self.place < len(self._data):
             block = self._next_block()
-            decoder.feed(block, self.out, self._limit - self.out.tell() + 1)
+            done = _feed(decoder, block, self.out, self._limit - self.out.tell() + 1)
             self.place += len(block)
             if self.out.tell() > self._limit:
                 self.out.truncate(self._limit)
                 return self.out.getvalue(), True, ""
-            if decoder.done:
-                self.place -= len(decoder.rest)
-                if not (decoder.repeats and self._data.startswith(_GZIP_MAGIC, self.place)):
+            if done:
+                # Only of gzip may another stream follow. brotli does not tell where its own ends.
+                self.place -= len(getattr(decoder, "unused_data", b""))
+                if not (self._data.startswith(_GZIP_MAGIC) and self._data.startswith(_GZIP_MAGIC, self.place)):
                     # What follows the last member is padding or rubbish; readers of the web leave it alone.
                     return self.out.getvalue(), False, ""
                 if members == _MAX_MEMBERS:
                     return self.out.getvalue(), False, f"more than {_MAX_MEMBERS} members"
-                decoder = start(fast)
-                members += 1
-        return self.out.getvalue(), False, "" if decoder.done else "ends before its end"
+                decoder, members, done = start(fast), members + 1, False
+        return self.out.getvalue(), False, "" if done else "ends before its end"
 
     def _next_block(self) -> bytes:
         if self.place >= self._careful_from:

@@ -19,7 +19,7 @@ from crawl_lib.urls import resolve
 
 
 class Link(NamedTuple):
-    """One link of a page, as it stands there."""
+    """One link of a page, as it is written there."""
 
     href: str
     """The reference, without white space around it; relative to the page's `base`."""
@@ -97,26 +97,23 @@ FOLLOWED_RELS = frozenset(
 )
 """The words of rel that make the target of a `link` element a page to follow."""
 
-# The letters of the scanner (native/tags.h): element, and whether it may lead to a page. A `link` is asked for its rel.
-_ELEMENTS = {
-    "a": ("a", True),
-    "r": ("area", True),
-    "f": ("frame", True),
-    "i": ("iframe", True),
-    "m": ("meta", True),
-    "l": ("link", False),
-    "g": ("img", False),
-    "s": ("script", False),
-    "o": ("source", False),
-    "v": ("video", False),
-    "u": ("audio", False),
-    "t": ("track", False),
-    "e": ("embed", False),
-    "j": ("object", False),
-    "n": ("input", False),
+# The letters of the scanner (native/tags.h); of elements that may lead to a page, and of others. Of a `link` its rel
+# says which. In upper case: rel holds nofollow.
+_TO_PAGES = {"a": "a", "r": "area", "f": "frame", "i": "iframe", "m": "meta"}
+_TO_OTHERS = {
+    "l": "link",
+    "g": "img",
+    "s": "script",
+    "o": "source",
+    "v": "video",
+    "u": "audio",
+    "t": "track",
+    "e": "embed",
+    "j": "object",
+    "n": "input",
 }
-_NAME = {letter: name for low, (name, _) in _ELEMENTS.items() for letter in (low, low.upper())}
-_FOLLOWABLE = {letter: may for low, (_, may) in _ELEMENTS.items() for letter in (low, low.upper())}
+_NAME = {letter: name for low, name in (_TO_PAGES | _TO_OTHERS).items() for letter in (low, low.upper())}
+_FOLLOWABLE = {letter: letter.lower() in _TO_PAGES for letter in _NAME}
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _SAID = 7  # fields before the hrefs
 # The scanner cuts titles, descriptions and anchors too, but at characters of UTF-8: a byte that was none became one.

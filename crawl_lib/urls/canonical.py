@@ -10,7 +10,7 @@ after which
 * an empty `?` is removed; the order of the query is kept.
 
 Decoding may lay bare a new escape (`%%32e` -> `%2e`) or a dot segment, and a host without its dots may be an address
-(`0x7f.1..`), so the steps are repeated until the text stands still: the form is idempotent, and parsing it again
+(`0x7f.1..`), so the steps are repeated until the text no longer changes: the form is idempotent, and parsing it again
 changes nothing. A step that asks for a repetition has made the text shorter, so the end is certain.
 """
 

@@ -27,7 +27,7 @@ class Target(NamedTuple):
 
 _REJECTED = {str(rejection): Target("", b"", "", rejection) for rejection in Rejection}
 
-# Hrefs that only need to be put behind a part of the base: every character stands for itself in a canonical URL, and no
+# Hrefs that only need to be put behind a part of the base: every character is itself in a canonical URL, and no
 # segment is empty or begins with a dot. A property test compares this shortcut with the parser.
 _SEGMENTS = r"(?:[\w~-][\w.~-]*/)*(?:[\w~-][\w.~-]*)?(?:\?[\w.~=&;/+-]+)?"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*)({_SEGMENTS})", re.ASCII).fullmatch
@@ -46,7 +46,7 @@ _MAX_REMEMBERED_CHARS = 4096
 
 
 def _without_fragment(href: str) -> str:
-    """What decides where a href leads: most that are spelled anew lead to a place of a page that is known."""
+    """What decides where a href leads: most new spellings lead to a place of a page that is known."""
     cut = href.find("#")
     # A space before the fragment is part of the path; at the end of a href it is not.
     return href if cut < 0 or (cut and href[cut - 1] <= " ") else href[:cut]
@@ -57,7 +57,7 @@ class LinkResolver:
 
     One object serves one process and is not shared between threads. Two generations of memory: when the young one is
     full, the old one is forgotten and the young one becomes old, so what is used stays. The hrefs that lead to one URL
-    share one `Target`: most links of a page are spelled anew (`page.html#place`), and few lead anywhere new.
+    share one `Target`: most links of a page have a new spelling (`page.html#place`), and few lead anywhere new.
     """
 
     def __init__(self, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS, *, max_remembered: int = 1 << 16) -> None:

@@ -77,7 +77,7 @@ class Forked:
             try:
                 self._server.hear_of(self, timeout_s)
             except GoneError:
-                while os.read(self.stdout, 1 << 16):  # it dies with the server; what it still says, nobody needs
+                while os.read(self.stdout, 1 << 16):  # it dies with the server; what it still says is not needed
                     pass
                 self.returncode = -signal.SIGKILL
         return self.returncode
@@ -142,7 +142,7 @@ class ForkServer:
         return forked
 
     def _ask(self, stdin: int, log: int, lock: int) -> int:
-        """Ask for a process, whose pipes nobody holds but it and we; returns our end of its output."""
+        """Ask for a process, whose pipes only it and we hold; returns our end of its output."""
         with os.fdopen(stdin, "rb"):
             ours, stdout = os.pipe()
             try:
@@ -173,7 +173,7 @@ class ForkServer:
                 if "begun" in message:
                     return int(message["begun"])
         except (KeyboardInterrupt, SystemExit):
-            self.end()  # or a process would run of which nobody knows
+            self.end()  # or a process would run that is not known here
             raise
 
     def _send(self, message: dict[str, Any], descriptors: list[int]) -> None:

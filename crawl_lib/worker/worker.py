@@ -202,7 +202,7 @@ def build_walls(node_dir: Path, spool: Path) -> None:
 
 
 def main() -> int:
-    """Run the task that stands on standard input."""
+    """Run the task that standard input gives."""
     given = json.loads(sys.stdin.readline())
     own_bytes = data_bytes()
     gc.set_threshold(200_000, 20, 100)
