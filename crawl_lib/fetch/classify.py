@@ -6,6 +6,7 @@ import pycurl as _curl  # type: ignore[import-untyped]
 
 from crawl_lib.fetch.messages import Mark, Reply, head_is_whole
 from crawl_lib.fetch.retry import Trouble
+from crawl_lib.parse import parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
@@ -55,7 +56,7 @@ def outcome_of_status(status: int, head: bytes) -> Outcome:
     if 200 <= status <= 299:
         return Outcome.OK
     if 300 <= status <= 399:
-        return Outcome.REDIRECT if header_of(head, b"location") else Outcome.UNEXPECTED_STATUS
+        return Outcome.REDIRECT if parse_head(head).get("location") else Outcome.UNEXPECTED_STATUS
     if status in (404, 410):
         return Outcome.GONE
     if 400 <= status <= 499:
@@ -63,15 +64,6 @@ def outcome_of_status(status: int, head: bytes) -> Outcome:
     if 500 <= status <= 599:
         return Outcome.SERVER_ERROR
     return Outcome.UNEXPECTED_STATUS
-
-
-def header_of(head: bytes, name: bytes) -> str:
-    """The first value of a header (`name` in lower case), stripped; "" if there is none."""
-    for line in head.split(b"\n")[1:]:
-        field, colon, value = line.partition(b":")
-        if colon and field.strip().lower() == name:
-            return value.strip().decode("latin-1")
-    return ""
 
 
 def fetched_of(url: str, reply: Reply, attempts: int) -> Fetched:
@@ -123,5 +115,5 @@ def failure_of(fetched: Fetched, reply: Reply) -> Outcome | Trouble:
 
 def retry_after_s(head: bytes) -> float:
     """Seconds that a Retry-After header asks for; 0 if there is none, or if it is a date."""
-    text = header_of(head, b"retry-after")
+    text = parse_head(head).get("retry-after") or ""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0

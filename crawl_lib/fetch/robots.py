@@ -14,11 +14,10 @@ from enum import StrEnum
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.errors import UrlError
-from crawl_lib.fetch.classify import header_of
 from crawl_lib.fetch.hosts import Host, Hosts, Job, Site, port_error, row_of_host
 from crawl_lib.fetch.hoststore import RobotsRow
 from crawl_lib.fetch.robotstxt import Rules
-from crawl_lib.parse import decode_content
+from crawl_lib.parse import decode_content, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 from crawl_lib.urls import authority_of, refused_port, resolve
@@ -184,6 +183,6 @@ def _target(job: Job, fetched: Fetched) -> str | None:
     if job.hops >= MAX_REDIRECTS:
         return None
     try:
-        return resolve(job.url, header_of(fetched.head, b"location"))
+        return resolve(job.url, parse_head(fetched.head).get("location") or "")
     except UrlError:
         return None

@@ -48,17 +48,17 @@ class Groups:
         self._level = self._group = self._paced = _NOT_US
         self._ruled = self._delayed = False
         for line in _LINE.finditer(_without_bom(body)):
-            value = _value(line)
-            if value is not None:
-                self._take(line[1][:1].lower(), value)
-
-    def _take(self, kind: bytes, value: bytes) -> None:
-        if kind == b"u":
-            self._agent(value)
-        elif kind == b"c":
-            self._delay(value)
-        else:
-            self._rule(value, kind == b"a")
+            value, kind = _value(line), line[1][:1].lower()
+            if value is None:
+                continue
+            if kind == b"u":
+                self._agent(value)
+            elif kind == b"c":
+                self._delay(value)
+            else:
+                self._ruled = True
+                if value and self._group == self._level != _NOT_US:
+                    self.rules.append((value, kind == b"a"))
 
     def _agent(self, name: bytes) -> None:
         if self._ruled:
@@ -79,11 +79,6 @@ class Groups:
             return _ALL if len(name) == 1 or name[1:2].isspace() else _NOT_US
         found = _PRODUCT_TOKEN.match(name)
         return _US if found is not None and found[0].lower() == self._token else _NOT_US
-
-    def _rule(self, pattern: bytes, allows: bool) -> None:
-        self._ruled = True
-        if pattern and self._group == self._level != _NOT_US:
-            self.rules.append((pattern, allows))
 
     def _delay(self, text: bytes) -> None:
         self._delayed = True

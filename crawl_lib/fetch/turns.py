@@ -176,17 +176,11 @@ class Turns:
 
     def _find(self, key: int, now: float) -> tuple[int, int, float]:
         """(offset, key in it, time in it): the name's entry, else one that has run out, else its first neighbour."""
-        free: tuple[int, int, float] | None = None
-        first: tuple[int, int, float] | None = None
+        entries = []
         for step in range(_PROBES):
             place = _HEADER_BYTES + ((key + step) & self._mask) * _ENTRY.size
-            found_key, until = _ENTRY.unpack_from(self._map, place)
-            entry = (place, found_key, until)
-            if found_key == key:
+            entry = (place, *_ENTRY.unpack_from(self._map, place))
+            if entry[1] == key:
                 return entry
-            if free is None and until <= now:
-                free = entry
-            first = first or entry
-        chosen = free or first
-        assert chosen is not None
-        return chosen
+            entries.append(entry)
+        return next((entry for entry in entries if entry[2] <= now), entries[0])

@@ -18,10 +18,10 @@ import select
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple
 
 from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError, StoppedError
@@ -29,7 +29,7 @@ from crawl_lib.parse import Page, parse_head
 from crawl_lib.records import Fetched
 from crawl_lib.segment import Position, read_one
 from crawl_lib.states import Outcome
-from crawl_lib.worker.forkserver import die_with_parent
+from crawl_lib.worker.forkserver import fork_child
 from crawl_lib.worker.reading import Reader, Reading, is_page, slices
 
 DATA_BYTES = 128 << 20
@@ -60,11 +60,8 @@ class Aside:
         self._directory = directory
         self._stop = stop
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        parent = os.getpid()
         sys.stderr.flush()
-        self._pid = os.fork()
-        if self._pid == 0:
-            _be_server(parent, theirs, Reader(config), own_bytes + DATA_BYTES)
+        self._pid = fork_child(partial(_serve, theirs, Reader(config), own_bytes + DATA_BYTES))
         theirs.close()
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
@@ -139,29 +136,18 @@ def _pieces(piece: Page, file: IO[bytes]) -> Iterator[tuple[int, Page]]:
             yield start, piece
 
 
-def _be_server(parent: int, told: socket.socket, reader: Reader, most_bytes: int) -> NoReturn:
+def _serve(told: socket.socket, reader: Reader, most_bytes: int) -> int:
     """Fork a child for each message, until the socket closes."""
-    code = 1
-    try:
-        die_with_parent(parent)
-        _drop_descriptors(told.fileno())
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the worker, who decides when
-        gc.freeze()
-        server = os.getpid()
-        while message := told.recv(_MAX_MESSAGE_BYTES):
-            file = os.memfd_create("answer")
-            pid = os.fork()
-            if pid == 0:
-                _be_child(server, json.loads(message), reader, file, most_bytes)
-            ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            socket.send_fds(told, [json.dumps({"code": ended}).encode()], [file])
-            os.close(file)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+    _drop_descriptors(told.fileno())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the worker, who decides when
+    gc.freeze()
+    while message := told.recv(_MAX_MESSAGE_BYTES):
+        file = os.memfd_create("answer")
+        pid = fork_child(partial(_read_limited, json.loads(message), reader, file, most_bytes))
+        ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        socket.send_fds(told, [json.dumps({"code": ended}).encode()], [file])
+        os.close(file)
+    return 0
 
 
 def _drop_descriptors(kept: int) -> None:
@@ -172,10 +158,8 @@ def _drop_descriptors(kept: int) -> None:
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _be_child(parent: int, message: dict[str, Any], reader: Reader, file: int, most_bytes: int) -> NoReturn:
-    code = 1
+def _read_limited(message: dict[str, Any], reader: Reader, file: int, most_bytes: int) -> int:
     try:
-        die_with_parent(parent)
         for number in (signal.SIGXCPU, signal.SIGALRM):  # not SIGTERM: sent to all of a group, it is not the page's
             signal.signal(number, signal.SIG_DFL)
         _limit(resource.RLIMIT_DATA, most_bytes)
@@ -185,12 +169,11 @@ def _be_child(parent: int, message: dict[str, Any], reader: Reader, file: int, m
         signal.alarm(WALL_S)
         with os.fdopen(file, "wb") as out:
             _read(message, reader, out)
-        code = 0
     except BaseException as error:
         # A page may take all memory there is: no more than a line.
         os.write(2, f"{message['url']}: read aside: {type(error).__name__}: {error}\n".encode(errors="replace"))
-    finally:
-        os._exit(code)
+        return 1
+    return 0
 
 
 def data_bytes() -> int:
@@ -208,7 +191,13 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
-    fetched = _fetched(message)
+    with Path(message["path"]).open("rb") as file:
+        file.seek(message["offset"])
+        block = read_one(file.read(message["length"]), message["offset"], message["path"]).block
+    head_bytes = message["head_bytes"]
+    outcome = Outcome(message["outcome"])
+    fetched = Fetched(message["url"], 0.0, outcome, head=block[:head_bytes], body=block[head_bytes:])
+    del block  # its memory is the page's
     headers = parse_head(fetched.head)
     content = reader.content(headers, fetched)
     found = reader.facts(headers, fetched, content)
@@ -220,12 +209,3 @@ def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
     out.write(json.dumps(found._replace(digest=found.digest.hex())).encode() + b"\n")  # type: ignore[arg-type]
     for _, piece in slices(page) if page is not None else ():
         out.write(piece.to_json().encode() + b"\n")
-
-
-def _fetched(message: dict[str, Any]) -> Fetched:
-    """The answer, as it is in the spool."""
-    with Path(message["path"]).open("rb") as file:
-        file.seek(message["offset"])
-        block = read_one(file.read(message["length"]), message["offset"], message["path"]).block
-    length = message["head_bytes"]
-    return Fetched(message["url"], 0.0, Outcome(message["outcome"]), head=block[:length], body=block[length:])

@@ -29,7 +29,8 @@ import traceback
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 from crawl_lib.worker.sandbox import clean_environment
 
@@ -51,6 +52,23 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def fork_child(run: Callable[[], int]) -> int:
+    """Fork a process that dies with this one, and ends with what `run` returns; returns its id."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        die_with_parent(parent)
+        code = run()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 class Forked:
@@ -245,7 +263,6 @@ class _Serving:
     def __init__(self, told: socket.socket, run: Callable[[], int]) -> None:
         self._told = told
         self._run = run
-        self._pid = os.getpid()
         self._selector = selectors.DefaultSelector()
         self._selector.register(told, selectors.EVENT_READ)
         self._alive: dict[int, int] = {}
@@ -269,13 +286,11 @@ class _Serving:
     def _fork(self, descriptors: list[int]) -> None:
         sentinel, held = os.pipe()
         try:
-            pid = os.fork()
+            pid = fork_child(partial(self._be, descriptors))
         except OSError as error:
             os.close(sentinel)
             answer = {"errno": error.errno}
         else:
-            if pid == 0:
-                self._be(descriptors)
             self._selector.register(sentinel, selectors.EVENT_READ)
             self._alive[sentinel] = pid
             answer = {"begun": pid}
@@ -293,22 +308,14 @@ class _Serving:
         with suppress(ConnectionError):  # the task is gone, and so are we in a moment
             self._told.send(json.dumps(message).encode())
 
-    def _be(self, descriptors: list[int]) -> NoReturn:
+    def _be(self, descriptors: list[int]) -> int:
         """Be the new process: of what the server has open, it keeps the lock and its end of the sentinel."""
-        code = 1
-        try:
-            die_with_parent(self._pid)
-            for number, descriptor in enumerate(descriptors[:3]):
-                os.dup2(descriptor, number)
-                os.close(descriptor)
-            self._told.close()
-            self._selector.close()
-            for sentinel in self._alive:
-                os.close(sentinel)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-            code = self._run()
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
+        for number, descriptor in enumerate(descriptors[:3]):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        self._told.close()
+        self._selector.close()
+        for sentinel in self._alive:
+            os.close(sentinel)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        return self._run()

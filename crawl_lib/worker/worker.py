@@ -20,7 +20,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import uvloop
@@ -209,15 +208,8 @@ def main() -> int:
     build_walls(Path(given["node_dir"]), Path(given["spool"]))
     try:
         worker = _Worker(WorkerTask(**given), own_bytes)
-
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            worker.stopping = True
-
-        def on_pause(number: int, frame: FrameType | None) -> None:
-            worker.pausing = True
-
-        signal.signal(signal.SIGTERM, on_signal)
-        signal.signal(PAUSE_SIGNAL, on_pause)
+        signal.signal(signal.SIGTERM, lambda *_: setattr(worker, "stopping", True))
+        signal.signal(PAUSE_SIGNAL, lambda *_: setattr(worker, "pausing", True))
         say({"outcomes": {}})
         say(worker.run())
     except KrakeError as error:
