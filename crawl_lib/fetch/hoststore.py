@@ -17,8 +17,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import StorageError, os_errors
@@ -44,8 +44,7 @@ CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value REAL NOT NULL) WI
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HostRow:
+class HostRow(NamedTuple):
     """When a host's last response ended (POSIX seconds), and the delay that it is owed then (seconds)."""
 
     host: str
@@ -53,8 +52,7 @@ class HostRow:
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RobotsRow:
+class RobotsRow(NamedTuple):
     """An answer to robots.txt of one `scheme://host[:port]`. `verdict`: see `robots.Verdict`. Times: POSIX seconds."""
 
     authority: str
@@ -116,7 +114,6 @@ class HostStore:
             try:
                 self._db.set_authorizer(_without_programs)
                 self._db.execute("PRAGMA journal_mode=WAL")
-                self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.executescript(_SCHEMA)
             except BaseException:
                 self._db.close()
@@ -128,6 +125,18 @@ class HostStore:
             yield
         except sqlite3.Error as error:
             raise StorageError(f"{self.path}: {error}; it may be deleted while no task of the node runs") from error
+
+    @contextmanager
+    def _transaction(self, *, durable: bool = False) -> Iterator[None]:
+        with self._translated():
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+
+    def _row(self, query: str, *values: str | float) -> Any:
+        with self._translated():
+            return self._db.execute(query, values).fetchone()
 
     def __enter__(self) -> HostStore:
         return self
@@ -146,82 +155,66 @@ class HostStore:
         They do, for one delay, after an unclean stop, or if `hold` says so. Rows older than 30 days are forgotten, and
         times later than now become now.
         """
-        with self._translated():
-            hold = hold or self._mark("dirty") is not None
-            now = self._wall()
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("INSERT OR REPLACE INTO marks VALUES ('dirty', ?)", (now,))
-            if hold:
-                self._db.execute("INSERT OR REPLACE INTO marks VALUES ('hold_from', ?)", (now,))
+        hold = hold or self._mark("dirty") is not None
+        now = self._wall()
+        with self._transaction(durable=True):
+            marks = ("dirty", "hold_from") if hold else ("dirty",)
+            self._db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?)", [(mark, now) for mark in marks])
             self._db.execute("DELETE FROM hosts WHERE last_end < ?", (now - _KEPT_S,))
             self._db.execute("DELETE FROM robots WHERE expires < ?", (now - _KEPT_S,))
             self._db.execute("UPDATE hosts SET last_end = ?1 WHERE last_end > ?1", (now,))
             self._db.execute("UPDATE marks SET value = ?1 WHERE value > ?1", (now,))
-            self._db.execute("COMMIT")
-            self._db.execute("PRAGMA synchronous=NORMAL")
         reached("hosts.begun")
         return hold
 
     def finish(self) -> None:
         """Take the mark away, durably: every process has ended well and written its rows."""
-        with self._translated():
-            self._db.execute("PRAGMA synchronous=FULL")
+        with self._transaction(durable=True):
             self._db.execute("DELETE FROM marks WHERE name = 'dirty'")
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._db.execute("PRAGMA synchronous=NORMAL")
+        self._row("PRAGMA wal_checkpoint(TRUNCATE)")
         reached("hosts.finished")
 
     def hold_from(self) -> float:
         """POSIX seconds at which every host counts as asked (the last unclean stop was found then); 0 if never."""
-        with self._translated():
-            return self._mark("hold_from") or 0.0
+        return self._mark("hold_from") or 0.0
 
     def _mark(self, name: str) -> float | None:
-        row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+        row = self._row("SELECT value FROM marks WHERE name = ?", name)
         return None if row is None else row[0] if isinstance(row[0], float) else self._wall()
 
     def host(self, host: str) -> HostRow | None:
         """What is known of a host."""
-        with self._translated():
-            row = self._db.execute(
-                "SELECT host, last_end, delay_s FROM hosts"
-                " WHERE host = ? AND typeof(last_end) = 'real' AND typeof(delay_s) = 'real'",
-                (host,),
-            ).fetchone()
+        row = self._row(
+            "SELECT host, last_end, delay_s FROM hosts"
+            " WHERE host = ? AND typeof(last_end) = 'real' AND typeof(delay_s) = 'real'",
+            host,
+        )
         return None if row is None else HostRow(*row)
 
     def save_hosts(self, rows: Iterable[HostRow]) -> None:
         """Write rows of hosts, replacing older ones."""
-        with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
+        now = self._wall()
+        with self._transaction():
             self._db.executemany(
                 "INSERT INTO hosts VALUES (?, ?, ?) ON CONFLICT (host) DO UPDATE SET"
                 " last_end = max(min(last_end, ?), excluded.last_end), delay_s = excluded.delay_s",
-                [(row.host, row.last_end, row.delay_s, self._wall()) for row in rows],
+                [(*row, now) for row in rows],
             )
-            self._db.execute("COMMIT")
 
     def robots(self, authority: str) -> RobotsRow | None:
         """The last answer to an authority's robots.txt, expired or not; None too where its times cannot be."""
         now = self._wall()
-        with self._translated():
-            row = self._db.execute(
-                "SELECT authority, verdict, body, error, fetched, expires FROM robots WHERE authority = ?"
-                " AND typeof(verdict) = 'text' AND typeof(body) = 'blob' AND typeof(error) = 'text'"
-                " AND fetched <= ? AND expires <= ?",  # which no text is
-                (authority, now, now + self._robots_ttl_s),
-            ).fetchone()
+        row = self._row(
+            "SELECT authority, verdict, body, error, fetched, expires FROM robots WHERE authority = ?"
+            " AND typeof(verdict) = 'text' AND typeof(body) = 'blob' AND typeof(error) = 'text'"
+            " AND fetched <= ? AND expires <= ?",  # which no text is
+            *(authority, now, now + self._robots_ttl_s),
+        )
         return None if row is None else RobotsRow(*row)
 
     def save_robots(self, row: RobotsRow, host: HostRow) -> None:
         """Write an answer to robots.txt and its host's row, at once."""
-        with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute(
-                "INSERT OR REPLACE INTO robots VALUES (?, ?, ?, ?, ?, ?)",
-                (row.authority, row.verdict, row.body, row.error, row.fetched, row.expires),
-            )
-            self._db.execute("INSERT OR REPLACE INTO hosts VALUES (?, ?, ?)", (host.host, host.last_end, host.delay_s))
-            self._db.execute("COMMIT")
+        with self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO robots VALUES (?, ?, ?, ?, ?, ?)", row)
+            self._db.execute("INSERT OR REPLACE INTO hosts VALUES (?, ?, ?)", host)
         reached("hosts.robots")

@@ -95,7 +95,7 @@ def kept_instead(old: RobotsRow | None, new: RobotsRow) -> RobotsRow:
     read = (Verdict.RULES, Verdict.ALLOW)
     if old is None or new.verdict in read or old.verdict not in read:
         return new
-    return RobotsRow(old.authority, old.verdict, old.body, old.error, old.fetched, new.expires)
+    return old._replace(expires=new.expires)
 
 
 class Robots:

@@ -111,7 +111,8 @@ def _wait(
             for key, _ in selector.select(POLL_S):
                 if not _read(key.data):
                     selector.unregister(key.fileobj)
-                    _check(key.data)
+                    key.data.process.wait()
+                    _result(key.data)  # or what it died of is raised
             on_progress([worker.progress for worker in workers])
 
 
@@ -133,12 +134,6 @@ def _read(worker: _Worker) -> bool:
         else:
             worker.progress = message
     return bool(data)
-
-
-def _check(worker: _Worker) -> None:
-    """A worker closed its output: raise what it died of."""
-    worker.process.wait()
-    _result(worker)
 
 
 def _result(worker: _Worker) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def test_one_robots_for_each_authority(tmp_path):
 def expire(directory):
     with HostStore(directory) as store:
         row = store.robots("http://a.test")
-        store.save_robots(replace(row, expires=0.0), store.host("a.test"))
+        store.save_robots(row._replace(expires=0.0), store.host("a.test"))
 
 
 def test_rules_that_expire_in_a_run_are_asked_for_again(tmp_path):
