@@ -175,6 +175,7 @@ def forget(arguments: argparse.Namespace) -> int:
 
     Raises ConfigError for an age beside a URL, InputError for what is neither a URL nor a host.
     """
+    from crawl_lib.curate import Pages  # noqa: PLC0415
     from crawl_lib.curate import forget as forget_pages  # noqa: PLC0415
 
     stores = stores_of(arguments)
@@ -191,9 +192,7 @@ def forget(arguments: argparse.Namespace) -> int:
         report = forget_pages(
             stores,
             store,
-            urls=urls,
-            hosts=hosts,
-            older_than_s=older_than_s,
+            Pages(urls, hosts, older_than_s),
             dry_run=arguments.dry_run,
             on_progress=progress,
         )

@@ -10,7 +10,7 @@ Each writes its decision first and may be killed anywhere: the same command goes
 
 from crawl_lib.curate.compact import compact_segment
 from crawl_lib.curate.drop import drop_pages
-from crawl_lib.curate.forget import forget
+from crawl_lib.curate.forget import Pages, forget
 from crawl_lib.curate.import_pages import FileReport, ImportReport
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.curate.index import merge_indexes
@@ -18,6 +18,7 @@ from crawl_lib.curate.index import merge_indexes
 __all__ = [
     "FileReport",
     "ImportReport",
+    "Pages",
     "compact_segment",
     "drop_pages",
     "forget",

@@ -67,20 +67,30 @@ class ForgetReport:
     finished: int = 0
 
 
+@dataclass(frozen=True)
+class Pages:
+    """Which pages: those of canonical URLs, and those of one of these hosts whose newest capture is older.
+
+    `hosts`: none: of any host, if an age is given. `older_than_s`: seconds.
+    """
+
+    urls: Sequence[str] = ()
+    hosts: Collection[str] = ()
+    older_than_s: float | None = None
+
+
 def forget(
     stores: Stores,
     store: ShardedKeyStore,
+    pages: Pages,
     *,
-    urls: Sequence[str] = (),
-    hosts: Collection[str] = (),
-    older_than_s: float | None = None,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ForgetReport:
-    """Forget these canonical URLs, and the pages that are of one of these hosts and whose newest capture is older.
+    """Make pages new again.
 
-    `hosts`: none: of any host, if an age is given. `older_than_s`: seconds. Raises InputError for a host without pages,
+    Raises InputError for a host without pages,
     KeyServerDownError or KeyTablesError naming a server that is down or has no tables, before anything is decided;
     LockedError; DamagedFileError naming what cannot be read.
     """
@@ -88,13 +98,13 @@ def forget(
     now_us = round(clock() * 1_000_000)
     if not dry_run:
         report.finished = finish_open(stores, store)
-    named = key_array(b"".join(map(key_of, urls)))
+    named = key_array(b"".join(map(key_of, pages.urls)))
     meant = _Meant()
-    _add_named(meant, stores, urls)
+    _add_named(meant, stores, pages.urls)
     fresh = key_array(b"")
-    if hosts or older_than_s is not None:
-        cutoff_us = None if older_than_s is None else now_us - round(older_than_s * 1_000_000)
-        choice = _Choice(stores, meant, hosts, cutoff_us, on_progress)
+    if pages.hosts or pages.older_than_s is not None:
+        cutoff_us = None if pages.older_than_s is None else now_us - round(pages.older_than_s * 1_000_000)
+        choice = _Choice(stores, meant, pages.hosts, cutoff_us, on_progress)
         choice.run()
         now_us, fresh = max(now_us, choice.newest_us), key_array(choice.fresh)
     meant.settle(without=fresh[~is_among(fresh, named)])
@@ -155,10 +165,10 @@ class _Decision:
         lower: dict[str, Counter[str]] = {}
         named = set(map(key_bytes, self.named))
         waiting = self._waiting(keys) if len(keys) else set()
-        for start in range(0, len(keys), ASKED):
-            batch = [key_bytes(key) for key in keys[start : start + ASKED]]
+        counted = iter(meant.counted.tolist())
+        for batch in _batches(keys):
             states = self.store.states(batch)
-            for key, place in zip(batch, meant.counted[start : start + ASKED].tolist(), strict=True):
+            for key, place in zip(batch, counted, strict=False):
                 state = states[key]
                 if state is None or (state is KeyState.QUEUED and key not in named):
                     continue

@@ -47,6 +47,7 @@ from crawl_lib.segment import (
     WarcDates,
     WarcInfo,
     build_segment,
+    file_entry,
     list_parts,
     microseconds,
     part_prefix,
@@ -114,12 +115,9 @@ def import_archives(
 
 
 def _describe(path: Path) -> FileReport:
-    digest, size = sha256(), 0
-    with os_errors(path, "cannot be read", InputError), path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-    return FileReport(str(path), digest.hexdigest(), size)
+    with os_errors(path, "cannot be read", InputError):
+        entry = file_entry(path)
+    return FileReport(str(path), entry["sha256"], entry["size_bytes"])
 
 
 class _Import:

@@ -10,7 +10,6 @@ import mmap
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_error
@@ -62,9 +61,7 @@ class MappedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import sha256
+from hashlib import file_digest
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -191,12 +191,9 @@ def _manifest(
 
 def file_entry(path: Path) -> dict[str, Any]:
     """Name, size and SHA-256 of a file."""
-    digest, size = sha256(), 0
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-    return {"name": path.name, "size_bytes": size, "sha256": digest.hexdigest()}
+        digest = file_digest(file, "sha256").hexdigest()
+        return {"name": path.name, "size_bytes": file.tell(), "sha256": digest}
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -18,6 +18,7 @@ from crawl_lib.frontier import part_mapping
 from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.check_records import OUTCOMES, RecordsCheck, SegmentPlace, file_entries
 from crawl_lib.segment.manifest import (
+    INDEX_NAME,
     LINKS_NAME,
     MANIFEST_NAME,
     OUTLINKS_NAME,
@@ -102,6 +103,9 @@ class _Check:
         for name in there.keys() - {MANIFEST_NAME}:
             if is_dropped_file(name):
                 self._dropped(name)
+                continue
+            if name.endswith((".warc.gz", ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
+                self.findings.add("file_unknown", self.place.file(name), "the manifest does not list it, and should")
                 continue
             self.findings.add(
                 "file_unknown",

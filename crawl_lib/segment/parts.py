@@ -10,7 +10,6 @@ Of a *sealed* part the WARC file is on the store, checked, and the local one goe
 
 from __future__ import annotations
 
-import json
 import re
 from array import array
 from collections import Counter
@@ -22,7 +21,7 @@ from isal import isal_zlib
 
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, os_error, os_errors
-from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.sealed import SEALED_VERSION, sealed_json, unsealed, unsealed_if_new
 from crawl_lib.segment.recover import read_positions
 
 WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
@@ -124,13 +123,13 @@ class Part:
 
     def seal(self, entry: dict[str, Any]) -> None:
         """Say, durably, that the store has the WARC file. `entry`: its name, size_bytes and sha256 (hex)."""
-        write_durable(self.path(SEALED_SUFFIX), json.dumps(entry).encode() + b"\n")
+        write_durable(self.path(SEALED_SUFFIX), sealed_json({"format_version": SEALED_VERSION, **entry}))
 
     def sealed(self) -> dict[str, Any] | None:
         """What `seal` was given; None if the part is not sealed. Raises StorageError, DamagedFileError."""
         path = self.path(SEALED_SUFFIX)
         try:
-            entry = json.loads(path.read_bytes())
+            entry = unsealed_if_new(path.read_bytes())
             return {"name": str(entry["name"]), "size_bytes": int(entry["size_bytes"]), "sha256": str(entry["sha256"])}
         except FileNotFoundError:
             return None

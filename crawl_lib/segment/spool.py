@@ -234,20 +234,12 @@ class PartWriter:
         """The links of such a page."""
         self._part().links.add(links)
 
-    def add_outlink(  # noqa: PLR0917 - a hot call, by position
-        self,
-        owner: int,
-        position: int,
-        index: int,
-        url: str,
-        via: bytes | None,
-        depth: int,
-        redirects: int = 0,
-        metadata: str = "",
+    def add_outlink(
+        self, owner: int, position: int, index: int, found: tuple[str, bytes | None, int, int, str]
     ) -> None:
         """A URL to hand on. `owner`: index of its node; `position`, `index`: batch position of the page, and the link's
-        place in it: where a URL was found several times, the lowest counts."""
-        self._part().outlinks.add(owner, position + 1, index, (url, via, depth, redirects, metadata))
+        place in it: where a URL was found several times, the lowest counts. `found`: the fields of a `QueuedUrl`."""
+        self._part().outlinks.add(owner, position + 1, index, found)
 
     def count_rejection(self, name: str, count: int = 1) -> None:
         """Count links of such a page which are not handed on."""

@@ -129,9 +129,8 @@ class Discovery:
         if len(self._sent) >= _SEEN_LIMIT:
             self._sent.clear()
         self._sent[target.url] = taken.position
-        self._writer.add_outlink(
-            self._owner_index(target.host), taken.position, index, target.url, taken.key, depth, redirects
-        )
+        found = (target.url, taken.key, depth, redirects, "")
+        self._writer.add_outlink(self._owner_index(target.host), taken.position, index, found)
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
         """The target of a redirect, as a discovered URL. A seed's redirect widens the scope by its target's host."""

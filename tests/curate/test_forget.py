@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
-from crawl_lib.curate.forget import _Choice, _Meant, finish_open, forget
+from crawl_lib.curate.forget import Pages, _Choice, _Meant, finish_open, forget
 from crawl_lib.frontier import HostCounts
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.keys import open_key_store
@@ -128,7 +128,7 @@ def test_only_pages_whose_newest_capture_is_old_are_forgotten(copy: Callable[...
     assert krake.ok("forget", "--yes", "--older-than", "1", "--json").json["asked"] == 0
     stores = stores_of(krake)
     with stores.keys() as store:
-        late = forget(stores, store, older_than_s=86400.0, clock=lambda: time.time() + 2 * 86400.0, dry_run=True)
+        late = forget(stores, store, Pages(older_than_s=86400.0), clock=lambda: time.time() + 2 * 86400.0, dry_run=True)
     assert late.forgotten == len(crawled)
     report = krake.ok("forget", "--yes", "--older-than", "0", "--json").json
     assert report["forgotten"] == len(crawled)
@@ -177,7 +177,7 @@ def test_killed_after_any_step_the_next_one_finishes_it_once(
     stores = stores_of(krake)
     with stores.keys() as store:
         with pytest.raises(Died):
-            forget(stores, store, hosts=[host])
+            forget(stores, store, Pages(hosts=[host]))
         monkeypatch.undo()
         found = krake("fsck", "--json").json["findings"]
         assert [one["name"] for one in found] == ([] if step == "done" else ["forget_open"])

@@ -167,3 +167,15 @@ def test_two_members_in_one_are_counted(segment: Path) -> None:
     path.write_bytes(gzip.compress(members))
     signed(segment, WARC)
     assert "record_damaged" in found(segment)
+
+
+def test_no_record_or_table_is_ever_advised_to_be_deleted(segment: Path) -> None:
+    """Whatever the manifest says: a file of its own that it does not list is for salvage, which keeps what it holds."""
+    for name in (WARC, "pages.parquet", "outlinks", "index.cdxj"):
+        manifest(lambda value, name=name: value.update(files=[one for one in value["files"] if one["name"] != name]))(
+            segment
+        )
+    findings = check_segment(LocalStorage(segment.parents[2]), "crawl/1/node-a", full=False)
+    unknown = [one for one in findings if one.name == "file_unknown"]
+    assert len(unknown) == 4
+    assert not any("delete" in one.repair for one in unknown)

@@ -44,7 +44,7 @@ STEPS = {
         "repair.import.marked",
     ],
 }
-MODULES = ("salvage", "drop", "compact", "importing", "import_folders", "swap")
+MODULES = ("repair/segments/salvage", "curate/drop", "curate/compact", "curate/importing", "repair/segments/swap")
 
 
 def pages_to_drop(segment: Path) -> list[str]:
@@ -154,7 +154,7 @@ def test_every_step_of_repairs_is_tested() -> None:
         step
         for module in MODULES
         for step in re.findall(
-            r'reached\("([a-z._]+)"\)', (ROOT / "crawl_lib" / "repair" / f"{module}.py").read_text(encoding="utf-8")
+            r'reached\("([a-z._]+)"\)', (ROOT / "crawl_lib" / f"{module}.py").read_text(encoding="utf-8")
         )
     }
     assert len(found) > 10

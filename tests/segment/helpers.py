@@ -92,7 +92,8 @@ def add_rows(out: PartWriter, taken_url: TakenUrl, fetched: Fetched, position: P
     out.add_page(row(taken_url, fetched, position))
     urls = (f"http://b.example/{taken_url.position % 3}", "http://c.example/")
     for index, url in enumerate(urls):
-        out.add_outlink(index % 2, taken_url.position, index, url, taken_url.key, taken_url.queued.depth + 1)
+        found = (url, taken_url.key, taken_url.queued.depth + 1, 0, "")
+        out.add_outlink(index % 2, taken_url.position, index, found)
     anchors, columns = ("anchor 0", "anchor 1"), ((None,) * 2, ("a",) * 2, (True,) * 2, ("accepted",) * 2)
     out.add_links(LinkColumns(taken_url.key, list(map(key, urls)), urls, anchors, *columns))
     out.count_rejection("scope", 1)
