@@ -52,6 +52,7 @@ from crawl_lib.crawldir.naming import (
     require_clock,
 )
 from crawl_lib.crawldir.progress import NodeProgress
+from crawl_lib.crawldir.register import Register
 from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, scope_digest
 from crawl_lib.crawldir.settled import (
     Mark,
@@ -88,6 +89,7 @@ __all__ = [
     "Iteration",
     "Mark",
     "NodeProgress",
+    "Register",
     "SegmentRef",
     "awaited",
     "came_late",

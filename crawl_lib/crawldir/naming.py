@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 
 from crawl_lib.crawldir.directory import CrawlDirectory, Iteration
+from crawl_lib.crawldir.register import Register
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError, TargetExistsError
 
@@ -72,10 +73,8 @@ def give_up_name(crawl: CrawlDirectory, own: Iteration) -> None:
     storage.delete(f"{crawl.path}/{own.folder}")
     older = [folder for folder in crawl.folders() if int(folder) < int(own.folder)]
     prefix = hidden_prefix(own.run_id, own.iteration).encode()
-    for number in _choices(crawl, (older or [NONE])[-1]):
-        path = f"{crawl.path}/{STARTED_FOLDER}/{(older or [NONE])[-1]}-{number}"
-        if storage.read_bytes(path).startswith(prefix):
-            storage.delete(path)
+    register = choices(crawl, (older or [NONE])[-1])
+    register.delete([n for n in register.numbers() if storage.read_bytes(register.path(n)).startswith(prefix)])
 
 
 def is_choice(data: bytes) -> bool:
@@ -91,36 +90,31 @@ def follower(folders: list[str], choice: str) -> str | None:
 
 def _choose(crawl: CrawlDirectory, newest: str, hidden: str) -> str | None:
     """The name of the hidden folder that is chosen; None if the folder that follows has its name already."""
-    storage = crawl.storage
-    path = f"{crawl.path}/{STARTED_FOLDER}/{newest}"
-    number = max(_choices(crawl, newest), default=0)
+    register = choices(crawl, newest)
+    number, data = register.newest()
     while True:
         if number:
-            data = storage.read_bytes(f"{path}-{number}")
             if not is_choice(data):
-                raise DamagedFileError(f"{path}-{number}: names no attempt of a start; `krake fsck` says what to do")
+                raise DamagedFileError(
+                    f"{register.path(number)}: names no attempt of a start; `krake fsck` says what to do"
+                )
             chosen = data.decode("ascii")
-            if storage.exists(f"{crawl.path}/{chosen}"):
+            if crawl.storage.exists(crawl.at(chosen)):
                 return chosen
             if follower(crawl.folders(), f"{newest}-{number}"):
                 return None
-        number += 1
         try:
-            storage.write_bytes(f"{path}-{number}", hidden.encode())
+            register.write(number + 1, hidden.encode())
         except TargetExistsError:
+            number, data = register.newest()
             continue
         reached("start.decided")
         return hidden
 
 
-def _choices(crawl: CrawlDirectory, newest: str) -> list[int]:
-    """The numbers of the files that chose what follows a folder."""
-    try:
-        entries = crawl.storage.list(crawl.at(STARTED_FOLDER))
-    except PathNotFoundError:
-        return []
-    names = [entry.name.removeprefix(f"{newest}-") for entry in entries if entry.name.startswith(f"{newest}-")]
-    return sorted(int(name) for name in names if name.isdecimal())
+def choices(crawl: CrawlDirectory, newest: str) -> Register:
+    """The files that chose what follows a folder."""
+    return Register(crawl.storage, crawl.at(STARTED_FOLDER), prefix=f"{newest}-")
 
 
 def _rename_to_time(crawl: CrawlDirectory, hidden: str, clock: Callable[[], float]) -> None:

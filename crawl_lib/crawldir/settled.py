@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from crawl_lib.crawldir.directory import CrawlDirectory, awaited
+from crawl_lib.crawldir.register import Register
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import TakenIn
 from crawl_lib.sealed import sealed_json, unsealed
 
@@ -44,53 +45,48 @@ class Mark:
         return {**self.__dict__, "taken_in": self.taken_in.to_mapping()}
 
 
+def _register(crawl: CrawlDirectory, node: str) -> Register:
+    return Register(crawl.storage, crawl.at(SETTLED_FOLDER, node))
+
+
 def read_mark(crawl: CrawlDirectory, node: str) -> Mark | None:
     """A node's newest mark, None if it has none. Raises DamagedFileError naming the path."""
-    folder = f"{crawl.path}/{SETTLED_FOLDER}/{node}"
-    while numbers := _numbers(crawl, folder):
-        path = f"{folder}/{numbers[-1]}"
-        try:
-            data = crawl.storage.read_bytes(path)
-        except PathNotFoundError:
-            continue  # the node replaced it, or took it away, since we listed the folder
-        try:
-            value = unsealed(data)
-            taken_in = value.pop("taken_in")
-            return Mark(**value, taken_in=TakenIn(taken_in["complete"], taken_in["partial"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedFileError(
-                f"{path}: is not the mark of a node: {error}; delete it, and settle the node"
-            ) from error
-    return None
+    register = _register(crawl, node)
+    number, data = register.newest()
+    if not number:
+        return None
+    try:
+        value = unsealed(data)
+        taken_in = value.pop("taken_in")
+        return Mark(**value, taken_in=TakenIn(taken_in["complete"], taken_in["partial"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedFileError(
+            f"{register.path(number)}: is not the mark of a node: {error}; delete it, and settle the node"
+        ) from error
 
 
 def write_mark(crawl: CrawlDirectory, mark: Mark) -> None:
     """Replace a node's mark, unless it says the same already. The caller holds the node's lock."""
-    folder = f"{crawl.path}/{SETTLED_FOLDER}/{mark.node}"
-    data = sealed_json(mark.to_mapping())
-    numbers = _numbers(crawl, folder)
-    if numbers and crawl.storage.read_bytes(f"{folder}/{numbers[-1]}") == data:
+    register, data = _register(crawl, mark.node), sealed_json(mark.to_mapping())
+    numbers = register.numbers()
+    newest, written = register.newest()
+    if written == data:
         return
-    crawl.storage.write_bytes(f"{folder}/{numbers[-1] + 1 if numbers else 1}", data)
+    register.write(newest + 1, data)
     reached("settle.marked")
-    for number in numbers:
-        crawl.storage.delete(f"{folder}/{number}")
+    register.delete(numbers)
 
 
 def take_mark_away(crawl: CrawlDirectory, node: str) -> None:
     """Before the node takes URLs again. The caller holds its lock."""
-    folder = f"{crawl.path}/{SETTLED_FOLDER}/{node}"
-    for number in _numbers(crawl, folder):
-        crawl.storage.delete(f"{folder}/{number}")
+    register = _register(crawl, node)
+    register.delete(register.numbers())
     reached("settle.mark_away")
 
 
 def marked_nodes(crawl: CrawlDirectory) -> list[str]:
     """Nodes that have a mark, sorted."""
-    path = crawl.at(SETTLED_FOLDER)
-    if not crawl.storage.exists(path):
-        return []
-    return [entry.name for entry in crawl.storage.list(path) if entry.is_dir and not entry.name.startswith(".")]
+    return crawl.names(SETTLED_FOLDER)
 
 
 def newest_folder(crawl: CrawlDirectory) -> str:
@@ -121,14 +117,6 @@ def urls_of_lost_queue(crawl: CrawlDirectory, node: str) -> int | None:
         return None if mark.retired else mark.queue + mark.undecided
     folders = reversed(crawl.folders())
     return 0 if any(node in crawl.folder(folder).segments() for folder in folders) else None
-
-
-def _numbers(crawl: CrawlDirectory, folder: str) -> list[int]:
-    try:
-        entries = crawl.storage.list(folder)
-    except PathNotFoundError:
-        return []
-    return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
 
 
 def seeds_of_other_nodes(crawl: CrawlDirectory, nodes: Sequence[str]) -> list[str]:

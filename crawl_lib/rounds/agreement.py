@@ -12,14 +12,14 @@ from contextlib import suppress
 from typing import Any
 
 from crawl_lib.config import differences, shared_options
-from crawl_lib.crawldir import Iteration, read_json, write_json_bytes
+from crawl_lib.crawldir import Iteration, Register, read_json, write_json_bytes
 from crawl_lib.errors import ConfigError, TargetExistsError
+from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION, code_digest
 
 FIRST_FILE = "agreed-1.json"
 log = logging.getLogger(__name__)
-_PREFIX, _SUFFIX = "agreed-", ".json"
 
 
 def agreed_bytes(stores: Stores, run_id: str, iteration: int) -> bytes:
@@ -27,7 +27,9 @@ def agreed_bytes(stores: Stores, run_id: str, iteration: int) -> bytes:
 
     And whose iteration it is, so that `iteration.json` can be made again from it.
     """
-    return write_json_bytes({**_own(stores), "run_id": run_id, "iteration": iteration})
+    return write_json_bytes(
+        {**_own(stores), "format_version": SEALED_VERSION, "run_id": run_id, "iteration": iteration}
+    )
 
 
 def note_change(stores: Stores, own: Iteration) -> None:
@@ -48,7 +50,7 @@ def note_change(stores: Stores, own: Iteration) -> None:
     log.warning("iteration %s goes on with other settings: %s", own.folder, problem)
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
         data = agreed_bytes(stores, own.run_id, own.iteration)
-        stores.storage.write_bytes(_path(stores, own, number + 1), data)
+        _register(stores, own).write(number + 1, data)
 
 
 def require_agreement(stores: Stores, own: Iteration) -> None:
@@ -81,13 +83,12 @@ def _problem(stores: Stores, agreed: dict[str, Any]) -> str:
     return "; ".join(found)
 
 
+def _register(stores: Stores, own: Iteration) -> Register:
+    return Register(stores.storage, stores.crawl.at(own.folder), "agreed-", ".json")
+
+
 def _newest(stores: Stores, own: Iteration) -> tuple[int, dict[str, Any]]:
     """The number and content of what was noted last; (0, {}) in a folder of before there were notes."""
-    names = [entry.name for entry in stores.storage.list(stores.crawl.at(own.folder))]
-    numbers = [name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in names if name.startswith(_PREFIX)]
-    newest = max((int(number) for number in numbers if number.isdecimal()), default=0)
-    return newest, read_json(stores.storage, _path(stores, own, newest)) if newest else {}
-
-
-def _path(stores: Stores, own: Iteration, number: int) -> str:
-    return f"{stores.crawl.path}/{own.folder}/{_PREFIX}{number}{_SUFFIX}"
+    register = _register(stores, own)
+    newest, _ = register.newest()
+    return newest, read_json(stores.storage, register.path(newest)) if newest else {}

@@ -14,7 +14,6 @@ stands; a crawl task of it refuses to make another one while the decision is the
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folders.index import refresh_index
+from crawl_lib.sealed import sealed_json, unsealed_if_new
 from crawl_lib.segment import MANIFEST_NAME, Manifest, file_entry, upload_checked
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
@@ -59,8 +59,8 @@ def swap_files(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
 def read_swap(storage: Storage, where: str) -> Swap:
     """Read a decision. Raises DamagedFileError naming the file."""
     try:
-        return Swap(**json.loads(storage.read_bytes(where)))
-    except (ValueError, TypeError) as error:
+        return Swap(**unsealed_if_new(storage.read_bytes(where)))
+    except (ValueError, KeyError, TypeError) as error:
         folder = where.split("/")[-2]
         raise DamagedFileError(
             f"{where}: not a decision of a repair: {error!r}; run `krake folder repair {folder}`"
@@ -119,7 +119,7 @@ def replace_segment(
             storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
     reached("repair.swap.uploaded")
     swap = Swap(node, new, f"{old_prefix}{node}-{int(clock())}", keep_old)
-    storage.write_bytes(f"{path}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}", json.dumps(asdict(swap)).encode() + b"\n")
+    storage.write_bytes(f"{path}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}", sealed_json(asdict(swap)))
     reached("repair.swap.decided")
     _carry_out(stores, folder, swap)
     return swap.old if keep_old else ""

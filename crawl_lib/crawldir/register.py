@@ -1,0 +1,53 @@
+"""Numbered files of which the largest holds: what is replaced on the DFS is there at each moment.
+
+Each file is written once, by a rename that refuses a target: of two writers of a number, one wins.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from crawl_lib.errors import PathNotFoundError
+from crawl_lib.storage import Storage
+
+
+@dataclass(frozen=True)
+class Register:
+    """The files `<folder>/<prefix><n><suffix>`, n from 1."""
+
+    storage: Storage
+    folder: str
+    prefix: str = ""
+    suffix: str = ""
+
+    def path(self, number: int) -> str:
+        """Where a number's file is."""
+        return f"{self.folder}/{self.prefix}{number}{self.suffix}"
+
+    def numbers(self) -> list[int]:
+        """The numbers that are there, ascending; none if the folder is not there."""
+        pattern = re.compile(rf"{re.escape(self.prefix)}(\d+){re.escape(self.suffix)}")
+        try:
+            entries = self.storage.list(self.folder)
+        except PathNotFoundError:
+            return []
+        return sorted(int(match[1]) for entry in entries if (match := pattern.fullmatch(entry.name)))
+
+    def newest(self) -> tuple[int, bytes]:
+        """The largest number and what its file says; (0, b"") if there is none."""
+        while numbers := self.numbers():
+            try:
+                return numbers[-1], self.storage.read_bytes(self.path(numbers[-1]))
+            except PathNotFoundError:
+                continue  # it was replaced, or taken away, since the folder was listed
+        return 0, b""
+
+    def write(self, number: int, data: bytes) -> None:
+        """Write a number that is not there. Raises TargetExistsError if another writer was first."""
+        self.storage.write_bytes(self.path(number), data)
+
+    def delete(self, numbers: list[int]) -> None:
+        """Delete numbers, in this order."""
+        for number in numbers:
+            self.storage.delete(self.path(number))
