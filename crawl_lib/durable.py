@@ -58,14 +58,14 @@ def write_durable(path: Path, data: bytes) -> None:
 
     Raises StorageError naming the path; the operator looks at the disk.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(data)
             fsync_file(file)
-        rename_durable(beside, path)
+        rename_durable(temporary, path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise os_error(error, path, "cannot be written") from error
 
 

@@ -1,11 +1,11 @@
 """The error tree. Each class says who must act; each message says what to do.
 
     KrakeError                      anything Krake raises on purpose
-    |-- ConfigError                 the operator: mend the config file, option or argument that is named
+    |-- ConfigError                 the operator: correct the config file, option or argument that is named
     |-- SetupError                  the operator runs `make setup`: a part of Krake is not compiled
-    |-- InputError                  the operator: mend the input (seeds, file by hand) that is named
+    |-- InputError                  the operator: correct the input (seeds, file by hand) that is named
     |-- StorageError                Airflow retries; if it stays, the operator looks at the named store or path
-    |   |-- TargetExistsError       nobody for a rerun; else the operator chooses another name or deletes
+    |   |-- TargetExistsError       no one for a rerun; else the operator chooses another name or deletes
     |   |-- PathNotFoundError       the operator: a folder or file that should be there is not
     |   |-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
     |   `-- StorageAccessError      the operator: ticket, rights or certificate on the named server; Airflow retries
@@ -13,14 +13,14 @@
     |   |-- KeyServerDownError      Airflow retries; maintenance repairs when the server is back
     |   |-- KeyServerFullError      Airflow retries; the operator makes room on the named server's disk
     |   |-- KeyServerReadOnlyError  Airflow retries; the operator makes the named server writable
-    |   |-- KeyAccessError          the operator: mend user, password or rights on the named server
+    |   |-- KeyAccessError          the operator: correct user, password or rights on the named server
     |   |-- KeyTablesError          the operator: create or drop the key tables as the message says
     |   `-- DamagedKeysError        the operator: run the repair command that is named
     |-- QueueError                  the operator: run the repair command that is named
     |-- DamagedFileError            the operator: the named file is not what its format says
-    |-- OutputConflictError         the operator: an output of that name, made of other inputs, stands already
+    |-- OutputConflictError         the operator: an output of that name, made of other inputs, exists already
     |-- LockedError                 wait, or stop the holder that is named
-    |-- StoppedError                 nobody: the stage was asked to stop, wrote what it had, and resumes when run again
+    |-- StoppedError                 no one: the stage was asked to stop, wrote what it had, and resumes when run again
     `-- UrlError                    the caller counts a rejection; `reason` is its name
 
 A failed fetch is not an error of this tree: it is an `Outcome` in a row of `pages`.
@@ -39,7 +39,7 @@ class KrakeError(Exception):
 
 
 class ConfigError(KrakeError):
-    """A config file or option is wrong. The operator mends what the message names (file and key)."""
+    """A config file or option is wrong. The operator corrects what the message names (file and key)."""
 
 
 class SetupError(KrakeError):
@@ -47,7 +47,7 @@ class SetupError(KrakeError):
 
 
 class InputError(KrakeError):
-    """Seeds or a file made by hand cannot be used. The operator mends what the message names (file and line)."""
+    """Seeds or a file made by hand cannot be used. The operator corrects what the message names (file and line)."""
 
 
 class StorageError(KrakeError):
@@ -85,7 +85,7 @@ class KeyServerDownError(KeyStoreError):
 
 
 class KeyServerFullError(KeyStoreError):
-    """A key server has no room to write. Nothing of the statement stands; run again when there is room."""
+    """A key server has no room to write. Nothing of the statement was done; run again when there is room."""
 
 
 class KeyServerReadOnlyError(KeyStoreError):
@@ -97,7 +97,7 @@ class KeyAccessError(KeyStoreError):
 
 
 class KeyTablesError(KeyStoreError):
-    """Key tables are missing, or stand where new ones were to be created."""
+    """Key tables are missing, or exist where new ones were to be created."""
 
 
 class DamagedKeysError(KeyStoreError):
@@ -113,7 +113,7 @@ class DamagedFileError(KrakeError):
 
 
 class OutputConflictError(KrakeError):
-    """An output of that name stands already and was made of other inputs. Nothing was overwritten."""
+    """An output of that name exists already and was made of other inputs. Nothing was overwritten."""
 
 
 class LockedError(KrakeError):

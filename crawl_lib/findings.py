@@ -81,9 +81,9 @@ class Findings:
 
 
 def sqlite_problem(path: Path, columns: Mapping[str, str]) -> str | None:
-    """Why a SQLite file that nobody writes cannot be used, None if it can. `columns`: of its tables, by table.
+    """Why a SQLite file that no one writes cannot be used, None if it can. `columns`: of its tables, by table.
 
-    A table that is not there is made by whoever writes first. Without a journal beside it, SQLite is to make none.
+    A table that is not there is made by the first writer. Without a journal next to it, SQLite is to make none.
     """
     how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:

@@ -4,7 +4,7 @@ Each function takes opened stores (`open_stores`), does one stage, and returns a
 can be written as JSON. Each may be run again at any time: it goes on where it stopped, or finds its work done and says
 so. Once the stores' `stop` is set, the stage ends within seconds and raises StoppedError; what it had is durable, and
 the next run goes on there. A crawl flushes what it fetched; the others give up the step they are at, interrupt the
-queries of their engine, and leave nothing but files that stand whole and hidden ones, which nobody reads. All raise
+queries of their engine, and leave nothing but files that exist whole and hidden ones, which no one reads. All raise
 KrakeError, never anything else.
 
     inject -> (start_iteration -> crawl_node per node -> commit_iteration) x N -> settle_node per node
@@ -99,7 +99,7 @@ def maintain_keys(
 
     `server`: one of `key_storage.servers`, whose part of the work is to be done (its own interval on all replicas, and
     its counts), None for all. The parts may be done at the same time. Raises KeyServerDownError naming servers that
-    could not be mended, after all others were; KeyAccessError or KeyTablesError if they wait for the operator.
+    could not be repaired, after all others were; KeyAccessError or KeyTablesError if they wait for the operator.
     """
     with stores.keys() as keys:
         report = repair(keys, server, stop=stores.stop, on_progress=stores.on_progress)

@@ -24,7 +24,7 @@ PASSWORD_VARIABLE = "KRAKE_KEY_STORAGE_PASSWORD"
 
 @dataclass(frozen=True)
 class Secrets:
-    """What must not stand in a config file, and is never printed: `repr` hides it.
+    """What must not be in a config file, and is never printed: `repr` hides it.
 
     `dfs`: how HDFS is reached, where Airflow's connection says it otherwise than the config; no secret by itself.
     """
@@ -72,8 +72,8 @@ class Stores(Work):
         """Raise KeyTablesError where all replicas of some keys are gone, and their pages would be crawled again."""
         if not all(map(is_sqlite_server, self.config.key_storage.servers)):
             return
-        stand = list(map(stands, store.servers))
-        lost = [first for first in range(len(stand)) if not any(stand[place] for place in store.places(first))]
+        there = list(map(has_tables, store.servers))
+        lost = [first for first in range(len(there)) if not any(there[place] for place in store.places(first))]
         if lost and self.crawl.segments():
             if problem := store.ring_problem():  # other servers: that their files are not there yet is no loss
                 raise KeyTablesError(problem)
@@ -100,8 +100,8 @@ class Stores(Work):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def stands(server: KeyServer) -> bool:
-    """Whether a server has its tables; one that cannot be asked is left out by whoever asks it, and counted."""
+def has_tables(server: KeyServer) -> bool:
+    """Whether a server has its tables; one that cannot be asked is left out by the caller, and counted."""
     try:
         return server.exists()
     except KeyStoreError:

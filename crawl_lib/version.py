@@ -13,7 +13,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 @cache
 def code_digest(package: Path = _PACKAGE) -> str:
-    """SHA-256 of the sources of `crawl_lib` and of `sql/` beside it, in hex: tells checkouts of one version apart."""
+    """SHA-256 of the sources of `crawl_lib` and of `sql/` next to it, in hex: tells checkouts of one version apart."""
     digest = sha256()
     for root in (package, package.parent / "sql"):
         for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", ".sql", ".c", ".h"}):

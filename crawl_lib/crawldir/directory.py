@@ -1,11 +1,11 @@
-"""The crawl directory on the DFS: which folders and segments stand, and what their small files say.
+"""The crawl directory on the DFS: which folders and segments exist, and what their small files say.
 
 <crawl>/<folder>/iteration.json   written by start: whose iteration this is, its nodes and batch sizes
 <crawl>/<folder>/scope            hosts of all seeds so far, and of where they redirect, a line each
 <crawl>/<folder>/<node>/          a segment, there all at once
 <crawl>/<folder>/index.json       written by commit, changed by repairs only: sums, and parts per owner, of the
                                   segments that stood then; `missing`: nodes that commit went on without. A late
-                                  one's segment appears in the folder afterwards: whoever reads an index looks for
+                                  one's segment appears in the folder afterwards: readers of an index look for
                                   those too
 <crawl>/<folder>/dropped          an empty file: pages of some of its segments were dropped by hand
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
@@ -50,7 +50,7 @@ class Iteration:
 
     `folder`: name of the iteration's folder, the POSIX time of its start. `batch_sizes`: URLs that each node may take;
     `limited`: they keep `crawl.max_pages`. `taken_before`: URLs taken in the folders `summed`, which are complete;
-    `seeds`: injected folders whose hosts are in the scope. `scope_sha256`: of the file `scope` beside it.
+    `seeds`: injected folders whose hosts are in the scope. `scope_sha256`: of the file `scope` next to it.
     """
 
     folder: str
@@ -108,7 +108,7 @@ _MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
 
 
 class CrawlDirectory:
-    """The crawl directory: where each of its files is, what stands in it, and what its small files say.
+    """The crawl directory: where each of its files is, what is there in it, and what its small files say.
 
     Readers raise PathNotFoundError for a file that is not there, DamagedFileError for one that cannot be read, both
     naming the path.
@@ -249,17 +249,17 @@ class SegmentRef:
         return manifest
 
 
-def awaited(index: dict[str, Any], standing: Collection[str]) -> list[str]:
-    """Nodes that a folder's commit went on without, and whose segments do not stand yet.
+def awaited(index: dict[str, Any], present: Collection[str]) -> list[str]:
+    """Nodes that a folder's commit went on without, and whose segments do not exist yet.
 
-    `index`: what commit wrote; `standing`: nodes whose segments stand now.
+    `index`: what commit wrote; `present`: nodes whose segments exist now.
     """
-    return [node for node in index.get("missing", ()) if node not in standing]
+    return [node for node in index.get("missing", ()) if node not in present]
 
 
-def came_late(index: dict[str, Any], standing: Collection[str]) -> list[str]:
-    """Nodes whose segments stand now, and did not when the folder was committed. Arguments: see `awaited`."""
-    return [node for node in index.get("missing", ()) if node in standing]
+def came_late(index: dict[str, Any], present: Collection[str]) -> list[str]:
+    """Nodes whose segments exist now, and did not when the folder was committed. Arguments: see `awaited`."""
+    return [node for node in index.get("missing", ()) if node in present]
 
 
 def read_lines(storage: Storage, path: str) -> list[str]:

@@ -2,9 +2,9 @@
 
 `krake fsck --node NODE` leaves one: `<crawl>/held/<node>/<id>/` with `keys` (20 bytes each, ascending, each once) and
 `note.json`, there all at once. Whoever works on a node takes its note away first. Both hold the node's lock. So while a
-note stands, the node has sent no key to the key servers that is not in it.
+note is there, the node has sent no key to the key servers that is not in it.
 
-Whoever compares reads the notes, then the key tables, and then looks whether the notes still stand: a node that began
+A check reads the notes, then the key tables, and then looks whether the notes are still there: a node that began
 to work meanwhile has taken its note away before it sent its first key. A note has an id, so one that was made since is
 no sign that the node rested.
 """
@@ -58,8 +58,8 @@ class HeldNote:
         """Whether it was made by this Krake with this config: another one may hold other URLs, or have other keys."""
         return (self.code, self.config) == (code_digest(), config_digest)
 
-    def stands(self, crawl: CrawlDirectory) -> bool:
-        """Whether nobody has worked on the node since."""
+    def is_there(self, crawl: CrawlDirectory) -> bool:
+        """Whether no task has worked on the node since."""
         return crawl.storage.exists(f"{self.path(crawl)}/{NOTE_FILE}")
 
     def to_mapping(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def note_command(node: str) -> str:
 
 
 def _damaged(path: str, node: str, problem: str) -> DamagedFileError:
-    return DamagedFileError(f"{path}: {problem}; run `{note_command(node)}` on its machine, which writes it anew")
+    return DamagedFileError(f"{path}: {problem}; run `{note_command(node)}` on its machine, which writes it again")
 
 
 def _folder(crawl: CrawlDirectory, node: str) -> str:

@@ -1,13 +1,13 @@
 """Which folder comes next: one after another, however many starts overlap, and however late one goes on.
 
-Each attempt to start an iteration sums up the folders that stand (`start`), and prepares a hidden folder of its own:
-nobody sees what another one is still writing. What it summed up holds only as long as no folder comes after the newest
+Each attempt to start an iteration sums up the folders that exist (`start`), and prepares a hidden folder of its own:
+no one sees what another one is still writing. What it summed up holds only as long as no folder comes after the newest
 of them: `crawl.max_pages` leaves less then, and the iteration may have its folder already. Then
 
 1. the file `<crawl>/started/<folder>-<n>` names the hidden folder that follows this newest folder ("0": the first of
-   all); whoever writes it first decides (`start.decided`). `n` is 1;
-2. whoever comes next, the chooser or another attempt, renames the chosen folder to its time (`start.renamed`), which
-   only one can do. All others sum up anew, and find their own iteration, or what is left for it.
+   all); the first to write it decides (`start.decided`). `n` is 1;
+2. the next one, the chooser or another attempt, renames the chosen folder to its time (`start.renamed`), which
+   only one can do. All others sum up again, and find their own iteration, or what is left for it.
 
 The file stays: an attempt that slept through all of it, and through later folders, sees that another one follows.
 Where the folder that followed was deleted by hand, and nothing came after it, `n + 1` chooses again.

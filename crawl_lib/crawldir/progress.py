@@ -75,9 +75,9 @@ class NodeProgress:
         self._report()
 
     def _report(self) -> None:
-        beside = self._path.with_suffix(f".{os.getpid()}")
-        beside.write_text(json.dumps({**self._now, "time": time.time()}))
-        beside.replace(self._path)
+        written = self._path.with_suffix(f".{os.getpid()}")
+        written.write_text(json.dumps({**self._now, "time": time.time()}))
+        written.replace(self._path)
         self._tell()
 
     def _tell(self) -> None:

@@ -1,7 +1,7 @@
 """The file `scope` of injected seeds and of an iteration: hosts, sorted, a line each.
 
 Whatever it lacks is out of the crawl for good, since each iteration takes its scope from the one before. So the small
-file beside it (`manifest.json`, `iteration.json`) holds its SHA-256, and whoever reads it compares.
+file next to it (`manifest.json`, `iteration.json`) holds its SHA-256, and each reader compares.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ SCOPE_DIGEST = "scope_sha256"
 
 
 def scope_digest(data: bytes) -> str:
-    """What the small file beside it says of it."""
+    """What the small file next to it says of it."""
     return sha256(data).hexdigest()
 
 
 def read_scope(storage: Storage, folder: str, digest: object) -> set[str]:
-    """The hosts of `<folder>/scope`. `digest`: what the small file beside it says.
+    """The hosts of `<folder>/scope`. `digest`: what the small file next to it says.
 
     Raises DamagedFileError if it is missing or not what was written, naming the command that makes it again.
     """

@@ -2,7 +2,7 @@
 
 A node writes its mark at the end of `settle`: nothing of it is open, and it has taken in what the mark lists. It takes
 the mark away before it takes URLs again, so a mark never says of a node at work that it rests. A mark is
-`<crawl>/settled/<node>/<n>`, written once; the largest `n` holds, and whoever writes it deletes those before it. Only
+`<crawl>/settled/<node>/<n>`, written once; the largest `n` holds, and its writer deletes those before it. Only
 the holder of the node's lock writes or deletes them.
 """
 
@@ -27,7 +27,7 @@ class Mark:
     """What a node's mark says.
 
     `newest`: the youngest iteration's folder when it settled, "" if there was none. `queue`: URLs that wait in its
-    queue; `undecided`: those beside it whose key servers did not answer. `taken_in`: what it had taken in. `retired`:
+    queue; `undecided`: those whose key servers did not answer. `taken_in`: what it had taken in. `retired`:
     its queue was handed to others, it takes part no more; `lost`: the same, and its directory is gone, or still has the
     queue: the node is refused until it is admitted.
     """
@@ -94,10 +94,10 @@ def newest_folder(crawl: CrawlDirectory) -> str:
     return (crawl.folders() or [""])[-1]
 
 
-def still_awaited(crawl: CrawlDirectory, index: dict[str, Any], standing: Sequence[str]) -> list[str]:
+def still_awaited(crawl: CrawlDirectory, index: dict[str, Any], present: Sequence[str]) -> list[str]:
     """Nodes that a folder was committed without, and whose segments may still come: not those that are lost."""
     found = []
-    for node in awaited(index, standing):
+    for node in awaited(index, present):
         mark = read_mark(crawl, node)
         if mark is None or not mark.lost:
             found.append(node)

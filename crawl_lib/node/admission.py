@@ -62,7 +62,7 @@ def admit_node(stores: Stores, *, node: str) -> dict[str, Any]:
 
 
 def plan_admission(stores: Stores, *, node: str) -> dict[str, Any]:
-    """What `admit_node` would return, without doing anything; raises what that does, but waits for nobody."""
+    """What `admit_node` would return, without doing anything; raises what that does, but does not wait."""
     require_known(stores, node)
     directory = stores.node_dir(node)
     with held_without_trace(directory, node):
@@ -91,8 +91,8 @@ def _is_bare(queue: Queue) -> bool:
 
 
 def _require_no_queue(queue: Queue, mark: Mark) -> None:
-    stands = queue.files.state.exists() and not _is_bare(queue)
-    if stands and queue.record().last_move != _move_id(mark):
+    used = queue.files.state.exists() and not _is_bare(queue)
+    if used and queue.record().last_move != _move_id(mark):
         raise ConfigError(
             f"{queue.directory}: holds the queue of before node {queue.node} was retired, and others have its URLs:"
             " move the directory away, then run this again"

@@ -193,7 +193,7 @@ def complete(task: NodeTask, take: Take) -> None:
     keep_late_scope(task.stores, take.header.folder)
     leftover = read_leftover(take)
     if leftover is None:  # an empty one would lose its URLs
-        raise task.queue.error(f"the segment of take {take.take_id} stands, and `leftover` is not there")
+        raise task.queue.error(f"the segment of take {take.take_id} is there, and `leftover` is not there")
     advance(task.queue, take, take.select(leftover))
     reached("node.advanced")
     mark_pages(task.stores, segment, task.node)
@@ -214,7 +214,7 @@ def _repair_named(task: NodeTask) -> Iterator[None]:
 
 
 def _storage_of_a_thread(task: NodeTask) -> Storage:
-    """The store again, for a thread beside the task's own; it ends its waiting with the task."""
+    """The store again, for a thread next to the task's own; it ends its waiting with the task."""
     return open_stores(task.stores.config, task.stores.secrets, stop=task.stores.stop).storage
 
 

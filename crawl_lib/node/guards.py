@@ -6,7 +6,7 @@ segments of takes that the queue does not know of, or a settled note that says i
 the last segment or note shows in the key tables only, which `krake fsck` compares.
 
 **The crawl is not there** (a disk that is not mounted, another path in `dfs_primary`): its scope would be empty, and
-what is fetched would lie where nobody looks for it. Nothing that the queue has taken in is there, and no node has ever
+what is fetched would lie where no one looks for it. Nothing that the queue has taken in is there, and no node has ever
 settled. (Folders that were deleted by hand leave injected seeds, and the folder of settled notes.)
 """
 

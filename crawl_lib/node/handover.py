@@ -1,7 +1,7 @@
-"""A decision to hand a queue over: made by a retirement, and brought to its end, or dropped, by whoever finds it.
+"""A decision to hand a queue over: made by a retirement, and brought to its end, or dropped, by the next task.
 
 The file `retire` in a node's directory names the folder of the crawl directory, `seeds/<name>`, to which everything
-that waits goes. Once that folder stands the URLs are others': the queue has to be emptied, whatever happens to the node
+that waits goes. Once that folder exists the URLs are others': the queue has to be emptied, whatever happens to the node
 afterwards. Before that nothing has happened.
 """
 

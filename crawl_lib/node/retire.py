@@ -12,9 +12,9 @@ The steps, each durable before the next, under the node's lock, on its machine o
 
 Killed before 2: nothing was handed over. After it: the next call goes on at 3 with the same name, and finds the folder
 if it stands. Run again after the end, it says so. If the node is put back into the config instead, its next task
-empties the queue if the folder stands, and deletes `retire` (`handover`).
+empties the queue if the folder exists, and deletes `retire` (`handover`).
 
-**A node that is lost**: its directory is gone. Every URL that was ever sent to it still stands in the folders it was
+**A node that is lost**: its directory is gone. Every URL that was ever sent to it still exists in the folders it was
 sent in, unless somebody deleted them. Its key tells what became of it: unknown: it was never taken in, and goes to its
 new owner as it is; queued: it was in the lost queue (or fetched in a take that is lost), and goes past the key check;
 crawled or gone: nothing is to be done. What only the disk held is gone: URLs that people put into the queue by hand.

@@ -58,8 +58,8 @@ def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sourc
     crawl = stores.crawl
     index = crawl.folder(folder).index()
     # Listed after the index was read: what is complete by it is complete in this list.
-    standing = crawl.folder(folder).segments()
-    waiting = [found_by for found_by in standing if (folder, found_by) not in taken_in]
+    present = crawl.folder(folder).segments()
+    waiting = [found_by for found_by in present if (folder, found_by) not in taken_in]
     nodes = crawl.folder(folder).iteration().nodes if waiting else ()
     for found_by in waiting:
         parts = index["outlinks"].get(found_by) if index is not None else None
@@ -67,7 +67,7 @@ def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sourc
             parts = crawl.segment(folder, found_by).manifest().get("outlinks")
         path = f"{crawl.path}/{folder}/{found_by}"
         sources.append(_source(stores, path, (folder, found_by), _part(parts, node, path), nodes))
-    return index is not None and not still_awaited(stores.crawl, index, standing)
+    return index is not None and not still_awaited(stores.crawl, index, present)
 
 
 def _part(parts: object, node: str, path: str) -> dict[str, int] | None:

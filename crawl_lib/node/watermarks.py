@@ -81,9 +81,9 @@ class RoomWatch:
         self._over.set()
 
     def is_short(self) -> bool:
-        """Whether the task should pause. Raises StorageError if nobody looks any more."""
+        """Whether the task should pause. Raises StorageError if the thread has ended."""
         if not self._thread.is_alive():
-            raise StorageError(f"{self._task.directory}: nobody looks after its free room any more; run the task again")
+            raise StorageError(f"{self._task.directory}: the watch over its free room has ended; run the task again")
         return self.reason is not None
 
     def _watch(self) -> None:
@@ -104,7 +104,7 @@ class RoomWatch:
 
 
 def _backing_off(config: WatermarksConfig, directory: Path | None, storage: Storage) -> Iterator[str | None]:
-    """`shortage`, each time it is asked; the DFS is asked anew after 1, 2, 4, and at last every 30 seconds."""
+    """`shortage`, each time it is asked; the DFS is asked again after 1, 2, 4, and at last every 30 seconds."""
     of_dfs: str | None = None
     pause_s, next_dfs_s = LOOK_INTERVAL_S, time.monotonic()
     while True:

@@ -1,6 +1,6 @@
 """What must be the same on all machines of an iteration: Krake's code, and the config but for local options.
 
-`start` notes its own beside `iteration.json`, as `agreed-1.json`; a node's task compares before it begins. A change
+`start` notes its own next to `iteration.json`, as `agreed-1.json`; a node's task compares before it begins. A change
 that is meant is made known by running the iteration's `start` again, which notes the next one; the last one holds.
 What is written is never changed.
 """

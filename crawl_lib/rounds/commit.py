@@ -3,9 +3,9 @@
 It adds nothing that the segments do not say; the index it writes lets the next intake open one file instead of one a
 node, and lets the next start sum up without reading manifests. Run again, it finds the index and returns its counts.
 
-No stage changes the index; a repair that puts a segment in the place of another writes it anew. A node that commit
-went on without is named in it; the node's segment may appear in the folder later, and whoever reads an index looks for
-such segments beside it (`places.awaited`, `places.came_late`).
+No stage changes the index; a repair that puts a segment in the place of another writes it again. A node that commit
+went on without is named in it; the node's segment may appear in the folder later, and readers of an index look for
+such segments next to it (`places.awaited`, `places.came_late`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     """Check that the segments of an iteration stand, of all nodes or of `crawl.min_nodes` of them; write the index.
 
     Returns its counts, those of segments that came late included, the folder's name, and as `missing` the nodes whose
-    segments do not stand, if there are some. Raises PathNotFoundError naming the nodes that are missing where they are
+    segments do not exist, if there are some. Raises PathNotFoundError naming the nodes that are missing where they are
     too many: run their crawl task again, then this.
     """
     found = require_iteration(stores, run_id, iteration)
@@ -61,10 +61,10 @@ def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str
     stores.storage.secure(f"{path}/{INDEX_FILE}")
     _sweep(stores, run_id, iteration)
     keep_late_scope(stores, found.folder)
-    standing = stores.crawl.folder(found.folder).segments()
+    present = stores.crawl.folder(found.folder).segments()
     index = stores.crawl.folder(found.folder).index() or {}
-    missing = awaited(index, standing)
-    counts = folder_counts(stores, found.folder, index, standing)
+    missing = awaited(index, present)
+    counts = folder_counts(stores, found.folder, index, present)
     return {"folder": found.folder, "iteration": iteration, **({"missing": missing} if missing else {}), **counts}
 
 
@@ -73,12 +73,12 @@ def needed_segments(nodes: int, share: float) -> int:
     return math.ceil(round(nodes * share, 6))
 
 
-def folder_counts(stores: Stores, folder: str, index: dict[str, Any], standing: list[str]) -> dict[str, Any]:
+def folder_counts(stores: Stores, folder: str, index: dict[str, Any], present: list[str]) -> dict[str, Any]:
     """The counts of a committed folder: those of its `index`, and of segments that came late.
 
-    `standing`: nodes whose segments stand now. Raises DamagedFileError or StorageError naming a manifest.
+    `present`: nodes whose segments exist now. Raises DamagedFileError or StorageError naming a manifest.
     """
-    nodes = until_stopped(came_late(index, standing), stores.stop)
+    nodes = until_stopped(came_late(index, present), stores.stop)
     late = [stores.crawl.segment(folder, node).manifest() for node in nodes]
     return sum_counts([index["counts"], *(manifest["counts"] for manifest in late)]) if late else index["counts"]
 
@@ -109,12 +109,12 @@ def _sweep(stores: Stores, run_id: str, iteration: int) -> None:
 
 def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
     _storage, share = stores.storage, stores.config.crawl.min_nodes
-    standing = set(stores.crawl.folder(iteration.folder).segments())
-    there = [node for node in iteration.nodes if node in standing]
-    missing = [node for node in iteration.nodes if node not in standing]
+    present = set(stores.crawl.folder(iteration.folder).segments())
+    there = [node for node in iteration.nodes if node in present]
+    missing = [node for node in iteration.nodes if node not in present]
     needed = needed_segments(len(iteration.nodes), share)
     if len(there) < needed:
-        some = "" if share == 1 else f" (crawl.min_nodes is {share:g}: {needed} of {len(iteration.nodes)} must stand)"
+        some = "" if share == 1 else f" (crawl.min_nodes is {share:g}: {needed} of {len(iteration.nodes)} must exist)"
         raise PathNotFoundError(
             f"{path}: no segment of {', '.join(missing)}; run the crawl task of each again, then commit{some}"
         )
@@ -141,7 +141,7 @@ def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
 
 
 def _keep_scope(stores: Stores, folder: str, hosts: list[str]) -> None:
-    """Keep hosts where they outlive the folder; beside what an attempt kept that saw fewer segments and died."""
+    """Keep hosts where they outlive the folder; next to what an attempt kept that saw fewer segments and died."""
     path = f"{stores.crawl.path}/{SCOPE_FOLDER}/{folder}"
     data = "".join(f"{host}\n" for host in hosts).encode()
     _write_once(stores, path, data)

@@ -58,7 +58,7 @@ def require_layout(stores: Stores) -> None:
 def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
     """Raise ConfigError if seeds that came since the newest iteration wait for a node that is not in the config.
 
-    They were injected with another list, which was changed back: nobody would ever take them in.
+    They were injected with another list, which was changed back: no one would ever take them in.
     """
     known = before.seeds if before else ()
     for digest in stores.crawl.seeds():

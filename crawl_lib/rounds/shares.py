@@ -2,9 +2,9 @@
 
 `start` divides what the limit leaves, and writes each node's share into `iteration.json`; of starts that overlap, each
 knows the shares of those before it (`naming`). A share counts as used until
-the node's segment stands, which says what it came to: the node may take it late. That ends once the node has gone on,
+the node's segment exists, which says what it came to: the node may take it late. That ends once the node has gone on,
 when a younger iteration has a segment of it. Then no take of the older one is open, since a task finishes what is open
-before it begins anew, and none will be: a task of an iteration that is *limited* takes nothing where a younger segment
+before it begins again, and none will be: a task of an iteration that is *limited* takes nothing where a younger segment
 of its node stands. So what an iteration of a failed run had put by is free again, and the URLs are still in the queue.
 """
 

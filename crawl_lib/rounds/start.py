@@ -5,7 +5,7 @@ says what overlapping attempts do). Run again, `start` finds the folder whose `i
 deletes hidden folders that are left. Starts of other runs that overlap come one after the other: each knows all folders
 before its own, so together they keep `crawl.max_pages`.
 
-A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read anew
+A folder is summed up, once for all, when its commit has run and no segment may come late. Until then it is read again
 by each start, and a node whose segment is missing counts as if it fetched its whole share of `crawl.max_pages`, as long
 as it may (`shares`).
 """
@@ -116,7 +116,7 @@ def warnings_of(config: Config) -> list[str]:
 def _find_or_make(
     stores: Stores, run_id: str, iteration: int, batch_size: int, clock: Callable[[], float]
 ) -> Iteration:
-    """The iteration's folder. Whenever another start was faster, all that it may have changed is read anew."""
+    """The iteration's folder. Whenever another start was faster, all that it may have changed is read again."""
     crawl = stores.crawl
     while True:
         folders = crawl.folders()
@@ -196,22 +196,22 @@ def _kept_hosts(storage: Storage, path: str) -> set[str]:
 def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
     crawl = stores.crawl
     index = crawl.folder(folder).index()
-    standing = crawl.folder(folder).segments()
-    fetched, unread = 0, standing
+    present = crawl.folder(folder).segments()
+    fetched, unread = 0, present
     if index is not None:
-        fetched, unread = index["counts"]["fetched"], came_late(index, standing)
+        fetched, unread = index["counts"]["fetched"], came_late(index, present)
         sums.hosts.update(index["scope_added"])
     for node in until_stopped(unread, stores.stop):
         manifest = crawl.segment(folder, node).manifest()
         fetched += manifest["counts"]["pages"]
         sums.hosts.update(manifest["scope_added"])
     if index is not None:
-        missing = still_awaited(stores.crawl, index, standing)
+        missing = still_awaited(stores.crawl, index, present)
         if not missing:
-            sums.taken += 0 if IMPORT_NODE in standing else fetched
+            sums.taken += 0 if IMPORT_NODE in present else fetched
             sums.summed.append(folder)
             return
     own = crawl.folder(folder).iteration()
     if index is None:
-        missing = [node for node in own.batch_sizes if node not in standing]
+        missing = [node for node in own.batch_sizes if node not in present]
     sums.open_taken += fetched + put_by(stores, own, missing)

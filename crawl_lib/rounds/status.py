@@ -1,4 +1,4 @@
-"""What stands of a crawl: iterations, outcomes, nodes, queues, keys, outputs. Reads only: no lock, nothing is made."""
+"""The state of a crawl: iterations, outcomes, nodes, queues, keys, outputs. Reads only: no lock, nothing is made."""
 
 from __future__ import annotations
 
@@ -75,22 +75,22 @@ def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
     try:
         iteration = crawl.folder(folder).iteration()
         index = crawl.folder(folder).index()
-        standing = crawl.folder(folder).segments()
-        late = [] if index is None else still_awaited(stores.crawl, index, standing)
+        present = crawl.folder(folder).segments()
+        late = [] if index is None else still_awaited(stores.crawl, index, present)
         if index is not None:
-            counts = folder_counts(stores, folder, index, standing)
+            counts = folder_counts(stores, folder, index, present)
         else:
-            manifests = [crawl.segment(folder, node).manifest() for node in standing]
+            manifests = [crawl.segment(folder, node).manifest() for node in present]
             counts = sum_counts([manifest["counts"] for manifest in manifests])
-        dropped = _dropped(stores, folder, standing)
+        dropped = _dropped(stores, folder, present)
     except KrakeError as error:
         return {"folder": folder, "error": str(error)}
     return {
         "folder": folder,
         "run_id": iteration.run_id,
         "iteration": iteration.iteration,
-        "segments": standing,
-        "missing": [node for node in iteration.nodes if node not in standing],
+        "segments": present,
+        "missing": [node for node in iteration.nodes if node not in present],
         "committed": index is not None,
         "late": late,
         "complete": index is not None and not late,
@@ -99,12 +99,12 @@ def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
     }
 
 
-def _dropped(stores: Stores, folder: str, standing: Sequence[str]) -> int:
+def _dropped(stores: Stores, folder: str, present: Sequence[str]) -> int:
     """Pages that were taken out by hand and are still in the segments' files, and in `counts`."""
     path = stores.crawl.at(folder)
     if not stores.storage.exists(f"{path}/{DROPPED_MARK}"):
         return 0
-    return sum(len(SegmentReader(stores.storage, f"{path}/{node}").dropped) for node in standing)
+    return sum(len(SegmentReader(stores.storage, f"{path}/{node}").dropped) for node in present)
 
 
 def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

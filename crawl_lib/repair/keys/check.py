@@ -35,7 +35,7 @@ from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import OnProgress
-from crawl_lib.stores import Stores, stands
+from crawl_lib.stores import Stores, has_tables
 
 ROOM = "keys"
 EXAMPLES = 3
@@ -103,7 +103,7 @@ def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
     embedded = all(is_sqlite_server(server.name) for server in store.servers)
     return (
         embedded
-        and not any(map(stands, store.servers))
+        and not any(map(has_tables, store.servers))
         and not any(urls_of_lost_queue(stores.crawl, node) is not None for node in stores.config.servers)
         and not stores.crawl.segments()
     )

@@ -211,7 +211,7 @@ class Sight:
 
     def began(self, stores: Stores) -> list[str]:
         """Nodes that somebody began to work on since: what was read of the key tables says nothing of them."""
-        return [node for node, note in self.notes.items() if not note.stands(stores.crawl)]
+        return [node for node, note in self.notes.items() if not note.is_there(stores.crawl)]
 
 
 def look(stores: Stores, nodes: Collection[str]) -> Sight:
