@@ -153,7 +153,8 @@ class _Compaction:
         for entry in old.files:
             if entry["name"] not in known and not is_dropped_file(entry["name"]):
                 self.storage.download(f"{self.path}/{entry['name']}", self.out / entry["name"])
-                self._sync(self.out / entry["name"])
+                with (self.out / entry["name"]).open("rb") as file:
+                    fsync_file(file)
         name, data = encode_dropped(self.reader.taken_out)
         write_durable(self.out / name, data)
         fsync_dir(self.out)
@@ -163,6 +164,8 @@ class _Compaction:
                 f"{self.path}: {report.pages} pages are dropped, but {old.counts['pages'] - pages} rows of them found"
             )
         report.links = old.counts["links"] - links
+        now = WarcDates().text(microseconds(self.clock()))
+        done = {"what": "compact", "time": now, "krake_version": VERSION, "pages": report.pages}
         manifest = replace(
             old,
             format_version=SEALED_VERSION,
@@ -174,19 +177,10 @@ class _Compaction:
                 "dropped": old.counts.get("dropped", 0) + report.pages,
             },
             files=[file_entry(path) for path in sorted(self.out.iterdir())],
-            history=[*old.history, self._history(report.pages)],
+            history=[*old.history, done],
         )
         write_durable(self.out / MANIFEST_NAME, manifest.to_bytes())
         return manifest
-
-    def _history(self, pages: int) -> dict[str, Any]:
-        now = WarcDates().text(microseconds(self.clock()))
-        return {"what": "compact", "time": now, "krake_version": VERSION, "pages": pages}
-
-    @staticmethod
-    def _sync(path: Path) -> None:
-        with path.open("rb") as file:
-            fsync_file(file)
 
     def _warc(self, name: str) -> None:
         """Copy a WARC file without the groups of dropped pages."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
@@ -180,7 +180,9 @@ class _Decision:
                 if node != IMPORT_NODE:  # no node counts what is imported
                     lower.setdefault(node, Counter())[host] += 1
         self.report.forgotten = len(known) // KEY_BYTES
-        self._say_counts(lower)
+        for node, hosts in lower.items():
+            here = bool(node) and self.stores.node_dir(node).is_dir()
+            (self.report.lowered if here else self.report.not_lowered)[node] = sum(hosts.values())
         if known and not self.report.dry_run:
             self._write(Forget(f"{now_us}-{uuid.uuid4().hex[:8]}", now_us, key_array(known), lower, is_open=True))
 
@@ -195,11 +197,6 @@ class _Decision:
             for urls in urls_on_their_way(self.stores, node):
                 found.update(_among(keys_of(urls), keys))
         return found
-
-    def _say_counts(self, lower: Mapping[str, Counter[str]]) -> None:
-        for node, hosts in lower.items():
-            here = bool(node) and self.stores.node_dir(node).is_dir()
-            (self.report.lowered if here else self.report.not_lowered)[node] = sum(hosts.values())
 
     def _write(self, decision: Forget) -> None:
         for server in self.store.servers:

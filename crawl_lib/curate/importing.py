@@ -104,7 +104,9 @@ def import_archives(
     before = imported_archives(stores)
     new: dict[Path, FileReport] = {}
     for path in archives:
-        file = _describe(path)
+        with os_errors(path, "cannot be read", InputError):
+            entry = file_entry(path)
+        file = FileReport(str(path), entry["sha256"], entry["size_bytes"])
         report.files.append(file)
         if file.sha256 in before or any(other.sha256 == file.sha256 for other in new.values()):
             file.state = "already_imported"
@@ -112,12 +114,6 @@ def import_archives(
             new[path] = file
     _Import(stores, new, report, on_progress=on_progress, clock=clock).run()
     return report
-
-
-def _describe(path: Path) -> FileReport:
-    with os_errors(path, "cannot be read", InputError):
-        entry = file_entry(path)
-    return FileReport(str(path), entry["sha256"], entry["size_bytes"])
 
 
 class _Import:
@@ -169,7 +165,7 @@ class _Import:
         done = self._resume()
         for path, file in self.files.items():
             if file.sha256 in done:
-                self._take_over(file, done[file.sha256])
+                vars(file).update({**done[file.sha256], "name": file.name})
                 continue
             prefix = self._prefix(file.sha256)
             with PartWriter(self.spool, prefix, self._info(), self.stores.config.segment, clock=self.clock) as writer:
@@ -206,12 +202,6 @@ class _Import:
 
     def _prefix(self, digest: str) -> str:
         return part_prefix(self.iteration.folder, IMPORT_NODE, self.numbers[digest])
-
-    @staticmethod
-    def _take_over(file: FileReport, entry: dict[str, Any]) -> None:
-        for name, value in entry.items():
-            if name not in {"name", "position"}:
-                setattr(file, name, value)
 
     def _info(self) -> WarcInfo:
         return WarcInfo(VERSION, self.stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}")

@@ -170,11 +170,8 @@ def _by_power(degrees: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def _histogram(counts: npt.NDArray[np.int64]) -> dict[str, int]:
     used = np.flatnonzero(counts)
     last = int(used[-1]) if len(used) else -1
-    return {_range(power): int(counts[power]) for power in range(last + 1)}
-
-
-def _range(power: int) -> str:
-    return str(power) if power < 2 else f"{1 << (power - 1)}-{(1 << power) - 1}"
+    names = ("0", "1", *(f"{1 << (power - 1)}-{(1 << power) - 1}" for power in range(2, last + 1)))
+    return {names[power]: int(counts[power]) for power in range(last + 1)}
 
 
 @contextmanager

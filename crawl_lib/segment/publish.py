@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
@@ -98,9 +99,13 @@ def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, An
         raise StorageError(f"{storage.name}: {path}: was not stored as it was sent; run the task again")
 
 
-def _is_whole(storage: Storage, path: str, entry: dict[str, Any]) -> bool:
+def _has_size(storage: Storage, path: str, entry: dict[str, Any]) -> bool:
     found = storage.stat(path)
-    if found is None or found.size_bytes != entry["size_bytes"]:
+    return found is not None and found.size_bytes == entry["size_bytes"]
+
+
+def _is_whole(storage: Storage, path: str, entry: dict[str, Any]) -> bool:
+    if not _has_size(storage, path, entry):
         return False
     digest = sha256()
     with storage.open_read(path) as file:
@@ -133,7 +138,7 @@ def seal_part(storage: Storage, hidden: str, part: Part) -> None:
     """
     with os_errors(part.warc):
         entry = part.sealed()
-        if entry is None or (part.warc.exists() and not _is_there(storage, hidden, entry)):
+        if entry is None or (part.warc.exists() and not _has_size(storage, f"{hidden}/{entry['name']}", entry)):
             entry = file_entry(part.warc)
             upload_checked(storage, part.warc, f"{hidden}/{entry['name']}", entry)
             reached("seal.uploaded")
@@ -164,7 +169,9 @@ def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
     """
     seal_closed(storage, hidden, spool)
     parts = list_parts(spool)
-    there = _sizes(storage, hidden) if parts else {}
+    there: dict[str, int] = {}
+    with suppress(PathNotFoundError):
+        there = {entry.name: entry.size_bytes for entry in storage.list(hidden)}
     for part in parts:
         entry = part.sealed()
         if entry is None:
@@ -177,18 +184,6 @@ def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
                 f" Put it back (trash or snapshots of the store), or run `{repair}`: then its {urls} URLs are fetched"
                 " again"
             )
-
-
-def _is_there(storage: Storage, hidden: str, entry: dict[str, object]) -> bool:
-    found = storage.stat(f"{hidden}/{entry['name']}")
-    return found is not None and found.size_bytes == entry["size_bytes"]
-
-
-def _sizes(storage: Storage, hidden: str) -> dict[str, int]:
-    try:
-        return {entry.name: entry.size_bytes for entry in storage.list(hidden)}
-    except PathNotFoundError:
-        return {}
 
 
 class Sealer:

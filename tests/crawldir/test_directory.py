@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.crawldir.directory import CrawlDirectory
+from crawl_lib.crawldir.directory import CrawlDirectory, write_json_bytes
 from crawl_lib.errors import DamagedFileError
+from crawl_lib.sealed import SEALED_VERSION, unsealed_if_new
 from crawl_lib.storage import LocalStorage
 
 
@@ -19,3 +20,19 @@ def test_a_damaged_manifest_is_named(content: str, tmp_path: Path) -> None:
     path.write_text(content)
     with pytest.raises(DamagedFileError, match=r"crawl/17/node-a/manifest.json: .*`krake fsck`"):
         CrawlDirectory(LocalStorage(tmp_path), "crawl").segment("17", "node-a").manifest()
+
+
+def test_no_bit_of_a_sealed_file_can_be_another_unnoticed() -> None:
+    """Also not one of its version, of the name of its version, or of its digest: it cannot pass for one of before."""
+    value = {"format_version": SEALED_VERSION, "run_id": "r", "counts": {"taken": 17}, "nodes": ["a", "ä"]}
+    whole = write_json_bytes(value)
+    assert unsealed_if_new(whole) == value
+    for byte in range(len(whole)):
+        for bit in range(8):
+            data = whole[:byte] + bytes([whole[byte] ^ (1 << bit)]) + whole[byte + 1 :]
+            try:
+                found = unsealed_if_new(data)
+            except (ValueError, KeyError, TypeError):
+                continue
+            assert found == value, (byte, bit)
+    assert unsealed_if_new(b'{"format_version": 1, "run_id": "r"}') == {"format_version": 1, "run_id": "r"}
