@@ -69,8 +69,8 @@ def test_an_error_is_one_line_and_no_traceback(tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, sys
 
-FIRST = {"crawl_lib", "crawl_lib.version", "crawl_lib.cli", "crawl_lib.signals"}
-"What is loaded before signals are heeded, beside Python's own modules."
+FIRST = {"crawl_lib", "crawl_lib.lazy", "crawl_lib.version", "crawl_lib.cli", "crawl_lib.signals"}
+"What is loaded before signals are handled, next to Python's own modules."
 
 class Interrupt:
     def find_spec(self, name, path=None, target=None):

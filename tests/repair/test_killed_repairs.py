@@ -150,7 +150,7 @@ FOLDER_STEPS = {
 
 
 def test_every_step_of_a_folder_repair_is_killed() -> None:
-    texts = [(ROOT / "crawl_lib" / "repair" / name).read_text() for name in ("folders.py", "folder_index.py")]
+    texts = [(ROOT / "crawl_lib" / "repair" / "folders" / name).read_text() for name in ("folders.py", "index.py")]
     assert set(re.findall(r'reached\("([a-z._]+)"\)', "".join(texts))) == set(FOLDER_STEPS)
 
 
