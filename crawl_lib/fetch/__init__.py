@@ -26,7 +26,7 @@ from crawl_lib.fetch.loop import fetch_all
 from crawl_lib.fetch.messages import user_agent_header
 from crawl_lib.fetch.retry import RETRIES, Retry, Scope, Trouble
 from crawl_lib.fetch.robots import MIN_TTL_S
-from crawl_lib.fetch.seams import Control, FetchSummary, Recorder, Seams
+from crawl_lib.fetch.seams import Control, Recorder, Seams
 from crawl_lib.fetch.turns import Turns, boot_id
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "RETRIES",
     "AddressFilter",
     "Control",
-    "FetchSummary",
     "HostRow",
     "HostStore",
     "Recorder",

@@ -17,17 +17,17 @@ from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
 from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope, Trouble
 from crawl_lib.fetch.robots import Robots
-from crawl_lib.fetch.seams import Carrier, FetchSummary, Recorder, Seams
+from crawl_lib.fetch.seams import Carrier, Recorder, Seams
 from crawl_lib.fetch.turns import Turns
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
 
 class Dispatch:
-    """The requests of one run, counted in `summary`. All methods belong to the loop's thread.
+    """The requests of one run. All methods belong to the loop's thread.
 
     `act`: makes a change to the run, then starts what is ready; nothing once the run is over. `in_flight`: requests
-    that the transport has, or that have answered and are not reported yet.
+    that the transport has, or that have answered and are not reported yet. `left`: URLs that are not reported.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Dispatch:
         transport: Carrier,
     ) -> None:
         self.in_flight = 0
-        self.summary = FetchSummary()
+        self.left = 0
         self.robots = Robots(hosts, recorder.on_robots)
         self._hosts = hosts
         self._turns = turns
@@ -235,8 +235,7 @@ class Dispatch:
         if job.taken is None:
             self.robots.answered(job, fetched)
             return
-        self.summary.left -= 1
-        self.summary.outcomes[fetched.outcome] += 1
+        self.left -= 1
         self._recorder.on_fetched(job.taken, fetched)
 
     def _note_failure(self, host: Host, fetched: Fetched, row: Retry) -> None:

@@ -92,13 +92,12 @@ class Host:
 
     def wanted_at(self) -> float | None:
         """When the host wants its next request; None if it has nothing to ask."""
-        if self.parked or self.errands:
+        has_pages = self.pages or self.later
+        if self.parked or self.errands or (self.ending and has_pages):
             return self.ready_at()
-        if self.ending and (self.pages or self.later):
-            return max(self.ready_at(), 0.0)
-        if self.waits_for is not None or not (self.pages or self.later):
+        if self.waits_for is not None or not has_pages:
             return None
-        return max(self.ready_at(), 0.0 if self.pages else self.later[0][0])
+        return self.ready_at() if self.pages else max(self.ready_at(), self.later[0][0])
 
     def next_page(self, now: float) -> Job | None:
         """Take the next page that may be asked for now."""

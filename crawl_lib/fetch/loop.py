@@ -18,7 +18,7 @@ from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.dispatch import Dispatch
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
 from crawl_lib.fetch.hoststore import HostStore
-from crawl_lib.fetch.seams import Control, FetchSummary, Recorder, Seams
+from crawl_lib.fetch.seams import Control, Recorder, Seams
 from crawl_lib.fetch.turns import Turns
 from crawl_lib.records import TakenUrl
 from crawl_lib.states import Outcome
@@ -38,12 +38,12 @@ async def fetch_all(
     recorder: Recorder,
     control: Control,
     seams: Seams | None = None,
-) -> FetchSummary:
+) -> int:
     """Fetch URLs (canonical), each reported once with its final outcome; a host's URLs start in the order given.
 
     `store`, `turns`: shared by the node's processes. Once `control` closes the run, what is in flight ends within
-    `fetch.time_limit_s`, or twice that where bodies had to pause. URLs that are not reported then were not fetched to
-    an end; the caller defers them.
+    `fetch.time_limit_s`, or twice that where bodies had to pause. Returns how many URLs were not reported: they were
+    not fetched to an end, and the caller defers them.
     Whatever `recorder` and `control` raise ends the loop and is raised here, after connections are closed and the
     hosts' times are saved. Raises StorageError if `store` cannot be written.
     """
@@ -65,13 +65,12 @@ class _Run:
         self.wake_at = 0.0
         transport = seams.carrier(hosts.config, self.fail)
         self.dispatch = Dispatch(hosts, turns, recorder, seams, act=self.act, transport=transport)
-        self.summary = self.dispatch.summary
 
-    async def run(self, items: Sequence[TakenUrl], control: Control) -> FetchSummary:
+    async def run(self, items: Sequence[TakenUrl], control: Control) -> int:
         ticker: asyncio.Task[None] | None = None
         try:
             self._fill(items)
-            self.summary.left = len(items)
+            self.dispatch.left = len(items)
             ticker = self.loop.create_task(self._tick(control))
             self.act()
             await self.over
@@ -83,7 +82,7 @@ class _Run:
             self.over.cancel()
             self.dispatch.close()
             self.hosts.save()
-        return self.summary
+        return self.dispatch.left
 
     # -- from outside ---------------------------------------------------------------------------------------------
 
@@ -108,11 +107,10 @@ class _Run:
             while not self.over.done():
                 now = self.clock()
                 if control.stop():
-                    self.summary.stopped = True
                     self._finish()
                     return
                 if not self.closing and control.close():
-                    self.closing = self.summary.closed = True
+                    self.closing = True
                     self._look_whether_over()
                 if now - saved >= SAVE_INTERVAL_S:
                     saved = now
@@ -130,7 +128,7 @@ class _Run:
             self.over.set_result(None)
 
     def _look_whether_over(self) -> None:
-        if not self.summary.left or (self.closing and not self.dispatch.in_flight):
+        if not self.dispatch.left or (self.closing and not self.dispatch.in_flight):
             self._finish()
 
     # -- choosing -------------------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""What `fetch_all` is given, what it counts, and what tests may put in the place of clocks, resolver and network."""
+"""What `fetch_all` is given, and what tests may put in the place of clocks, resolver and network."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -34,19 +33,6 @@ class Control(Protocol):
 
     def close(self) -> bool:
         """Whether nothing may start any more. What is in flight ends."""
-
-
-@dataclass(slots=True)
-class FetchSummary:
-    """What a call of `fetch_all` did, so far. `outcomes`: URLs reported, by outcome; `left`: URLs not reported.
-
-    `stopped`, `closed`: the `Control` said so with URLs left.
-    """
-
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
-    left: int = 0
-    stopped: bool = False
-    closed: bool = False
 
 
 class Carrier(Protocol):

@@ -152,9 +152,8 @@ class _Worker:
             HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as store,
             Turns.of(place, fetch) as turns,
         ):
-            summary = await fetch_all(items, config=fetch, store=store, turns=turns, recorder=self, control=self)
+            self.left = await fetch_all(items, config=fetch, store=store, turns=turns, recorder=self, control=self)
         self.handler.large.detach()
-        self.left = summary.left
 
     def _fail(self, error: BaseException) -> None:
         self.failed = self.failed or error

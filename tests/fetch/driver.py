@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 
 from crawl_lib.config.model import FetchConfig
-from crawl_lib.fetch import RETRIES, FetchSummary, HostStore, Seams, Turns, fetch_all
+from crawl_lib.fetch import RETRIES, HostStore, Seams, Turns, fetch_all
 from crawl_lib.fetch.messages import Ask, Mark, Reply
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 
@@ -40,8 +40,9 @@ class Run:
 
     stop: Callable[[], bool]
     then: Callable[[TakenUrl, Fetched], None] | None = None
-    close: Callable[[], bool] = lambda: False
-    summary: FetchSummary = field(default_factory=FetchSummary)
+    is_late: Callable[[], bool] = lambda: False
+    closed: bool = False
+    left: int = 0
     fetched: list[Fetched] = field(default_factory=list)
     robots: list[Fetched] = field(default_factory=list)
 
@@ -51,6 +52,10 @@ class Run:
 
     def outcomes(self) -> list[str]:
         return [fetched.outcome.value for fetched in self.fetched]
+
+    def close(self) -> bool:
+        self.closed = self.is_late()
+        return self.closed
 
     def on_fetched(self, item: TakenUrl, fetched: Fetched) -> None:
         self.fetched.append(fetched)
@@ -78,13 +83,13 @@ def run(
     seams = seams or Seams(resolver=to_loopback, retries=AT_ONCE)
     store = hosts or HostStore(directory, wall=seams.wall)
     deadline_s = seams.clock() + limit_s
-    found.close = lambda: seams.clock() >= deadline_s
+    found.is_late = lambda: seams.clock() >= deadline_s
 
     async def main() -> None:
         with Turns(
             directory / "turns", longest_s=config.time_limit_s + 60.0, delay_s=config.host_delay_s, clock=seams.clock
         ) as turns:
-            found.summary = await fetch_all(
+            found.left = await fetch_all(
                 taken(urls),
                 config=config,
                 store=store,

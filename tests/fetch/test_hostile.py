@@ -164,4 +164,4 @@ def test_one_bad_host_does_not_hold_the_others(tmp_path):
         fine = [good.url(f"/ok?{number}") for number in range(20)]
         found = run(tmp_path, hanging + fine, config, limit_s=0.5)
     assert sum(fetched.outcome is Outcome.OK for fetched in found.fetched) == 20
-    assert found.summary.closed
+    assert found.closed

@@ -1,6 +1,7 @@
 """robots.txt by RFC 9309, 2.3: what its answers and failures mean, and how long they hold."""
 
 import gzip
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -140,7 +141,7 @@ def test_the_memory_for_rules_is_bounded(tmp_path, monkeypatch):
     carrier = FakeCarrier(lambda *_: answer(body=body))
     urls = [f"http://h{host}.test/{page}" for page in ("1", "2", "no") for host in range(8)]
     found = run_virtual(tmp_path, urls, replace(OBEY, host_delay_s=1.0), carrier)
-    assert found.summary.outcomes == {"ok": 16, "robots_denied": 8}
+    assert Counter(found.outcomes()) == {"ok": 16, "robots_denied": 8}
     assert sum("robots" in sent.url for sent in carrier.sent) == 8
     assert len(made) > 8
 
