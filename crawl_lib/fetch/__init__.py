@@ -14,7 +14,6 @@ every host waits one delay (its own, since answers to robots.txt are stored at o
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.classify import outcome_of_status
 from crawl_lib.fetch.hoststore import (
-    FILE_NAME,
     HOSTS_TABLES,
     HostRow,
     HostStore,
@@ -24,13 +23,12 @@ from crawl_lib.fetch.hoststore import (
 )
 from crawl_lib.fetch.loop import fetch_all
 from crawl_lib.fetch.messages import user_agent_header
-from crawl_lib.fetch.retry import RETRIES, Retry, Scope, Trouble
+from crawl_lib.fetch.retry import RETRIES, Trouble
 from crawl_lib.fetch.robots import MIN_TTL_S
 from crawl_lib.fetch.seams import Control, Recorder, Seams
 from crawl_lib.fetch.turns import Turns, boot_id
 
 __all__ = [
-    "FILE_NAME",
     "HOSTS_TABLES",
     "MIN_TTL_S",
     "RETRIES",
@@ -39,9 +37,7 @@ __all__ = [
     "HostRow",
     "HostStore",
     "Recorder",
-    "Retry",
     "RobotsRow",
-    "Scope",
     "Seams",
     "Trouble",
     "Turns",

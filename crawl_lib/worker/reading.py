@@ -66,7 +66,7 @@ class Reader:
     def small_content(self, headers: Headers, fetched: Fetched) -> Content | None:
         """The content, None if finding it out and reading it may take too long here. Bounded work itself."""
         limit = self._max_bytes
-        if is_coded(headers):
+        if headers.get("content-encoding") is not None or headers.get("transfer-encoding") is not None:
             if len(fetched.body) > IN_PLACE_BYTES:
                 return None
             limit = min(IN_PLACE_BYTES, limit)
@@ -91,11 +91,6 @@ class Reader:
         """The page that the content is."""
         charset = headers.content_type[1]
         return parse_html(content.data, url=url, header_charset=charset, config=self._parse, user_agent=self._token)
-
-
-def is_coded(headers: Headers) -> bool:
-    """Whether the body may be anything but the content itself."""
-    return headers.get("content-encoding") is not None or headers.get("transfer-encoding") is not None
 
 
 def is_page(outcome: Outcome, mime: str | None) -> bool:

@@ -14,6 +14,7 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -85,13 +86,11 @@ def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: in
     path, line = log_dir / f"worker-{number}.log", json.dumps(task).encode() + b"\n"
     with path.open("wb") as log:
         try:
-            process = fork_server().fork(line, log.fileno(), lock_descriptor)
-        except GoneError:  # it may have had nothing to do for long, and ended just now
-            try:
-                process = fork_server().fork(line, log.fileno(), lock_descriptor)
-            except GoneError as error:
-                raise KrakeError(f"fetching processes cannot be started: {error or 'no reason given'}") from error
-    return _Worker(number, process, path)
+            with suppress(GoneError):  # it may have had nothing to do for long, and ended just now
+                return _Worker(number, fork_server().fork(line, log.fileno(), lock_descriptor), path)
+            return _Worker(number, fork_server().fork(line, log.fileno(), lock_descriptor), path)
+        except GoneError as error:
+            raise KrakeError(f"fetching processes cannot be started: {error or 'no reason given'}") from error
 
 
 def _wait(
