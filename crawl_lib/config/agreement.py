@@ -13,7 +13,7 @@ from crawl_lib.config.load import to_mapping
 from crawl_lib.config.model import Config
 
 MAY_DIFFER = {
-    "dfs_primary": "a machine may know the store by another address; whoever finds the crawl there has the right one",
+    "dfs_primary": "a machine may know the store by another address; if the crawl is found there, it is right",
     "dfs": "how this machine speaks to it",
     "key_storage.user": "an account of this machine",
     "key_storage.tls": "how this machine reaches the key servers",

@@ -40,7 +40,7 @@ def load_config(path: Path | str | None = None) -> Config:
     """Read and check a config file.
 
     `path`: the YAML file; None looks at `KRAKE_CONFIG_PATH`. Raises ConfigError naming file, key and the nearest
-    valid key; the operator mends the file.
+    valid key; the operator corrects the file.
     """
     import yaml  # noqa: PLC0415 - not for fetching processes, which get their config as JSON
 
@@ -57,7 +57,7 @@ def load_config(path: Path | str | None = None) -> Config:
 
 
 def _require_once(node: Any, source: str, prefix: str = "") -> None:
-    """Raise ConfigError for a section or option that stands twice: YAML would take the last one, and say nothing.
+    """Raise ConfigError for a section or option that is there twice: YAML would take the last one, and say nothing.
 
     `node`: of YAML. Sections are mappings in a mapping, and no deeper, so lists are not looked into.
     """
@@ -67,7 +67,7 @@ def _require_once(node: Any, source: str, prefix: str = "") -> None:
     for key, value in node.value:
         name, line = prefix + str(key.value), key.start_mark.line + 1
         if name in lines:
-            raise ConfigError(f"{source}: {name}: stands twice, in lines {lines[name]} and {line}; put both together")
+            raise ConfigError(f"{source}: {name}: is there twice, in lines {lines[name]} and {line}; put both together")
         lines[name] = line
         if not prefix:
             _require_once(value, source, f"{name}.")

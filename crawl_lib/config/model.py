@@ -1,6 +1,6 @@
 """The options of a crawl, as frozen dataclasses: one class a section of `config/krake-config.yml`.
 
-Units stand in the names. `metadata` of a field holds what `load` checks: `minimum`, `maximum`, `choices`, `path`
+Names contain units. `metadata` of a field holds what `load` checks: `minimum`, `maximum`, `choices`, `path`
 (relative paths are taken relative to the config file), `pattern`.
 """
 

@@ -140,7 +140,7 @@ def open_duck(room: Room) -> Duck:
 
 
 def quoted(text: Path | str) -> str:
-    """A path as it stands between quotes in SQL."""
+    """A path as it is written between quotes in SQL."""
     return str(text).replace("'", "''")
 
 

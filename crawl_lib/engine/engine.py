@@ -32,7 +32,7 @@ class Room:
     """Where an engine works.
 
     `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
-    `hidden`: a folder of `storage` for what many machines leave for each other; whoever opens an engine deletes it.
+    `hidden`: a folder of `storage` for what many machines leave for each other; the caller deletes it.
     `memory_bytes`: what sorting may use before it goes to the disk. `stop`: when it is set, queries are interrupted.
     `max_bytes`: most room in `scratch` that sorting may take, None for all there is; Spark does not know it.
     """
@@ -51,7 +51,7 @@ class Engine(ABC):
     * Both engines give the same rows in the same order: a query whose order counts orders by columns that no two rows
       share. Binary columns compare by unsigned bytes, texts by the bytes of their UTF-8.
     * Tables keep their types; but binary columns of a fixed size may come back as binary of any size, and a null may
-      stand where the schema forbids it: whoever writes a table casts it.
+      be where the schema forbids it: the caller casts it when it writes a table.
     * Every method raises only StorageError and its children; within a second after `Room.stop` was set, StoppedError.
     * One object serves one stage and one thread.
     """
@@ -177,7 +177,7 @@ def open_engine(config: Config, room: Room) -> Iterator[Engine]:
     try:
         yield engine
     except BaseException as error:
-        # Airflow's time limit and Ctrl-C are no Exception: as for a stop, nobody waits for what runs.
+        # Airflow's time limit and Ctrl-C are no Exception: as for a stop, what runs is not waited for.
         if isinstance(error, StoppedError) or not isinstance(error, Exception):
             engine.interrupt()
         raise

@@ -1,6 +1,6 @@
 """Spark for the batch queries: tables read in parallel, sorted by ranges of the key in many tasks.
 
-Spark answers an `order by` with ranges: each task sorts one, and writes it as a part; the parts stand in the order of
+Spark answers an `order by` with ranges: each task sorts one, and writes it as a part; the parts are in the order of
 their numbers. A stream reads them one after the other and counts on, so nothing is ever sorted or numbered by one task.
 """
 
@@ -273,7 +273,7 @@ def _start(options: Mapping[str, str], room: Room) -> SparkSession:
             gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
             SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
             go_on(room.stop)
-            # In another thread, Spark also leaves Ctrl-C to whoever runs us.
+            # In another thread, Spark also leaves Ctrl-C to the program that runs us.
             patiently(lambda: SparkContext(gateway=gateway, conf=conf), room.stop, _kill_java)
             return SparkSession.builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
@@ -323,7 +323,7 @@ def _kill_java() -> None:
 def _forget(session: SparkSession) -> None:
     """What the end of a session does in this process; its Java is dead."""
     context = session.sparkContext
-    context._jsc = None  # there is nobody to be told
+    context._jsc = None  # there is nothing left to be told
     context.stop()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 

@@ -86,8 +86,8 @@ def hand_over(
 ) -> dict[str, Any]:
     """Leave outlink lines of a node that takes part no more for the others, as seeds are left; returns the manifest.
 
-    `digest`: the folder's name; if it is there, nothing is done. `scope`: hosts that nobody else brings into the
-    scope. `facts`: what the manifest says beside the counts. Raises StorageError.
+    `digest`: the folder's name; if it is there, nothing is done. `scope`: hosts that nothing else brings into the
+    scope. `facts`: what the manifest says besides the counts. Raises StorageError.
     """
     folder = f"{crawl_dir}/{SEEDS_FOLDER}/{digest}"
     if not storage.exists(folder):
@@ -167,7 +167,7 @@ def _publish(storage: Storage, folder: str, hidden: str, spread: _Spread, facts:
     try:
         storage.rename(hidden, folder)
     except StorageError as error:
-        # Another inject of the same was faster, or the answer to our own rename was lost: what stands there decides.
+        # Another inject of the same was faster, or the answer to our own rename was lost: what is there decides.
         if not isinstance(error, TargetExistsError) and not storage.exists(f"{folder}/manifest.json"):
             raise
         storage.delete(hidden)

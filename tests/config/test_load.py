@@ -173,8 +173,8 @@ def test_a_file_that_is_no_config_is_one_clear_line(tmp_path: Path, text: str) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fetch: {robots: obey}\nfetch:\n  contact: me\n", "fetch: stands twice, in lines 3 and 4"),
-        ("fetch:\n  robots: obey\n  robots: ignore\n", r"fetch\.robots: stands twice, in lines 4 and 5"),
+        ("fetch: {robots: obey}\nfetch:\n  contact: me\n", "fetch: is there twice, in lines 3 and 4"),
+        ("fetch:\n  robots: obey\n  robots: ignore\n", r"fetch\.robots: is there twice, in lines 4 and 5"),
     ],
 )
 def test_what_stands_twice_is_refused(text: str, message: str, tmp_path: Path) -> None:
