@@ -19,8 +19,8 @@ from crawl_lib.frontier.hostcounts import COUNTS_TABLES
 from crawl_lib.frontier.journal import Journal, read_journal
 from crawl_lib.frontier.move import Move, impossible_steps, read_move
 from crawl_lib.frontier.outlinks import decode_line, decode_meta
-from crawl_lib.frontier.queue import Queue, State, count_lines, half_line_problem
-from crawl_lib.frontier.record import Record, meta_digest
+from crawl_lib.frontier.queue import NOT_BELIEVED, Queue, State, count_lines, half_line_problem
+from crawl_lib.frontier.record import Record, digest_of
 from crawl_lib.frontier.take import Take, differing_line, open_take, read_leftover
 from crawl_lib.stopping import OnProgress
 from crawl_lib.urls import canonicalize, is_list_of_hosts
@@ -113,6 +113,8 @@ class _Check:
         if files != list(range(len(state.totals))):
             self._add("data_files", NodeDirectory.state, f"lists {len(state.totals)} data files, and there are {files}")
             return None
+        if record is not None and not state.is_believed(record):
+            self._add("state_damaged", NodeDirectory.state, NOT_BELIEVED)
         metas = self.queue.own_metas() if record is not None else frozenset()
         for number, total in enumerate(state.totals):
             half = self.queue.half_line(number, record) if record is not None else None
@@ -151,11 +153,14 @@ class _Check:
                         self._add("line_damaged", name, f"line {seen} is no canonical URL: {line[:100]!r}")
                     if seen % 10_000 == 0:
                         self._tell(name, seen)
+            said = record.datas[number] if number < len(record.datas) else ""
+            if said and not self.findings.list() and digest_of(self.queue.files.data(number)) != said:
+                self._add("data_changed", name, "is not what Krake wrote: a URL of it is another one")
             meta = f"{number}.meta"
             if (self.queue.directory / meta).exists():
                 self._each_line("line_damaged", meta, lambda line: decode_meta(b"", line, ""))
             digest = record.metas[number] if number < len(record.metas) else ""
-            if digest and not self.findings.list() and meta_digest(self.queue.directory / meta) != digest:
+            if digest and not self.findings.list() and digest_of(self.queue.directory / meta) != digest:
                 self._add("meta_changed", meta, "is not what Krake wrote: what it says of some URLs is not so")
 
     def _each_line(self, name: str, file: str, read: Callable[[bytes], object]) -> None:

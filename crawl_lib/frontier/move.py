@@ -12,7 +12,7 @@ from crawl_lib.errors import os_error
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import Queue, State
-from crawl_lib.frontier.record import UNKNOWN_SIZE, Record, meta_digest, record_bytes
+from crawl_lib.frontier.record import UNKNOWN_SIZE, Record, digest_of, record_bytes
 from crawl_lib.sealed import sealed_json, unsealed
 
 
@@ -100,8 +100,9 @@ def plan_move(queue: Queue, change: Change) -> Move:
     record = replace(
         change.record,
         state_sha1=state.sha1() if change.ours else "",
-        sizes=tuple(size for size, _ in files),
-        metas=tuple(digest for _, digest in files),
+        sizes=tuple(size for size, _, _ in files),
+        datas=tuple(data for _, data, _ in files),
+        metas=tuple(meta for _, _, meta in files),
         offset=offsets[0],
         meta_offset=offsets[1],
         last_move=change.move_id,
@@ -119,14 +120,15 @@ def _emptied(queue: Queue, before: State, gone: int, appended: Appended | None) 
     return State(), gone, Appended(NodeDirectory.empty, 0)
 
 
-def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[tuple[int, str]]:
-    """Add the steps of the data files; returns the sizes of those that will be there, and the digests of their meta."""
+def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[tuple[int, str, str]]:
+    """Add the steps of the data files; returns of those that will be there the size, the digest, and the meta's."""
     files = len(change.state.totals)
     metas = queue.own_metas()
-    known = dict(enumerate(change.record.metas))
+    datas, known = dict(enumerate(change.record.datas)), dict(enumerate(change.record.metas))
     found = [
         (
             queue.files.data(number).stat().st_size if change.ours or number in metas else UNKNOWN_SIZE,
+            datas.get(number, "") if number in metas else "",
             known.get(number, "") if number in metas else "",
         )
         for number in range(gone, files)
@@ -137,9 +139,8 @@ def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | No
         for number in range(gone, files):
             _add(queue, change, (str(number), str(number - gone)))
     if appended:
-        found.append(
-            ((queue.directory / appended.name).stat().st_size, meta_digest(queue.directory / f"{appended.name}.meta"))
-        )
+        path = queue.directory / appended.name
+        found.append((path.stat().st_size, digest_of(path), digest_of(queue.files.meta_of(path))))
         _add(queue, change, (appended.name, str(files - gone)))
     return found
 

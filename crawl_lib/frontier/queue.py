@@ -22,6 +22,9 @@ _COUNT_BYTES = 1 << 20
 _END_BYTES = 1 << 16
 
 
+NOT_BELIEVED = "is not the one that Krake wrote last, and does not begin with 0, as people's does"
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """The content of `state`: URLs of file 0 already processed, then each data file's number of URLs."""
@@ -56,6 +59,10 @@ class State:
     def sha1(self) -> str:
         """Hex digest of the file's bytes."""
         return hashlib.sha1(self.to_bytes()).hexdigest()
+
+    def is_believed(self, record: Record) -> bool:
+        """Whether it is the one that Krake wrote last, or people's: theirs begins with 0, or has no `state.krake`."""
+        return not self.processed or record.state_sha1 in {"", self.sha1()}
 
 
 def parse_state(data: bytes) -> State:
@@ -132,6 +139,8 @@ class Queue:
             names = ", ".join(map(str, found)) or "none"
             raise self.error(f"`state` lists {len(state.totals)} data files, and there are {names}")
         record = self.record()
+        if not state.is_believed(record):
+            raise self.error(f"`state` {NOT_BELIEVED}")
         written = record.sizes if record.state_sha1 == state.sha1() else ()
         for number, total in enumerate(state.totals):
             path = self.files.data(number)

@@ -64,7 +64,8 @@ class Record:
     """The content of `state.krake`.
 
     `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
-    bytes of each data file; `metas`: hex digest of the meta of each, "" where it has none, or nobody knows.
+    bytes of each data file; `datas`, `metas`: hex digest of each and of its meta, "" where it has none, or that is not
+    known (older versions noted none of data files).
     `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins, None if unknown.
     `last_move`: id of the move that was carried out last. `again`: what had been taken in
     before everything was to be taken in anew (see `past_check`). `pending`: counts of intakes (and
@@ -76,6 +77,7 @@ class Record:
     state_sha1: str = ""
     sizes: tuple[int, ...] = ()
     metas: tuple[str, ...] = ()
+    datas: tuple[str, ...] = ()
     offset: int | None = None
     meta_offset: int | None = None
     last_move: str = ""
@@ -91,6 +93,7 @@ class Record:
             "state_sha1": self.state_sha1,
             "sizes": list(self.sizes),
             "metas": list(self.metas),
+            "datas": list(self.datas),
             "offset": self.offset,
             "meta_offset": self.meta_offset,
             "last_move": self.last_move,
@@ -107,8 +110,8 @@ def taken_in_anew(record: Record) -> Record:
     return replace(record, taken_in=TakenIn(), again=record.again | record.taken_in)
 
 
-def meta_digest(path: Path) -> str:
-    """What `metas` says of a meta file: its SHA-1 in hex, "" if it is not there."""
+def digest_of(path: Path) -> str:
+    """What `datas` and `metas` say of a file: its SHA-1 in hex, "" if it is not there."""
     try:
         with path.open("rb") as file:
             return file_digest(file, "sha1").hexdigest()
@@ -130,6 +133,7 @@ def read_record(directory: Path) -> Record | None:
             state_sha1=value["state_sha1"],
             sizes=tuple(value["sizes"]),
             metas=tuple(value["metas"]),
+            datas=tuple(value.get("datas", ())),
             offset=value["offset"],
             meta_offset=value["meta_offset"],
             last_move=value["last_move"],

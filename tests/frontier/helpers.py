@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import crawl_lib.frontier
 import crawl_lib.repair.queue
 import crawl_lib.seeds
 from crawl_lib import durable
-from crawl_lib.frontier import Queue, Source, intake, lines_of
+from crawl_lib.frontier import Queue, Source, intake, lines_of, read_record, record_bytes
 from crawl_lib.keys import Answer, Claim, InsertReport
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import unsealed
@@ -174,3 +175,10 @@ def _fork(work: Callable[[], object]) -> int:
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def to_be_adopted(directory: Path) -> None:
+    """Have the next intake adopt a queue that was changed, as a repair does: people begin `state` with 0 for that."""
+    record = read_record(directory)
+    assert record is not None
+    (directory / "state.krake").write_bytes(record_bytes(replace(record, state_sha1="").to_mapping()))

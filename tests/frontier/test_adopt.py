@@ -101,13 +101,16 @@ def test_meta_stays_where_only_the_state_was_changed_or_repaired(tmp_path: Path)
     queue.directory.mkdir()
     items = [QueuedUrl(A, depth=7), QueuedUrl(B, bytes(20), 8), QueuedUrl(C, metadata='{"a": "b"}')]
     take_in(queue, Keys(), source("1", "x", items))
-    (queue.directory / "state").write_text("1\n3\n")
+    advance(queue, make_take(queue, 1, take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    close_take(queue.directory)
+    (queue.directory / "state").write_text("0\n3\n")
+    assert not queue.is_ours()
     take_in(queue, Keys())
-    assert list(queue.read()) == items[1:]
+    assert list(queue.read()) == items
     repair_queue(queue)
     assert not queue.is_ours()
     take_in(queue, Keys())
-    assert list(queue.read()) == items[1:]
+    assert list(queue.read()) == items
 
 
 def test_urls_of_other_nodes_go_to_their_owners_past_the_key_check(tmp_path: Path) -> None:

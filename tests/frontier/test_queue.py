@@ -183,6 +183,35 @@ def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None
             opened.scope()
 
 
+@pytest.mark.parametrize("bit", sorted(set(range(56)) - {48}))  # of the last newline: another white space
+def test_a_wrong_bit_in_state_is_damage_and_the_repair_knows_better(queue: Queue, bit: int) -> None:
+    """A person's edit begins with 0: a bit that makes line 1 another number would skip URLs, or fetch them twice."""
+    urls = numbered(0, 10)
+    fill(queue, urls)
+    fill(queue, numbered(10, 1), "2")
+    advance(queue, take(queue, 5))
+    close_take(queue.directory)
+    path = queue.directory / "state"
+    data = bytearray(path.read_bytes())
+    assert data == b"5\n10\n1\n"
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    with pytest.raises(QueueError, match="krake queue repair --node node-a"):
+        queue.is_ours()
+    assert check_queue(queue.directory, "node-a", full=False)
+    repair_queue(queue)
+    assert (urls_of(queue), path.read_bytes()) == (numbered(5, 6), b"5\n10\n1\n")
+    assert not check_queue(queue.directory, "node-a")
+
+
+def test_the_url_of_another_page_in_a_data_file_is_found(queue: Queue) -> None:
+    fill(queue, numbered(0, 3))
+    path = queue.directory / "0"
+    path.write_bytes(path.read_bytes().replace(b"h1.test/1", b"h1.test/3"))
+    assert [finding.name for finding in check_queue(queue.directory, "node-a")] == ["data_changed"]
+    assert repair_queue(queue).lost == 1
+
+
 def of_before(queue: Queue, size: int) -> Take:
     """A take as older versions wrote it."""
     header = take(queue, size).header

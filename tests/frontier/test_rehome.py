@@ -12,6 +12,8 @@ from crawl_lib.errors import QueueError
 from crawl_lib.frontier import (
     Queue,
     Source,
+    advance,
+    close_take,
     decode_line,
     lines_of,
     make_take,
@@ -61,8 +63,8 @@ def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(nodes:
 
 def test_a_queue_partly_processed_keeps_what_is_processed_away(tmp_path: Path) -> None:
     queue = filled(tmp_path / "n1", ["http://a.test/", "http://b.test/"])
-    (queue.directory / "state").write_text("1\n2\n")
-    take_in(queue, Keys())
+    advance(queue, make_take(queue, 1, take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    close_take(queue.directory)
     rehome(queue, Owners(["n2"]))
     assert handed(queue) == ["http://b.test/"]
 

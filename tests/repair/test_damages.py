@@ -174,7 +174,7 @@ DAMAGES = {
         "state_damaged", lambda d: (last_line_is_cut(d), remove("state")(d)), FIND_AGAIN
     ),
     "handed_on is cut": Damage("handed_on_damaged", write("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN),
-    "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), (REPAIR,), fast=False),
+    "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), FIND_AGAIN, fast=False),
     "the last line of meta is cut": Damage("line_damaged", cut("0.meta", 4), fast=False),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
     "meta says another depth": Damage(

@@ -29,6 +29,7 @@ from demo import Serving
 from tests.cli.conftest import Krake
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import make_config, run_crawl
+from tests.frontier.helpers import to_be_adopted
 from tests.repair.killed import run_killed
 from tests.repair.test_damages import another_url, both, found, queue, visited, waiting, whole
 
@@ -50,6 +51,7 @@ def take_line_out(krake: Krake) -> str:
     lines = last.read_bytes().splitlines(keepends=True)
     (path / "state").write_bytes(b"\n".join([*numbers[:-1], b"%d" % (len(lines) - 1)]) + b"\n")
     last.write_bytes(b"".join(lines[:-1]))
+    to_be_adopted(path)
     return lines[-1].decode().strip()
 
 
@@ -121,7 +123,8 @@ def test_a_url_that_became_another_one_is_found_and_comes_back(
     """A byte of a data file, and the line is canonical all the same."""
     krake = copy()
     another_url(queue(krake.directory) / "0")
-    assert found(krake) == {"key_without_url": 1, "queued_key_unknown": 1}
+    assert found(krake) == {"key_without_url": 1, "queued_key_unknown": 1, "data_changed": 1}
+    krake.ok("queue", "repair", "--node", "node-a")
     krake.ok(*DROP)
     assert found(krake) == {}
     krake.ok("settle")
@@ -201,6 +204,7 @@ def test_a_queue_made_by_hand_is_no_damage_at_any_step(step: str, copy: Callable
     numbers = (path / "state").read_bytes().split()
     (path / str(len(numbers) - 1)).write_text("HTTP://Nobody.example:80/#f\nhttp://nobody.example/a\n")
     (path / "state").write_bytes(b"\n".join([*numbers, b"2"]) + b"\n")
+    to_be_adopted(path)
     assert found(krake) == {}
     assert run_killed(["--config", str(krake.file), "settle"], step).code == -9
     assert found(krake) == {}

@@ -28,6 +28,7 @@ from demo import Serving
 from tests.cli.conftest import Krake, run_in_process
 from tests.contracts.mariadb import PASSWORD, MariaDb, mariadb
 from tests.e2e.crawl import run_crawl
+from tests.frontier.helpers import to_be_adopted
 from tests.repair.killed import run_killed
 
 __all__ = ["mariadb"]
@@ -143,6 +144,7 @@ def lose_a_url(krake: Krake, node: str) -> str:
     *lines, url = last.read_text().split()
     (path / "state").write_text("\n".join([*numbers[:-1], str(len(lines))]) + "\n")
     last.write_text("".join(f"{line}\n" for line in lines))
+    to_be_adopted(path)
     return url
 
 

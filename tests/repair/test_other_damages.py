@@ -35,7 +35,7 @@ def test_a_take_that_begins_elsewhere(copy: Callable[..., Krake]) -> None:
     state = queue(krake.directory) / "state"
     processed, rest = state.read_bytes().split(b"\n", 1)
     state.write_bytes(b"%d\n" % (int(processed) + 1) + rest)
-    assert found(krake, "--fast") == {"take_position": 1}
+    assert found(krake, "--fast") == {"take_position": 1, "state_damaged": 1}
     krake.ok(*REPAIR)
     krake.ok("crawl", "--run-id", "one", "--iterations", "4")
     assert found(krake) == {}

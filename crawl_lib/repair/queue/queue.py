@@ -14,6 +14,7 @@ from threading import Event
 from crawl_lib.durable import reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError, UrlError
 from crawl_lib.frontier import (
+    NOT_BELIEVED,
     UNKNOWN_SIZE,
     NodeDirectory,
     Queue,
@@ -24,9 +25,9 @@ from crawl_lib.frontier import (
     TakenIn,
     count_lines,
     differing_line,
+    digest_of,
     finish_open_move,
     lost_advice,
-    meta_digest,
     note_lost,
     open_take,
     parse_state,
@@ -81,7 +82,7 @@ def repair_queue(
     _close_gaps(queue, report)
     go_on(stop)
     standing = _standing(queue)
-    _changed_metas(queue, report)
+    _changed_files(queue, report)
     if not whole_move:
         rescue.after_unreadable_move()
     rescue.note()
@@ -91,7 +92,7 @@ def repair_queue(
     rescue.metas()
     rescue.scope()
     report.done += rescue.done
-    report.lost = rescue.lost
+    report.lost += rescue.lost
     totals = _count(queue, report, stop)
     first_cut = 0 in rescue.cut
     processed = _processed(queue, totals, report, crawled, moved=not whole_move, first_cut=first_cut, stop=stop)
@@ -101,11 +102,11 @@ def repair_queue(
         report.done.append(f"data files: {before - standing} of {before} URLs are gone")
         note_lost(queue, before - standing)
     go_on(stop)
-    _believe_nothing(queue, report, rescue.made, again)
-    reached("repair.queue.record")
-    go_on(stop)
     write_durable(queue.files.state, report.state.to_bytes())
     reached("repair.queue.state")
+    go_on(stop)
+    _believe_nothing(queue, report, rescue.made, again)  # last: a `state` that is not its own is damage until then
+    reached("repair.queue.record")
     report.done.append(f"state: {report.state.length} URLs wait in {len(totals)} data files")
     _reposition_take(queue, report, stop)
     return report
@@ -120,16 +121,23 @@ def _waited(queue: Queue) -> int | None:
         return None
 
 
-def _changed_metas(queue: Queue, report: RepairReport) -> None:
-    """Meta of the right size that is not what Krake wrote stays: nobody knows which of its lines is another one."""
+def _changed_files(queue: Queue, report: RepairReport) -> None:
+    """What has the right size and is not what Krake wrote stays: it cannot be known which of its lines is another one.
+
+    Of a data file that is one URL that no file holds any more.
+    """
     try:
-        digests = dict(enumerate(queue.record().metas))
+        datas, digests = (dict(enumerate(some)) for some in (queue.record().datas, queue.record().metas))
         numbers = sorted(queue.own_metas())
     except DamagedFileError:
         return
     for number in numbers:
+        if datas.get(number) and datas[number] != digest_of(queue.files.data(number)):
+            report.done.append(f"{number}: is not what Krake wrote; one of its URLs or more is another one")
+            report.lost += 1
+            note_lost(queue, 1)
         meta = queue.files.meta(number)
-        if digests.get(number) and digests[number] != meta_digest(meta):
+        if digests.get(number) and digests[number] != digest_of(meta):
             kept = "and is kept" if meta.exists() else "for it is gone"
             report.done.append(f"{meta.name}: is not what Krake wrote, {kept}")
 
@@ -223,9 +231,12 @@ def _processed(
     same_file = not moved or (bool(known) and _sizes(queue)[: len(known)] == known)
     try:
         said = parse_state(queue.files.state.read_bytes())
-        if said.totals[0] == totals[0] + first_cut and (same_file or said.processed == 0):
+        if not said.is_believed(record):
+            report.done.append(f"state: {NOT_BELIEVED}")
+        elif said.totals[0] == totals[0] + first_cut and (same_file or said.processed == 0):
             return min(said.processed, totals[0])
-        report.done.append(f"state: says that file 0 has {said.totals[0]} URLs, and it has {totals[0]}")
+        else:
+            report.done.append(f"state: says that file 0 has {said.totals[0]} URLs, and it has {totals[0]}")
     except (OSError, ValueError) as error:
         report.done.append(f"state: {error}")
     if same_file and record.offset is not None and record.sizes[:1] == (first,):
@@ -264,7 +275,7 @@ def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int], 
     found = [(number, queue.files.data(number).stat().st_size) for number in queue.data_files()]
     sizes = tuple(size if number in made or size in record.sizes else UNKNOWN_SIZE for number, size in found)
     record = taken_in_anew(record) if report.lost or queue.files.lost.exists() else record
-    blank = replace(record, state_sha1="", sizes=sizes, metas=(), offset=None, meta_offset=None)
+    blank = replace(record, state_sha1="", sizes=sizes, datas=(), metas=(), offset=None, meta_offset=None)
     write_durable(queue.files.record, record_bytes(blank.to_mapping()))
 
 
