@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -179,3 +180,19 @@ def test_no_record_or_table_is_ever_advised_to_be_deleted(segment: Path) -> None
     unknown = [one for one in findings if one.name == "file_unknown"]
     assert len(unknown) == 4
     assert not any("delete" in one.repair for one in unknown)
+
+
+def test_a_flipped_bit_anywhere_is_found_and_crashes_nothing(segment: Path) -> None:
+    """Of tables, most of all in the footers, which say how the rest is read."""
+    rng, names = random.Random(11), sorted(path.name for path in segment.iterdir())
+    for name in rng.choices(names, k=100):
+        path = segment / name
+        whole = path.read_bytes()
+        start = max(0, len(whole) - 3500) if name.endswith(".parquet") and rng.random() < 0.7 else 0
+        byte, bit = rng.randrange(start, len(whole)), rng.randrange(8)
+        path.write_bytes(whole[:byte] + bytes([whole[byte] ^ (1 << bit)]) + whole[byte + 1 :])
+        findings = check_segment(LocalStorage(segment.parents[2]), "crawl/1/node-a", full=True)
+        assert findings, (name, byte, bit)
+        assert not any("delete" in one.repair for one in findings), (name, byte, bit)
+        path.write_bytes(whole)
+    assert found(segment) == set()
