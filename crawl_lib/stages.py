@@ -102,7 +102,7 @@ def maintain_keys(
     could not be repaired, after all others were; KeyAccessError or KeyTablesError if they wait for the operator.
     """
     with stores.keys() as keys:
-        report = repair(keys, server, stop=stores.stop, on_progress=stores.on_progress)
+        report = repair(keys, server, stores)
     report.raise_if_failed()
     return asdict(report)
 

@@ -33,6 +33,7 @@ from crawl_lib.keys import (
     reshard,
     rewrite_notes,
 )
+from crawl_lib.stopping import Work
 from crawl_lib.stores import Secrets, node_dir
 from crawl_lib.urls import canonicalize, host_of
 
@@ -80,14 +81,14 @@ def check_keys(arguments: argparse.Namespace) -> int:
     config = config_of(arguments).key_storage
     password = Secrets.from_environment().key_storage_password
     with open_key_store(config, password) as store, tool_progress(arguments) as progress:
-        report = check(store, stop=arguments.stop, on_progress=progress)
+        report = check(store, work=Work(stop=arguments.stop, on_progress=progress))
     return _show(report, as_json=arguments.json)
 
 
 def repair_keys(arguments: argparse.Namespace) -> int:
     """Fill replicas that miss keys."""
     with _opened(arguments) as store, tool_progress(arguments) as progress:
-        report = (check if arguments.dry_run else repair)(store, stop=arguments.stop, on_progress=progress)
+        report = (check if arguments.dry_run else repair)(store, work=Work(stop=arguments.stop, on_progress=progress))
     code = _show(report, as_json=arguments.json)
     if not arguments.json:
         print_dry_run(arguments)
@@ -139,8 +140,7 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
             old,
             dry_run=arguments.dry_run,
             patience_s=patience_s,
-            stop=arguments.stop,
-            on_progress=progress,
+            work=Work(stop=arguments.stop, on_progress=progress),
         )
     _print("resharded", report.to_mapping(), arguments)
     return 0
@@ -149,7 +149,8 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
 def dump(arguments: argparse.Namespace) -> int:
     """Write all keys to a file."""
     with _opened(arguments, ring=False) as store, tool_progress(arguments) as progress:
-        report = dump_keys(store, Path(arguments.file), dry_run=arguments.dry_run, on_progress=progress)
+        work = Work(stop=arguments.stop, on_progress=progress)
+        report = dump_keys(store, Path(arguments.file), work, dry_run=arguments.dry_run)
     _print("dumped", report.to_mapping(), arguments)
     return 0
 
@@ -157,7 +158,8 @@ def dump(arguments: argparse.Namespace) -> int:
 def load(arguments: argparse.Namespace) -> int:
     """Add the keys of such a file."""
     with _opened(arguments) as store, tool_progress(arguments) as progress:
-        report = load_keys(store, Path(arguments.file), dry_run=arguments.dry_run, on_progress=progress)
+        work = Work(stop=arguments.stop, on_progress=progress)
+        report = load_keys(store, Path(arguments.file), work, dry_run=arguments.dry_run)
     _print("loaded", report.to_mapping(), arguments)
     return 0
 

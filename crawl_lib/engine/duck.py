@@ -32,7 +32,6 @@ class Duck(Engine):
         self._do(lambda: self._connection.execute(statement).fetchall())
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
-        """See Engine."""
         columns = schema.append(pa.field("segment", pa.int32())).empty_table()
         if not paths:
             self.values(name, columns)
@@ -43,38 +42,31 @@ class Duck(Engine):
         self.execute(f"create view {name} as from {name}_columns union all by name {source}")
 
     def table(self, name: str, path: str) -> None:
-        """See Engine."""
         self.execute(f"create view {name} as select * from {self._files([path])}")
 
     def values(self, name: str, rows: pa.Table) -> None:
-        """See Engine."""
         with self._translated():
             self._connection.register(f"{name}_given", rows)
         self.execute(f"create table {name} as select * from {name}_given")
 
     def view(self, name: str, query: str) -> None:
-        """See Engine."""
         self.execute(f"create view {name} as {sql_text(query)}")
 
     def column(self, query: str) -> list[Any]:
-        """See Engine."""
         return [row[0] for row in self._do(lambda: self._connection.execute(sql_text(query)).fetchall())]
 
     def stream(
         self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
     ) -> Iterator[pa.RecordBatch]:
-        """See Engine."""
         tell = telling(self._percent, on_progress, stage)
         reader = self._do(lambda: self._connection.sql(sql_text(query)).to_arrow_reader(rows), tell)
         first = self._do(lambda: next(reader, None), tell)
         yield from in_batches(self._after(first, reader), rows)
 
     def interrupt(self) -> None:
-        """See Engine."""
         self._connection.interrupt()
 
     def close(self) -> None:
-        """See Engine."""
         self._connection.close()
 
     def _percent(self) -> int:

@@ -59,7 +59,6 @@ class Spark(Engine):
         self._dead = False
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
-        """See Engine."""
         columns = schema.append(pa.field("segment", pa.int32())).empty_table()
         if not paths:
             self.values(name, columns)
@@ -82,25 +81,20 @@ class Spark(Engine):
             self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(name)
 
     def table(self, name: str, path: str) -> None:
-        """See Engine."""
         self._do(lambda: self._read([self._place(path, f"{name}.parquet")]).createOrReplaceTempView(name))
 
     def values(self, name: str, rows: pa.Table) -> None:
-        """See Engine."""
         self._do(lambda: self._given(rows).createOrReplaceTempView(name))
 
     def view(self, name: str, query: str) -> None:
-        """See Engine."""
         self._do(lambda: self._session.sql(sql_text(query)).createOrReplaceTempView(name))
 
     def column(self, query: str) -> list[Any]:
-        """See Engine."""
         return [row[0] for row in self._do(lambda: self._session.sql(sql_text(query)).collect())]
 
     def stream(
         self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
     ) -> Iterator[pa.RecordBatch]:
-        """See Engine."""
         self._results += 1
         parts: _Parts = _LocalParts(self._room, self._results)
         if self._url is not None:
@@ -112,12 +106,11 @@ class Spark(Engine):
         parts.delete()
 
     def interrupt(self) -> None:
-        """See Engine. Without its Java process a job has no driver, and ends on every machine."""
+        """Without its Java process a job has no driver, and ends on every machine."""
         self._dead = True
         _kill_java()
 
     def close(self) -> None:
-        """See Engine."""
         try:
             with _translated():
                 if self._dead:

@@ -23,7 +23,7 @@ from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side
 from crawl_lib.keys.keystore import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import OnProgress
+from crawl_lib.stopping import Work
 
 MAGIC = b"krake-keys 1\n"
 BLOCK_KEYS = 50_000
@@ -53,28 +53,26 @@ class DumpReport:
             self.by_state[word] = self.by_state.get(word, 0) + states.count(int(state))
 
 
-def dump_keys(
-    store: ShardedKeyStore, path: Path, *, dry_run: bool = False, on_progress: OnProgress | None = None
-) -> DumpReport:
+def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
     """Write all keys to a new file. `dry_run`: read them all and count them, and write nothing.
 
     Raises InputError if the file is there, KeyServerDownError if no server answers for some keys, StorageError.
     """
     if path.exists():
         raise InputError(f"{path}: is there already: choose another name, or delete it")
-    report = DumpReport(str(path))
+    report, work = DumpReport(str(path)), work or Work()
     up = _answering(store, report)
     if dry_run:
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise StorageError(f"{path}: cannot be written: there is no such directory, or it is somebody else's")
         with Path(os.devnull).open("wb") as nowhere:
-            _write(nowhere, all_keys(up), report, on_progress)
+            _write(nowhere, all_keys(up), report, work)
         return report
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with os_errors(path, "cannot be written"):
         try:
             with beside.open("xb") as file:
-                _write(file, all_keys(up), report, on_progress)
+                _write(file, all_keys(up), report, work)
                 fsync_file(file)
             reached("repair.dump.written")
             beside.rename(path)
@@ -103,9 +101,7 @@ def all_keys(servers: Sequence[KeyServer]) -> Iterator[tuple[bytes, int]]:
         yield key, int(max(states.values()))
 
 
-def _write(
-    file: BinaryIO, keys: Iterator[tuple[bytes, int]], report: DumpReport, on_progress: OnProgress | None
-) -> None:
+def _write(file: BinaryIO, keys: Iterator[tuple[bytes, int]], report: DumpReport, work: Work) -> None:
     digest = hashlib.sha256()
 
     def put(data: bytes) -> None:
@@ -117,7 +113,7 @@ def _write(
         states = [state for _, state in block]
         put(len(block).to_bytes(4, "big", signed=True) + b"".join([key for key, _ in block]) + bytes(states))
         report.count(states)
-        _tell(on_progress, "dump", report.keys)
+        _tell(work, "dump", report.keys)
     put((0).to_bytes(4, "big") + report.keys.to_bytes(8, "big", signed=True))
     file.write(digest.digest())
 
@@ -175,18 +171,16 @@ def _check_block(keys: Sequence[bytes], states: bytes, last: bytes, place: str) 
         raise DamagedFileError(f"{place}: a state that Krake does not know")
 
 
-def load_keys(
-    store: ShardedKeyStore, path: Path, *, dry_run: bool = False, on_progress: OnProgress | None = None
-) -> DumpReport:
+def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
     """Add the keys of a dump; of those that stand, the higher state wins. May be repeated; `dry_run`: count only.
 
     Raises DamagedFileError or InputError before any key is written, KeyServerDownError if a server misses some.
     """
-    report = DumpReport(str(path))
+    report, work = DumpReport(str(path)), work or Work()
     read = 0
     for keys, _ in read_dump(path):
         read += len(keys)
-        _tell(on_progress, "reading", read)
+        _tell(work, "reading", read)
     for keys, states in read_dump(path):
         known = store.states(keys)
         report.count(list(states))
@@ -198,10 +192,10 @@ def load_keys(
             if missed:
                 raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
         reached("repair.load.block")
-        _tell(on_progress, "load", report.keys)
+        _tell(work, "load", report.keys)
     return report
 
 
-def _tell(on_progress: OnProgress | None, stage: str, done: int) -> None:
-    if on_progress:
-        on_progress({"stage": stage, "done": done, "unit": "keys"})
+def _tell(work: Work, stage: str, done: int) -> None:
+    work.go_on()
+    work.report(stage=stage, done=done, unit="keys")

@@ -69,6 +69,26 @@ def side_by_side(scans: Sequence[Iterable[tuple[bytes, int]]]) -> Iterator[tuple
         yield key, {place: state for _, place, state in rows}
 
 
+def behind(
+    scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int], most: int
+) -> Iterator[tuple[int, KeyState, bool, list[bytes]]]:
+    """What the tables at `places` among these scans have not, or in a lower state than another one.
+
+    In batches of at most `most` keys: place, the highest state, whether the keys are missing there, the keys.
+    """
+    batches: dict[tuple[int, KeyState, bool], list[bytes]] = {}
+    for key, states in side_by_side(scans):
+        highest = max(states.values())
+        for place in places:
+            if (state := states.get(place)) != highest:
+                kind = (place, highest, state is None)
+                batches.setdefault(kind, []).append(key)
+                if len(batches[kind]) == most:
+                    yield *kind, batches.pop(kind)
+    for kind, batch in batches.items():
+        yield *kind, batch
+
+
 def _placed(place: int, scan: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int, KeyState]]:
     for key, keyinfo in scan:
         yield key, place, state_of(keyinfo)

@@ -16,17 +16,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from threading import Event
 from typing import TypeVar
 
 from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
-from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side
+from crawl_lib.keys.intervals import KEY_BYTES, behind, bounds
 from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts
 from crawl_lib.keys.report import MaintenanceReport
 from crawl_lib.keys.sharded import ShardedKeyStore, counts_of
 from crawl_lib.keys.sql import damaged
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import OnProgress, go_on, until_stopped
+from crawl_lib.stopping import Work
 
 _T = TypeVar("_T")
 SAMPLES = 3
@@ -37,54 +36,37 @@ _Sums = Mapping[int, PrefixSum]
 def check(
     store: ShardedKeyStore,
     server: str | None = None,
-    *,
-    stop: Event | None = None,
-    on_progress: OnProgress | None = None,
+    work: Work | None = None,
 ) -> MaintenanceReport:
     """Count, and compare the replicas. Changes nothing. Servers that fail are reported in `failed`, never raised.
 
     `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none, and
-    StoppedError once `stop` is set. `on_progress`: told at each prefix of each server what is being compared.
+    StoppedError. `work` gets a report at each prefix of each server.
     """
-    return _Maintenance(store, "check", server, repairing=False, stop=stop, on_progress=on_progress).run()
+    return _Maintenance(store, "check", server, work or Work(), repairing=False).run()
 
 
 def repair(
     store: ShardedKeyStore,
     server: str | None = None,
-    *,
-    stop: Event | None = None,
-    on_progress: OnProgress | None = None,
+    work: Work | None = None,
 ) -> MaintenanceReport:
     """Compare, copy missing keys to their replicas, and raise every replica's state to the highest.
 
     With replicas, a server without tables (a new disk) gets them. CRAWLED and GONE that differ end as GONE, the
-    higher number. May be run at any time, also while others write or repair, and again. `server`, `on_progress`: as in
-    `check`.
-    Servers that fail are reported in `failed` and the rest is mended: call `raise_if_failed` where that has to be an
-    error. Raises StoppedError once `stop` is set, after the statement that runs (see above how long those are).
+    higher number. May be run at any time, also while others write or repair, and again. `server`, `work`: see `check`.
+    Servers that fail are reported in `failed` and the rest is repaired: call `raise_if_failed` where that has to be an
+    error. Raises StoppedError after the statement that runs (see above how long those are).
     """
-    return _Maintenance(store, "repair", server, repairing=True, stop=stop, on_progress=on_progress).run()
+    return _Maintenance(store, "repair", server, work or Work(), repairing=True).run()
 
 
 class _Maintenance:
     """One run over one store."""
 
-    def __init__(
-        self,
-        store: ShardedKeyStore,
-        kind: str,
-        server: str | None,
-        *,
-        repairing: bool,
-        stop: Event | None,
-        on_progress: OnProgress | None,
-    ) -> None:
+    def __init__(self, store: ShardedKeyStore, kind: str, server: str | None, work: Work, *, repairing: bool) -> None:
         self.servers: Sequence[KeyServer] = store.servers
-        self.store = store
-        self.repairing = repairing
-        self.stop = stop
-        self.on_progress = on_progress
+        self.store, self.work, self.repairing = store, work, repairing
         self.report = MaintenanceReport(kind, store.replication, server or "")
         self.parts = _places(store, server)
         self._seen: dict[tuple[int, int], dict[int, _Sums]] = {}
@@ -136,7 +118,7 @@ class _Maintenance:
     def _sums(self, server: KeyServer, low: bytes, high: bytes) -> dict[int, _Sums]:
         """The digests of a range by prefix."""
         found: dict[int, dict[int, PrefixSum]] = {}
-        for prefix in until_stopped(range(low[0], high[0] + 1), self.stop):
+        for prefix in self.work.until_stopped(range(low[0], high[0] + 1)):
             self._tell(server, prefix)
             first, last = max(low, _key(prefix << 152)), min(high, _key(((prefix + 1) << 152) - 1))
             for (_, state), part in server.prefix_sums(first, last).items():
@@ -144,13 +126,12 @@ class _Maintenance:
         return dict(found)
 
     def _tell(self, server: KeyServer, prefix: int) -> None:
-        if self.on_progress:
-            missing, behind = self.report.missing.total(), self.report.behind.total()
-            self.on_progress({"server": server.name, "prefix": f"{prefix:02x}", "missing": missing, "behind": behind})
+        missing, behind = self.report.missing.total(), self.report.behind.total()
+        self.work.report(server=server.name, prefix=f"{prefix:02x}", missing=missing, behind=behind)
 
     def _attempt(self, server: KeyServer, work: Callable[[KeyServer], _T]) -> _T | None:
         """Do something with a server that has not failed yet; a failure is noted, and None returned."""
-        go_on(self.stop)
+        self.work.go_on()
         if server.name in self.report.failed:
             return None
         try:
@@ -192,36 +173,22 @@ class _Maintenance:
                 self._range(servers, max(low, _key(prefix << 152)), min(high, _key(((prefix + 1) << 152) - 1)))
 
     def _range(self, servers: Sequence[KeyServer], low: bytes, high: bytes) -> None:
-        """Read one range on all replicas side by side, note what differs, and mend it."""
-        batches: dict[tuple[int, KeyState, bool], list[bytes]] = {}
+        """Read one range on all replicas side by side, note what differs, and repair it."""
+        scans = [self.work.until_stopped(_scan(server, low, high)) for server in servers]
         try:
-            scans = [_scan(server, low, high) for server in servers]
-            for key, states in until_stopped(side_by_side(scans), self.stop):
-                highest = max(states.values())
-                for place in range(len(servers)):
-                    state = states.get(place)
-                    if state == highest:
-                        continue
-                    batch = batches.setdefault((place, highest, state is None), [])
-                    batch.append(key)
-                    if len(batch) == STATEMENT_KEYS:
-                        self._mend(servers[place], highest, batch, is_missing=state is None)
-                        batch.clear()
+            for place, state, is_missing, keys in behind(scans, range(len(servers)), STATEMENT_KEYS):
+                self._fill(servers[place], state, keys, is_missing=is_missing)
         except _ScanError as error:
             self.report.fail(error.server, error.reason)
-        for (place, highest, is_missing), batch in batches.items():
-            if batch:
-                self._mend(servers[place], highest, batch, is_missing=is_missing)
 
-    def _mend(self, server: KeyServer, state: KeyState, keys: Sequence[bytes], *, is_missing: bool) -> None:
+    def _fill(self, server: KeyServer, state: KeyState, keys: Sequence[bytes], *, is_missing: bool) -> None:
         """Count what differs and, in a repair, write it. `insert` adds and raises, and lowers nothing meanwhile."""
-        found, mended = (
-            (self.report.missing, self.report.filled) if is_missing else (self.report.behind, self.report.raised)
-        )
+        report = self.report
+        found, done = (report.missing, report.filled) if is_missing else (report.behind, report.raised)
         found[server.name] += len(keys)
         self._tell(server, keys[0][0])
         if self.repairing and self._attempt(server, partial(_insert, keys=keys, state=state)):
-            mended[server.name] += len(keys)
+            done[server.name] += len(keys)
 
 
 class _ScanError(KeyStoreError):

@@ -23,17 +23,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from threading import Event
 from typing import Any
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
-from crawl_lib.keys.intervals import KEY_BYTES, bounds, interval, ring, side_by_side, state_of
+from crawl_lib.keys.intervals import KEY_BYTES, behind, bounds, interval, ring, state_of
 from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer
 from crawl_lib.keys.ring import Ring, RingNote, names_of, read_ring, write_ring
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import OnProgress, go_on, until_stopped
+from crawl_lib.stopping import Work
 
 RANGES_PER_INTERVAL = 16
 """An interval moves in so many pieces, so that progress is seen, and little is looked at again after a kill."""
@@ -71,27 +70,26 @@ def reshard(
     *,
     dry_run: bool = False,
     patience_s: float = 0.0,
-    stop: Event | None = None,
-    on_progress: OnProgress | None = None,
+    work: Work | None = None,
 ) -> ReshardReport:
     """Move keys to the servers of `store`, as the config now says.
 
     `old`: the store of the config as it was; needed where servers leave, or where tables have no note. `patience_s`:
     how long after its beginning it looks once more for keys that tasks inserted which ran on. Raises
     KeyTablesError if servers are missing whose keys nobody else has, KeyServerDownError: run it again. StoppedError
-    once `stop` is set, after the statement that runs.
+    after the statement that runs.
     """
-    change = _Change(store, old, ReshardReport(dry_run), stop or Event())
+    change = _Change(store, old, ReshardReport(dry_run), work or Work())
     if change.plan():
-        change.carry_out(patience_s, on_progress)
+        change.carry_out(patience_s)
     else:
         change.sweep()
     return change.report
 
 
 class _Change:
-    def __init__(self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport, stop: Event) -> None:
-        self.store, self.old, self.report, self.stop = store, old, report, stop
+    def __init__(self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport, work: Work) -> None:
+        self.store, self.old, self.report, self.work = store, old, report, work
         self.to = Ring(0, names_of(store.servers), store.replication)
         self.notes: dict[str, RingNote | None] = {}
         self.before = self.to
@@ -199,32 +197,29 @@ class _Change:
 
     # Carrying out
 
-    def carry_out(self, patience_s: float, on_progress: OnProgress | None) -> None:
+    def carry_out(self, patience_s: float) -> None:
         begun_s = time.monotonic()
-        go_on(self.stop)
+        self.work.go_on()
         if not self.report.dry_run and not self.is_moved:
             self._note_all()
         ranges = [] if self.is_moved else list(_ranges(self.before.count, self.to.count))
-        for number, (low, high) in enumerate(until_stopped(ranges, self.stop)):
+        for number, (low, high) in enumerate(self.work.until_stopped(ranges)):
             self._range(low, high)
-            if on_progress:
-                moved = sum(self.report.copied.values())
-                on_progress({"range": number + 1, "of": len(ranges), "copied": moved})
+            self.work.report(range=number + 1, of=len(ranges), copied=self.report.copied.total())
         if not self.report.dry_run:
             if ranges:
-                self._wait(begun_s + patience_s, on_progress)
-            for low, high in until_stopped(ranges, self.stop):
+                self._wait(begun_s + patience_s)
+            for low, high in self.work.until_stopped(ranges):
                 self._leave(low, high)
-            go_on(self.stop)
+            self.work.go_on()
             self._settle()
 
-    def _wait(self, until_s: float, on_progress: OnProgress | None) -> None:
+    def _wait(self, until_s: float) -> None:
         """For tasks that run elsewhere to see that keys are being moved."""
         while (left_s := until_s - time.monotonic()) > 0:
-            if on_progress:
-                on_progress({"waits_s": round(left_s), "copied": sum(self.report.copied.values())})
-            self.stop.wait(min(left_s, _TELL_S))
-            go_on(self.stop)
+            self.work.report(waits_s=round(left_s), copied=self.report.copied.total())
+            self.work.stop.wait(min(left_s, _TELL_S))
+            self.work.go_on()
 
     def _note_all(self) -> None:
         holding = {server.name for server in self.holders.values()}
@@ -259,7 +254,7 @@ class _Change:
         for first in range(len(self.store.servers)):
             low, high = bounds(first, len(self.store.servers))
             targets = [self.store.servers[place] for place in self.store.places(first)]
-            for server in until_stopped(self.store.servers, self.stop):
+            for server in self.work.until_stopped(self.store.servers):
                 if server not in targets and server.prefix_sums(low, high):
                     self._copy([server, *targets], targets, low, high)
                     reached("repair.reshard.copied")
@@ -269,7 +264,7 @@ class _Change:
         sources, targets = self._sources(low), self._targets(low)
         standing = [server for server in targets if self.standing[server.name]] if self.report.dry_run else targets
         both = _distinct([*sources, *standing])
-        sums = [server.prefix_sums(low, high) for server in until_stopped(both, self.stop)]
+        sums = [server.prefix_sums(low, high) for server in self.work.until_stopped(both)]
         if not _alike(sums) or len(standing) < len(targets):
             self._copy(both, targets, low, high)
         reached("repair.reshard.copied")
@@ -293,24 +288,13 @@ class _Change:
 
     def _copy(self, servers: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Bring the targets to the highest state that any server has of each key."""
-        batches: dict[tuple[str, KeyState], list[bytes]] = {}
-        by_name = {server.name: server for server in targets}
-        places = {server.name: place for place, server in enumerate(servers)}
-        for key, states in until_stopped(side_by_side([server.scan(low, high) for server in servers]), self.stop):
-            highest = max(states.values())
-            for name, server in by_name.items():
-                state = states.get(places.get(name, -1))
-                if state == highest:
-                    continue
-                (self.report.copied if state is None else self.report.raised)[name] += 1
-                batch = batches.setdefault((name, highest), [])
-                batch.append(key)
-                if len(batch) == STATEMENT_KEYS:
-                    self._insert(server, batch, highest)
-                    batch.clear()
-        for (name, state), batch in until_stopped(batches.items(), self.stop):
-            if batch:
-                self._insert(by_name[name], batch, state)
+        tables = _distinct([*servers, *targets])
+        places = [place for place, table in enumerate(tables) if table in targets]
+        scans = [self.work.until_stopped(table.scan(low, high) if table in servers else ()) for table in tables]
+        for place, state, is_missing, keys in behind(scans, places, STATEMENT_KEYS):
+            self.work.go_on()
+            (self.report.copied if is_missing else self.report.raised)[tables[place].name] += len(keys)
+            self._insert(tables[place], keys, state)
 
     def _insert(self, server: KeyServer, keys: Sequence[bytes], state: KeyState) -> None:
         if not self.report.dry_run:
@@ -320,7 +304,7 @@ class _Change:
         """Take a range off a server. What it got since it was copied, of a task that ran on, its holders get first."""
         rows = server.scan(low, high)
         while found := dict(islice(rows, STATEMENT_KEYS)):
-            go_on(self.stop)
+            self.work.go_on()
             self.report.deleted[server.name] += len(found)
             if self.report.dry_run:
                 continue

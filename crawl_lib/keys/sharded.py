@@ -88,7 +88,7 @@ class ShardedKeyStore(KeyStore):
         answer = Answer()
         chunks = list(self._chunks(keys))
         for step in range(self.replication):
-            for chunk, found in self._round(chunks, step, _known):
+            for chunk, found in self._round(chunks, step, lambda server, keys: server.known(keys)):
                 answer.known.update(found)
                 chunk.keys = [key for key in chunk.keys if key not in found]
         for chunk in chunks:
@@ -140,8 +140,12 @@ class ShardedKeyStore(KeyStore):
         chunks = list(self._chunks(left))
         kept = self._decide(chunks, claim)
         missed: Counter[str] = Counter()
+
+        def insert(server: KeyServer, keys: Sequence[bytes]) -> None:
+            server.insert(keys, KeyState.QUEUED)
+
         for step in range(self.replication):
-            self._write_round([chunk for at, chunk in kept if at < step], step, _insert_queued, missed)
+            self._write_round([chunk for at, chunk in kept if at < step], step, insert, missed)
             missed.update({self.servers[chunk.places[step]].name: len(chunk.keys) for at, chunk in kept if at > step})
         claim.missed.update(missed)
         _raise_if_no_tables(chunks)
@@ -156,7 +160,7 @@ class ShardedKeyStore(KeyStore):
         kept = []
         waiting = list(chunks)
         for step in range(self.replication):
-            for chunk, decided in self._round(waiting, step, _claim):
+            for chunk, decided in self._round(waiting, step, lambda server, keys: server.claim(keys)):
                 claim.ours.update(decided.ours)
                 claim.theirs.update(decided.theirs)
                 claim.unsure.update(decided.unsure)
@@ -173,11 +177,11 @@ class ShardedKeyStore(KeyStore):
         self._down.clear()
         known: set[bytes] = set()
         for step in range(self.replication):
-            for _, found in self._round(chunks, step, _known):
+            for _, found in self._round(chunks, step, lambda server, keys: server.known(keys)):
                 known |= found
         _raise_if_left_out(chunks)
         for step in range(self.replication):
-            self._round(chunks, step, _delete)
+            self._round(chunks, step, lambda server, keys: server.delete(keys))
         _raise_if_left_out(chunks)
         return len(known)
 
@@ -185,7 +189,7 @@ class ShardedKeyStore(KeyStore):
         found: dict[bytes, KeyState] = {}
         chunks = list(self._chunks(keys))
         for step in range(self.replication):
-            for _, states in self._round(chunks, step, _states_of):
+            for _, states in self._round(chunks, step, lambda server, keys: server.states(keys)):
                 for key, state in states.items():
                     found[key] = max(state_of(state), found.get(key, KeyState.QUEUED))
         _raise_if_left_out([chunk for chunk in chunks if chunk.unanswered])
@@ -335,26 +339,6 @@ def _raise_if_left_out(chunks: Sequence[_Chunk]) -> None:
     for chunk in chunks:
         if chunk.errors:
             raise chunk.errors[0]
-
-
-def _known(server: KeyServer, keys: Sequence[bytes]) -> set[bytes]:
-    return server.known(keys)
-
-
-def _states_of(server: KeyServer, keys: Sequence[bytes]) -> dict[bytes, int]:
-    return server.states(keys)
-
-
-def _insert_queued(server: KeyServer, keys: Sequence[bytes]) -> None:
-    server.insert(keys, KeyState.QUEUED)
-
-
-def _claim(server: KeyServer, keys: Sequence[bytes]) -> Claim:
-    return server.claim(keys)
-
-
-def _delete(server: KeyServer, keys: Sequence[bytes]) -> int:
-    return server.delete(keys)
 
 
 def counts_of(server: str, by_keyinfo: Mapping[int, int]) -> ServerCounts:

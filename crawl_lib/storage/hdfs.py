@@ -66,7 +66,6 @@ class HdfsStorage(Storage):
         return str(self._hdfs.address)
 
     def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
-        """See Storage."""
         check_path(path)
         if length == 0:
             self._require_file(path)
@@ -80,17 +79,15 @@ class HdfsStorage(Storage):
         return cast(BinaryIO, io.BufferedReader(reader, READ_BUFFER_BYTES))
 
     def open_write(self, path: str) -> BinaryIO:
-        """See Storage."""
         self._refuse_existing(path)
         return cast(BinaryIO, HdfsWriter(self._hdfs, path, self._discard))
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        """See Storage."""
         self._refuse_existing(path)
         self._put(path, lambda: data, len(data))
 
     def upload(self, local: Path, path: str) -> None:
-        """See Storage. All of the file or nothing; sent again if it breaks."""
+        """All of the file or nothing; sent again if it breaks."""
         with os_errors(local, "cannot be read"):
             size = local.stat().st_size
             local.open("rb").close()
@@ -103,7 +100,6 @@ class HdfsStorage(Storage):
         self._put(path, body, size)
 
     def rename(self, source: str, target: str) -> None:
-        """See Storage."""
         check_path(source)
         check_path(target)
         if not source or not target or f"{target}/".startswith(f"{source}/"):
@@ -140,7 +136,6 @@ class HdfsStorage(Storage):
         raise StorageError(f"{self._show(source)}: was not renamed to {target}: the gateway says no more")
 
     def list(self, path: str) -> list[Entry]:
-        """See Storage."""
         check_path(path)
         statuses = self._hdfs.call("cannot be listed", "list_status", path)["FileStatus"]
         if any(status["pathSuffix"] == "" for status in statuses):
@@ -148,12 +143,10 @@ class HdfsStorage(Storage):
         return sorted(_entry(status["pathSuffix"], status) for status in statuses)
 
     def stat(self, path: str) -> Entry | None:
-        """See Storage."""
         status = self._status(path)
         return None if status is None else _entry(path.rpartition("/")[2], status)
 
     def delete(self, path: str) -> bool:
-        """See Storage."""
         if not path:
             raise StorageError(f"{self.name}: the root of the file store is not deleted")
         if self.stat(path) is None:
@@ -162,7 +155,6 @@ class HdfsStorage(Storage):
         return True
 
     def make_dirs(self, path: str) -> None:
-        """See Storage."""
         check_path(path)
         try:
             made = self._hdfs.call("cannot be made", "mkdirs", path)
@@ -172,7 +164,7 @@ class HdfsStorage(Storage):
             raise StorageError(f"{self._show(path)}: cannot be made: the namenode says no more")
 
     def free_bytes(self) -> int:
-        """See Storage. Room of the whole HDFS, divided by its default replication."""
+        """Room of the whole HDFS, divided by its default replication."""
         room = self._hdfs.call("has no status (Hadoop 3.4 or newer?)", "get_status", "")
         defaults = self._hdfs.call("has no defaults", "get_server_defaults", "")
         return int(room["remaining"]) // max(1, int(defaults["replication"]))

@@ -57,7 +57,6 @@ class LocalStorage(Storage):
         return self.root / check_path(path) if path else self.root
 
     def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
-        """See Storage."""
         place = self.local_path(path)
         with _translated(place, "cannot be read"):
             file = cast(BinaryIO, io.BufferedReader(_OldFile(place)))
@@ -67,18 +66,16 @@ class LocalStorage(Storage):
         return cast(BinaryIO, io.BufferedReader(_Window(file, length)))
 
     def open_seekable(self, path: str) -> BinaryIO:
-        """See Storage."""
         return self.open_read(path)
 
     def open_write(self, path: str) -> BinaryIO:
-        """See Storage."""
         place = self.local_path(path)
         self._make_parent(place)
         with _translated(place, "cannot be created"):
             return cast(BinaryIO, _NewFile(place))
 
     def upload_final(self, local: Path, path: str) -> None:
-        """See Storage. A hard link, where both lie on one file system that has them; else a copy."""
+        """A hard link, where both lie on one file system that has them; else a copy."""
         place = self.local_path(path)
         self._make_parent(place)
         try:
@@ -92,7 +89,6 @@ class LocalStorage(Storage):
             fsync_dir(place.parent)
 
     def rename(self, source: str, target: str) -> None:
-        """See Storage."""
         here, there = self.local_path(source), self.local_path(target)
         if not os.path.lexists(here):
             raise PathNotFoundError(f"{here}: is not there, so it cannot be renamed to {there}")
@@ -104,7 +100,7 @@ class LocalStorage(Storage):
                 fsync_dir(here.parent)
 
     def secure(self, path: str) -> None:
-        """See Storage. All folders above it, since an earlier one may have been made in the same breath."""
+        """All folders above it, since an earlier one may have been made in the same breath."""
         place = self.local_path(path)
         with _translated(place, "cannot be made durable"):
             while place != self.root:
@@ -112,14 +108,12 @@ class LocalStorage(Storage):
                 fsync_dir(place)
 
     def list(self, path: str) -> list[Entry]:
-        """See Storage."""
         place = self.local_path(path)
         with _translated(place, "cannot be listed"), os.scandir(place) as entries:
             found = [Entry(e.name, e.is_dir(), 0 if e.is_dir() else e.stat().st_size) for e in entries]
         return sorted(found)
 
     def stat(self, path: str) -> Entry | None:
-        """See Storage."""
         place = self.local_path(path)
         try:
             status = place.stat()
@@ -131,7 +125,7 @@ class LocalStorage(Storage):
         return Entry(place.name if path else "", is_dir, 0 if is_dir else status.st_size)
 
     def delete(self, path: str) -> bool:
-        """See Storage. A folder first gets a hidden name, so that no reader sees half of it."""
+        """A folder first gets a hidden name, so that no reader sees half of it."""
         if not path:
             raise StorageError(f"{self.root}: the root of the file store is not deleted")
         place = self.local_path(path)
@@ -149,11 +143,9 @@ class LocalStorage(Storage):
         return True
 
     def make_dirs(self, path: str) -> None:
-        """See Storage."""
         self._make_dir(self.local_path(path))
 
     def free_bytes(self) -> int:
-        """See Storage."""
         with _translated(self.root, "cannot be looked at"):
             return shutil.disk_usage(self.root).free
 

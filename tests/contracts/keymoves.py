@@ -26,6 +26,7 @@ from crawl_lib.keys.moving import _ranges, reshard
 from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.sharded import LOOK_S
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import Work
 from tests.contracts.keystore import HIGHEST, LOWEST, Switch, make_keys
 
 QUEUED, CRAWLED, GONE = KeyState
@@ -114,7 +115,7 @@ class KeyMovesContract:
     def test_a_comparison_says_where_it_is(self, filled):
         store, told = filled(2, 2), []
         store.servers[1].delete(KEYS[:3])
-        check(store, on_progress=told.append)
+        check(store, work=Work(on_progress=told.append))
         assert {one["server"] for one in told} == {"server-0", "server-1"}
         assert {one["prefix"] for one in told} == {f"{number:02x}" for number in range(256)}
         assert told[-1]["missing"] == 3
@@ -227,7 +228,7 @@ class KeyMovesContract:
         for server in [*old.servers, store.servers[2]]:
             _note_calls(monkeypatch, server, stop, method, left, later)
         with pytest.raises(StoppedError):
-            reshard(store, old, stop=stop)
+            reshard(store, old, work=Work(stop=stop))
         assert later == []
         monkeypatch.undo()
         with pytest.raises(KeyTablesError, match="krake keys reshard"):
@@ -246,7 +247,7 @@ class KeyMovesContract:
                 stop.set()
 
         with pytest.raises(StoppedError):
-            reshard(store, patience_s=3600.0, stop=stop, on_progress=tell)
+            reshard(store, patience_s=3600.0, work=Work(stop=stop, on_progress=tell))
         assert 3500 < told[-1]["waits_s"] <= 3600
         reshard(store)
         self.holds(store)
@@ -492,8 +493,8 @@ class KeyMovesContract:
     def test_progress_of_dump_and_load_counts_all_keys_so_far(self, filled, tmp_path, monkeypatch):
         monkeypatch.setattr("crawl_lib.keys.dump.BLOCK_KEYS", 400)
         store, told = filled(1, 1), []
-        dump_keys(store, tmp_path / "keys.dump", on_progress=told.append)
-        load_keys(store, tmp_path / "keys.dump", on_progress=told.append)
+        dump_keys(store, tmp_path / "keys.dump", Work(on_progress=told.append))
+        load_keys(store, tmp_path / "keys.dump", Work(on_progress=told.append))
         assert len(KEYS) == 1002
         sums = [400, 800, 1002]
         assert [(one["stage"], one["done"]) for one in told] == [

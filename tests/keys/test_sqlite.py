@@ -98,7 +98,7 @@ def test_a_folder_in_place_of_the_file_is_an_error(server):
 def test_a_file_that_is_no_database_is_an_error(server):
     server.path.parent.mkdir()
     server.path.write_bytes(b"not a database" * 1000)
-    with pytest.raises(KeyStoreError, match=r"0\.sqlite: .*not a database.*krake keys create"):
+    with pytest.raises(KeyStoreError, match=r"0\.sqlite: .*not a database.*krake fsck --repair --only keys"):
         server.known(make_keys(1))
 
 

@@ -19,6 +19,7 @@ from crawl_lib.export import progress
 from crawl_lib.keys import check, open_key_store
 from crawl_lib.node.retire import retire_lost
 from crawl_lib.states import KeyState
+from crawl_lib.stopping import Work
 from crawl_lib.storage import DfsAccess, LocalStorage
 from crawl_lib.stores import Secrets, open_stores
 from crawl_lib.urls import Owners
@@ -160,7 +161,7 @@ def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None
         store.servers[0].insert(sorted(keys), KeyState.QUEUED)
     assert stopped_everywhere(lambda stop: stages.maintain_keys(open_stores(config, stop=stop))) >= 10
     with open_key_store(config.key_storage) as store:
-        assert stopped_everywhere(lambda stop: check(store, stop=stop)) >= 10
+        assert stopped_everywhere(lambda stop: check(store, work=Work(stop=stop))) >= 10
         assert store.servers[1].known(sorted(keys)) == set(keys)
 
 
