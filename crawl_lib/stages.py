@@ -104,7 +104,7 @@ def maintain_keys(
     with stores.keys() as keys:
         report = repair(keys, server, stores)
     report.raise_if_failed()
-    return asdict(report)
+    return report.to_mapping()
 
 
 def export_pages(
