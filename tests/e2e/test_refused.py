@@ -7,6 +7,7 @@ import pytest
 
 from crawl_lib.errors import InputError
 from crawl_lib.stages import inject
+from crawl_lib.stores import open_stores
 from tests.e2e.crawl import make_config, run_crawl
 from tests.web.hostile import HostileWeb
 
@@ -23,7 +24,7 @@ def test_seeds_links_and_redirects_are_counted_and_never_asked(tmp_path: Path) -
         )
         web.on("/moved", lambda talk: talk.reply("302 Found", b"Location: http://127.0.0.1:22/\r\n", b""))
         with pytest.raises(InputError, match=": port"):
-            inject(config, run_id="bad", seeds="http://127.0.0.1:110/")
+            inject(open_stores(config), run_id="bad", seeds="http://127.0.0.1:110/")
         result = run_crawl(config, [web.url("/links"), web.url("/moved"), "http://b.test:1/"], 2, process=False)
         paths = web.paths()
     assert sorted(paths) == ["/links", "/moved", "/robots.txt"]
