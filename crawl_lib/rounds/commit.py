@@ -108,7 +108,7 @@ def _sweep(stores: Stores, run_id: str, iteration: int) -> None:
 
 
 def _write_index(stores: Stores, iteration: Iteration, path: str) -> None:
-    _storage, share = stores.storage, stores.config.crawl.min_nodes
+    share = stores.config.crawl.min_nodes
     present = set(stores.crawl.folder(iteration.folder).segments())
     there = [node for node in iteration.nodes if node in present]
     missing = [node for node in iteration.nodes if node not in present]
