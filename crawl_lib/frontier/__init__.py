@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse
 from crawl_lib.frontier.directory import NodeDirectory, open_node_dir
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
-from crawl_lib.frontier.intake import intake, open_plan, pending_report, read_undecided
+from crawl_lib.frontier.intake import IntakeRules, intake, open_plan, pending_report, read_undecided
 from crawl_lib.frontier.journal import (
     CLAIM,
     INSERT,
@@ -103,6 +103,7 @@ __all__ = [
     "Change",
     "HostCounts",
     "IntakeReport",
+    "IntakeRules",
     "Journal",
     "Move",
     "NodeDirectory",

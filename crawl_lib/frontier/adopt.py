@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import file_digest, sha1
-from itertools import islice
 from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file, reached, write_durable
@@ -17,7 +16,7 @@ from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, plan_move
-from crawl_lib.frontier.outlinks import join_line
+from crawl_lib.frontier.outlinks import join_line, key_of_line, some_lines
 from crawl_lib.frontier.queue import Queue, QueueReader, State
 from crawl_lib.frontier.take import write_lines
 from crawl_lib.keys import KeyStore
@@ -191,7 +190,7 @@ def _count_hosts(queue: Queue, keys: KeyStore) -> None:
         return
     hosts: Counter[bytes] = Counter()
     with path.open("rb") as file:
-        while lines := [line.rstrip(b"\n") for line in islice(file, _INSERT_KEYS)]:
+        for lines in some_lines((line.rstrip(b"\n") for line in file), _INSERT_KEYS):
             keyed = {sha1(line).digest(): line for line in lines}
             hosts.update(host_of_line(keyed[key]) for key in keyed.keys() - keys.unknown(list(keyed)).known)
     write_durable(queue.files.new_hosts, counts_bytes(hosts))
@@ -203,12 +202,11 @@ def _insert_all(queue: Queue, keys: KeyStore, found: _Adoption) -> None:
     with queue.files.adopted.open("rb") as file:
         _insert(keys, found, (sha1(line.rstrip(b"\n")).digest() for line in file))
     with queue.files.adopted_handed_on.open("rb") as file:
-        _insert(keys, found, (sha1(line[: line.find(b"\t")]).digest() for line in file))
+        _insert(keys, found, map(key_of_line, file))
 
 
 def _insert(keys: KeyStore, found: _Adoption, digests: Iterable[bytes]) -> None:
-    source = iter(digests)
-    while some := list(islice(source, _INSERT_KEYS)):
+    for some in some_lines(digests, _INSERT_KEYS):
         for server, count in keys.insert(some).missed.items():
             found.report.missed[server] = found.report.missed.get(server, 0) + count
 

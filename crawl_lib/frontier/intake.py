@@ -13,17 +13,19 @@ from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import QueueError, StoppedError
 from crawl_lib.frontier.adopt import adopt
 from crawl_lib.frontier.directory import NodeDirectory
-from crawl_lib.frontier.draft import UNDECIDED, Draft, Pair
 from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
 from crawl_lib.frontier.journal import (
     CLAIM,
     INSERT,
+    UNDECIDED,
+    Draft,
     IntakeReport,
     Journal,
+    Pair,
     read_journal,
 )
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK, key_of_line, url_of_line
 from crawl_lib.frontier.past_check import DROPPED, PastCheck
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.source import Source, SourceLines, file_lines
@@ -50,23 +52,34 @@ def read_undecided(queue: Queue) -> Iterator[bytes]:
     return file_lines(queue.files.undecided)
 
 
+@dataclass(frozen=True)
+class IntakeRules:
+    """How a node takes URLs in.
+
+    `routing`: `host` or `local`. `owners`: who owns which host (needed by adoption with `host` routing).
+    `max_pages_per_host`: None: no limit. `max_length_chars`: of a URL that people queued. `chunk_lines`: how many are
+    decided upon at a time.
+    """
+
+    routing: str
+    owners: Owners | None = None
+    max_pages_per_host: int | None = None
+    max_length_chars: int = 2000
+    chunk_lines: int = CHUNK_LINES
+
+
 def intake(
     queue: Queue,
     sources: Sequence[Source],
     keys: KeyStore,
+    rules: IntakeRules,
     *,
-    routing: str,
-    owners: Owners | None = None,
-    max_pages_per_host: int | None = None,
-    max_length_chars: int = 2000,
     complete_folders: Collection[str] = (),
-    chunk_lines: int = CHUNK_LINES,
     stop: Callable[[], bool] | None = None,
     on_progress: Callable[[IntakeReport], None] | None = None,
 ) -> IntakeReport:
     """Take in each source that has not been taken in, in the order given; adopt a queue made by hand first.
 
-    `routing`: `host` or `local`. `owners`: who owns which host (needed by adoption with `host` routing).
     `complete_folders`: folders all of whose sources are taken in once these are; their record is kept short.
     `stop`: asked between chunks. Returns `pending_report`: the same again if there is nothing (more) to do.
     The caller holds the node's lock. Raises QueueError, KeyStoreError, StorageError or StoppedError; whatever
@@ -77,61 +90,41 @@ def intake(
     finish_open_move(queue)
     queue.create()
     if not queue.is_ours():
-        adopt(queue, keys, owners if routing == "host" else None, max_length_chars=max_length_chars)
-    taken_in = queue.taken_in()
-    past_check = PastCheck(queue, keys)
+        owners = rules.owners if rules.routing == "host" else None
+        adopt(queue, keys, owners, max_length_chars=rules.max_length_chars)
+    taken_in, past_check = queue.taken_in(), PastCheck(queue, keys)
     waiting = [past_check.of(source) for source in sources if (source.folder, source.node) not in taken_in]
-    journal = read_journal(queue.directory)
-    if waiting or journal or queue.files.undecided.exists():
-        with closing(_opened(queue, journal, waiting)) as lines:
-            run = _Intake(lines, keys, routing == "local", max_pages_per_host, chunk_lines)
+    if waiting or queue.files.journal.exists() or queue.files.undecided.exists():
+        with closing(_Intake(queue, waiting, keys, rules)) as run:
             run.resume()
             while run.read_chunk():
                 if on_progress:
                     on_progress(run.report)
                 if stop and stop():
                     raise StoppedError(f"{queue.directory}: the intake was stopped; it goes on when run again")
-            nodes_of = {(source.folder, source.node): tuple(sorted(source.nodes)) for source in waiting}
-            _finish(run.draft, complete_folders, nodes_of)
+            run.finish(complete_folders)
     return pending_report(queue)
-
-
-@dataclass
-class _Opened:
-    """An intake that was begun, or is gone on with, and what it has yet to read."""
-
-    draft: Draft
-    lines: SourceLines
-
-    def close(self) -> None:
-        self.lines.close()
-
-
-def _opened(queue: Queue, journal: Journal | None, waiting: Sequence[Source]) -> _Opened:
-    """Bring the files to what the journal says, or begin anew; plan what is to be taken in."""
-    sources = {(source.folder, source.node): source for source in waiting}
-    names = list(sources)
-    sources[UNDECIDED] = Source(*UNDECIDED, lambda: file_lines(queue.files.undecided))
-    if journal is None:
-        draft = Draft.begin(queue, names)
-    else:
-        draft = Draft.go_on(queue, journal)
-        draft.replan(sources.keys(), names)
-    return _Opened(draft, SourceLines(draft.journal.plan, sources, draft.journal.at, draft.journal.line))
 
 
 class _Intake:
     """What an intake does with the lines that it reads: what is new joins the draft, and its key is inserted."""
 
-    def __init__(self, opened: _Opened, keys: KeyStore, claims: bool, limit: int | None, chunk_lines: int) -> None:
-        self.draft, self.lines = opened.draft, opened.lines
+    def __init__(self, queue: Queue, waiting: Sequence[Source], keys: KeyStore, rules: IntakeRules) -> None:
+        """Bring the files to what the journal says, or begin; plan what is to be taken in."""
+        sources = {(source.folder, source.node): source for source in waiting}
+        self.nodes_of = {pair: tuple(sorted(source.nodes)) for pair, source in sources.items()}
+        self.draft = Draft.open(queue, list(sources))
+        sources[UNDECIDED] = Source(*UNDECIDED, lambda: read_undecided(queue))
+        journal = self.draft.journal
+        self.lines = SourceLines(journal.plan, sources, journal.at, journal.line)
         self.report = self.draft.report
-        self.keys = keys
-        self.claims = claims
-        self.limit = limit
-        self.chunk_lines = chunk_lines
+        self.keys, self.rules = keys, rules
         self._stored: dict[bytes, int] = {}
         self._last_keys: list[bytes] = []
+
+    def close(self) -> None:
+        """Close the source that is open."""
+        self.lines.close()
 
     def resume(self) -> None:
         """Do what the journal says was under way."""
@@ -142,12 +135,12 @@ class _Intake:
 
     def read_chunk(self) -> bool:
         """Read, decide and append one chunk; False if nothing was left to read."""
-        lines = self.lines.take(self.chunk_lines)
+        lines = self.lines.take(self.rules.chunk_lines)
         if not lines:
             return False
         accepted = self._decide(lines)
         self.draft.journal.at, self.draft.journal.line = self.lines.at, self.lines.line
-        if self.claims and accepted:
+        if self.rules.routing == "local" and accepted:
             self.draft.write_candidates(accepted)
             self._claim(accepted, first=True)
         else:
@@ -164,7 +157,7 @@ class _Intake:
         report.known += lines.count(DROPPED)
         lines = [line for line in lines if line != DROPPED]
         for line in lines:
-            key = sha1(line[: line.find(b"\t")]).digest()
+            key = key_of_line(line)
             if HANDED_ON_MARK in line:
                 past.add(key)
                 fresh[key] = line
@@ -182,16 +175,17 @@ class _Intake:
 
     def _limited(self, accepted: list[bytes], past: set[bytes]) -> list[bytes]:
         """Drop, and count, what is over its host's limit."""
-        if self.limit is None:
+        limit = self.rules.max_pages_per_host
+        if limit is None:
             return accepted
-        hosts = [host_of_line(line[: line.find(b"\t")]) for line in accepted]
+        hosts = [host_of_line(url_of_line(line)) for line in accepted]
         self._stored.update(
             HostCounts(self.draft.queue.directory).get({host for host in hosts if host not in self._stored})
         )
         chunk: Counter[bytes] = Counter()
         kept: list[bytes] = []
         for host, line in zip(hosts, accepted, strict=True):
-            room = self._stored.get(host, 0) + self.draft.hosts[host] + chunk[host] < self.limit
+            room = self._stored.get(host, 0) + self.draft.hosts[host] + chunk[host] < limit
             if room or HANDED_ON_MARK in line:
                 chunk[host] += 1
                 kept.append(line)
@@ -204,7 +198,7 @@ class _Intake:
 
     def _claim(self, lines: list[bytes], *, first: bool) -> None:
         """Claim keys and append the URLs that are ours; only a definite answer to the first sending drops one."""
-        keyed = {sha1(line[: line.find(b"\t")]).digest(): line for line in lines}
+        keyed = {key_of_line(line): line for line in lines}
         asked = [key for key, line in keyed.items() if HANDED_ON_MARK not in line]
         if not first:
             self.report.unsure += len(asked)
@@ -232,43 +226,39 @@ class _Intake:
         for server, count in missed.items():
             self.report.missed[server] = self.report.missed.get(server, 0) + count
 
-
-def _finish(draft: Draft, complete_folders: Collection[str], nodes_of: Mapping[Pair, tuple[str, ...]]) -> None:
-    """One move: `new` becomes the last data file, the sources are noted, the journal goes.
-
-    `nodes_of`: among which the lines of each source were divided.
-    """
-    queue, journal = draft.queue, draft.journal
-    write_durable(queue.files.new_hosts, counts_bytes(draft.hosts))
-    reached("intake.hosts_written")
-    state = queue.state()
-    record = queue.record()
-    ours = queue.is_ours(state)
-    waits = bool(journal.undecided_count)
-    change = Change(
-        move_id=_move_id(journal, record.last_move),
-        state=state,
-        record=replace(
-            record,
-            taken_in=record.taken_in.with_sources(
-                [pair for pair in journal.plan if pair != UNDECIDED], complete_folders
+    def finish(self, complete_folders: Collection[str]) -> None:
+        """One move: `new` becomes the last data file, the sources are noted, the journal goes."""
+        draft, queue, journal = self.draft, self.draft.queue, self.draft.journal
+        write_durable(queue.files.new_hosts, counts_bytes(draft.hosts))
+        reached("intake.hosts_written")
+        state = queue.state()
+        record = queue.record()
+        ours = queue.is_ours(state)
+        waits = bool(journal.undecided_count)
+        change = Change(
+            move_id=_move_id(journal, record.last_move),
+            state=state,
+            record=replace(
+                record,
+                taken_in=record.taken_in.with_sources(
+                    [pair for pair in journal.plan if pair != UNDECIDED], complete_folders
+                ),
+                nodes=record.nodes if _divided_among(record.nodes, journal, self.nodes_of) else (),
+                pending=IntakeReport.from_mapping(record.pending).plus(draft.report).to_mapping(),
             ),
-            nodes=record.nodes if _divided_among(record.nodes, journal, nodes_of) else (),
-            pending=IntakeReport.from_mapping(record.pending).plus(draft.report).to_mapping(),
-        ),
-        ours=ours,
-        appended=Appended(NodeDirectory.new, journal.new_count),
-        deletes=[
-            *([] if journal.new_count else [NodeDirectory.new, NodeDirectory.new_meta]),
-            *([] if waits else [NodeDirectory.undecided, NodeDirectory.new_undecided]),
-            NodeDirectory.new_claim,
-            NodeDirectory.journal,
-        ],
-        renames=[(NodeDirectory.new_undecided, NodeDirectory.undecided)] if waits else [],
-        counts_hosts=True,
-        offsets=(record.offset, record.meta_offset) if ours else (None, None),
-    )
-    carry_out_move(queue, plan_move(queue, change))
+            ours=ours,
+            appended=Appended(NodeDirectory.new, journal.new_count),
+            deletes=[
+                *([] if journal.new_count else [NodeDirectory.new, NodeDirectory.new_meta]),
+                *([] if waits else [NodeDirectory.undecided, NodeDirectory.new_undecided]),
+                NodeDirectory.new_claim,
+                NodeDirectory.journal,
+            ],
+            renames=[(NodeDirectory.new_undecided, NodeDirectory.undecided)] if waits else [],
+            counts_hosts=True,
+            offsets=(record.offset, record.meta_offset) if ours else (None, None),
+        )
+        carry_out_move(queue, plan_move(queue, change))
 
 
 def _divided_among(nodes: tuple[str, ...], journal: Journal, nodes_of: Mapping[Pair, tuple[str, ...]]) -> bool:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from hashlib import sha1
+from itertools import islice
 from typing import Any, BinaryIO, cast
 
 from isal import isal_zlib
@@ -40,6 +42,23 @@ class OutlinkPart:
     def to_mapping(self) -> dict[str, int]:
         """The form that stands in the manifest."""
         return asdict(self)
+
+
+def url_of_line(line: bytes) -> bytes:
+    """The URL of an outlink line, or of a line of data."""
+    return line.partition(b"\t")[0]
+
+
+def key_of_line(line: bytes) -> bytes:
+    """The key of its URL."""
+    return sha1(url_of_line(line)).digest()
+
+
+def some_lines(lines: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
+    """Lines in batches of so many, the last one shorter."""
+    source = iter(lines)
+    while batch := list(islice(source, count)):
+        yield batch
 
 
 def encode_meta(queued: QueuedUrl) -> bytes:

@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from hashlib import sha1
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from crawl_lib.frontier.directory import NodeDirectory
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK, key_of_line, some_lines
 from crawl_lib.frontier.queue import Queue, QueueReader
 from crawl_lib.frontier.source import Source, file_lines
 from crawl_lib.keys import KeyStore
@@ -53,8 +52,8 @@ class PastCheck:
         read_before = (source.folder, source.node) in self._read_before
         lines = source.open()
         try:
-            while some := list(islice(lines, _CHUNK)):
-                handed = {line: sha1(line[: line.find(b"\t")]).digest() for line in some if HANDED_ON_MARK in line}
+            for some in some_lines(lines, _CHUNK):
+                handed = {line: key_of_line(line) for line in some if HANDED_ON_MARK in line}
                 yield from self._chosen(some, handed, read_before=read_before) if handed else some
         finally:
             if hasattr(lines, "close"):
@@ -101,4 +100,4 @@ class PastCheck:
             yield sha1(url).digest()
         for name in (NodeDirectory.new, NodeDirectory.handed_on):
             for line in file_lines(self._queue.directory / name):
-                yield sha1(line.partition(b"\t")[0]).digest()
+                yield key_of_line(line)

@@ -9,6 +9,7 @@ from crawl_lib.crawldir import MANIFEST_FILE, Iteration, read_json, still_awaite
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
     IntakeReport,
+    IntakeRules,
     Source,
     TakenIn,
     intake,
@@ -112,10 +113,7 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
             queue,
             sources,
             keys,
-            routing=config.frontier.routing,
-            owners=owners,
-            max_pages_per_host=config.urls.max_pages_per_host,
-            max_length_chars=config.urls.max_length_chars,
+            IntakeRules(config.frontier.routing, owners, config.urls.max_pages_per_host, config.urls.max_length_chars),
             complete_folders=complete,
             stop=task.stores.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),

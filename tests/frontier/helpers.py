@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import sha1
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import crawl_lib.frontier
 import crawl_lib.repair.queue
 import crawl_lib.seeds
 from crawl_lib import durable
-from crawl_lib.frontier import Queue, Source, intake, lines_of, read_record, record_bytes
+from crawl_lib.frontier import IntakeRules, Queue, Source, intake, lines_of, read_record, record_bytes
 from crawl_lib.keys import Answer, Claim, InsertReport
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import unsealed
@@ -84,7 +84,9 @@ def source(folder: str, node: str, urls: Iterable[str | QueuedUrl], flags: str =
 
 
 def take_in(queue: Queue, keys: Any, *sources: Source, routing: str = "host", **options: Any) -> Any:
-    return intake(queue, sources, keys, routing=routing, **options)
+    names = {item.name for item in fields(IntakeRules)}
+    rules = IntakeRules(routing, **{name: options.pop(name) for name in names & options.keys()})
+    return intake(queue, sources, keys, rules, **options)
 
 
 def fill(queue: Queue, urls: Iterable[str], folder: str = "1") -> None:

@@ -11,6 +11,7 @@ import pytest
 from crawl_lib.errors import DamagedFileError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import (
     HostCounts,
+    IntakeRules,
     OutlinkWriter,
     Queue,
     Source,
@@ -273,7 +274,7 @@ def test_a_part_of_a_file_is_a_source(queue: Queue, tmp_path: Path) -> None:
     def open_part():
         return io.BytesIO((tmp_path / "outlinks").read_bytes()[part.offset : part.offset + part.length])
 
-    intake(queue, [part_source("1", "n9", open_part, part.count)], Keys(), routing="host")
+    intake(queue, [part_source("1", "n9", open_part, part.count)], Keys(), IntakeRules("host"))
     assert urls_of(queue) == [B, C]
 
 
