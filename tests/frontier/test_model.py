@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from crawl_lib.frontier import Queue, Take, advance, close_take, make_take, open_take
 from crawl_lib.frontier.queue import count_lines, parse_state
 from crawl_lib.repair.queue.queue import repair_queue
-from tests.frontier.helpers import Keys, hand_made, source, take_in, urls_of
+from tests.frontier.helpers import Keys, hand_made, source, take_in, to_be_adopted, urls_of
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -81,6 +81,8 @@ class QueueMachine(RuleBasedStateMachine):
             if path.name.isdecimal():
                 path.unlink()
         hand_made(self.queue.directory, ["http://gone.test/", *self.model[:cut]], self.model[cut:], processed=1)
+        if (self.queue.directory / "state.krake").exists():
+            to_be_adopted(self.queue.directory)
 
     @invariant()
     def files_are_as_the_format_says(self) -> None:
