@@ -2,7 +2,7 @@
 
 How data flows: injected seeds and the file `outlinks` of each segment hold URLs for their owners, as lines
 (`outlinks`). `intake` reads the parts that are this node's (`source`), asks the key store which URLs are new, and
-appends those to the queue (`draft`, `journal`); URLs that other nodes handed on are queued without asking
+appends those to the queue (`journal`); URLs that other nodes handed on are queued without asking
 (`past_check`). A queue that people made is adopted first (`adopt`), and with other nodes than before its hosts are
 divided again (`rehome`). `make_take` writes down the next URLs; once their segment is committed, `advance` moves the
 queue past them (`take`). Every change of the queue is a move (`move`), under `NodeLock`.
