@@ -32,10 +32,10 @@ def salvage(arguments: argparse.Namespace) -> int:
         node_locked,
         repairs_locked,
         salvage_segment,
-        segment_name,
     )
 
-    stores, name = stores_of(arguments), segment_name(arguments.segment)
+    stores = stores_of(arguments)
+    name = stores.crawl.segment_named(arguments.segment)
     if arguments.delete_damaged:
         require_yes(arguments, f"the damaged segment that is kept beside {name} is deleted for good")
     with (
@@ -111,22 +111,20 @@ def compact(arguments: argparse.Namespace) -> int:
     """Write segments anew without dropped pages: those that are named, else all that have some."""
     from crawl_lib.curate import compact_segment  # noqa: PLC0415
     from crawl_lib.repair import (  # noqa: PLC0415
-        all_segments,
         finish_all_swaps,
         node_locked,
         repairs_locked,
-        segment_name,
     )
 
     stores = stores_of(arguments)
-    names = [segment_name(text) for text in arguments.segment]
+    names = [stores.crawl.segment_named(text) for text in arguments.segment]
     require_yes(arguments, "the records of dropped pages are deleted for good")
     reports = []
     dry_run, waiting = arguments.dry_run, Waiting(arguments)
     with tool_progress(arguments) as progress, repairs_locked(stores, dry_run=dry_run):
         if not dry_run:
             finish_all_swaps(stores)
-        for name in names or all_segments(stores):
+        for name in names or stores.crawl.segments():
             with node_locked(stores, name.node, "krake segment compact", waiting, dry_run=dry_run):
                 reports.append(compact_segment(stores, name, dry_run=arguments.dry_run, on_progress=progress))
     if arguments.json:

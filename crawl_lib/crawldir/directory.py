@@ -26,7 +26,7 @@ from threading import Event
 from typing import Any
 
 from crawl_lib.crawldir.scope import SCOPE_DIGEST, read_scope
-from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
@@ -130,6 +130,13 @@ class CrawlDirectory:
     def segment(self, folder: str, node: str) -> SegmentRef:
         """A node's segment of an iteration, whether it is there or not."""
         return SegmentRef(self, folder, node)
+
+    def segment_named(self, text: str) -> SegmentRef:
+        """A segment as the user names it: `<folder>/<node>`, or a path that ends so. Raises InputError."""
+        folder, _, node = "/".join(text.rstrip("/").split("/")[-2:]).rpartition("/")
+        if not folder.isdecimal() or not node or node.startswith("."):
+            raise InputError(f"{text}: is no segment; name it <folder>/<node>, such as 1795000000/node-a")
+        return self.segment(folder, node)
 
     def names(self, *below: str) -> list[str]:
         """Names of the visible folders of a folder of the crawl directory, sorted; none if it is not there."""

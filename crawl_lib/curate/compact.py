@@ -18,9 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.repair import COMPACTED_PREFIX, SegmentName, finish_swaps, replace_segment, require_folder, scratch_room
+from crawl_lib.repair import COMPACTED_PREFIX, finish_swaps, replace_segment, require_folder, scratch_room
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     INDEX_NAME,
@@ -89,7 +90,7 @@ class _Removed:
 
 def compact_segment(
     stores: Stores,
-    name: SegmentName,
+    name: SegmentRef,
     *,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
@@ -99,13 +100,13 @@ def compact_segment(
 
     Raises PathNotFoundError (no such segment), DamagedFileError (salvage it first), StorageError.
     """
-    require_folder(stores, name)
+    require_folder(name)
     if not dry_run:
         finish_swaps(stores, name.folder)
     report = CompactReport(str(name))
     try:
-        reader = SegmentReader(stores.storage, name.path(stores))
-        entries = stores.storage.list(name.path(stores))
+        reader = SegmentReader(stores.storage, name.path)
+        entries = stores.storage.list(name.path)
         report.bytes_before = report.bytes_after = sum(entry.size_bytes for entry in entries)
         report.pages = len(reader.dropped)
         if not report.pages or dry_run:
@@ -129,12 +130,12 @@ class _Compaction:
     def __init__(
         self,
         stores: Stores,
-        name: SegmentName,
+        name: SegmentRef,
         room: Path,
         on_progress: OnProgress | None,
         clock: Callable[[], float],
     ) -> None:
-        self.storage, self.path, self.room = stores.storage, name.path(stores), room
+        self.storage, self.path, self.room = stores.storage, name.path, room
         self.reader = SegmentReader(self.storage, self.path)
         self.out = room / "segment"
         self.on_progress, self.clock = on_progress, clock

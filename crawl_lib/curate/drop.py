@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crawl_lib.crawldir import DROPPED_MARK
+from crawl_lib.crawldir import DROPPED_MARK, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError, KrakeError, TargetExistsError, UrlError
 from crawl_lib.export import KEY_PATTERN, ExportFolder, list_exports
-from crawl_lib.repair import SegmentName, all_segments, finish_all_swaps
+from crawl_lib.repair import finish_all_swaps
 from crawl_lib.segment import SegmentReader, write_dropped
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
@@ -64,7 +64,7 @@ def drop_pages(
     if not dry_run:
         finish_all_swaps(stores)
     found: set[bytes] = set()
-    for segment in all_segments(stores):
+    for segment in stores.crawl.segments():
         if on_progress:
             on_progress({"searching": str(segment), "found": len(found), "of": len(names)})
         here, out = _look(stores, segment, names.keys())
@@ -81,20 +81,20 @@ def drop_pages(
     return report
 
 
-def _look(stores: Stores, segment: SegmentName, wanted: Any) -> tuple[set[bytes], set[bytes]]:
+def _look(stores: Stores, segment: SegmentRef, wanted: Any) -> tuple[set[bytes], set[bytes]]:
     """Which wanted keys have a row in a segment, and which were taken out of it."""
-    reader = SegmentReader(stores.storage, segment.path(stores))
+    reader = SegmentReader(stores.storage, segment.path)
     found: set[bytes] = set()
     for batch in reader.pages(["key"], with_dropped=True):
         found.update(wanted & set(batch.column(0).to_pylist()))
     return found, set(wanted & reader.taken_out)
 
 
-def _write(stores: Stores, segment: SegmentName, keys: set[bytes]) -> None:
+def _write(stores: Stores, segment: SegmentRef, keys: set[bytes]) -> None:
     with suppress(TargetExistsError):
         stores.storage.write_bytes(stores.crawl.at(segment.folder, DROPPED_MARK), b"")
     reached("repair.drop.marked")
-    write_dropped(stores.storage, segment.path(stores), keys)
+    write_dropped(stores.storage, segment.path, keys)
     reached("repair.drop.written")
 
 

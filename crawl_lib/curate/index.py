@@ -16,9 +16,10 @@ from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_error, os_errors
-from crawl_lib.repair import SegmentName, all_segments, finish_all_swaps, repairs_locked, scratch_room
+from crawl_lib.repair import finish_all_swaps, repairs_locked, scratch_room
 from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_runs, surt
 from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
@@ -57,7 +58,7 @@ def merge_indexes(
     with repairs_locked(stores), scratch_room(stores, "index") as room:
         finish_all_swaps(stores)
         runs = RunWriter(room / "run", RUN_LINES)
-        for segment in all_segments(stores):
+        for segment in stores.crawl.segments():
             for line in _lines(stores, segment, report):
                 runs.add(line)
                 if report.captures % PROGRESS_LINES == 0:
@@ -84,10 +85,10 @@ def _require_index(path: Path) -> None:
         raise InputError(f"{path}: is there already, and is no index: choose another name, or delete it")
 
 
-def _lines(stores: Stores, segment: SegmentName, report: IndexReport) -> Iterator[str]:
+def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator[str]:
     """The lines of a segment as the index of the crawl has them."""
-    where = f"{segment.path(stores)}/{INDEX_NAME}"
-    dropped = SegmentReader(stores.storage, segment.path(stores)).dropped
+    where = f"{segment.path}/{INDEX_NAME}"
+    dropped = SegmentReader(stores.storage, segment.path).dropped
     try:
         file = stores.storage.open_read(where)
     except PathNotFoundError as error:
@@ -107,7 +108,7 @@ def _lines(stores: Stores, segment: SegmentName, report: IndexReport) -> Iterato
                 yield moved
 
 
-def _moved(line: bytes, segment: SegmentName, dropped: Container[bytes]) -> str | None:
+def _moved(line: bytes, segment: SegmentRef, dropped: Container[bytes]) -> str | None:
     """A line with the key of today and a path from the crawl directory; None of a dropped page."""
     _, stamp, text = line.decode().split(" ", 2)
     value = json.loads(text)

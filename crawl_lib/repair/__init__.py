@@ -15,14 +15,11 @@ from crawl_lib.repair.keys.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys
 from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
 from crawl_lib.repair.keys.rebuild import rebuild_keys
 from crawl_lib.repair.places import (
-    SegmentName,
-    all_segments,
     node_locked,
     repairs_locked,
     require_folder,
     scratch_base,
     scratch_room,
-    segment_name,
 )
 from crawl_lib.repair.queue.node import repair_node
 from crawl_lib.repair.segments.glean import EXAMPLES, IMPORTED_FROM, fetched_of, is_robots
@@ -40,9 +37,7 @@ __all__ = [
     "Forgotten",
     "Keys",
     "SalvageReport",
-    "SegmentName",
     "Told",
-    "all_segments",
     "fetched_of",
     "finish_all_swaps",
     "finish_swaps",
@@ -63,7 +58,6 @@ __all__ = [
     "salvage_segment",
     "scratch_base",
     "scratch_room",
-    "segment_name",
     "sweep",
     "urls_on_their_way",
 ]

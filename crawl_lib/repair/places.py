@@ -1,4 +1,4 @@
-"""Which segment a command means, the room it works in, and the lock of the segment's node."""
+"""The room a repair works in, and the locks it holds."""
 
 from __future__ import annotations
 
@@ -7,48 +7,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
-from crawl_lib.errors import InputError, LockedError, PathNotFoundError, os_errors
+from crawl_lib.crawldir import SegmentRef
+from crawl_lib.errors import LockedError, PathNotFoundError, os_errors
 from crawl_lib.frontier import NodeDirectory, NodeLock, held_without_trace
 from crawl_lib.stores import Stores
 
 
-class SegmentName(NamedTuple):
-    """A segment by its iteration's folder and its node."""
-
-    folder: str
-    node: str
-
-    def __str__(self) -> str:
-        return f"{self.folder}/{self.node}"
-
-    def path(self, stores: Stores) -> str:
-        """Where it stands, relative to the storage's root."""
-        return stores.crawl.segment(self.folder, self.node).path
-
-
-def segment_name(text: str) -> SegmentName:
-    """A segment as the user names it: `<folder>/<node>`, or a path that ends so. Raises InputError."""
-    folder, _, node = "/".join(text.rstrip("/").split("/")[-2:]).rpartition("/")
-    if not folder.isdecimal() or not node or node.startswith("."):
-        raise InputError(f"{text}: is no segment; name it <folder>/<node>, such as 1795000000/node-a")
-    return SegmentName(folder, node)
-
-
-def all_segments(stores: Stores) -> list[SegmentName]:
-    """The segments that stand, by iteration and node."""
-    return [
-        SegmentName(folder, node)
-        for folder in stores.crawl.folders()
-        for node in stores.crawl.folder(folder).segments()
-    ]
-
-
-def require_folder(stores: Stores, name: SegmentName) -> None:
+def require_folder(name: SegmentRef) -> None:
     """Raises PathNotFoundError if the segment's iteration has no folder."""
-    if name.folder not in stores.crawl.folders():
-        raise PathNotFoundError(f"{stores.crawl.path}/{name.folder}: there is no such iteration; see `krake status`")
+    if name.folder not in name.crawl.folders():
+        raise PathNotFoundError(f"{name.crawl.at(name.folder)}: there is no such iteration; see `krake status`")
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.curate.compact import compact_segment
 from crawl_lib.curate.drop import DropReport, drop_pages
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError
 from crawl_lib.export.show import show_page
 from crawl_lib.repair.folders.folders import repair_folder
-from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments import swap
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.segment import SegmentReader
@@ -38,9 +38,9 @@ def drop(crawl: Result, *pages: str, dry_run: bool = False) -> DropReport:
     return drop_pages(stores_of(crawl.config), pages, dry_run=dry_run)
 
 
-def reader_of(crawl: Result, name: SegmentName) -> SegmentReader:
+def reader_of(crawl: Result, name: SegmentRef) -> SegmentReader:
     stores = stores_of(crawl.config)
-    return SegmentReader(stores.storage, name.path(stores))
+    return SegmentReader(stores.storage, name.path)
 
 
 def urls_in(reader: SegmentReader) -> set[str]:
@@ -133,7 +133,7 @@ def test_a_compaction_whose_decision_cannot_be_read_leaves_no_dropped_page_aside
     assert not list(segment.parent.glob(".[cn]*"))
 
 
-def killed_at(step: str, crawl: Result, name: SegmentName, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed_at(step: str, crawl: Result, name: SegmentRef, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compaction that ends at a step of the swap, as if it was killed there."""
 
     def reached(at: str) -> None:

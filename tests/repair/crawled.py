@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.findings import Severity
-from crawl_lib.repair.places import SegmentName
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores, open_stores
 from tests.e2e.crawl import Result
@@ -45,10 +45,10 @@ def stores_of(config: Config) -> Stores:
     return open_stores(config)
 
 
-def largest(crawl: Result) -> tuple[Path, SegmentName]:
+def largest(crawl: Result) -> tuple[Path, SegmentRef]:
     """The segment with the most pages."""
     path = max(crawl.segments(), key=lambda segment: pq.read_metadata(segment / "pages.parquet").num_rows)
-    return path, SegmentName(path.parent.name, path.name)
+    return path, stores_of(crawl.config).crawl.segment(path.parent.name, path.name)
 
 
 def rows(segment: Path, table: str = "pages") -> list[dict[str, Any]]:
@@ -56,10 +56,10 @@ def rows(segment: Path, table: str = "pages") -> list[dict[str, Any]]:
     return sorted(found, key=repr)
 
 
-def problems(config: Config, name: SegmentName) -> list[str]:
+def problems(config: Config, name: SegmentRef) -> list[str]:
     """What the full check finds wrong with a segment."""
     stores = stores_of(config)
-    found = check_segment(stores.storage, name.path(stores), full=True)
+    found = check_segment(stores.storage, name.path, full=True)
     return [finding.to_text() for finding in found if finding.severity is Severity.ERROR]
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.curate.compact import compact_segment
 from crawl_lib.curate.drop import drop_pages
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.repair.fsck import fsck
-from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
@@ -51,23 +51,23 @@ def pages_to_drop(segment: Path) -> list[str]:
     return sorted(row["url"] for row in rows(segment) if row["status"] == 200)[:2]
 
 
-def salvage(config: Config, name: SegmentName, home: Path) -> None:
+def salvage(config: Config, name: SegmentRef, home: Path) -> None:
     salvage_segment(stores_of(config), name, requeue=True)
 
 
-def drop(config: Config, name: SegmentName, home: Path) -> None:
+def drop(config: Config, name: SegmentRef, home: Path) -> None:
     drop_pages(stores_of(config), (home / "to-drop").read_text().split())
 
 
-def compact(config: Config, name: SegmentName, home: Path) -> None:
+def compact(config: Config, name: SegmentRef, home: Path) -> None:
     compact_segment(stores_of(config), name)
 
 
-def bring(config: Config, name: SegmentName, home: Path) -> None:
+def bring(config: Config, name: SegmentRef, home: Path) -> None:
     import_archives(stores_of(config), [str(home / "a.warc.gz"), str(home / "b.warc.gz")])
 
 
-TOOLS: dict[str, Callable[[Config, SegmentName, Path], None]] = {
+TOOLS: dict[str, Callable[[Config, SegmentRef, Path], None]] = {
     "salvage": salvage,
     "drop": drop,
     "compact": compact,
@@ -75,17 +75,17 @@ TOOLS: dict[str, Callable[[Config, SegmentName, Path], None]] = {
 }
 
 
-def child(tool: str, config: Config, name: SegmentName, home: Path, step: str) -> None:
+def child(tool: str, config: Config, name: SegmentRef, home: Path, step: str) -> None:
     os.environ[KILL_VARIABLE] = step
     TOOLS[tool](config, name, home)
 
 
-def killed_at(tool: str, config: Config, name: SegmentName, home: Path, step: str) -> bool:
+def killed_at(tool: str, config: Config, name: SegmentRef, home: Path, step: str) -> bool:
     """Run a tool in a process of its own that dies at a step; False if it came to its end."""
     return run_forked(child, tool, config, name, home, step) != 0
 
 
-def prepare(tool: str, crawl: Result, home: Path) -> SegmentName:
+def prepare(tool: str, crawl: Result, home: Path) -> SegmentRef:
     """Bring a copy of the crawl to where the tool has something to do."""
     segment, name = largest(crawl)
     if tool == "salvage":
@@ -101,7 +101,7 @@ def prepare(tool: str, crawl: Result, home: Path) -> SegmentName:
     return name
 
 
-def outcome(tool: str, crawl: Result, name: SegmentName, home: Path) -> object:
+def outcome(tool: str, crawl: Result, name: SegmentRef, home: Path) -> object:
     """What is the same after an unbroken run and after a killed one that was run again."""
     stores = stores_of(crawl.config)
     assert [finding.to_text() for finding in fsck(stores, full=False).findings if finding.room != "export"] == []

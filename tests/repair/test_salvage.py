@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib import stages
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.repair.fsck import check_iteration
-from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments.salvage import SalvageReport, read_lost, salvage_segment
 from crawl_lib.repair.segments.swap import Swap
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
@@ -46,14 +46,14 @@ WARC_DAMAGE = {
 TABLE_DAMAGE = {"gone": Path.unlink, "cut": cut, "garbage": garbage}
 
 
-def salvage(crawl: Result, name: SegmentName, **options: bool) -> SalvageReport:
+def salvage(crawl: Result, name: SegmentRef, **options: bool) -> SalvageReport:
     return salvage_segment(stores_of(crawl.config), name, **options)
 
 
 def outlinks_of(crawl: Result, segment: Path) -> list[bytes]:
-    name = SegmentName(segment.parent.name, segment.name)
     stores = stores_of(crawl.config)
-    reader = SegmentReader(stores.storage, name.path(stores))
+    name = stores.crawl.segment(segment.parent.name, segment.name)
+    reader = SegmentReader(stores.storage, name.path)
     return [line for node in crawl.config.servers for line in reader.outlinks(node)]
 
 

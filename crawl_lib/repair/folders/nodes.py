@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from crawl_lib.crawldir import SEEDS_FOLDER, marked_nodes
+from crawl_lib.crawldir import SEEDS_FOLDER, SegmentRef, marked_nodes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.repair.places import SegmentName, all_segments
 from crawl_lib.repair.segments.lost import read_lost, requeue_name
 from crawl_lib.repair.sweep import leftovers
 from crawl_lib.rounds import is_retired
@@ -39,14 +38,14 @@ def check_nodes(stores: Stores) -> list[Finding]:
 def check_lost(stores: Stores) -> list[Finding]:
     """Pages that a salvage could not bring back, and that are neither crawled again nor about to be. They are notes."""
     findings = Findings("segment", "")
-    for name in all_segments(stores):
+    for name in stores.crawl.segments():
         with suppress(KrakeError):  # findings of the segment
             lost = {key_of(queued.url): queued.url for queued in _not_requeued(stores, name)}
             keys = _not_crawled_since(stores, name, lost.keys()) if lost else set()
             if keys:
                 findings.add(
                     "pages_lost",
-                    name.path(stores),
+                    name.path,
                     f"{min(lost[key] for key in keys)} was crawled, and a salvage could not bring it back",
                     repair=f"run `krake segment salvage {name} --requeue`, and they are crawled again",
                     severity=Severity.NOTE,
@@ -55,18 +54,18 @@ def check_lost(stores: Stores) -> list[Finding]:
     return findings.list()
 
 
-def _not_requeued(stores: Stores, name: SegmentName) -> list[QueuedUrl]:
+def _not_requeued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     lost = read_lost(stores, name)
     folder = f"{stores.crawl.path}/{SEEDS_FOLDER}/{requeue_name(name, lost)}"
     return [] if not lost or stores.storage.exists(folder) else lost
 
 
-def _not_crawled_since(stores: Stores, name: SegmentName, keys: Collection[bytes]) -> set[bytes]:
+def _not_crawled_since(stores: Stores, name: SegmentRef, keys: Collection[bytes]) -> set[bytes]:
     """Those of some keys that no later iteration has a page of."""
     left = set(keys)
-    for other in all_segments(stores):
+    for other in stores.crawl.segments():
         if left and int(other.folder) > int(name.folder):
-            for batch in SegmentReader(stores.storage, other.path(stores)).pages(["key"], with_dropped=True):
+            for batch in SegmentReader(stores.storage, other.path).pages(["key"], with_dropped=True):
                 left.difference_update(batch.column(0).to_pylist())
     return left
 

@@ -11,10 +11,9 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import INDEX_FILE, SCOPE_NAME, Iteration, read_json, read_lines
+from crawl_lib.crawldir import INDEX_FILE, SCOPE_NAME, Iteration, SegmentRef, read_json, read_lines
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
-from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments.glean import Found
 from crawl_lib.segment import (
     MANIFEST_NAME,
@@ -35,9 +34,9 @@ from crawl_lib.version import VERSION
 class Known:
     """What the files around a segment's records say."""
 
-    def __init__(self, stores: Stores, name: SegmentName) -> None:
+    def __init__(self, stores: Stores, name: SegmentRef) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
-        self.path, self.folder_path = name.path(stores), stores.crawl.at(name.folder)
+        self.path, self.folder_path = name.path, stores.crawl.at(name.folder)
 
     @cached_property
     def manifest(self) -> Manifest | None:
@@ -48,7 +47,7 @@ class Known:
             usable = isinstance(manifest.counts["taken"], int) and isinstance(manifest.counts["deferred"], int)
         except (DamagedFileError, PathNotFoundError, KeyError, TypeError):
             return None
-        return manifest if usable and (manifest.folder, manifest.node) == tuple(self.name) else None
+        return manifest if usable and (manifest.folder, manifest.node) == (self.name.folder, self.name.node) else None
 
     @cached_property
     def iteration(self) -> Iteration | None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import KrakeError, UrlError
 from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.places import SegmentName
 from crawl_lib.repair.segments.glean import is_robots
 from crawl_lib.seeds import hand_over
 from crawl_lib.segment import INDEX_NAME, SegmentReader
@@ -26,21 +26,21 @@ OUTCOMES = frozenset(Outcome)
 OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms")
 
 
-def read_lost(stores: Stores, name: SegmentName) -> list[QueuedUrl]:
+def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     """The URLs that salvages of a segment could not bring back. Raises DamagedFileError."""
-    where = f"{name.path(stores)}/{LOST_NAME}"
+    where = f"{name.path}/{LOST_NAME}"
     if not stores.storage.exists(where):
         return []
     return [decode_line(line, where)[0] for line in stores.storage.read_bytes(where).splitlines()]
 
 
-def requeue_name(name: SegmentName, urls: Sequence[QueuedUrl]) -> str:
+def requeue_name(name: SegmentRef, urls: Sequence[QueuedUrl]) -> str:
     """The name of the folder in `seeds` that lost URLs of a segment are requeued by: the same for the same ones."""
     lines = [encode_line(queued, HANDED_ON) for queued in urls]
     return hashlib.sha1(b"\n".join([f"salvage {name}".encode(), *lines])).hexdigest()
 
 
-def requeue_urls(stores: Stores, name: SegmentName, urls: Sequence[QueuedUrl]) -> None:
+def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) -> None:
     """Leave lost URLs of a segment for their owners past the key check, without making their hosts seeds.
 
     The same URLs again change nothing.

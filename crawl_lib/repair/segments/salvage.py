@@ -19,12 +19,13 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Severity
 from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
-from crawl_lib.repair.places import SegmentName, require_folder, scratch_room
+from crawl_lib.repair.places import require_folder, scratch_room
 from crawl_lib.repair.segments.glean import EXAMPLES, Found, Fragment, Gleaner, fetched_of, is_robots
 from crawl_lib.repair.segments.known import Known, seconds_of
 from crawl_lib.repair.segments.lost import LOST_NAME, old_rows, read_lost, requeue_urls
@@ -52,7 +53,7 @@ from crawl_lib.worker import PageHandler
 
 def salvage_segment(
     stores: Stores,
-    name: SegmentName,
+    name: SegmentRef,
     *,
     dry_run: bool = False,
     requeue: bool = False,
@@ -67,8 +68,8 @@ def salvage_segment(
     The caller holds the node's lock where he can. Raises PathNotFoundError (no such segment), DamagedFileError (not
     even the iteration's number is known), StorageError.
     """
-    require_folder(stores, name)
-    path = name.path(stores)
+    require_folder(name)
+    path = name.path
     if not dry_run:
         finish_swaps(stores, name.folder)
     if not stores.storage.exists(path):
@@ -87,7 +88,7 @@ def salvage_segment(
     return report
 
 
-def _finish(stores: Stores, name: SegmentName, report: SalvageReport, *, requeue: bool, delete_damaged: bool) -> None:
+def _finish(stores: Stores, name: SegmentRef, report: SalvageReport, *, requeue: bool, delete_damaged: bool) -> None:
     """What comes after the new segment stands; also of an earlier salvage."""
     folder = stores.crawl.at(name.folder)
     lost = read_lost(stores, name)
@@ -109,7 +110,7 @@ class _Salvage:
     def __init__(
         self,
         stores: Stores,
-        name: SegmentName,
+        name: SegmentRef,
         room: Path,
         *,
         report: SalvageReport,
@@ -117,7 +118,7 @@ class _Salvage:
         clock: Callable[[], float],
     ) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
-        self.path, self.folder = name.path(stores), stores.crawl.at(name.folder)
+        self.path, self.folder = name.path, stores.crawl.at(name.folder)
         self.known = Known(stores, name)
         self.spool, self.built = room / "spool", room / "segment"
         self.report, self.on_progress, self.clock = report, on_progress, clock
