@@ -18,7 +18,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import SEEDS_FOLDER
 from crawl_lib.export import choice as _exports
 from crawl_lib.export import run as _export
 from crawl_lib.graph import finalizer as _finalizer
@@ -27,8 +26,10 @@ from crawl_lib.keys import repair
 from crawl_lib.node import crawl_node, retire_node, settle_node
 from crawl_lib.rounds import commit_iteration, require_layout, status_of
 from crawl_lib.rounds import start as _start
+from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds import inject as _inject
 from crawl_lib.stores import Stores
+from crawl_lib.urls import UrlFilter
 
 __all__ = [
     "commit_iteration",
@@ -63,19 +64,16 @@ def inject(
     or seeds are other people's sites and `fetch.contact` is not set.
     """
     require_layout(stores)
-    manifest = _inject(
-        stores.storage,
-        stores.crawl.path,
-        run_id,
+    config = stores.config
+    parsed = parse_seeds(
         seeds,
-        nodes=stores.config.servers,
-        routing=stores.config.frontier.routing,
-        urls_config=stores.config.urls,
-        fetch_config=stores.config.fetch,
         below=below,
+        max_length_chars=config.urls.max_length_chars,
+        url_filter=UrlFilter(config.urls, ()),
         stop=stores.stop,
     )
-    return {"path": f"{stores.crawl.path}/{SEEDS_FOLDER}/{manifest['digest']}", **manifest["seeds"]}
+    manifest = _inject(stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, stop=stores.stop)
+    return {"path": stores.crawl.seeds_path(manifest["digest"]), **manifest["seeds"]}
 
 
 def start_iteration(

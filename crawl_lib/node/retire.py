@@ -33,7 +33,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from crawl_lib.crawldir import SEEDS_FOLDER, Mark, newest_folder, read_mark, take_note_away, write_mark
+from crawl_lib.crawldir import Mark, newest_folder, read_mark, take_note_away, write_mark
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
@@ -58,7 +58,7 @@ from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.task import NodeTask, locked_directory
 from crawl_lib.rounds import at_work, is_retired, newest_iteration
 from crawl_lib.sealed import sealed_json
-from crawl_lib.seeds import hand_over
+from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
@@ -139,7 +139,8 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
         lines = _lost_lines(sources, keys, counts, stores.stop)
         if dry_run:
             return {"node": node, "handed_over": sum(1 for _ in lines), **counts, "to": list(stores.config.servers)}
-        manifest = _send(stores, name, lines, scope=(), facts={"retired": node, "lost": counts})
+        facts = {"retired": node, "lost": counts}
+        manifest = hand_over(stores.crawl, name, lines, Division.of(stores.config), facts=facts)
     reached("retire.handed_over")
     before = read_mark(stores.crawl, node)
     take_note_away(stores.crawl, node)
@@ -192,14 +193,12 @@ def _hand_over(task: NodeTask, decision: dict[str, Any]) -> dict[str, Any]:
     queue = task.queue
     task.progress.enter("retire", queue=queue.length())
     return hand_over(
-        task.stores.storage,
-        task.stores.crawl.path,
+        task.stores.crawl,
         decision["name"],
-        until_stopped(_queue_lines(queue), task.stores.stop),
+        task.stores.until_stopped(_queue_lines(queue)),
+        Division(decision["nodes"], decision["routing"]),
         scope=read_scope_added(queue),
-        nodes=decision["nodes"],
-        routing=decision["routing"],
-        facts={"retired": task.node, "intake": pending_report(queue).to_mapping(), "seeds": {}},
+        facts={"retired": task.node, "intake": pending_report(queue).to_mapping()},
     )
 
 
@@ -209,20 +208,6 @@ def _queue_lines(queue: Queue) -> Iterator[bytes]:
         yield join_line(url, meta, b"h")
     yield from read_handed_on(queue)
     yield from read_undecided(queue)
-
-
-def _send(stores: Stores, name: str, lines: Iterator[bytes], *, scope: tuple[str, ...], facts: Any) -> dict[str, Any]:
-    config = stores.config
-    return hand_over(
-        stores.storage,
-        stores.crawl.path,
-        name,
-        lines,
-        scope=scope,
-        nodes=config.servers,
-        routing=config.frontier.routing,
-        facts={"seeds": {}, **facts},
-    )
 
 
 def _lost_lines(sources: Sequence[Source], keys: KeyStore, counts: dict[str, int], stop: Event) -> Iterator[bytes]:
@@ -254,5 +239,5 @@ def _result(stores: Stores, node: str, manifest: dict[str, Any]) -> dict[str, An
         "node": node,
         "retired": True,
         "handed_over": manifest["accepted"],
-        "path": f"{stores.crawl.path}/{SEEDS_FOLDER}/{manifest['digest']}",
+        "path": stores.crawl.seeds_path(manifest["digest"]),
     }

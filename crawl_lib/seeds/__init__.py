@@ -7,10 +7,11 @@ after a crash the folder is whole or not there, and the same seeds of the same r
 """
 
 from crawl_lib.seeds.contact import has_contact, is_our_own
-from crawl_lib.seeds.inject import hand_over, inject
+from crawl_lib.seeds.inject import Division, hand_over, inject
 from crawl_lib.seeds.lines import SeedReport, Seeds, parse_seeds
 
 __all__ = [
+    "Division",
     "SeedReport",
     "Seeds",
     "hand_over",

@@ -7,116 +7,109 @@ import json
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
-from crawl_lib.config import FetchConfig, UrlsConfig
-from crawl_lib.crawldir import SCOPE_DIGEST, SCOPE_NAME, scope_digest
+from crawl_lib.config import Config, FetchConfig
+from crawl_lib.crawldir import (
+    MANIFEST_FILE,
+    SCOPE_DIGEST,
+    SCOPE_NAME,
+    CrawlDirectory,
+    scope_digest,
+    write_json_bytes,
+)
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, StoppedError, StorageError, TargetExistsError
+from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier import OutlinkWriter, encode_line, host_of_line
 from crawl_lib.records import QueuedUrl
+from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.seeds.contact import require_contact
-from crawl_lib.seeds.lines import Seeds, parse_seeds
+from crawl_lib.seeds.lines import Seeds
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
-from crawl_lib.urls import Owners, UrlFilter, host_of, scope_bytes
+from crawl_lib.urls import Owners, host_of, scope_bytes
 
-SEEDS_FOLDER = "seeds"
-FORMAT_VERSION = 1
+DIGEST_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Division:
+    """Among which nodes URLs are divided. `routing`: `host`: each goes to the owner of its host; `local`: in turn."""
+
+    nodes: Sequence[str]
+    routing: str
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """That of a config."""
+        return cls(config.servers, config.frontier.routing)
 
 
 def inject(
-    storage: Storage,
-    crawl_dir: str,
+    crawl: CrawlDirectory,
     run_id: str,
-    seeds: str | Iterable[QueuedUrl],
+    seeds: Seeds,
+    division: Division,
     *,
-    nodes: Sequence[str],
-    routing: str,
-    urls_config: UrlsConfig,
-    fetch_config: FetchConfig | None = None,
-    below: Path | None = None,
+    fetch: FetchConfig | None = None,
     stop: Event | None = None,
 ) -> dict[str, Any]:
-    """Leave seeds in `<crawl_dir>/seeds/<digest>/`: `outlinks` (a part per node), `scope` (hosts), `manifest.json`.
+    """Leave seeds in `<crawl>/seeds/<digest>/`: `outlinks` (a part per node), `scope` (hosts), `manifest.json`.
 
-    `seeds`: as `parse_seeds` takes them, with `below`, or ready URLs. `fetch_config`: whose `contact` seeds of other
-    people's sites need; None: they need none. `routing`: `host`: each goes to the owner of its host;
-    `local`: spread evenly, one after the other. The folder is there all at once. Run again with the same run and the
-    same seeds, it is found complete and its manifest is returned, also if two do so at the same time.
+    `fetch`: whose `contact` seeds of other people's sites need; None: they need none. The folder is there all at once.
+    Run again with the same run and the same seeds, it is found complete and its manifest is returned, also if two do so
+    at the same time.
     Returns the manifest: digest, seeds (counts and refusals), outlinks (offset, length, count by node), run_id.
     Raises InputError (seeds cannot be read, or none of them used), ConfigError (no contact), StorageError, or, once
     `stop` is set, StoppedError: then nothing is left.
     """
-    if isinstance(seeds, str):
-        rules = UrlFilter(urls_config, ())
-        longest = urls_config.max_length_chars
-        seeds = parse_seeds(seeds, below=below, max_length_chars=longest, url_filter=rules, stop=stop)
     with tempfile.TemporaryDirectory(prefix="krake-inject-") as scratch:
-        spread = _Spread(Path(scratch), nodes, routing, stop)
+        spread = _Spread(Path(scratch), division, stop)
         try:
-            checked: Iterable[QueuedUrl] = seeds
-            if fetch_config is not None and isinstance(seeds, Seeds):
-                checked = require_contact(seeds, fetch_config)
-            digest = spread.fill(run_id, checked)
-            if isinstance(seeds, Seeds):
-                seeds.require_some()
+            digest = spread.fill(run_id, seeds if fetch is None else require_contact(seeds, fetch))
+            seeds.require_some()
         finally:
             spread.close()
-        base = f"{crawl_dir}/{SEEDS_FOLDER}" if crawl_dir else SEEDS_FOLDER
-        folder = f"{base}/{digest}"
-        if not storage.exists(folder):
-            _publish(storage, folder, f"{base}/.{digest}-{uuid.uuid4().hex}", spread, _facts(digest, run_id, seeds))
-    storage.secure(folder)
-    return _read_manifest(storage, f"{folder}/manifest.json")
+        return _publish(crawl, digest, spread, {"run_id": run_id, "seeds": seeds.report.to_mapping()})
 
 
 def hand_over(
-    storage: Storage,
-    crawl_dir: str,
+    crawl: CrawlDirectory,
     digest: str,
     lines: Iterable[bytes],
+    division: Division,
     *,
-    scope: Iterable[str],
-    nodes: Sequence[str],
-    routing: str,
     facts: dict[str, Any],
+    scope: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Leave outlink lines of a node that takes part no more for the others, as seeds are left; returns the manifest.
 
     `digest`: the folder's name; if it is there, nothing is done. `scope`: hosts that nothing else brings into the
     scope. `facts`: what the manifest says besides the counts. Raises StorageError.
     """
-    folder = f"{crawl_dir}/{SEEDS_FOLDER}/{digest}"
-    if not storage.exists(folder):
-        with tempfile.TemporaryDirectory(prefix="krake-hand-over-") as scratch:
-            spread = _Spread(Path(scratch), nodes, routing)
-            try:
-                for line in lines:
-                    spread.add(host_of_line(line[: line.find(b"\t")]).decode(), line)
-            finally:
-                spread.close()
-            spread.hosts = set(scope)
-            facts = {"format_version": FORMAT_VERSION, "digest": digest, **facts}
-            _publish(storage, folder, f"{crawl_dir}/{SEEDS_FOLDER}/.{digest}-{uuid.uuid4().hex}", spread, facts)
-    storage.secure(folder)
-    return _read_manifest(storage, f"{folder}/manifest.json")
-
-
-def _facts(digest: str, run_id: str, seeds: Iterable[QueuedUrl]) -> dict[str, Any]:
-    report = seeds.report.to_mapping() if isinstance(seeds, Seeds) else {}
-    return {"format_version": FORMAT_VERSION, "digest": digest, "run_id": run_id, "seeds": report}
+    if crawl.storage.exists(crawl.seeds_path(digest)):
+        crawl.storage.secure(crawl.seeds_path(digest))
+        return crawl.seeds_manifest(digest)
+    with tempfile.TemporaryDirectory(prefix="krake-hand-over-") as scratch:
+        spread = _Spread(Path(scratch), division)
+        try:
+            for line in lines:
+                spread.add(host_of_line(line[: line.find(b"\t")]).decode(), line)
+        finally:
+            spread.close()
+        spread.hosts = set(scope)
+        return _publish(crawl, digest, spread, {"seeds": {}, **facts})
 
 
 class _Spread:
     """Seeds divided among the nodes: a file of lines for each, in scratch room."""
 
-    def __init__(self, scratch: Path, nodes: Sequence[str], routing: str, stop: Event | None = None) -> None:
-        self.nodes = list(nodes)
+    def __init__(self, scratch: Path, division: Division, stop: Event | None = None) -> None:
+        self.nodes, self.routing = list(division.nodes), division.routing
         self.stop = stop
-        self.routing = routing
         self.hosts: set[str] = set()
         self._owners = Owners(self.nodes)
         self.count = 0
@@ -125,7 +118,7 @@ class _Spread:
 
     def fill(self, run_id: str, seeds: Iterable[QueuedUrl]) -> str:
         """Divide the seeds; returns the digest over the run and all lines in order."""
-        digest = hashlib.sha1(json.dumps([FORMAT_VERSION, run_id]).encode())
+        digest = hashlib.sha1(json.dumps([DIGEST_VERSION, run_id]).encode())
         for seed in seeds:
             line = encode_line(seed)
             digest.update(line + b"\n")
@@ -157,21 +150,27 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield line[:-1]
 
 
-def _publish(storage: Storage, folder: str, hidden: str, spread: _Spread, facts: dict[str, Any]) -> None:
-    try:
-        _write(storage, hidden, spread, facts)
-    except StoppedError:
-        storage.delete(hidden)
-        raise
-    reached("inject.written")
-    try:
-        storage.rename(hidden, folder)
-    except StorageError as error:
-        # Another inject of the same was faster, or the answer to our own rename was lost: what is there decides.
-        if not isinstance(error, TargetExistsError) and not storage.exists(f"{folder}/manifest.json"):
+def _publish(crawl: CrawlDirectory, digest: str, spread: _Spread, facts: dict[str, Any]) -> dict[str, Any]:
+    """Make the folder, unless it is there; returns the manifest that it has."""
+    storage, folder = crawl.storage, crawl.seeds_path(digest)
+    if not storage.exists(folder):
+        hidden = crawl.seeds_path(f".{digest}-{uuid.uuid4().hex}")
+        try:
+            _write(storage, hidden, spread, {"digest": digest, **facts})
+        except StoppedError:
+            storage.delete(hidden)
             raise
-        storage.delete(hidden)
-    reached("inject.renamed")
+        reached("inject.written")
+        try:
+            storage.rename(hidden, folder)
+        except StorageError as error:
+            # Another inject of the same was faster, or the answer to our own rename was lost: what is there decides.
+            if not isinstance(error, TargetExistsError) and not storage.exists(f"{folder}/{MANIFEST_FILE}"):
+                raise
+            storage.delete(hidden)
+        reached("inject.renamed")
+    storage.secure(folder)
+    return crawl.seeds_manifest(digest)
 
 
 def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]) -> None:
@@ -184,19 +183,11 @@ def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]
     storage.write_bytes(f"{hidden}/{SCOPE_NAME}", scope)
     manifest = {
         **facts,
+        "format_version": SEALED_VERSION,
         SCOPE_DIGEST: scope_digest(scope),
         "accepted": spread.count,
         "routing": spread.routing,
         "nodes": spread.nodes,
         "outlinks": writer.to_mapping(),
     }
-    text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    storage.write_bytes(f"{hidden}/manifest.json", text.encode())
-
-
-def _read_manifest(storage: Storage, path: str) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(storage.read_bytes(path))
-    except ValueError as error:
-        raise DamagedFileError(f"{path}: is not JSON: {error}") from error
-    return value
+    storage.write_bytes(f"{hidden}/{MANIFEST_FILE}", write_json_bytes(manifest))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from crawl_lib.config import UrlsConfig
+from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.frontier import (
     Queue,
     advance,
@@ -25,6 +25,7 @@ from crawl_lib.frontier import (
     rehome,
     write_leftover,
 )
+from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds.inject import inject
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.urls import Owners
@@ -155,7 +156,7 @@ def _inject(root: Path) -> None:
     for entry in storage.list("crawl/seeds") if storage.exists("crawl/seeds") else []:
         if entry.name.startswith("."):
             storage.delete(f"crawl/seeds/{entry.name}")
-    inject(storage, "crawl", "r", "\n".join(FOUND), nodes=NODES, routing="local", urls_config=UrlsConfig())
+    inject(CrawlDirectory(storage, "crawl"), "r", parse_seeds("\n".join(FOUND)), Division(NODES, "local"))
 
 
 def _nothing(root: Path) -> None:

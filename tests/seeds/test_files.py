@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawl_lib.config import UrlsConfig
+from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.errors import InputError, KrakeError, StoppedError
+from crawl_lib.seeds import Division
 from crawl_lib.seeds import lines as seeds_module
 from crawl_lib.seeds.files import MAX_FILE_BYTES, find_files
 from crawl_lib.seeds.inject import inject
@@ -314,16 +315,8 @@ def test_no_line_of_a_file_is_told_only_its_number(lines: list[str], below: bool
     (folder / "list").write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
     said, root = "", Path(tempfile.mkdtemp(dir=tmp_path))
     try:
-        manifest = inject(
-            LocalStorage.open(root),
-            "crawl",
-            "run",
-            str(folder / "list"),
-            nodes=["n"],
-            routing="host",
-            urls_config=UrlsConfig(),
-            below=folder if below else None,
-        )
+        seeds = parse_seeds(str(folder / "list"), below=folder if below else None)
+        manifest = inject(CrawlDirectory(LocalStorage.open(root), "crawl"), "run", seeds, Division(["n"], "host"))
         said = repr(manifest)
         assert sum(manifest["seeds"]["rejected"].values()) == sum(line != GOOD for line in lines)
         for path in root.rglob("manifest.json"):

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import RuleConfig, UrlsConfig
+from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.errors import InputError
 from crawl_lib.frontier import decode_line, read_outlinks
-from crawl_lib.seeds import Seeds, parse_seeds
+from crawl_lib.seeds import Division, Seeds, parse_seeds
 from crawl_lib.seeds.inject import inject
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.urls import Owners, UrlFilter, host_of
@@ -127,7 +128,7 @@ def injected(
     root: Path, seeds: str, nodes: tuple[str, ...] = ("n1", "n2", "n3"), routing: str = "host", run: str = "r"
 ):
     storage = LocalStorage.open(root)
-    return storage, inject(storage, "crawl", run, seeds, nodes=nodes, routing=routing, urls_config=UrlsConfig())
+    return storage, inject(CrawlDirectory(storage, "crawl"), run, parse_seeds(seeds), Division(nodes, routing))
 
 
 def parts_of(storage: LocalStorage, manifest) -> dict[str, list[str]]:
@@ -202,7 +203,7 @@ def test_of_two_that_inject_the_same_at_once_one_finds_the_other(tmp_path: Path)
             super().rename(source, target)
 
     storage = Racing.open(tmp_path)
-    manifest = inject(storage, "crawl", "r", "\n".join(URLS), nodes=["n1"], routing="host", urls_config=UrlsConfig())
+    manifest = inject(CrawlDirectory(storage, "crawl"), "r", parse_seeds("\n".join(URLS)), Division(["n1"], "host"))
     assert storage.raced
     assert manifest["nodes"] == ["n1", "n2", "n3"], "what stands there is the truth"
     assert [entry.name for entry in storage.list("crawl/seeds")] == [manifest["digest"]]

@@ -13,7 +13,7 @@ from crawl_lib.errors import KrakeError, UrlError
 from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.segments.glean import is_robots
-from crawl_lib.seeds import hand_over
+from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import INDEX_NAME, SegmentReader
 from crawl_lib.states import Outcome
 from crawl_lib.storage import Storage
@@ -45,19 +45,9 @@ def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) ->
 
     The same URLs again change nothing.
     """
-    config = stores.config
     lines = [encode_line(queued, HANDED_ON) for queued in urls]
     digest = requeue_name(name, urls)
-    hand_over(
-        stores.storage,
-        stores.crawl.path,
-        digest,
-        lines,
-        scope=(),
-        nodes=config.servers,
-        routing=config.frontier.routing,
-        facts={"run_id": f"salvage {name}", "seeds": {}},
-    )
+    hand_over(stores.crawl, digest, lines, Division.of(stores.config), facts={"run_id": f"salvage {name}"})
 
 
 def old_rows(storage: Storage, path: str, notes: list[str]) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
