@@ -81,7 +81,7 @@ class KeyStoreError(KrakeError):
 
 
 class KeyServerDownError(KeyStoreError):
-    """A key server does not answer. Run again when it is back; `krake keys repair` fills what it missed."""
+    """A key server does not answer. Run again when it is back; `krake fsck --repair` fills what it missed."""
 
 
 class KeyServerFullError(KeyStoreError):

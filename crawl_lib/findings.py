@@ -10,6 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+PARTS = ("queue", "folders", "segments", "keys")
+"""What `krake fsck --repair` repairs, and can repair alone."""
+
 
 class Severity(StrEnum):
     """How bad a finding is. Errors and warnings make `krake fsck` end with exit code 1."""

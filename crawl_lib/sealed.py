@@ -76,4 +76,4 @@ def own_file(path: Path, problem: str, node: str | None = None) -> Iterator[None
         raise os_error(error, path, "cannot be read") from error
     except (ValueError, KeyError, TypeError) as error:
         node = node or path.parent.name
-        raise DamagedFileError(f"{path}: {problem}: {error}; run `krake queue repair --node {node}`") from error
+        raise DamagedFileError(f"{path}: {problem}: {error}; run `krake fsck --repair`") from error

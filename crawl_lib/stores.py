@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 
 from crawl_lib.config import Config, is_sqlite_server, shared_options
-from crawl_lib.crawldir import CrawlDirectory
+from crawl_lib.crawldir import UNFILLED_FOLDER, CrawlDirectory, unfilled
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.keys import KeyServer, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.stopping import OnProgress, Work
@@ -55,6 +55,11 @@ class Stores(Work):
 
         Raises KeyStoreError: also where new tables would make the crawl forget all that it has fetched.
         """
+        if lacks := unfilled(self.crawl):
+            raise KeyTablesError(
+                f"{self.crawl.at(UNFILLED_FOLDER)}: key tables were made again, and lack keys ({', '.join(lacks)}): run"
+                " `krake fsck --repair`, on the machine of each node that is named"
+            )
         first = 0 if node is None else own_server(self.config, node)
         with open_key_store(self.config.key_storage, self.secrets.key_storage_password, first=first) as store:
             if make:
@@ -81,7 +86,7 @@ class Stores(Work):
             raise KeyTablesError(
                 f"{', '.join(store.servers[place].name for place in gone)}: no key tables are there, and"
                 f" {self.crawl.path} has pages, which would be crawled again: put key_storage.servers or the files back"
-                " as they were, or run `krake keys create --missing`, then `krake keys rebuild`"
+                " as they were, or run `krake fsck --repair`"
             )
 
     @cached_property

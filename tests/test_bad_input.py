@@ -241,7 +241,7 @@ def test_a_queue_state_that_lies_is_named_with_the_command_that_repairs_it(krake
     with pytest.raises(QueueError) as caught:
         stages.settle_node(open_stores(load_config(krake.file)), node="node-a")
     assert one_line(caught.value) == (
-        f"{state.parent}: file 0 has 2 URLs, and `state` says 3; run `krake queue repair --node node-a`"
+        f"{state.parent}: file 0 has 2 URLs, and `state` says 3; run `krake fsck --repair`"
     )
     assert krake("crawl").error() == str(caught.value)
     assert state.read_text() == "0\n3\n", "nothing is mended in silence"
@@ -267,7 +267,13 @@ def nothing_is_valid(krake: Krake) -> None:
     """Settle, maintenance, export, linker and finalizer of no page, twice; all their outputs are empty and valid."""
     config = load_config(krake.file)
     for _ in range(2):
-        for words in (["settle"], ["keys", "repair"], ["export", "--label", "none"], ["link"], ["finalize"]):
+        for words in (
+            ["settle"],
+            ["fsck", "--repair"],
+            ["export", "--label", "none"],
+            ["graph", "link"],
+            ["graph", "finalize"],
+        ):
             krake.ok(*words)
     place = krake.directory / "dfs" / "export" / "none"
     assert (place / "urlmapping").read_bytes() == struct.pack(">i", 0)

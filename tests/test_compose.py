@@ -254,7 +254,7 @@ def test_images_are_pinned() -> None:
 
 
 def test_commands_of_krake_parse() -> None:
-    assert of_program("krake") == [("set-up", ["keys", "create", "--missing"])]
+    assert of_program("krake") == [("set-up", ["keys", "create"])]
     for _, argv in of_program("krake"):
         assert callable(build_parser().parse_args(argv).run)
 

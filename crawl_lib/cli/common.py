@@ -17,6 +17,7 @@ from rich.table import Table
 
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import ConfigError
+from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Secrets, Stores, open_stores
 
 PROGRESS_INTERVAL_S = 1.0
@@ -29,9 +30,15 @@ def config_of(arguments: argparse.Namespace) -> Config:
     return load_config(arguments.config)
 
 
-def stores_of(arguments: argparse.Namespace, *, make: bool = False, stop: Event | None = None) -> Stores:
-    """The opened stores of that config. `make`, `stop`: as in `open_stores`; commands that only look make nothing."""
-    return open_stores(config_of(arguments), Secrets.from_environment(), stop=stop, make=make)
+def stores_of(
+    arguments: argparse.Namespace,
+    *,
+    make: bool = False,
+    stop: Event | None = None,
+    on_progress: OnProgress | None = None,
+) -> Stores:
+    """The opened stores of that config, as `open_stores` opens them; commands that only look make nothing."""
+    return open_stores(config_of(arguments), Secrets.from_environment(), stop=stop, on_progress=on_progress, make=make)
 
 
 def one_node(name: str, config: Config) -> str:

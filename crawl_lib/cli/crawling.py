@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import ProgressLine, config_of, one_node, print_counts
+from crawl_lib.cli.common import ProgressLine, Waiting, config_of, one_node, print_counts, stores_of
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, KrakeError, StoppedError
+from crawl_lib.frontier import NodeLock
 from crawl_lib.node import require_ready
 from crawl_lib.stores import open_stores
 
@@ -90,6 +91,8 @@ def settle(arguments: argparse.Namespace) -> int:
     """Take in what the last iteration found."""
     config = config_of(arguments)
     for node in _nodes(arguments, config):
+        if arguments.all_again:
+            _read_all_again(arguments, node)
         progress = ProgressLine()
         result: dict[str, Any] = stages.settle_node(
             open_stores(config, stop=arguments.stop, on_progress=progress), node=node
@@ -97,3 +100,13 @@ def settle(arguments: argparse.Namespace) -> int:
         progress.close()
         print_counts(f"settled {node}", result)
     return 0
+
+
+def _read_all_again(arguments: argparse.Namespace, node: str) -> None:
+    """Have the node read every segment again: for URLs whose keys a repair on another machine took out."""
+    from crawl_lib.repair import take_all_in_again  # noqa: PLC0415 - numpy and Arrow, for this option only
+
+    stores = stores_of(arguments, stop=arguments.stop)
+    directory, timeout_s = stores.node_dir(node), stores.config.queue.lock_timeout_s
+    with NodeLock(directory, node, timeout_s, what="krake settle", on_wait=Waiting(arguments)):
+        take_all_in_again(stores, node)

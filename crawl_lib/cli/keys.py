@@ -1,4 +1,4 @@
-"""`krake keys create|check|repair|rebuild|reshard|dump|load` and `krake forget`."""
+"""`krake keys create|check|reshard|dump|load` and `krake forget`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,16 @@ from crawl_lib.cli.common import (
     tool_progress,
 )
 from crawl_lib.config import load_config
-from crawl_lib.errors import ConfigError, InputError, UrlError
+from crawl_lib.errors import ConfigError, InputError, KeyTablesError, UrlError
 from crawl_lib.frontier import NodeLock, held_without_trace
 from crawl_lib.keys import (
     LOOK_S,
-    MaintenanceReport,
     ShardedKeyStore,
     check,
     dump_keys,
     load_keys,
     open_key_store,
-    repair,
     reshard,
-    rewrite_notes,
 )
 from crawl_lib.stopping import Work
 from crawl_lib.stores import Secrets, node_dir
@@ -58,21 +55,21 @@ def _print(title: str, result: dict[str, Any], arguments: argparse.Namespace) ->
 
 
 def create(arguments: argparse.Namespace) -> int:
-    """Create the key tables."""
+    """Create the key tables where there are none. Raises KeyTablesError where that would make crawled pages new."""
     config = config_of(arguments).key_storage
     if arguments.drop:
         servers = ", ".join(config.servers)
         require_yes(arguments, f"all keys on {servers} are deleted: every URL of the crawl is new again")
     with open_key_store(config, Secrets.from_environment().key_storage_password) as store:
-        if arguments.missing:
-            made = store.create_missing()
-            for server in rewrite_notes(store.servers, store.replication):
-                print(f"{server}: the note of its place among the key servers was written again")
-        else:
-            store.create(drop=arguments.drop)
+        if arguments.drop:
+            store.create(drop=True)
             made = list(config.servers)
+        else:
+            if not store.exists() and stores_of(arguments).crawl.segments():
+                raise KeyTablesError("the crawl has pages: run `krake fsck --repair`, which also fills the tables")
+            made = store.create_missing()
         store.require_ring()
-    print(f"key tables made on {', '.join(made)}" if made else "key tables stand on every server")
+    print(f"key tables made on {', '.join(made)}" if made else "key tables are there on every server")
     return 0
 
 
@@ -82,39 +79,11 @@ def check_keys(arguments: argparse.Namespace) -> int:
     password = Secrets.from_environment().key_storage_password
     with open_key_store(config, password) as store, tool_progress(arguments) as progress:
         report = check(store, work=Work(stop=arguments.stop, on_progress=progress))
-    return _show(report, as_json=arguments.json)
-
-
-def repair_keys(arguments: argparse.Namespace) -> int:
-    """Fill replicas that miss keys."""
-    with _opened(arguments) as store, tool_progress(arguments) as progress:
-        report = (check if arguments.dry_run else repair)(store, work=Work(stop=arguments.stop, on_progress=progress))
-    code = _show(report, as_json=arguments.json)
-    if not arguments.json:
-        print_dry_run(arguments)
-    return int(bool(report.failed)) if arguments.dry_run else code
-
-
-def rebuild(arguments: argparse.Namespace) -> int:
-    """Fill the key tables from pages and queues."""
-    from crawl_lib.repair import rebuild_keys  # noqa: PLC0415
-
-    with tool_progress(arguments) as progress:
-        report = rebuild_keys(
-            stores_of(arguments),
-            dry_run=arguments.dry_run,
-            drop_queued=arguments.drop_queued,
-            anew=arguments.anew,
-            on_progress=progress,
-        )
-    _print("rebuilt", report.to_mapping(), arguments)
-    if report.elsewhere and not arguments.json:
-        words = " without --drop-queued" if arguments.drop_queued else ""
-        words = " with --anew in place of --drop-queued" if arguments.drop_queued and report.dropped else words
-        print(f"next: run the same{words} where these nodes are: {', '.join(report.elsewhere)}")
-    if report.anew and not arguments.json:
-        print("next: run `krake settle`: these nodes take in every segment anew: " + ", ".join(report.anew))
-    return 0
+    if arguments.json:
+        print_json(report.to_mapping())
+    else:
+        print(report.to_text())
+    return 0 if report.ok else 1
 
 
 def reshard_keys(arguments: argparse.Namespace) -> int:
@@ -162,14 +131,6 @@ def load(arguments: argparse.Namespace) -> int:
         report = load_keys(store, Path(arguments.file), work, dry_run=arguments.dry_run)
     _print("loaded", report.to_mapping(), arguments)
     return 0
-
-
-def _show(report: MaintenanceReport, *, as_json: bool) -> int:
-    if as_json:
-        print_json(report.to_mapping())
-    else:
-        print(report.to_text())
-    return 0 if report.ok else 1
 
 
 def forget(arguments: argparse.Namespace) -> int:

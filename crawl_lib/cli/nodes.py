@@ -1,4 +1,4 @@
-"""`krake nodes list`, `krake nodes retire`, `krake nodes admit`."""
+"""`krake nodes list|retire|admit|restart`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 from crawl_lib import stages
 from crawl_lib.cli.common import (
     ProgressLine,
+    Waiting,
     console,
+    one_node,
     print_counts,
     print_dry_run,
     print_json,
@@ -74,6 +76,21 @@ def admit(arguments: argparse.Namespace) -> int:
     else:
         admitted, takes = admit_node(stores, node=node)["admitted"], "takes"
     print(f"{node} {takes} part again" if admitted else f"{node} was not retired as lost: it may work")
+    print_dry_run(arguments)
+    return 0
+
+
+def restart(arguments: argparse.Namespace) -> int:
+    """Begin an empty queue for a node whose own is gone with its disk."""
+    from crawl_lib.repair import restart_node  # noqa: PLC0415 - numpy and Arrow, for this command only
+
+    stores = stores_of(arguments, make=not arguments.dry_run, stop=arguments.stop)
+    node = one_node(arguments.node, stores.config)
+    report = restart_node(stores, node, dry_run=arguments.dry_run, on_wait=Waiting(arguments))
+    for line in report.done:
+        print(line)
+    for line in report.advice():
+        print(f"next: {line}")
     print_dry_run(arguments)
     return 0
 

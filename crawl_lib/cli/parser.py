@@ -7,12 +7,26 @@ import math
 import re
 from typing import NoReturn, TypeAlias
 
-from crawl_lib.cli import checking, crawling, folders, keys, looking, nodes, processing, queues, segments
+from crawl_lib.cli import crawling, keys, looking, nodes, processing, repairing, segments
+from crawl_lib.findings import PARTS
 from crawl_lib.version import VERSION
 
 _EPILOG = """\
-a crawl by hand: inject, crawl, settle; then export, link, finalize. `krake COMMAND --help` explains a command.
+a crawl by hand: inject, crawl, settle; then export, graph link, graph finalize. `krake COMMAND --help` says more.
 exit code: 0 done; 1 an error, or a check that found something; 2 wrong words; 130, 143 stopped (Ctrl-C, SIGTERM)"""
+
+
+MOVED = {
+    "queue": "fsck --repair --only queue",
+    "folder": "fsck --repair --only folders",
+    "segment salvage": "fsck --repair --only segments",
+    "keys repair": "fsck --repair --only keys",
+    "keys rebuild": "fsck --repair --only keys",
+    "--missing": "fsck --repair --only keys",
+    "link": "graph link",
+    "finalize": "graph finalize",
+}
+"""What commands of before are called now."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -21,7 +35,11 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """As argparse does: usage and one line on standard error, exit code 2."""
         if re.search(r"unrecognized arguments:.* --config\b", message):
-            message += "; --config stands before the command: krake --config FILE COMMAND"
+            message += "; --config comes before the command: krake --config FILE COMMAND"
+        word = re.search(r"invalid choice: '([\w-]+)'|unrecognized arguments: (--missing)", message)
+        old = f"{self.prog} {word[1] or word[2]}".removeprefix("krake ") if word else ""
+        if old in MOVED:
+            message = f"`{old}` is `krake {MOVED[old]}` now"
         super().error(message)
 
 
@@ -41,11 +59,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_crawling(commands)
     _add_processing(commands)
     _add_keys(commands)
-    _add_queue(commands)
-    _add_folder(commands)
     _add_segments(commands)
     _add_nodes(commands)
-    _add_checking(commands)
+    _add_repairing(commands)
     _add_looking(commands)
     return parser
 
@@ -93,6 +109,7 @@ def _add_crawling(commands: _Commands) -> None:
 
     settle = _command(commands, "settle", "take in what the last iteration found, so that queues are complete")
     settle.add_argument("--node", help="only this node")
+    settle.add_argument("--all-again", action="store_true", help="read every segment again: where `krake fsck` says so")
     settle.set_defaults(run=crawling.settle)
 
     forget = _command(commands, "forget", "make pages new again, so that they are crawled when found or injected")
@@ -111,43 +128,18 @@ def _add_processing(commands: _Commands) -> None:
     export.add_argument("--label", metavar="NAME", help="name of the export; default: its newest iteration")
     export.add_argument("--folders", nargs="+", metavar="FOLDER", help="only these iterations; default: all")
     export.set_defaults(run=processing.export)
-    for name, text in (
-        ("link", "turn links into arcs between the pages of an export"),
-        ("finalize", "write the web graph of an export"),
-    ):
-        command = _command(commands, name, text)
-        command.add_argument("--export", metavar="NAME", help="name of the export; default: the newest")
-        command.set_defaults(run=getattr(processing, name))
 
 
 def _add_keys(commands: _Commands) -> None:
     command = _command(commands, "keys", "create, check and repair the key tables")
     actions = command.add_subparsers(metavar="ACTION", required=True)
     create = _command(actions, "create", "create the key tables on every server")
-    which = create.add_mutually_exclusive_group()
-    which.add_argument("--drop", action="store_true", help="drop existing tables: all keys are forgotten")
-    which.add_argument("--missing", action="store_true", help="only where there are none, such as on a new disk")
+    create.add_argument("--drop", action="store_true", help="drop existing tables: all keys are forgotten")
     _add_yes(create)
     create.set_defaults(run=keys.create)
     check = _command(actions, "check", "count keys and compare replicas; exit code 1 if they differ")
     _add_json(check)
     check.set_defaults(run=keys.check_keys)
-    repair = _command(actions, "repair", "fill replicas that miss keys")
-    _add_dry_run(repair)
-    _add_json(repair)
-    repair.set_defaults(run=keys.repair_keys)
-    _add_keys_by_hand(actions)
-
-
-def _add_keys_by_hand(actions: _Commands) -> None:
-    rebuild = _command(actions, "rebuild", "fill the tables from pages, queues and open takes, never from links")
-    rebuild.add_argument(
-        "--drop-queued", action="store_true", help="forget what is only queued, and held by nothing: it is found again"
-    )
-    rebuild.add_argument(
-        "--anew", action="store_true", help="take in every segment anew: after --drop-queued on another machine"
-    )
-    rebuild.set_defaults(run=keys.rebuild)
     reshard = _command(actions, "reshard", "servers or replication changed: move the keys; no crawl may run")
     reshard.add_argument("--from", dest="old_config", metavar="FILE", help="the config as it was: where servers leave")
     reshard.set_defaults(run=keys.reshard_keys)
@@ -157,7 +149,7 @@ def _add_keys_by_hand(actions: _Commands) -> None:
     load.set_defaults(run=keys.load)
     for command in (dump, load):
         command.add_argument("file", metavar="FILE", help="the backup, on this machine")
-    for command in (rebuild, reshard, dump, load):
+    for command in (reshard, dump, load):
         _add_dry_run(command)
         _add_json(command)
 
@@ -174,36 +166,17 @@ def _add_yes(command: argparse.ArgumentParser) -> None:
     command.add_argument("--yes", action="store_true", help="do not ask, though no other command undoes it")
 
 
-def _add_queue(commands: _Commands) -> None:
-    command = _command(commands, "queue", "repair a node's queue")
-    actions = command.add_subparsers(metavar="ACTION", required=True)
-    repair = _command(actions, "repair", "make a queue that contradicts itself usable again; no URL is lost")
-    repair.add_argument("--node", required=True, help="the node; its queue lies on this machine")
-    repair.add_argument(
-        "--lost", action="store_true", help="its queue is gone with its disk: begin an empty one, which finds all again"
-    )
-    _add_dry_run(repair)
-    repair.set_defaults(run=queues.repair)
-
-
-def _add_folder(commands: _Commands) -> None:
-    command = _command(commands, "folder", "repair the small files of an iteration, or of injected seeds")
-    actions = command.add_subparsers(metavar="ACTION", required=True)
-    repair = _command(actions, "repair", "make iteration.json, scope and index.json again from what else stands")
-    repair.add_argument("folder", metavar="FOLDER", help="an iteration's folder, or seeds/<digest>")
-    repair.add_argument("--run-id", metavar="NAME", help="its run, where nothing in the folder says so")
-    repair.add_argument("--iteration", type=int, metavar="N", help="its number in that run, likewise")
-    _add_dry_run(repair)
-    _add_json(repair)
-    repair.set_defaults(run=folders.repair)
-
-
-def _add_checking(commands: _Commands) -> None:
+def _add_repairing(commands: _Commands) -> None:
     sweep = _command(commands, "sweep", "delete what killed attempts left on the store, and nobody owns")
+    sweep.add_argument(
+        "--damaged", action="store_true", help="also damaged segments that were put aside, where a whole one is"
+    )
     _add_dry_run(sweep)
     _add_json(sweep)
-    sweep.set_defaults(run=checking.sweep)
-    fsck = _command(commands, "fsck", "check queues, segments, key tables and exports; changes nothing")
+    sweep.set_defaults(run=repairing.sweep)
+    fsck = _command(commands, "fsck", "check queues, folders, segments, key tables and exports, or repair them")
+    fsck.add_argument("--repair", action="store_true", help="repair what needs no choice; nothing is deleted")
+    fsck.add_argument("--only", choices=PARTS, help="repair only this; what it is made from has to be whole")
     fsck.add_argument("--fast", action="store_true", help="sizes, counts and structure only; else every byte is read")
     fsck.add_argument(
         "--node",
@@ -213,7 +186,7 @@ def _add_checking(commands: _Commands) -> None:
     )
     fsck.add_argument("--dry-run", action="store_true", help="no trace at all, not even in the nodes' locks")
     _add_json(fsck)
-    fsck.set_defaults(run=checking.fsck)
+    fsck.set_defaults(run=repairing.fsck)
 
 
 def _add_nodes(commands: _Commands) -> None:
@@ -231,6 +204,10 @@ def _add_nodes(commands: _Commands) -> None:
     retire.add_argument("--dry-run", action="store_true", help="only say what would be done")
     _add_yes(retire)
     retire.set_defaults(run=nodes.retire)
+    restart = _command(actions, "restart", "begin an empty queue where the node's own is lost; all is found again")
+    restart.add_argument("node", metavar="NODE", help="the node; its directory is gone, or empty")
+    _add_dry_run(restart)
+    restart.set_defaults(run=nodes.restart)
     admit = _command(actions, "admit", "let a node that was retired as lost take part again")
     admit.add_argument("node", metavar="NODE", help="the node; it is in `servers` again, and its directory is empty")
     _add_dry_run(admit)
@@ -238,15 +215,8 @@ def _add_nodes(commands: _Commands) -> None:
 
 
 def _add_segments(commands: _Commands) -> None:
-    command = _command(commands, "segment", "repair segments, and take pages out of them")
+    command = _command(commands, "segment", "take pages out of segments")
     actions = command.add_subparsers(metavar="ACTION", required=True)
-    salvage = _command(actions, "salvage", "make a damaged segment whole from its WARC files")
-    salvage.add_argument("segment", metavar="SEGMENT", help="<folder>/<node>, or its path")
-    salvage.add_argument("--requeue", action="store_true", help="crawl the lost pages that are known by name again")
-    salvage.add_argument(
-        "--delete-damaged", action="store_true", help="delete the damaged segment, which is kept beside the new one"
-    )
-    salvage.set_defaults(run=segments.salvage)
     drop = _command(actions, "drop", "take pages out of every segment; their keys stay known")
     drop.add_argument("page", nargs="+", metavar="URL|KEY", help="a page's URL, or its key in hex")
     drop.set_defaults(run=segments.drop)
@@ -262,9 +232,9 @@ def _add_segments(commands: _Commands) -> None:
     )
     index.set_defaults(run=segments.index)
     _add_json(index)
-    for action in (salvage, drop, compact):
+    for action in (drop, compact):
         _add_yes(action)
-    for action in (salvage, drop, compact, bring):
+    for action in (drop, compact, bring):
         action.add_argument("--dry-run", action="store_true", help="look only, change nothing")
         _add_json(action)
 
@@ -279,8 +249,13 @@ def _add_looking(commands: _Commands) -> None:
     show.set_defaults(run=looking.show)
     graph = _command(commands, "graph", "the web graph of an export")
     actions = graph.add_subparsers(metavar="ACTION", required=True)
-    stats = _command(actions, "stats", "nodes, arcs, degrees")
-    stats.add_argument("--export", metavar="NAME", help="name of the export; default: the newest")
-    stats.set_defaults(run=looking.graph_stats)
+    for name, text, run in (
+        ("link", "turn links into arcs between the pages of an export", processing.link),
+        ("finalize", "write the web graph of an export", processing.finalize),
+        ("stats", "nodes, arcs, degrees", looking.graph_stats),
+    ):
+        action = _command(actions, name, text)
+        action.add_argument("--export", metavar="NAME", help="name of the export; default: the newest")
+        action.set_defaults(run=run)
     config = _command(commands, "config", "check the config and print what is in force")
     config.set_defaults(run=looking.config)

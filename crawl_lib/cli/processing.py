@@ -1,4 +1,4 @@
-"""`krake export`, `krake link`, `krake finalize`."""
+"""`krake export`, `krake graph link`, `krake graph finalize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`krake segment salvage|drop|compact`, `krake import` and `krake index`."""
+"""`krake segment drop|compact`, `krake import` and `krake index`."""
 
 from __future__ import annotations
 
@@ -21,62 +21,8 @@ from crawl_lib.cli.common import (
 
 if TYPE_CHECKING:
     from crawl_lib.curate import FileReport, ImportReport
-    from crawl_lib.repair import SalvageReport
 
 # The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
-
-
-def salvage(arguments: argparse.Namespace) -> int:
-    """Make a damaged segment whole; 1 if a dry run finds it damaged."""
-    from crawl_lib.repair import (  # noqa: PLC0415
-        node_locked,
-        repairs_locked,
-        salvage_segment,
-    )
-
-    stores = stores_of(arguments)
-    name = stores.crawl.segment_named(arguments.segment)
-    if arguments.delete_damaged:
-        require_yes(arguments, f"the damaged segment that is kept beside {name} is deleted for good")
-    with (
-        tool_progress(arguments) as progress,
-        repairs_locked(stores, dry_run=arguments.dry_run),
-        node_locked(stores, name.node, "krake segment salvage", Waiting(arguments), dry_run=arguments.dry_run),
-    ):
-        report = salvage_segment(
-            stores,
-            name,
-            dry_run=arguments.dry_run,
-            requeue=arguments.requeue,
-            delete_damaged=arguments.delete_damaged,
-            on_progress=progress,
-        )
-    if arguments.json:
-        print_json(report.to_mapping())
-    else:
-        _show_salvage(report)
-        print_dry_run(arguments)
-    return 1 if report.state == "damaged" else 0
-
-
-def _show_salvage(report: SalvageReport) -> None:
-    if report.state == "whole":
-        print(f"{report.segment}: is whole")
-        shown = {"lost_named": report.lost_named, "requeued": report.requeued, "deleted": report.deleted}
-        shown = {name: value for name, value in shown.items() if value}
-        if shown:
-            print_counts(report.segment, shown)
-    else:
-        print_counts(f"{report.segment}: {report.state}", report.to_mapping())
-    if report.lost_named and not report.requeued:
-        print(f"next: krake segment salvage {report.segment} --requeue crawls the lost pages that are named again")
-    if report.lost > report.lost_named:
-        print(f"{report.lost - report.lost_named} lost pages are not known by name; links to them do not make them new")
-    if report.aside:
-        print(
-            f"next: {report.aside} is the damaged segment; krake segment salvage {report.segment} --delete-damaged"
-            " deletes it"
-        )
 
 
 def drop(arguments: argparse.Namespace) -> int:

@@ -66,6 +66,7 @@ from crawl_lib.crawldir.settled import (
     urls_of_lost_queue,
     write_mark,
 )
+from crawl_lib.crawldir.unfilled import PAGES, UNFILLED_FOLDER, mark_filled, mark_unfilled, unfilled
 
 __all__ = [
     "DROPPED_MARK",
@@ -75,6 +76,7 @@ __all__ = [
     "ITERATION_FILE",
     "MANIFEST_FILE",
     "NONE",
+    "PAGES",
     "SCOPE_DIGEST",
     "SCOPE_FILE",
     "SCOPE_FOLDER",
@@ -83,6 +85,7 @@ __all__ = [
     "STARTED_FOLDER",
     "SWAP_PREFIX",
     "SWAP_SUFFIX",
+    "UNFILLED_FOLDER",
     "CrawlDirectory",
     "Folder",
     "HeldNote",
@@ -99,6 +102,8 @@ __all__ = [
     "hidden_prefix",
     "is_choice",
     "iteration_of",
+    "mark_filled",
+    "mark_unfilled",
     "marked_nodes",
     "newest_folder",
     "note_command",
@@ -114,6 +119,7 @@ __all__ = [
     "still_awaited",
     "take_mark_away",
     "take_note_away",
+    "unfilled",
     "urls_of_lost_queue",
     "write_json_bytes",
     "write_mark",

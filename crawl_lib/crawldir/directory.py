@@ -15,6 +15,7 @@
 <crawl>/settled/<node>/<n>        what a node's last settle found, see `marks`
 <crawl>/index.cdxj                of all segments, made by `krake index`; no stage reads it
 <crawl>/held/<node>/<id>/         the keys that a node holds, as `krake fsck --node` saw them, see `heldnotes`
+<crawl>/unfilled/<name>           what key tables that were made again still lack, see `unfilled`
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ class Folder:
             return iteration_of(self.name, value)
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFileError(
-                f"{self.at(ITERATION_FILE)}: has no usable {error}; run `krake folder repair {self.name}`"
+                f"{self.at(ITERATION_FILE)}: has no usable {error}; run `krake fsck --repair`"
             ) from error
 
     def segments(self) -> list[str]:

@@ -35,10 +35,4 @@ def read_scope(storage: Storage, folder: str, digest: object) -> set[str]:
         problem = "is not there"
     except UnicodeDecodeError as error:
         problem = f"is no text: {error}"
-    raise DamagedFileError(f"{where}: {problem}; run `krake folder repair {short_name(folder)}`")
-
-
-def short_name(folder: str) -> str:
-    """How `krake folder repair` calls a folder: `<iteration>` or `seeds/<digest>`."""
-    *_, parent, name = ("", *folder.split("/"))
-    return f"seeds/{name}" if parent == "seeds" else name
+    raise DamagedFileError(f"{where}: {problem}; run `krake fsck --repair`")

@@ -120,7 +120,7 @@ def compact_segment(
                 stores, name.folder, name.node, built, old_prefix=COMPACTED_PREFIX, keep_old=False, clock=clock
             )
     except DamagedFileError as error:
-        raise DamagedFileError(f"{error}; run `krake segment salvage {name}` first") from error
+        raise DamagedFileError(f"{error}; run `krake fsck --repair` first") from error
     report.state = "compacted"
     report.bytes_after = sum(entry["size_bytes"] for entry in manifest.files) + len(manifest.to_bytes())
     return report

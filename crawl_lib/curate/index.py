@@ -92,14 +92,14 @@ def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator
     try:
         file = stores.storage.open_read(where)
     except PathNotFoundError as error:
-        raise PathNotFoundError(f"{where}: is gone; run `krake segment salvage {segment}`") from error
+        raise PathNotFoundError(f"{where}: is gone; run `krake fsck --repair`") from error
     with file:
         for number, line in enumerate(file, 1):
             try:
                 moved = _moved(line, segment, dropped)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise DamagedFileError(
-                    f"{where}: line {number} cannot be read: {error!r}; run `krake segment salvage {segment}`"
+                    f"{where}: line {number} cannot be read: {error!r}; run `krake fsck --repair`"
                 ) from error
             if moved is None:
                 report.dropped += 1

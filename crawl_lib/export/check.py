@@ -94,7 +94,7 @@ class _Check:
         name = self.folder.name
         return (
             f"delete that file, then run `krake export --label {name} --folders {folders}`,"
-            f" `krake link --export {name}`, `krake finalize --export {name}`: they make what is missing"
+            f" `krake graph link --export {name}`, `krake graph finalize --export {name}`: they make what is missing"
         )
 
     def _add(

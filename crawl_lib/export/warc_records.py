@@ -51,8 +51,7 @@ def read_members(storage: Storage, wanted: Iterable[Wanted]) -> Iterator[Member]
 
 def _damaged(path: str, problem: str) -> DamagedFileError:
     """The error of a WARC file `<crawl>/<folder>/<node>/<name>`, with the command that repairs its segment."""
-    segment = "/".join(path.split("/")[-3:-1])
-    return DamagedFileError(f"{path}: {problem}; run `krake segment salvage {segment}`")
+    return DamagedFileError(f"{path}: {problem}; run `krake fsck --repair`")
 
 
 class _Forward:

@@ -182,7 +182,7 @@ def open_web_graph(storage: Storage, config: Config, *, name: str) -> Iterator[W
     """
     folder = ExportFolder(storage, config, name)
     folder.read_inputs()
-    folder.require([GRAPH_INDEX, WEB_GRAPH], "krake finalize")
+    folder.require([GRAPH_INDEX, WEB_GRAPH], "krake graph finalize")
     with ExitStack() as stack:
         local = local_files(storage, config, folder, stack)
         yield stack.enter_context(WebGraph(local(WEB_GRAPH), local(GRAPH_INDEX)))

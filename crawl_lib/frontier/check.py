@@ -43,7 +43,7 @@ def check_queue(
 
     Raises StorageError where the disk fails.
     """
-    check = _Check(Queue(directory, node), Findings(ROOM, f"run `krake queue repair --node {node}`"), on_progress)
+    check = _Check(Queue(directory, node), Findings(ROOM, "run `krake fsck --repair`"), on_progress)
     with os_errors(directory):
         check.run(full, max_length_chars)
     return check.findings.list()
@@ -256,7 +256,7 @@ def lost_advice(count: int) -> str:
     """What to do about URLs that are gone."""
     return (
         f"{count} URLs are in no file of this node any more, and their keys may be known: run"
-        " `krake keys rebuild --drop-queued` (where queues are on several machines, after `krake fsck --node NODE` on"
+        " `krake fsck --repair` (where queues are on several machines, after `krake fsck --node NODE` on"
         " each), then `krake settle`: they are found again in the segments, all of which are taken in anew"
     )
 

@@ -93,7 +93,7 @@ class NodeDirectory:
     progress = _File("progress.json")
     """What the task is at, for `krake status`."""
     lost = _File("lost")
-    """How many URLs a repair found gone; `krake keys rebuild --drop-queued` deletes it."""
+    """How many URLs a repair found gone; `krake fsck --repair` deletes it."""
     rescued = _File("rescued")
     """A file that a repair is writing."""
 

@@ -93,9 +93,7 @@ class HostCounts:
             finally:
                 base.close()
         except sqlite3.Error as error:
-            raise StorageError(
-                f"{self.path}: {error}; if it stays, run `krake queue repair --node {self.path.parent.name}`"
-            ) from error
+            raise StorageError(f"{self.path}: {error}; if it stays, run `krake fsck --repair`") from error
 
 
 def counts_bytes(counts: Mapping[bytes, int]) -> bytes:

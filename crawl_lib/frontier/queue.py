@@ -86,7 +86,7 @@ class Queue:
     """The queue of one node.
 
     * Reading streams; no data file is ever held in memory.
-    * `state` is believed only after a look at the files: QueueError says what is wrong and names `krake queue repair`.
+    * `state` is believed only after a look at the files: QueueError says what is wrong and names `krake fsck --repair`.
     * Whoever reads without the node's lock may see a move half done; `krake status` says so.
     * It is changed by moves only (`crawl_lib.frontier.move`).
     """
@@ -98,7 +98,7 @@ class Queue:
 
     def error(self, problem: str) -> QueueError:
         """An error about this queue, with the command that repairs it."""
-        return QueueError(f"{self.directory}: {problem}; run `krake queue repair --node {self.node}`")
+        return QueueError(f"{self.directory}: {problem}; run `krake fsck --repair`")
 
     def create(self) -> None:
         """Make an empty queue if there is none yet; an unfinished attempt to do so is completed."""

@@ -147,6 +147,6 @@ def read_record(directory: Path) -> Record | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFileError(
-            f"{path}: cannot be read ({error}); run `krake queue repair --node {directory.name}`: the queue then"
+            f"{path}: cannot be read ({error}); run `krake fsck --repair`: the queue then"
             " counts as made by hand, with every folder taken in anew"
         ) from error

@@ -33,7 +33,7 @@ MAX_EDGES = (1 << 31) - 1
 BLOCK_WORDS = 1 << 22
 """Numbers of the graph file in one block: 16 MiB as int32, some times as much while it is put together."""
 BATCH_ROWS = 1 << 18
-AGAIN = "delete it and run `krake link`"
+AGAIN = "delete it and run `krake graph link`"
 Ints = npt.NDArray[Any]
 
 
@@ -67,7 +67,7 @@ def finalize_export(
     """
     folder = ExportFolder(storage, config, name)
     folder.read_inputs()
-    folder.require([URL_MAPPING, ARCS_OUT, ARCS_IN], "krake link")
+    folder.require([URL_MAPPING, ARCS_OUT, ARCS_IN], "krake graph link")
     nodes = (folder.size(URL_MAPPING) - 4) // 20
     complete = folder.has(GRAPH_INDEX, WEB_GRAPH)
     if not complete:
@@ -84,7 +84,9 @@ def _write_graph(folder: ExportFolder, nodes: int, on_progress: OnProgress | Non
     in_degrees = degrees(storage, arcs_in, "target", nodes, counting)
     counting.end()
     if out_degrees.sum(dtype=np.int64) != in_degrees.sum(dtype=np.int64):
-        raise DamagedFileError(f"{arcs_in}: does not hold as many arcs as {arcs_out}; delete both and run `krake link`")
+        raise DamagedFileError(
+            f"{arcs_in}: does not hold as many arcs as {arcs_out}; delete both and run `krake graph link`"
+        )
     _check_edges(folder, out_degrees, in_degrees)
     progress = Progress(on_progress, "graph.write", nodes, "pages", stop)
     if not folder.has(GRAPH_INDEX):

@@ -38,9 +38,17 @@ from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
+    from crawl_lib.keys.looks import check_tables, set_table_aside, table_problem
     from crawl_lib.keys.mysql import MySqlKeyServer, parse_server
 else:
-    __getattr__ = loads_later(__name__, {"mysql": ("MySqlKeyServer", "parse_server")})  # PyMySQL takes 60 ms
+    # PyMySQL takes 60 ms, and no task looks for damage.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "mysql": ("MySqlKeyServer", "parse_server"),
+            "looks": ("check_tables", "set_table_aside", "table_problem"),
+        },
+    )
 
 
 __all__ = [
@@ -60,6 +68,7 @@ __all__ = [
     "SqliteKeyServer",
     "annotations",
     "check",
+    "check_tables",
     "dump_keys",
     "interval",
     "load_keys",
@@ -71,5 +80,7 @@ __all__ = [
     "replicas",
     "reshard",
     "rewrite_notes",
+    "set_table_aside",
     "side_by_side",
+    "table_problem",
 ]

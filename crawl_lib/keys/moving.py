@@ -178,7 +178,7 @@ class _Change:
             raise KeyTablesError(
                 f"the keys of {', '.join(names[place] for place in missing)} are on no server that is here: name the"
                 " config that has them (`krake keys reshard --from FILE`); if they are lost for good, run"
-                " `krake keys create --drop` and `krake keys rebuild`"
+                " `krake keys create --drop` and `krake fsck --repair`"
             )
         self.report.lost = [names[place] for place in missing]
 

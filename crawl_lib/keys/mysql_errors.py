@@ -16,6 +16,7 @@ from crawl_lib.errors import (
     KeyTablesError,
 )
 from crawl_lib.keys.mysql_tls import tls_problem
+from crawl_lib.keys.sql import MAKE
 
 FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError)
 """All that PyMySQL raises: RuntimeError for a login method it cannot do, UnicodeError for a host that is no name."""
@@ -62,12 +63,12 @@ class NoDatabaseError(KeyTablesError):
 
 
 ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
-    ER.NO_SUCH_TABLE: (KeyTablesError, "has no key table in database {database}: run `krake keys create --missing`"),
+    ER.NO_SUCH_TABLE: (KeyTablesError, "has no key table in database {database}: " + MAKE),
     ER.TABLE_EXISTS_ERROR: (
         KeyTablesError,
         "key tables stand there already; `krake keys create --drop` deletes them first",
     ),
-    ER.BAD_DB_ERROR: (NoDatabaseError, "has no database {database}: run `krake keys create --missing`"),
+    ER.BAD_DB_ERROR: (NoDatabaseError, "has no database {database}: " + MAKE),
     ER.DBACCESS_DENIED_ERROR: (
         NoDatabaseError,
         "user {user} may not use database {database}: " + _GRANT.replace("GRANT", "CREATE DATABASE {database}; GRANT"),

@@ -61,7 +61,7 @@ class MaintenanceReport:
             by_hand = (kind for kind in kinds for error in self._errors if isinstance(error, kind))
             reasons = "; ".join(self.failed.values())
             kind = next(by_hand, KeyServerDownError)
-            raise kind(f"key servers were left out: {reasons}: run `krake keys repair` when they answer")
+            raise kind(f"key servers were left out: {reasons}: run `krake fsck --repair` when they answer")
 
     def to_mapping(self) -> dict[str, Any]:
         """The report in plain dicts, lists, numbers and texts (JSON)."""
@@ -98,10 +98,10 @@ class MaintenanceReport:
         if self.ok:
             return f"all replicas of the keys of {self.server} are whole" if self.server else "all replicas are whole"
         if self.failed:
-            return "not all servers could be looked at: run `krake keys repair` when they answer"
+            return "not all servers could be looked at: run `krake fsck --repair` when they answer"
         if self.misplaced:
             return "keys stand on servers that do not own them: see above"
-        return "replicas differ: run `krake keys repair`"
+        return "replicas differ: run `krake fsck --repair`"
 
 
 def _server_line(counts: ServerCounts) -> str:

@@ -77,7 +77,7 @@ def read_ring(server: KeyServer) -> RingNote | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise KeyTablesError(
             f"{server.name}: the note of its place among the key servers cannot be read ({error!r}): if"
-            " key_storage.servers is as it was when the keys were written, run `krake keys create --missing`, which"
+            " key_storage.servers is as it was when the keys were written, run `krake fsck --repair`, which"
             " writes it again"
         ) from error
 
@@ -179,6 +179,6 @@ def _problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int,
         if note.ring.generation < newest:
             return (
                 f"{name}: was away while the key servers were changed, its keys are old: delete its tables, then run"
-                " `krake keys create --missing` and `krake keys repair`"
+                " `krake fsck --repair`"
             )
     return None

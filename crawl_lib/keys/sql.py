@@ -13,6 +13,8 @@ from crawl_lib.errors import DamagedKeysError, KeyStoreError, os_errors
 
 TABLE = "kraakekeys"
 NOTE_TABLE = "krakenote"
+MAKE = "run `krake keys create`, or `krake fsck --repair` if they were there"
+"""What to do where there are no tables."""
 SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql" / "keys"
 LOWEST = "0" * 40
 HIGHEST = "f" * 40

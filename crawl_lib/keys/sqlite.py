@@ -25,7 +25,18 @@ from crawl_lib.errors import (
     os_error,
 )
 from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, KeyServer
-from crawl_lib.keys.sql import HIGHEST, LOWEST, NOTE_TABLE, TABLE, damaged, from_rows, hex_list, in_order, sql_file
+from crawl_lib.keys.sql import (
+    HIGHEST,
+    LOWEST,
+    MAKE,
+    NOTE_TABLE,
+    TABLE,
+    damaged,
+    from_rows,
+    hex_list,
+    in_order,
+    sql_file,
+)
 from crawl_lib.states import KeyState
 
 _SELECT = f"SELECT CAST(k.hash AS BLOB), k.keyinfo FROM json_each(?) j CROSS JOIN {TABLE} k ON k.hash = j.value"
@@ -225,7 +236,7 @@ class SqliteKeyServer(KeyServer):
 
     def _connect(self) -> sqlite3.Connection:
         if not self._file_is_there():
-            raise KeyTablesError(f"{self.name}: no such file: run `krake keys create --missing`")
+            raise KeyTablesError(f"{self.name}: no such file: {MAKE}")
         uri = f"{self.path.absolute().as_uri()}?mode=rw"
         connection = sqlite3.connect(
             uri, uri=True, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
@@ -299,7 +310,7 @@ def translate(server: str, error: sqlite3.Error) -> KeyStoreError:
     """The error of Krake for an error of sqlite3: names the server and what to do."""
     text = str(error)
     if "no such table" in text:
-        return KeyTablesError(f"{server}: has no key table: run `krake keys create --missing`")
+        return KeyTablesError(f"{server}: has no key table: {MAKE}")
     if "already exists" in text:
         return _tables_stand(server)
     if "no such column" in text or "Could not decode" in text or "malformed" in text:

@@ -186,7 +186,7 @@ def complete(task: NodeTask, take: Take) -> None:
             wait_for_room(task, local=False)
             task.progress.enter("commit")
             task.stores.go_on()
-            seal_all(storage, hidden, task.spool, repair=f"krake queue repair --node {task.node}")
+            seal_all(storage, hidden, task.spool, repair="krake fsck --repair")
             _build(task, take, own)
         task.stores.go_on()
     segment = publish(storage, folder, task.node, take.take_id, built)
@@ -210,7 +210,7 @@ def _repair_named(task: NodeTask) -> Iterator[None]:
     except DamagedFileError as error:
         if "`krake " in str(error):
             raise
-        raise DamagedFileError(f"{error}; run `krake queue repair --node {task.node}`") from error
+        raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
 
 
 def _storage_of_a_thread(task: NodeTask) -> Storage:

@@ -106,8 +106,7 @@ _BRING_BACK = (
 
 def _remedy(queue: Queue) -> str:
     return (
-        "put the newest directory back; if that is lost, move this one away and run"
-        f" `krake queue repair --node {queue.node} --lost`"
+        f"put the newest directory back; if that is lost, move this one away and run `krake nodes restart {queue.node}`"
     )
 
 

@@ -8,12 +8,11 @@ Each command may be killed anywhere and run again. A dry run leaves no trace, no
 doubt it is fetched again.
 """
 
-from crawl_lib.repair.folders.folders import repair_folder
-from crawl_lib.repair.folders.identity import Told
+from crawl_lib.repair.driver import RepairReport, repair_crawl
 from crawl_lib.repair.fsck import fsck
 from crawl_lib.repair.keys.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
-from crawl_lib.repair.keys.rebuild import rebuild_keys
+from crawl_lib.repair.keys.rebuild import take_all_in_again
 from crawl_lib.repair.places import (
     node_locked,
     repairs_locked,
@@ -21,7 +20,7 @@ from crawl_lib.repair.places import (
     scratch_base,
     scratch_room,
 )
-from crawl_lib.repair.queue.node import repair_node
+from crawl_lib.repair.queue.node import restart_node
 from crawl_lib.repair.segments.glean import EXAMPLES, IMPORTED_FROM, fetched_of, is_robots
 from crawl_lib.repair.segments.report import SalvageReport
 from crawl_lib.repair.segments.salvage import salvage_segment
@@ -36,8 +35,8 @@ __all__ = [
     "Forget",
     "Forgotten",
     "Keys",
+    "RepairReport",
     "SalvageReport",
-    "Told",
     "fetched_of",
     "finish_all_swaps",
     "finish_swaps",
@@ -49,15 +48,15 @@ __all__ = [
     "key_bytes",
     "keys_of",
     "node_locked",
-    "rebuild_keys",
-    "repair_folder",
-    "repair_node",
+    "repair_crawl",
     "repairs_locked",
     "replace_segment",
     "require_folder",
+    "restart_node",
     "salvage_segment",
     "scratch_base",
     "scratch_room",
     "sweep",
+    "take_all_in_again",
     "urls_on_their_way",
 ]

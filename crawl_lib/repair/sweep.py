@@ -26,9 +26,12 @@ from crawl_lib.crawldir import HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, Iteration
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export import ExportFolder, list_exports
+from crawl_lib.findings import Severity
 from crawl_lib.frontier import held_without_trace, open_take
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.stopping import OnProgress, until_stopped
+from crawl_lib.repair.segments.swap import all_aside, set_aside
+from crawl_lib.segment import check_segment
+from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import DELETED
 from crawl_lib.stores import Stores
 
@@ -58,8 +61,11 @@ class SweepReport:
         return dict(vars(self))
 
 
-def sweep(stores: Stores, *, dry_run: bool = False, on_progress: OnProgress | None = None) -> SweepReport:
-    """Delete what is left over. `on_progress`: told of each. Raises StorageError, StoppedError; run it again then."""
+def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> SweepReport:
+    """Delete what is left over. `damaged`: damaged segments too, whose place was taken by one that is whole.
+
+    Raises StorageError, StoppedError; run it again then.
+    """
     report = SweepReport(dry_run)
     with ExitStack() as locks:
         nodes = []
@@ -71,14 +77,30 @@ def sweep(stores: Stores, *, dry_run: bool = False, on_progress: OnProgress | No
                 except LockedError as error:
                     report.skipped.append(str(error))
         found = list(leftovers(stores, nodes))
+        if damaged:
+            found += _damaged(stores, report)
         for number, leftover in enumerate(until_stopped(found, stores.stop), 1):
             if not dry_run:
                 stores.storage.delete(leftover.path)
                 reached("repair.sweep.deleted")
             report.deleted.append(leftover.path)
-            if on_progress:
-                on_progress({"deleting": leftover.path, "done": number, "of": len(found)})
+            stores.report(deleting=leftover.path, done=number, of=len(found))
     return report
+
+
+def _damaged(stores: Stores, report: SweepReport) -> Iterator[Leftover]:
+    """Damaged segments that were put aside, where what took their place passes a full check."""
+    for folder in stores.until_stopped(stores.crawl.folders()):
+        for node in sorted({node for node, name in all_aside(stores.storage, stores.crawl.at(folder))}):
+            segment = stores.crawl.segment(folder, node)
+            names = set_aside(stores.storage, stores.crawl.at(folder), node)
+            if not segment.exists() or any(
+                one.severity is Severity.ERROR for one in check_segment(stores.storage, segment.path)
+            ):
+                report.skipped += [f"{stores.crawl.at(folder, name)}: {segment.path} is not whole" for name in names]
+                continue
+            for name in names:
+                yield Leftover(stores.crawl.at(folder, name), f"is damaged, and {segment.path} is whole")
 
 
 def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:

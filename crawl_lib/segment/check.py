@@ -53,8 +53,7 @@ def check_segment(
 
 class _Check:
     def __init__(self, storage: Storage, path: str, on_progress: OnProgress | None) -> None:
-        name = "/".join(path.split("/")[-2:])
-        self.findings = Findings(ROOM, f"run `krake segment salvage {name}`")
+        self.findings = Findings(ROOM, "run `krake fsck --repair`")
         self.place = SegmentPlace(storage, path, self.findings, on_progress)
 
     def run(self, *, full: bool) -> list[Finding]:
@@ -84,7 +83,7 @@ class _Check:
                 "manifest_foreign",
                 where,
                 f"is of {manifest.folder}/{manifest.node}",
-                repair=f"move the folder to where it belongs, or run `krake segment salvage {folder}/{node}`",
+                repair="move the folder to where it belongs, or run `krake fsck --repair`",
             )
         return manifest
 

@@ -129,4 +129,4 @@ class SegmentReader:
 
 def repair_of(path: str) -> str:
     """What to do about a damaged file of a segment. `path`: of the segment."""
-    return f"run `krake segment salvage {'/'.join(path.split('/')[-2:])}`"
+    return "run `krake fsck --repair`"

@@ -24,13 +24,11 @@ def check(tmp_path: Path):
 
 
 def test_a_set_up_may_be_run_again_and_keeps_what_stands(create, tmp_path, capsys) -> None:
-    assert create("--missing") == 0
+    assert create() == 0
     assert capsys.readouterr().out.count(".sqlite") == 2
     before = (tmp_path / "0.sqlite").stat().st_ino
-    assert create("--missing") == 0
-    assert capsys.readouterr().out == "key tables stand on every server\n"
-    assert create() == 1
-    assert "stand already" in capsys.readouterr().err
+    assert create() == 0
+    assert capsys.readouterr().out == "key tables are there on every server\n"
     assert (tmp_path / "0.sqlite").stat().st_ino == before
 
 
@@ -40,11 +38,6 @@ def test_only_the_server_that_lost_its_tables_gets_new_ones(create, check, tmp_p
         file.unlink()
     capsys.readouterr()
     assert check() == 1
-    assert "run `krake keys create --missing`" in capsys.readouterr().out, "what is run next"
-    assert create("--missing") == 0
+    assert "run `krake keys create`" in capsys.readouterr().out, "what is run next"
+    assert create() == 0
     assert capsys.readouterr().out == f"key tables made on {tmp_path / '1.sqlite'}\n"
-
-
-def test_dropping_and_keeping_exclude_each_other(create) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        create("--drop", "--missing")

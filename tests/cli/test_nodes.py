@@ -84,6 +84,5 @@ def test_a_retired_node_that_is_back_may_take_in_everything_anew(krake: Krake, s
     krake.configure(**ONE)
     krake.ok("nodes", "retire", "node-b")
     krake.configure()
-    krake.ok("keys", "rebuild", "--anew")
-    krake.ok("settle")
+    krake.ok("settle", "--all-again")
     assert krake.status()["nodes"]["node-b"].get("retired") is None

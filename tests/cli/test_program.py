@@ -23,7 +23,7 @@ def test_the_program_shows_its_commands_and_needs_no_config_for_that() -> None:
         pytest.skip("krake is not installed beside this Python: make setup does it")
     shown = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, cwd="/")
     assert shown.returncode == 0
-    for command in ("inject", "crawl", "settle", "export", "link", "finalize", "status", "show", "keys", "queue"):
+    for command in ("inject", "crawl", "settle", "export", "graph", "fsck", "status", "show", "keys", "nodes"):
         assert f"\n    {command} " in shown.stdout
     assert subprocess.run([PROGRAM, "--version"], capture_output=True, text=True).stdout == f"krake {VERSION}\n"
 

@@ -58,8 +58,8 @@ def test_a_queue_that_is_wrong_names_the_command_that_mends_it(krake: Krake, fil
     BREAKS[name](filled)
     error = krake("settle").error()
     assert str(filled) in error
-    [command] = re.findall(r"`krake (queue repair [^`]*)`", error)
-    assert command == "queue repair --node node-a"
+    [command] = re.findall(r"`krake (fsck [^`]*)`", error)
+    assert command == "fsck --repair"
     if "move" not in name:  # which status does not look at
         assert f"`krake {command}`" in krake.status()["queues"]["node-a"]["error"], "status shows it, and goes on"
     krake.ok("status")
@@ -72,14 +72,16 @@ def test_a_queue_that_is_wrong_names_the_command_that_mends_it(krake: Krake, fil
 
 def test_repair_of_a_good_queue_changes_nothing_that_counts(krake: Krake, filled: Path) -> None:
     before = (filled / "0").read_bytes()
-    assert "6 URLs wait" in krake.ok("queue", "repair", "--node", "node-a").out
+    assert "clean" in krake.ok("fsck", "--repair").out
     assert (filled / "0").read_bytes() == before
     assert krake.ok("settle").code == 0
     assert krake.status()["queues"]["node-a"] == {"length": 6}
 
 
-def test_repair_waits_for_whoever_works_on_the_node(krake: Krake, filled: Path) -> None:
+def test_repair_leaves_out_a_node_that_somebody_works_on(krake: Krake, filled: Path) -> None:
+    (filled / "state").unlink()
     with NodeLock(filled, "node-a", 1, what="a crawl"):
-        error = krake("queue", "repair", "--node", "node-a").error()
-    assert f"{filled}/lock: node node-a is locked by process" in error
-    assert "a crawl" in error
+        told = krake("fsck", "--repair").out
+    assert f"{filled}/lock: node node-a is locked by process" in told
+    assert "a crawl" in told
+    assert not (filled / "state").exists()

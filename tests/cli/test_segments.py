@@ -29,25 +29,27 @@ def segment_of(krake: Krake) -> Path:
 
 def test_salvage_from_damage_to_a_clean_check(crawled: Krake) -> None:
     segment = segment_of(crawled)
-    name = f"{segment.parent.name}/{segment.name}"
     cut(segment / "pages.parquet")
     flip(next(segment.glob("*.warc.gz")), 0.7)
-    assert f"krake segment salvage {name}" in crawled("fsck").out
-    dry = crawled("segment", "salvage", name, "--dry-run")
+    assert "run `krake fsck --repair`" in crawled("fsck").out
+    dry = crawled("fsck", "--repair", "--dry-run")
     assert dry.code == 1
+    assert "would: crawl/" in dry.out
     assert "dry run: nothing was changed" in dry.out
-    done = crawled.ok("segment", "salvage", str(segment))
-    assert "salvaged" in done.out
-    assert "--delete-damaged" in done.out
+    done = crawled.ok("fsck", "--repair")
+    assert "made again from its WARC files" in done.out
     assert "clean" in crawled.ok("fsck").out
-    report = crawled.ok("segment", "salvage", name, "--delete-damaged", "--requeue", "--yes", "--json").json
-    assert report["state"] == "whole"
-    assert len(report["deleted"]) == 1
+    [aside] = segment.parent.glob(".damaged-*")
+    cut(segment / "pages.parquet")
+    assert "is not whole" in crawled.ok("sweep", "--damaged").out, "only a whole one replaces it"
+    crawled.ok("fsck", "--repair")
+    assert len(crawled.ok("sweep", "--damaged", "--json").json["deleted"]) == 2
+    assert not aside.exists()
     crawled.ok("export")
 
 
 def test_drop_and_compact(crawled: Krake) -> None:
-    for words in (("export", "--label", "before"), ("link",), ("finalize",)):
+    for words in (("export", "--label", "before"), ("graph", "link"), ("graph", "finalize")):
         crawled.ok(*words)
     seed = crawled.ok("show", "0", "--export", "before").json["url"]
     looked = crawled("segment", "drop", seed, "http://nowhere.example/", "--dry-run")
@@ -121,11 +123,10 @@ def test_what_import_prints_is_a_line_an_archive_whatever_its_name_or_its_urls(c
 
 @pytest.mark.parametrize("name", ["nonsense", "1795000000", "1795000000/.node", "/"])
 def test_names_that_are_no_segment(name: str, krake: Krake) -> None:
-    assert "is no segment" in krake("segment", "salvage", name).error()
+    assert "is no segment" in krake("segment", "compact", "--yes", name).error()
 
 
 def test_segments_that_are_not_there(crawled: Krake) -> None:
-    assert "no such iteration" in crawled("segment", "salvage", "1/node-a").error()
     folder = segment_of(crawled).parent.name
-    assert "no such segment" in crawled("segment", "salvage", f"{folder}/node-z").error()
+    assert "is not there" in crawled("segment", "compact", "--yes", f"{folder}/node-z").error()
     assert "no such iteration" in crawled("segment", "compact", "--yes", "1/node-a").error()

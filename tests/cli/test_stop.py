@@ -44,12 +44,10 @@ COMMANDS = (
     "settle",
     "export",
     "fsck",
-    "segment salvage DAMAGED",
+    "fsck --repair",
     "segment drop --yes SEED",
     "segment compact --yes",
     "import DIRECTORY/foreign.warc.gz",
-    "keys repair",
-    "keys rebuild",
     "keys dump DIRECTORY/other",
     "keys load DIRECTORY/dump",
     "forget --yes 127.0.1.1",
@@ -77,10 +75,9 @@ def test_a_command_that_is_stopped(
     krake = Krake(tmp_path / "crawl", lambda words: run_in_process(capsys, words))
     shutil.copytree(crawled, krake.directory)
     words = command.replace("SEED", serving.seeds[1]).replace("DIRECTORY", str(krake.directory)).split()
-    if "DAMAGED" in words:
+    if "--repair" in words:
         segment = next((krake.directory / "dfs" / "crawl").glob("[0-9]*/node-b"))
         cut(segment / "pages.parquet")
-        words[-1] = f"{segment.parent.name}/{segment.name}"
     number = signal.SIGTERM if COMMANDS.index(command) % 2 else signal.SIGINT
     with subprocess.Popen(
         [sys.executable, "-c", AT_WORK, "--config", krake.file, *words],

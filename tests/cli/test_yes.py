@@ -17,7 +17,6 @@ COMMANDS = {
     "forget --older-than 0": "pages of all hosts become new",
     "segment drop SEED": "1 pages are taken out",
     "segment compact": "records of dropped pages",
-    "segment salvage 1/node-a --delete-damaged": "kept beside 1/node-a",
     "nodes retire node-b --lost": "only the disk of node-b",
 }
 
@@ -63,7 +62,7 @@ def test_on_a_terminal_the_word_is_typed(
 
 
 def test_what_can_be_undone_is_not_asked(crawled: Krake, tmp_path: Path) -> None:
-    crawled.ok("keys", "create", "--missing")
-    crawled.ok("keys", "rebuild", "--drop-queued")
+    crawled.ok("keys", "create")
+    crawled.ok("fsck", "--repair")
     crawled.ok("forget")
     crawled.ok("sweep")

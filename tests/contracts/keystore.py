@@ -451,7 +451,7 @@ class KeyStoreContract:
         store = ShardedKeyStore([server])
         assert store.exists() is False
         for request in (store.unknown, store.insert, store.claim, store.forget, store.states):
-            with pytest.raises(KeyTablesError, match="run `krake keys create --missing`") as caught:
+            with pytest.raises(KeyTablesError, match="run `krake keys create`") as caught:
                 request(make_keys(1))
             assert server.name in str(caught.value)
         [counts] = store.counts()

@@ -117,7 +117,7 @@ def test_a_compaction_whose_decision_cannot_be_read_leaves_no_dropped_page_aside
     drop(crawl, url)
     killed_at(step, crawl, name, monkeypatch)
     (segment.parent / f".swap-{name.node}.json").write_bytes(b"{")
-    with pytest.raises(DamagedFileError, match="krake folder repair"):
+    with pytest.raises(DamagedFileError, match="krake fsck --repair"):
         drop(crawl, url)
     before = tree(crawl.crawl_dir)
     planned = repair_folder(stores_of(crawl.config), name.folder, dry_run=True).done
@@ -275,7 +275,7 @@ def test_a_damaged_segment_is_not_compacted_but_sent_to_salvage(crawl: Result) -
     drop(crawl, *some_pages(segment))
     flip(warc_of(segment))
     before = tree(crawl.crawl_dir)
-    with pytest.raises(DamagedFileError, match=f"krake segment salvage {name}"):
+    with pytest.raises(DamagedFileError, match="krake fsck --repair"):
         compact_segment(stores_of(crawl.config), name)
     assert tree(crawl.crawl_dir) == before
 

@@ -79,7 +79,7 @@ def test_a_host_is_forgotten_its_queued_urls_are_not_and_its_count_goes_down(
     assert counts(krake)[host] == before[host] - len(of_host)
 
     assert "clean" in krake.ok("fsck").out
-    krake.ok("keys", "rebuild")
+    krake.ok("fsck", "--repair")
     assert known(krake, crawled) == set(others), "a rebuild does not bring it back"
     krake.ok("inject", web.seeds[0], "--run-id", "again")
     krake.ok("crawl", "--run-id", "again", "--batch-size", "100")
@@ -103,7 +103,7 @@ def test_a_page_that_was_forgotten_crawled_again_and_dropped_stays_known(
         if words:
             krake.ok(*words)
         krake.ok("keys", "create", "--drop", "--yes")
-        krake.ok("keys", "rebuild")
+        krake.ok("fsck", "--repair")
         assert known(krake, [seed]) == (set() if words else {seed})
         assert "clean" in krake.ok("fsck").out
 
@@ -144,16 +144,15 @@ def test_what_is_neither_url_nor_host_is_one_line(copy: Callable[..., Krake], we
 
 
 def test_nothing_is_decided_while_a_replica_has_no_tables(copy: Callable[..., Krake], web: Serving) -> None:
-    """What is decided counts as forgotten for `fsck` and `keys rebuild`, and lowers counts."""
+    """What is decided counts as forgotten for `fsck` and its repair, and lowers counts."""
     krake = copy()
     host = host_of(web.seeds[0])
     before = counts(krake)
     (krake.directory / "keys" / "1.sqlite").unlink()
-    assert "krake keys create --missing" in krake("forget", "--yes", host).error()
+    assert "krake fsck --repair" in krake("forget", "--yes", host).error()
     assert not (krake.directory / "dfs" / "crawl" / "forgotten").exists()
     assert counts(krake) == before
-    krake.ok("keys", "create", "--missing")
-    krake.ok("keys", "repair")
+    krake.ok("fsck", "--repair")
     krake.ok("forget", "--yes", host)
     assert counts(krake)[host] < before[host]
     assert "clean" in krake.ok("fsck").out

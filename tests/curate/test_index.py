@@ -165,10 +165,10 @@ def test_a_damaged_line_and_a_lost_index_are_named_with_the_command_that_repairs
     segment, name = largest(crawl)
     whole = (segment / "index.cdxj").read_text()
     (segment / "index.cdxj").write_text(whole.replace('"url"', '"uri"', 1))
-    with pytest.raises(DamagedFileError, match=f"{name}/index.cdxj: line 1 .*`krake segment salvage {name}`"):
+    with pytest.raises(DamagedFileError, match=f"{name}/index.cdxj: line 1 .*`krake fsck --repair`"):
         merge(crawl)
     (segment / "index.cdxj").unlink()
-    with pytest.raises(PathNotFoundError, match=f"{name}/index.cdxj: is gone; run `krake segment salvage {name}`"):
+    with pytest.raises(PathNotFoundError, match=f"{name}/index.cdxj: is gone; run `krake fsck --repair`"):
         merge(crawl)
     assert not (crawl.crawl_dir / "index.cdxj").exists()
 

@@ -116,7 +116,7 @@ def test_advancing_again_does_nothing_and_advancing_elsewhere_is_an_error(queue:
     close_take(queue.directory)
     second = take(queue, 2, "u")
     (queue.directory / "state").write_text("5\n10\n1\n")
-    with pytest.raises(QueueError, match="krake queue repair --node node-a"):
+    with pytest.raises(QueueError, match="krake fsck --repair"):
         advance(queue, second)
 
 
@@ -148,7 +148,7 @@ def test_any_wrong_bit_in_a_take_is_found_before_its_first_url(queue: Queue) -> 
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         (queue.directory / "take").write_bytes(flipped)
-        with pytest.raises(DamagedFileError, match="krake queue repair --node node-a"):
+        with pytest.raises(DamagedFileError, match="krake fsck --repair"):
             next((found := open_take(queue.directory)) and found.urls())
 
 
@@ -179,7 +179,7 @@ def test_a_scope_with_a_wrong_bit_cut_or_emptied_is_damage(queue: Queue) -> None
         one[bit // 8] ^= 1 << bit % 8
     for damaged in [*flipped, b"", data[:20], b"a.test\n", b"{}\n"]:
         opened.scope_path.write_bytes(damaged)
-        with pytest.raises(DamagedFileError, match="krake queue repair --node node-a"):
+        with pytest.raises(DamagedFileError, match="krake fsck --repair"):
             opened.scope()
 
 
@@ -196,7 +196,7 @@ def test_a_wrong_bit_in_state_is_damage_and_the_repair_knows_better(queue: Queue
     assert data == b"5\n10\n1\n"
     data[bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)
-    with pytest.raises(QueueError, match="krake queue repair --node node-a"):
+    with pytest.raises(QueueError, match="krake fsck --repair"):
         queue.is_ours()
     assert check_queue(queue.directory, "node-a", full=False)
     repair_queue(queue)
@@ -253,7 +253,7 @@ def test_the_leftover_is_known_by_its_take(queue: Queue) -> None:
 def test_a_state_that_lies_is_named_with_the_command_that_repairs_it(tmp_path: Path, text: str, problem: str) -> None:
     queue = hand_made(tmp_path / "node-a", ["http://a.test/1", "http://a.test/2", "http://a.test/3"])
     (queue.directory / "state").write_text(text, encoding="latin-1")
-    with pytest.raises(QueueError, match="krake queue repair --node node-a") as caught:
+    with pytest.raises(QueueError, match="krake fsck --repair") as caught:
         queue.state()
     assert problem in str(caught.value)
 
@@ -289,7 +289,7 @@ def test_half_a_url_at_the_end_of_a_file_is_not_adopted(queue: Queue, bytes_lost
     take_in(queue, keys, source("1", "n", numbered(0, 3)))
     data = (queue.directory / "0").read_bytes()
     (queue.directory / "0").write_bytes(data[:-bytes_lost])
-    with pytest.raises(QueueError, match=r"file 0 was cut.*`krake queue repair --node node-a`"):
+    with pytest.raises(QueueError, match=r"file 0 was cut.*`krake fsck --repair`"):
         take_in(queue, keys)
     report = repair_queue(queue)
     assert report.lost == 1
@@ -393,7 +393,7 @@ def test_repair_lets_nothing_go_for_a_take_that_is_not_next(queue: Queue) -> Non
 def test_a_move_that_does_not_fit_its_files_is_set_aside_by_repair(queue: Queue) -> None:
     fill(queue, numbered(0, 3))
     (queue.directory / "move").write_bytes(Move("x", ((Step("1", 1, "0"),),), "0\n1\n", {}).to_bytes())
-    with pytest.raises(QueueError, match="krake queue repair"):
+    with pytest.raises(QueueError, match="krake fsck --repair"):
         fill(queue, ["http://a.test/"], "2")
     repair_queue(queue)
     assert (queue.directory / "move.broken").exists()
@@ -431,7 +431,7 @@ def test_a_copy_made_within_a_move_does_not_hand_on_again(
         queue.directory.rename(kept)
         shutil.copytree(kept, queue.directory)
         before = sorted(path.name for path in queue.directory.iterdir())
-        with pytest.raises(QueueError, match=r"the open move deletes `handed_on`.*copied.*krake queue repair"):
+        with pytest.raises(QueueError, match=r"the open move deletes `handed_on`.*copied.*krake fsck --repair"):
             advance(queue, begun)
         assert sorted(path.name for path in queue.directory.iterdir()) == before, "nothing is done by halves"
         assert "move_impossible" in {finding.name for finding in check_queue(queue.directory, queue.node)}

@@ -97,10 +97,10 @@ def test_stages_out_of_order_say_what_is_missing(storage: Storage, config: Confi
         with pytest.raises(PathNotFoundError, match="export/x: there is no such export"):
             stage(storage, config, name="x")
     export_pages(storage, config, name="x", segments=crawl.segments)
-    with pytest.raises(PathNotFoundError, match=r"arcs-out.parquet: .*`krake link`"):
+    with pytest.raises(PathNotFoundError, match=r"arcs-out.parquet: .*`krake graph link`"):
         finalize_export(storage, config, name="x")
     with (
-        pytest.raises(PathNotFoundError, match=r"webgraph.*`krake finalize`"),
+        pytest.raises(PathNotFoundError, match=r"webgraph.*`krake graph finalize`"),
         open_web_graph(storage, config, name="x"),
     ):
         pass

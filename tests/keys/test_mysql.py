@@ -299,7 +299,7 @@ def test_a_database_that_may_not_be_created_says_what_an_administrator_runs(mari
 def test_a_missing_table_says_what_to_run(mariadb, server):
     mariadb.run("DROP TABLE kraakekeys", server._database)
     for request in (server.known, server.states, server.claim, server.delete):
-        with pytest.raises(KeyTablesError, match="run `krake keys create --missing`"):
+        with pytest.raises(KeyTablesError, match="run `krake keys create`"):
             request(KEYS)
 
 

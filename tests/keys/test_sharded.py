@@ -43,7 +43,7 @@ def test_a_report_is_json_and_text(tmp_path):
             f"{names[1]}: 30 keys (30 queued, 0 crawled, 0 gone)",
             f"replicas: 2; prefixes compared: 256, differing: {found.differing}",
             f"{names[0]}: 4 keys missing",
-            "replicas differ: run `krake keys repair`",
+            "replicas differ: run `krake fsck --repair`",
         ]
         assert repair(store).to_text().endswith("all replicas are whole")
 

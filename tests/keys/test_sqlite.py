@@ -115,7 +115,7 @@ def test_a_file_that_another_process_keeps_locked_is_down(server):
 
 
 def test_a_table_without_its_file_is_not_made_by_asking(server):
-    with pytest.raises(KeyTablesError, match="no such file: run `krake keys create --missing`"):
+    with pytest.raises(KeyTablesError, match="no such file: run `krake keys create`"):
         server.known(make_keys(1))
     assert not server.path.exists()
 

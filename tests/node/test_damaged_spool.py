@@ -23,5 +23,5 @@ def test_the_message_names_the_repair(step: str, serving: Serving, tmp_path: Pat
     assert run_pass(config, serving.seeds[0], step)
     [positions] = (Path(config.queue.local_dir) / "node-0" / "spool").glob("*.positions")
     positions.write_bytes(b"no positions")
-    with pytest.raises(DamagedFileError, match=r"\.positions: .*; run `krake queue repair --node node-0`$"):
+    with pytest.raises(DamagedFileError, match=r"\.positions: .*; run `krake fsck --repair`$"):
         stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")

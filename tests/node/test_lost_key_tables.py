@@ -23,11 +23,10 @@ def test_the_way_that_the_error_names_leads_back(tmp_path: Path) -> None:
         for path in Path(config.key_storage.servers[0]).parent.iterdir():
             path.unlink()
         stages.start_iteration(open_stores(config), run_id="run", iteration=2)
-        with pytest.raises(KeyTablesError, match=r"0.sqlite: no key tables .*krake keys create --missing.*rebuild"):
+        with pytest.raises(KeyTablesError, match=r"0.sqlite: no key tables .*krake fsck --repair"):
             stages.crawl_node(open_stores(config), run_id="run", iteration=2, node="node-0")
         assert not Path(config.key_storage.servers[0]).exists()
-        assert main(["--config", file, "keys", "create", "--missing"]) == 0
-        assert main(["--config", file, "keys", "rebuild"]) == 0
+        assert main(["--config", file, "fsck", "--repair"]) == 0
         for iteration in (2, 3):
             run_iteration(config, "run", iteration)
         truth, asked = serving.truth(options=TruthOptions(rounds=3)), serving.log().counts()
@@ -56,7 +55,7 @@ def test_one_server_of_several_without_replicas_is_missed_too(tmp_path: Path) ->
         gone = Path(config.key_storage.servers[1])
         gone.unlink()
         stages.start_iteration(open_stores(config), run_id="run", iteration=2)
-        with pytest.raises(KeyTablesError, match=r"/1.sqlite: no key tables .*krake keys create --missing.*rebuild"):
+        with pytest.raises(KeyTablesError, match=r"/1.sqlite: no key tables .*krake fsck --repair"):
             stages.crawl_node(open_stores(config), run_id="run", iteration=2, node="node-0")
         assert not gone.exists()
 

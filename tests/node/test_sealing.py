@@ -137,7 +137,7 @@ def test_what_the_error_says_of_a_lost_file_helps(seeds: str, unbroken: Result, 
     hidden_file(config, name).unlink()
     with pytest.raises(StorageError, match=f"{name}: was sealed with .* and is gone") as caught:
         crawl(config)
-    assert "run `krake queue repair --node node-0`" in str(caught.value)
+    assert "run `krake fsck --repair`" in str(caught.value)
     assert f"{name}: cannot be trusted; all of it is fetched again" in repair_node(open_stores(config), "node-0").done
     run_iteration(config, "run", 1)
     assert rows(Result(config)) == rows(unbroken)

@@ -41,7 +41,7 @@ def half_done(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
     configure(krake)
     krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
     krake.ok(*RUN, "--iterations", str(ROUNDS))
-    for words in (["export", "--label", "e"], ["link"], ["finalize"]):
+    for words in (["export", "--label", "e"], ["graph", "link"], ["graph", "finalize"]):
         krake.ok(*words)
     return directory
 

@@ -159,7 +159,7 @@ def test_a_finding_says_where_and_what_to_run_and_counts_its_places(segment: Pat
     rows("links.parquet", lambda values: [value.update(target=b"t" * 20) for value in values])(segment)
     [one] = check_segment(LocalStorage(segment.parents[2]), "crawl/1/node-a")
     assert (one.name, one.where, one.count) == ("link_target", "crawl/1/node-a/links.parquet", 14)
-    assert "krake segment salvage 1/node-a" in one.repair
+    assert "krake fsck --repair" in one.repair
 
 
 def test_two_members_in_one_are_counted(segment: Path) -> None:

@@ -34,7 +34,7 @@ from tests.repair.killed import run_killed
 from tests.repair.test_damages import another_url, both, found, queue, visited, waiting, whole
 
 __all__ = ["mariadb", "whole"]
-DROP = ("keys", "rebuild", "--drop-queued")
+DROP = ("fsck", "--repair")
 STRANGER = "http://nobody.example/"
 
 
@@ -67,13 +67,12 @@ def test_a_key_whose_url_nothing_holds_is_dropped_and_its_url_found_again(
     assert "key_without_url" not in found(krake, "--fast")
     krake.ok("settle")
     assert url not in waiting(krake), "links to it are dropped as known"
-    planned = krake.ok(*DROP, "--dry-run", "--json").json
+    planned = krake(*DROP, "--dry-run", "--json").json["keys"]
     assert (planned["dropped"], planned["anew"]) == (1, ["node-a"])
     assert finding(krake, "key_without_url")["count"] == 1
-    done = krake.ok(*DROP, "--json").json
+    done = krake.ok(*DROP, "--json").json["keys"]
     assert (done["dropped"], done["added"], done["anew"]) == (1, 0, ["node-a"])
-    again = krake.ok(*DROP, "--json").json
-    assert (again["dropped"], again["anew"]) == (0, [])
+    assert krake.ok(*DROP, "--json").json["keys"] is None
     assert found(krake) == {}
     krake.ok("settle")
     assert waiting(krake) == whole[1]
@@ -113,7 +112,7 @@ def test_a_url_without_its_key_is_named(copy: Callable[..., Krake]) -> None:
     url = min(waiting(krake))
     both(f"DELETE FROM kraakekeys WHERE hash = '{key_of(url).hex()}'")(krake.directory)
     assert url in finding(krake, "queued_key_unknown")["problem"]
-    krake.ok("keys", "rebuild")
+    krake.ok(*DROP)
     assert found(krake) == {}
 
 
@@ -124,7 +123,7 @@ def test_a_url_that_became_another_one_is_found_and_comes_back(
     krake = copy()
     another_url(queue(krake.directory) / "0")
     assert found(krake) == {"key_without_url": 1, "queued_key_unknown": 1, "data_changed": 1}
-    krake.ok("queue", "repair", "--node", "node-a")
+    krake.ok(*DROP)
     krake.ok(*DROP)
     assert found(krake) == {}
     krake.ok("settle")
@@ -170,7 +169,7 @@ def test_a_move_that_is_open_does_not_hide_what_waits(copy: Callable[..., Krake]
     krake = copy("queue.move.step")
     before = rows(krake)
     both("DELETE FROM kraakekeys WHERE keyinfo = 1")(krake.directory)
-    krake.ok("keys", "rebuild")
+    krake.ok(*DROP)
     assert rows(krake) == before
     assert found(krake) == {}
 
@@ -237,8 +236,7 @@ def test_where_not_all_queues_are_in_sight_nothing_is_said_of_keys(
     """With key servers: both ways of damage are found where the queue is; elsewhere nothing is, nor called damaged."""
     krake = copy()
     servers_of(krake, mariadb, monkeypatch)
-    krake.ok("keys", "create")
-    krake.ok("keys", "rebuild")
+    krake.ok(*DROP)
     assert found(krake) == {}
     known, stray = key_of(min(waiting(krake))), sha1(b"stray").digest()
     with open_stores(load_config(str(krake.file))).keys() as store:

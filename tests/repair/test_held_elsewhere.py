@@ -32,7 +32,7 @@ from tests.frontier.helpers import to_be_adopted
 from tests.repair.killed import run_killed
 
 __all__ = ["mariadb"]
-DROP = ("keys", "rebuild", "--drop-queued")
+DROP = ("fsck", "--repair")
 COMPARED = "queues noted elsewhere"
 
 
@@ -103,8 +103,7 @@ def machines(
     dfs = a.directory / "dfs"
     key_storage = {"servers": [mariadb.server], "database": mariadb.new_database(), "user": "krake"}
     configure(a, key_storage=key_storage, dfs_primary=str(dfs))
-    a.ok("keys", "create")
-    a.ok("keys", "rebuild")
+    a.ok(*DROP)
     for krake in (b, c):
         (krake.directory / "queue").mkdir(parents=True)
         shutil.copyfile(a.file, krake.file)
@@ -174,13 +173,12 @@ def test_a_lost_url_is_found_by_any_machine_and_comes_back(machines: Machines) -
         assert key_of(url).hex() in one["problem"]
         assert krake("fsck").code == 1
 
-    assert a.ok(*DROP, "--dry-run", "--json").json["dropped"] == 1
+    assert a(*DROP, "--dry-run", "--json").json["keys"]["dropped"] == 1
     done = a.ok(*DROP, "--json").json
-    assert (done["dropped"], done["anew"], done["elsewhere"]) == (1, ["node-a"], ["node-b"])
-    assert "run the same with --anew in place of --drop-queued where these nodes are: node-b" not in a.ok(*DROP).out
-    b.ok("keys", "rebuild", "--anew")
+    assert (done["keys"]["dropped"], done["keys"]["anew"], done["keys"]["elsewhere"]) == (1, ["node-a"], ["node-b"])
+    assert "run `krake settle --all-again` where these nodes are: node-b" in done["next"]
     for krake, node in machines.both:
-        krake.ok("settle", "--node", node)
+        krake.ok("settle", "--node", node, *(["--all-again"] if krake is b else []))
     assert waits(b, "node-b") == before
     assert not compared(a), "the notes are of before"
     machines.note()
@@ -195,9 +193,7 @@ def test_a_check_says_which_node_has_not_noted_its_keys_and_which_command_does(m
     assert "node-a" not in text, "its queue is here"
     for node in ("node-a", "node-b"):
         assert f"`krake fsck --node {node}` on its machine" in machines.c("fsck").out
-    error = a(*DROP).error()
-    assert error.startswith("--drop-queued: ")
-    assert "run `krake fsck --node node-b` on its machine" in error
+    assert "run `krake fsck --node node-b` on its machine" in a.ok(*DROP).out
     b.ok("fsck", "--node", "node-b")
     assert compared(a)
     assert not compared(b), "node-a has none yet"
@@ -209,8 +205,7 @@ def test_a_check_says_which_node_has_not_noted_its_keys_and_which_command_does(m
 
 WORK = [
     ("settle", "--node", "node-b"),
-    ("queue", "repair", "--node", "node-b"),
-    ("keys", "rebuild", "--anew"),
+    ("settle", "--node", "node-b", "--all-again"),
 ]
 
 
@@ -221,7 +216,7 @@ def test_a_note_is_of_no_use_once_somebody_has_worked_on_its_node(machines: Mach
         machines.b.ok(*work)
         assert machines.notes("node-b") == [], work
     assert not compared(machines.a)
-    assert "run `krake fsck --node node-b` on its machine" in machines.a(*DROP).error()
+    assert "run `krake fsck --node node-b` on its machine" in machines.a(*DROP).out
 
 
 def test_what_only_looks_leaves_the_note_alone_and_leaves_none(machines: Machines) -> None:
@@ -231,9 +226,8 @@ def test_what_only_looks_leaves_the_note_alone_and_leaves_none(machines: Machine
         assert machines.notes("node-b") == []
     machines.note()
     [note] = machines.notes("node-b")
-    for words in (["fsck"], ["keys", "rebuild"], ["keys", "rebuild", "--dry-run", "--anew"], ["status"]):
+    for words in (["fsck"], DROP, [*DROP, "--dry-run"], ["status"]):
         b.ok(*words)
-    b.ok("queue", "repair", "--node", "node-b", "--dry-run")
     assert machines.notes("node-b") == [note]
     b.ok("fsck", "--node", "node-b")
     [again] = machines.notes("node-b")
@@ -275,7 +269,7 @@ def test_a_node_that_began_to_work_while_keys_are_compared_is_no_damage(
     b.ok("fsck", "--node", "node-b")
     with monkeypatch.context() as patched:
         patched.setattr(rebuild, "unheld_keys", b_settles_first)
-        error = a(*DROP).error()
+        error = a(*DROP).out
     assert "somebody began to work on node-b meanwhile" in error
     assert "`krake fsck --node node-b`" in error
     assert known(a) >= {*new, stray}, "nothing was dropped"
@@ -315,19 +309,19 @@ def test_a_damaged_note_is_refused(machines: Machines) -> None:
         assert one["name"] == "held_note_damaged", name
         assert "run `krake fsck --node node-b` on its machine" in one["problem"]
         assert any("node node-b has a damaged note" in text for text in found["skipped"]), name
-        assert "run `krake fsck --node node-b`" in a(*DROP).error(), name
+        assert "run `krake fsck --node node-b`" in a(*DROP).out, name
         assert known(a) == before
         shutil.rmtree(note)
         shutil.copytree(whole, note)
     assert names(a) == {"key_without_url": 1}
-    assert a.ok(*DROP, "--json").json["dropped"] == 1
+    assert a.ok(*DROP, "--json").json["keys"]["dropped"] == 1
 
 
 def test_a_note_made_with_another_config_is_refused(machines: Machines) -> None:
     machines.note()
     configure(machines.a, urls={"scope": "hosts", "max_length_chars": 1000})
     assert not compared(machines.a)
-    assert "another config" in machines.a(*DROP).error()
+    assert "another config" in machines.a(*DROP).out
     assert compared(machines.b), "the one that made it takes it"
 
 
@@ -361,14 +355,14 @@ def test_a_queue_that_is_lost_is_found_again_from_all_machines(machines: Machine
     a, b = machines.a, machines.b
     before = waits(b, "node-b")
     shutil.rmtree(b.directory / "queue" / "node-b")
-    b.ok("queue", "repair", "--node", "node-b", "--lost")
-    assert "run `krake fsck --node node-a`" in b(*DROP).error()
+    b.ok("nodes", "restart", "node-b")
+    assert "run `krake fsck --node node-a`" in b(*DROP).out
     a.ok("fsck", "--node", "node-a")
     b("fsck", "--node", "node-b")
     found = report(a)
     assert found["findings"] == [], "what to do is said where it was found"
     assert "a repair found URLs gone that node-b held" in found["skipped"][-1]
-    assert b.ok(*DROP, "--json").json["dropped"] == before.total()
+    assert b.ok(*DROP, "--json").json["keys"]["dropped"] == before.total()
     b.ok("settle", "--node", "node-b")
     assert waits(b, "node-b") == before
     machines.note()

@@ -13,6 +13,7 @@ import yaml
 from crawl_lib.crawldir.naming import hidden_prefix
 from tests.cli.conftest import Krake
 from tests.repair.crawled import flip
+from tests.repair.killed import run_killed
 
 UPLOADED = "segment.publish.uploaded"
 """Killed here, the hidden folder of a take holds some of its files."""
@@ -47,16 +48,16 @@ def test_pages_that_a_salvage_lost_are_noted_until_they_are_requeued_or_crawled(
     warc = max(krake.directory.glob("dfs/crawl/1*/node-a/*.warc.gz"), key=lambda path: path.stat().st_size)
     for share in (0.3, 0.7):
         flip(warc, share)
-    name = "/".join(warc.parent.parts[-2:])
-    krake.ok("segment", "salvage", name)
+    assert run_killed(["--config", str(krake.file), "fsck", "--repair"], "repair.swap.indexed").code == -9
+    (warc.parent.parent / ".swap-node-a.json").unlink()
     report = krake.ok("fsck", "--json").json
     [note] = [one for one in report["findings"] if one["name"] == "pages_lost"]
     assert report["clean"]
     assert note["severity"] == "note"
     assert note["count"] >= 1
-    assert f"`krake segment salvage {name} --requeue`" in note["repair"]
+    assert "`krake fsck --repair`" in note["repair"]
     before = set(krake.directory.glob("dfs/crawl/seeds/*"))
-    krake.ok("segment", "salvage", name, "--requeue")
+    krake.ok("fsck", "--repair")
     assert "pages_lost" not in findings(krake), "they are requeued"
     krake.ok("crawl", "--batch-size", "1000")
     krake.ok("settle")

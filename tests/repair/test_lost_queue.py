@@ -13,8 +13,8 @@ from crawl_lib.records import QueuedUrl
 from tests.cli.conftest import Krake
 from tests.repair.test_damages import found, queue, snapshot, visited, waiting
 
-DROP = ("keys", "rebuild", "--drop-queued")
-LOST = ("queue", "repair", "--node", "node-a", "--lost")
+DROP = ("fsck", "--repair")
+LOST = ("nodes", "restart", "node-a")
 TASKS = [("crawl", "--iterations", "1"), ("settle",)]
 
 
@@ -36,7 +36,7 @@ def test_a_lost_queue_is_refused_named_and_found_again(
     assert queued
     lose(krake.directory)
     for words in TASKS:
-        assert "run `krake queue repair --node node-a --lost`" in krake(*words).error()
+        assert "run `krake nodes restart node-a`" in krake(*words).error()
     assert found(krake, "--fast") == found(krake) == {"queue_missing": 1}
     before = snapshot(krake.directory)
     assert f"{queued.total()} URLs waited" in krake.ok(*LOST, "--dry-run").out
@@ -75,7 +75,7 @@ def test_a_queue_that_stands_is_not_lost(copy: Callable[..., Krake]) -> None:
 
 def record_damaged(krake: Krake) -> None:
     (queue(krake.directory) / "state.krake").write_bytes(b"{")
-    krake.ok("queue", "repair", "--node", "node-a")
+    krake.ok(*DROP)
 
 
 def queue_lost(krake: Krake) -> None:
@@ -85,7 +85,7 @@ def queue_lost(krake: Krake) -> None:
 
 
 def all_anew(krake: Krake) -> None:
-    krake.ok(*DROP, "--anew")
+    krake.ok("settle", "--all-again")
 
 
 @pytest.mark.parametrize("read_again", [record_damaged, queue_lost, all_anew])

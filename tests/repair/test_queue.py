@@ -72,7 +72,7 @@ def test_a_journal_that_promises_more_than_there_is_counts_what_is_gone(queue: Q
     )
     report = repair_queue(queue)
     assert report.lost == 3
-    assert "krake keys rebuild --drop-queued" in report.advice()[0]
+    assert "krake fsck --repair" in report.advice()[0]
     assert waiting(queue) == [url(1), url(2), *([url(7)] if phase == CLAIM else [])]
     assert queue.taken_in().to_mapping() == {"complete": [], "partial": {}}, "every segment is read again"
 

@@ -12,6 +12,9 @@ from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import all_keys
 from tests.cli.conftest import Krake
 from tests.repair.killed import run_killed
+from tests.repair.test_damages import both
+
+FILL = ("fsck", "--repair")
 
 
 def rows(krake: Krake) -> dict[bytes, int]:
@@ -28,21 +31,20 @@ def test_new_tables_get_exactly_the_keys_and_states_that_the_crawl_wrote(crawl: 
     before = rows(crawl)
     assert set(before.values()) >= {1, 2}
     crawl.ok("keys", "create", "--drop", "--yes")
-    planned = crawl.ok("keys", "rebuild", "--dry-run", "--json").json
+    planned = crawl(*FILL, "--dry-run", "--json").json["keys"]
     assert rows(crawl) == {}
-    done = crawl.ok("keys", "rebuild", "--json").json
+    done = crawl.ok(*FILL, "--json").json["keys"]
     assert (planned["added"], planned["pages"], planned["queued"]) == (done["added"], done["pages"], done["queued"])
     assert done["added"] == len(before)
     assert rows(crawl) == before
-    again = crawl.ok("keys", "rebuild", "--json").json
-    assert (again["added"], again["raised"]) == (0, 0)
+    assert crawl.ok(*FILL, "--json").json["keys"] is None
 
 
 def test_what_has_not_been_taken_in_stays_unknown(copy: Callable[..., Krake]) -> None:
     """An intake was killed after it had decided, and before it told the key servers; links are not keys."""
     krake = copy("intake.chunk.journalled")
     before = rows(krake)
-    krake.ok("keys", "rebuild")
+    krake.ok(*FILL)
     assert rows(krake) == before
     krake.ok("crawl", "--run-id", "one", "--iterations", "4")
     assert "clean" in krake.ok("fsck").out
@@ -51,16 +53,17 @@ def test_what_has_not_been_taken_in_stays_unknown(copy: Callable[..., Krake]) ->
 @pytest.mark.parametrize("step", ["dropped", "folder", "node", "unheld"])
 def test_killed_after_any_step_it_is_run_again(crawl: Krake, step: str) -> None:
     before = rows(crawl)
-    words = ["--config", str(crawl.file), "keys", "rebuild", "--drop-queued"]
+    both("INSERT INTO kraakekeys VALUES ('" + "a" * 40 + "', 1)")(crawl.directory)
+    words = ["--config", str(crawl.file), *FILL]
     assert run_killed(words, f"repair.rebuild.{step}").code == -9
-    crawl.ok("keys", "rebuild", "--drop-queued")
+    crawl.ok(*FILL)
     assert rows(crawl) == before
 
 
 def test_it_waits_for_nobody_and_names_who_works_on_a_node(crawl: Krake) -> None:
     directory = crawl.directory / "queue" / "node-a"
     with NodeLock(directory, "node-a", 1, what="a crawl"):
-        assert "a crawl" in crawl("keys", "rebuild").error()
+        assert "a crawl" in crawl.ok(*FILL).out
         done = crawl("fsck", "--json")
         assert (done.code, done.json["checked"].get("queues")) == (0, None)
         busy, unknown = done.json["skipped"]

@@ -41,7 +41,7 @@ def refused_on_another_machine(krake: Krake, old: Path) -> None:
         value["queue"] = {"local_dir": queue}
         other = krake.directory / "other.yml"
         other.write_text(yaml.safe_dump(value))
-        for words in (["settle"], ["crawl", "--run-id", "two"], ["keys", "repair"]):
+        for words in (["settle"], ["crawl", "--run-id", "two"]):
             error = krake("--config", str(other), *words).error()
             assert "under way: run `krake keys reshard`" in error
     assert sorted(krake.directory.rglob("manifest.json")) == segments
@@ -66,11 +66,10 @@ def test_a_crawl_goes_on_where_the_keys_are_now(
     for words in (
         ["settle"],
         ["crawl", "--run-id", "two"],
-        ["keys", "repair"],
         ["forget", "--yes", "http://a.example/"],
     ):
         error = krake(*words).error()
-        assert "krake keys reshard" in error or "run `krake keys create --missing`" in error
+        assert "krake keys reshard" in error or "run `krake fsck --repair`" in error
     assert {"ring_differs"} <= set(found(krake, "--fast"))
 
     planned = krake.ok("keys", "reshard", "--from", str(old), "--dry-run", "--json").json

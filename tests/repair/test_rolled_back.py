@@ -36,13 +36,13 @@ def test_an_older_copy_is_refused_named_and_begun_anew(
     for words in TASKS:
         problem = krake(*words).error()
         assert "holds an older copy of the queue: its newest take was of" in problem
-        assert "run `krake queue repair --node node-a --lost`" in problem
+        assert "run `krake nodes restart node-a`" in problem
     assert set(found(krake, "--fast")) == {"queue_rolled_back"}
     assert "queue_rolled_back" in found(krake)
     assert visited(krake) == crawled
     assert sorted((krake.directory / "dfs" / "crawl").iterdir()) == folders
     queue(krake.directory).rename(krake.directory / "away")
-    for words in (("queue", "repair", "--node", "node-a", "--lost"), ("keys", "rebuild", "--drop-queued"), ("settle",)):
+    for words in (("nodes", "restart", "node-a"), ("fsck", "--repair"), ("settle",)):
         krake.ok(*words)
     assert found(krake) == {}
     while waiting(krake):
@@ -68,7 +68,7 @@ def test_a_crawl_that_is_not_on_the_dfs_is_missed(kill_at: str | None, copy: Cal
     before = waiting(krake)
     for words in TASKS:
         problem = krake(*words).error()
-        assert f"is of a crawl of which nothing stands in {dfs}/crawl" in problem
+        assert f"is of a crawl of which nothing is in {dfs}/crawl" in problem
         assert "put dfs_primary" in problem
     assert "crawl_missing" in found(krake, "--fast")
     assert waiting(krake) == before

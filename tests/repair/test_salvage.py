@@ -1,4 +1,4 @@
-"""`krake segment salvage`: whatever happened to a segment, the good records come back and the lost ones are named."""
+"""`krake fsck --repair`: whatever happened to a segment, the good records come back and the lost ones are named."""
 
 from __future__ import annotations
 
@@ -303,6 +303,6 @@ def test_fsck_tells_of_a_swap_that_was_stopped_and_salvage_goes_on(crawl: Result
     (folder / f".swap-{name.node}.json").write_text(json.dumps(asdict(swap)))
     segment.rename(folder / swap.new)
     (found,) = check_iteration(stores, name.folder)
-    assert (found.name, found.repair) == ("repair_open", f"run `krake segment salvage {name}`, which goes on")
+    assert (found.name, found.repair) == ("repair_open", "run `krake fsck --repair`, which goes on")
     assert salvage(crawl, name).state == "whole"
     assert check_iteration(stores, name.folder) == []

@@ -216,12 +216,12 @@ def test_a_scope_that_was_cut_stops_the_start_which_would_carry_it_on(stores: St
     lay_seeds(stores, "aa", "seed.example")
     stores.storage.delete("crawl/seeds/aa/scope")
     stores.storage.write_bytes("crawl/seeds/aa/scope", b"seed.exam")
-    with pytest.raises(DamagedFileError, match=r"not what was written.*`krake folder repair seeds/aa`"):
+    with pytest.raises(DamagedFileError, match=r"not what was written.*`krake fsck --repair`"):
         start_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete("crawl/seeds/aa")
     first = start_iteration(stores, run_id="r", iteration=1)
     stores.storage.delete(f"crawl/{first.folder}/scope")
-    with pytest.raises(DamagedFileError, match=f"scope: is not there; run `krake folder repair {first.folder}`"):
+    with pytest.raises(DamagedFileError, match="scope: is not there; run `krake fsck --repair`"):
         start_iteration(stores, run_id="r", iteration=2)
 
 

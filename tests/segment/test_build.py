@@ -249,4 +249,4 @@ def test_a_footer_that_lies_is_damage(tmp_path, name):
                 batch.to_pylist()
         except DamagedFileError as error:
             problems.append(str(error))
-        assert all(name in problem and "krake segment salvage" in problem for problem in problems)
+        assert all(name in problem and "krake fsck --repair" in problem for problem in problems)

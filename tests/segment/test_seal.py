@@ -26,7 +26,7 @@ from tests.forked import run_python
 from tests.segment.helpers import facts, fetches, fill, take_back, writer
 
 HIDDEN = hidden_folder("crawl/1", "node-a", "take1")
-REPAIR = "krake queue repair --node node-a"
+REPAIR = "krake fsck --repair"
 SMALL = {"max_warc_bytes": 2500}  # several parts of the seven fetches
 STAGE = """
 import os, sys

@@ -152,7 +152,11 @@ class Acts:
 
     def export(self) -> None:
         name = f"export-{self.it.run_id()}"
-        for words in (("export", "--label", name), ("link", "--export", name), ("finalize", "--export", name)):
+        for words in (
+            ("export", "--label", name),
+            ("graph", "link", "--export", name),
+            ("graph", "finalize", "--export", name),
+        ):
             if self.it.krake(*words, refused="other inputs|have changed|no page|no iteration").code:
                 shutil.rmtree(self.it.home / "dfs/export" / name, ignore_errors=True)
                 return
@@ -193,9 +197,7 @@ class Acts:
         segment = it.rng.choice(segments)
         name = f"{segment.parent.name}/{segment.name}"
         self._damage(it.rng.choice(sorted(path for path in segment.iterdir() if "dropped" not in path.name)))
-        requeue = it.rng.random() < 0.5
-        words = ["segment", "salvage", name, "--yes", *(["--requeue"] if requeue else [])]
-        it.krake(*words, each_time=it.allow(it.pages.get(name, ()) if requeue else ()))
+        it.krake("fsck", "--repair", each_time=it.allow([*it.pages.get(name, ()), *it.deleted]))
         return None
 
     def delete_folder(self) -> bool | None:
@@ -220,7 +222,7 @@ class Acts:
         if not path.exists():
             return False
         self._damage(path)
-        it.krake("folder", "repair", folder.name)
+        it.krake("fsck", "--repair", each_time=it.allow(it.deleted))
         return None
 
     def sweep(self) -> None:
@@ -263,24 +265,24 @@ class Acts:
         return None
 
     def rebuild(self) -> None:
-        self.it.krake("keys", "rebuild", each_time=self.it.allow(self.it.deleted))
+        self.it.krake("fsck", "--repair", each_time=self.it.allow(self.it.deleted))
 
     def rebuild_drop(self) -> bool | None:
         if self.it.deleted:
             return False  # what nothing holds is found again only while segments stand
-        anew = ("--anew",) if self.it.rng.random() < 0.3 else ()
-        self.it.krake("keys", "rebuild", "--drop-queued", *anew)
+        self.it.krake("fsck", "--repair")
+        if self.it.rng.random() < 0.3:
+            self.it.krake("settle", "--all-again")
         return None
 
     def repair_keys(self) -> None:
-        self.it.krake("keys", "repair")
+        self.it.krake("fsck", "--repair", each_time=self.it.allow(self.it.deleted))
 
     def server_emptied(self) -> bool | None:
         path = self.it.home / self.it.rng.choice(self.it.mapping["key_storage"]["servers"])
         if not path.exists():
             return False
         path.unlink()
-        self.it.krake("keys", "create", "--missing")
         self._fill_keys()
         return None
 
@@ -303,10 +305,7 @@ class Acts:
         return None
 
     def _fill_keys(self) -> None:
-        if self.it.mapping["key_storage"]["replication"] > 1:
-            self.it.krake("keys", "repair")
-        else:
-            self.rebuild()
+        self.rebuild()
         self.it.follow(STALE)
 
     # Queues
@@ -315,7 +314,7 @@ class Acts:
         node = self._some_node()
         if node is None:
             return False
-        self.it.krake("queue", "repair", "--node", node)
+        self.it.krake("fsck", "--repair", each_time=self.it.allow(self.it.deleted))
         return None
 
     def queue_damage(self) -> bool | None:
@@ -324,7 +323,7 @@ class Acts:
             return False
         files = sorted(path for path in self.it.queue(node).rglob("*") if path.is_file() and path.name != "lock")
         self._damage(self.it.rng.choice(files))
-        self.it.krake("queue", "repair", "--node", node, refused="--lost")
+        self.it.krake("fsck", "--repair", refused="nodes restart", each_time=self.it.allow(self.it.deleted))
         self.it.follow(".*")
         return None
 
@@ -363,8 +362,8 @@ class Acts:
         return None
 
     def _begin_anew(self, node: str) -> None:
-        self.it.krake("queue", "repair", "--node", node, "--lost")
-        self.it.krake("keys", "rebuild", "--drop-queued")
+        self.it.krake("nodes", "restart", node)
+        self.it.krake("fsck", "--repair")
         self.it.krake("settle")
         self.it.follow("leftover.*")
 

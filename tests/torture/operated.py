@@ -225,14 +225,12 @@ class Operated:
                     raise FindingError(text)
             for command in _commands(found):
                 words = command.split()
-                self.krake(
-                    *words, *(["--yes"] if words[:2] == ["segment", "salvage"] else []), each_time=self.anew(words)
-                )
+                self.krake(*words, each_time=self.anew(words))
         raise FindingError(f"fsck is not clean when its advice was followed: {self.fsck()}")
 
     def anew(self, words: list[str]) -> Callable[[], None]:
         """What a command allows to be crawled again: pages whose folders are gone, once keys are rebuilt."""
-        return self.allow(self.deleted if words[:2] == ["keys", "rebuild"] else ())
+        return self.allow(self.deleted if words[:2] == ["fsck", "--repair"] else ())
 
     def allow(self, urls: Any) -> Callable[[], None]:
         """These may be crawled once more, for each time that the function is called."""
@@ -304,7 +302,11 @@ class Operated:
         else:
             raise FindingError(f"I1: the crawl did not end in {MOST_ITERATIONS} iterations")
         self.krake("keys", "check")
-        for words in (("export", "--label", "out"), ("link", "--export", "out"), ("finalize", "--export", "out")):
+        for words in (
+            ("export", "--label", "out"),
+            ("graph", "link", "--export", "out"),
+            ("graph", "finalize", "--export", "out"),
+        ):
             self.krake(*words)
 
     def _took_nothing(self) -> bool:

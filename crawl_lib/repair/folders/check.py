@@ -10,24 +10,23 @@ from crawl_lib.crawldir import (
     ITERATION_FILE,
     MANIFEST_FILE,
     SCOPE_FOLDER,
-    SEEDS_FOLDER,
     STARTED_FOLDER,
     Iteration,
-    follower,
     read_json,
 )
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import part_mapping, read_outlinks, split_line
 from crawl_lib.node import OUTLINKS_FILE
-from crawl_lib.repair.folders.identity import Identity, Told, broken_choices
+from crawl_lib.repair.folders.identity import Identity, broken_choices
 from crawl_lib.repair.folders.index import dropped_and_not_marked, index_problem
 from crawl_lib.repair.folders.scope import kept_files, lacks_of_kept_scope
 from crawl_lib.repair.segments.swap import DAMAGED_PREFIX, open_swaps
 from crawl_lib.stores import Stores
 from crawl_lib.urls import is_list_of_hosts
 
-ROOM = "segment"
+ROOM = "folder"
+AGAIN = "run `krake fsck --repair`"
 
 
 def check_seeds(stores: Stores, digest: str, *, full: bool = True) -> list[Finding]:
@@ -63,8 +62,7 @@ def _again(path: str, manifest: dict[str, Any]) -> str:
             f" have settled since {manifest['retired']} was retired"
         )
     if run_id.startswith("salvage "):
-        segment = run_id.removeprefix("salvage ")
-        return f"delete {path}, and run `krake segment salvage {segment} --requeue`"
+        return f"delete {path}, and run `krake fsck --repair`"
     return f"delete {path}, and inject the same seeds with the same --run-id again ({run_id})"
 
 
@@ -79,31 +77,20 @@ def _check_scope_of_seeds(stores: Stores, digest: str, findings: Findings) -> No
     try:
         stores.crawl.seeds_scope(digest)
     except DamagedFileError as error:
-        again = f"run `krake folder repair {SEEDS_FOLDER}/{digest}`"
+        again = "run `krake fsck --repair`"
         findings.add("scope_damaged", str(error).split(":")[0], str(error), repair=again)
 
 
 def check_kept_scope(stores: Stores) -> list[Finding]:
     """Whether the hosts that folders added to the scope are kept where they outlive the folders."""
     path = stores.crawl.at(SCOPE_FOLDER)
-    findings = Findings(ROOM, "")
-    standing = stores.crawl.folders()
+    findings = Findings(ROOM, AGAIN)
     for name, data in kept_files(stores):
         if not is_list_of_hosts(data):
-            folder = name.partition("-")[0]
-            again = (
-                f"run `krake folder repair {folder}`"
-                if folder in standing
-                else "delete it, unless there is a copy: each iteration since has its hosts"
-            )
-            findings.add("kept_scope_damaged", f"{path}/{name}", "is no list of hosts", repair=again)
-    for folder in standing:
-        lacks = lacks_of_kept_scope(stores, folder)
-        if lacks:
-            again = f"run `krake folder repair {folder}`"
-            findings.add(
-                "kept_scope_damaged", f"{path}/{folder}", f"lacks {min(lacks)}", repair=again, count=len(lacks)
-            )
+            findings.add("kept_scope_damaged", f"{path}/{name}", "is no list of hosts")
+    for folder in stores.crawl.folders():
+        if lacks := lacks_of_kept_scope(stores, folder):
+            findings.add("kept_scope_damaged", f"{path}/{folder}", f"lacks {min(lacks)}", count=len(lacks))
     return findings.list()
 
 
@@ -112,20 +99,16 @@ def check_started(stores: Stores) -> list[Finding]:
 
     Where the chosen folder has its name, any name of no attempt says that the choice is made.
     """
-    findings = Findings(ROOM, "")
-    folders = stores.crawl.folders()
+    findings = Findings(ROOM, AGAIN)
     for name in broken_choices(stores):
-        folder = follower(folders, name)
-        again = f"run `krake folder repair {folder}`" if folder else "delete it: the iteration was not begun"
-        where = f"{stores.crawl.path}/{STARTED_FOLDER}/{name}"
-        findings.add("started_damaged", where, "names no attempt of a start", repair=again)
+        findings.add("started_damaged", stores.crawl.at(STARTED_FOLDER, name), "names no attempt of a start")
     return findings.list()
 
 
 def check_iteration(stores: Stores, folder: str) -> list[Finding]:
     """What is wrong with the small files of an iteration's folder, and whether its index says what its segments say."""
     path = stores.crawl.at(folder)
-    findings = Findings(ROOM, f"run `krake folder repair {folder}`")
+    findings = Findings(ROOM, AGAIN)
     _check_identity(stores, folder, findings)
     for entry in stores.storage.list(path):
         if entry.name.startswith("agreed-"):
@@ -149,7 +132,7 @@ def _check_identity(stores: Stores, folder: str, findings: Findings) -> None:
     except (DamagedFileError, PathNotFoundError) as error:
         findings.add("iteration_damaged", where, str(error))
         return
-    other = Identity(stores, folder, Told()).contradicts(iteration)
+    other = Identity(stores, folder).contradicts(iteration)
     if other:
         findings.add("iteration_damaged", where, other)
     _check_scope(stores, iteration, findings)
@@ -171,13 +154,13 @@ def _check_repairs(stores: Stores, path: str, folder: str, findings: Findings) -
         findings.add("repair_damaged", path, str(error))
         return True
     for swap in swaps:
-        again = f"run `krake segment salvage {folder}/{swap.node}`, which goes on"
+        again = "run `krake fsck --repair`, which goes on"
         findings.add("repair_open", f"{path}/{swap.node}", "a repair of it was stopped half-way", repair=again)
     for name in aside if not swaps else ():
         node = name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0]
         if not stores.storage.exists(f"{path}/{node}"):
             problem = "is a damaged segment, and no new one stands"
-            again = f"run `krake folder repair {folder}`, then `krake segment salvage {folder}/{node}`"
+            again = "run `krake fsck --repair`"
             findings.add("segment_missing", f"{path}/{name}", problem, repair=again)
     return bool(swaps)
 

@@ -1,4 +1,4 @@
-"""`krake folder repair`: the small files of an iteration's folder, or of injected seeds, made again from what stands.
+"""`krake fsck --repair`: the small files of an iteration's folder, or of injected seeds, made again from what stands.
 
 Of an iteration, in this order, since each needs what is before it:
 
@@ -22,7 +22,7 @@ command is run again. Nobody may crawl meanwhile; while a file is away, stages f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,12 +43,14 @@ from crawl_lib.crawldir import (
     follower,
     iteration_of,
     read_json,
+    read_mark,
     scope_digest,
+    take_mark_away,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.repair.folders.identity import CHOSEN_AGAIN, Identity, Told, broken_choices
+from crawl_lib.repair.folders.identity import CHOSEN_AGAIN, Identity, broken_choices
 from crawl_lib.repair.folders.index import dropped_and_not_marked, index_problem, refresh_index
 from crawl_lib.repair.folders.scope import (
     OldScope,
@@ -63,7 +65,6 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import is_list_of_hosts, scope_bytes
 
 BROKEN_PREFIX = ".broken-"
-_HERE = Told()
 
 
 @dataclass
@@ -78,13 +79,13 @@ class FolderReport:
         return dict(vars(self))
 
 
-def repair_folder(stores: Stores, name: str, *, told: Told = _HERE, dry_run: bool = False) -> FolderReport:
-    """Repair a folder of the crawl. `name`: `<iteration>` or `seeds/<digest>`. `told`: what nothing else says.
+def repair_folder(stores: Stores, name: str, *, dry_run: bool = False) -> FolderReport:
+    """Repair a folder of the crawl. `name`: `<iteration>` or `seeds/<digest>`.
 
     Raises InputError (no such folder; or nothing says whose it is), DamagedFileError naming a file that has to be
     repaired by something else first, StorageError, StoppedError.
     """
-    repair = _Repair(stores, FolderReport(name), told, dry_run)
+    repair = _Repair(stores, FolderReport(name), dry_run)
     parent, _, digest = name.rpartition("/")
     if parent == SEEDS_FOLDER and digest in stores.crawl.seeds():
         repair.seeds(digest)
@@ -95,11 +96,32 @@ def repair_folder(stores: Stores, name: str, *, told: Told = _HERE, dry_run: boo
     return repair.report
 
 
+def repair_strays(stores: Stores, nodes: Collection[str], *, dry_run: bool) -> list[str]:
+    """Small files of the crawl directory that belong to no folder that is there; returns what was done.
+
+    A choice that no folder followed: the next start makes it again. Hosts of a folder that is gone: each iteration
+    since has them. A mark of a node that settled: the next settle writes it. `nodes`: those whose locks are held.
+    """
+    repair = _Repair(stores, FolderReport(""), dry_run)
+    crawl, folders = stores.crawl, stores.crawl.folders()
+    for name in broken_choices(stores):
+        if follower(folders, name) is None:
+            repair.set_aside(crawl.at(STARTED_FOLDER, name), "names no attempt of a start")
+    for name, data in kept_files(stores):
+        if name.partition("-")[0] not in folders and not is_list_of_hosts(data):
+            repair.set_aside(crawl.at(SCOPE_FOLDER, name), "is no list of hosts")
+    for node in nodes:
+        try:
+            read_mark(crawl, node)
+        except DamagedFileError as error:
+            repair.do(str(error), partial(take_mark_away, crawl, node))
+    return repair.report.done
+
+
 @dataclass
 class _Repair:
     stores: Stores
     report: FolderReport
-    told: Told
     dry_run: bool
 
     def seeds(self, digest: str) -> None:
@@ -124,35 +146,35 @@ class _Repair:
         self._kept_scope(folder)
         if dropped_and_not_marked(self.stores, folder):
             act = partial(self.stores.storage.write_bytes, f"{path}/{DROPPED_MARK}", b"")
-            self._do(f"{path}/{DROPPED_MARK}: made: pages were dropped", act)
+            self.do(f"{path}/{DROPPED_MARK}: made: pages were dropped", act)
         problem = index_problem(self.stores, folder)
         if problem and not problem.missing:
-            self._do(f"{path}/{INDEX_FILE}: made again: {problem}", lambda: refresh_index(self.stores, folder))
+            self.do(f"{path}/{INDEX_FILE}: made again: {problem}", lambda: refresh_index(self.stores, folder))
 
     def _kept_scope(self, folder: str) -> None:
         path = self.stores.crawl.at(SCOPE_FOLDER)
         for name, data in kept_files(self.stores):
             if name.partition("-")[0] == folder and not is_list_of_hosts(data):
-                self._do(f"{path}/{name}: is no list of hosts", partial(self._aside, f"{path}/{name}"))
+                self.do(f"{path}/{name}: is no list of hosts", partial(self._aside, f"{path}/{name}"))
         lacks = lacks_of_kept_scope(self.stores, folder)
         if lacks:
             data = scope_bytes(lacks)
             where = f"{path}/{folder}-{sha1(data).hexdigest()}"
             text = f"{where}: made: {len(lacks)} hosts that {folder} added to the scope"
-            self._do(text, partial(self.stores.storage.write_bytes, where, data))
+            self.do(text, partial(self.stores.storage.write_bytes, where, data))
 
     def _identity(self, path: str, folder: str) -> tuple[Iteration, dict[str, Any]]:
         """The iteration, and the content of its file; its digest of the scope is "" if the file was made again."""
         try:
             iteration = self.stores.crawl.folder(folder).iteration()
-            other = Identity(self.stores, folder, self.told).contradicts(iteration)
+            other = Identity(self.stores, folder).contradicts(iteration)
             if not other:
                 return iteration, read_json(self.stores.storage, f"{path}/{ITERATION_FILE}")
             self._say(f"{path}/{ITERATION_FILE}: {other}")
         except (DamagedFileError, PathNotFoundError) as error:
             self._say(str(error))
         hosts = OldScope.read(self.stores, path).hosts
-        value = {**Identity(self.stores, folder, self.told).mapping(hosts), SCOPE_DIGEST: ""}
+        value = {**Identity(self.stores, folder).mapping(hosts), SCOPE_DIGEST: ""}
         return iteration_of(folder, value), value
 
     def _scope(self, path: str, iteration: Iteration, value: dict[str, Any]) -> None:
@@ -176,7 +198,7 @@ class _Repair:
                 try:
                     read_json(self.stores.storage, f"{path}/{entry.name}")
                 except DamagedFileError as error:
-                    self._do(str(error), partial(self._aside, f"{path}/{entry.name}"))
+                    self.do(str(error), partial(self._aside, f"{path}/{entry.name}"))
 
     def _choices(self, folder: str) -> None:
         folders = self.stores.crawl.folders()
@@ -194,11 +216,11 @@ class _Repair:
                 read_swap(storage, f"{path}/{name}")
                 readable += 1
             except DamagedFileError as error:
-                self._do(str(error), partial(self._undecided, path, node, name))
+                self.do(str(error), partial(self._undecided, path, node, name))
         go_on(self.stores.stop)
         if readable:
             text = f"{path}: a repair that was stopped half-way is carried out"
-            self._do(text, partial(finish_swaps, self.stores, folder))
+            self.do(text, partial(finish_swaps, self.stores, folder))
         self._put_aside(path, folder, {node for node, _ in begun} if self.dry_run else set())
 
     def _put_aside(self, path: str, folder: str, settled: set[str]) -> None:
@@ -213,10 +235,10 @@ class _Repair:
                 settled.add(node)
                 again = f"krake segment {'compact' if was_compacted else 'salvage'} {folder}/{node}"
                 text = f"{where}: no other segment of {node} stands; put back: run `{again}`"
-                self._do(text, partial(storage.rename, where, target))
+                self.do(text, partial(storage.rename, where, target))
             elif was_compacted:
                 text = f"{where}: deleted: the segment without dropped pages stands"
-                self._do(text, partial(storage.delete, where))
+                self.do(text, partial(storage.delete, where))
 
     def _undecided(self, path: str, node: str, name: str) -> None:
         """A decision that cannot be read: what is whole of the new segment decides."""
@@ -236,14 +258,18 @@ class _Repair:
     def _say(self, text: str) -> None:
         self.report.done.append(text)
 
-    def _do(self, text: str, act: Callable[[], object]) -> None:
+    def do(self, text: str, act: Callable[[], object]) -> None:
         go_on(self.stores.stop)
         self._say(text)
         if not self.dry_run:
             act()
 
+    def set_aside(self, path: str, why: str) -> None:
+        """Rename a file so that nobody reads it."""
+        self.do(f"{path}: {why}; renamed to {BROKEN_PREFIX}{path.rpartition('/')[2]}", partial(self._aside, path))
+
     def _replace(self, path: str, data: bytes, why: str) -> None:
-        self._do(f"{path}: made again: {why}", lambda: self._write(path, data))
+        self.do(f"{path}: made again: {why}", lambda: self._write(path, data))
 
     def _write(self, path: str, data: bytes) -> None:
         self._aside(path)

@@ -1,7 +1,7 @@
 """`iteration.json` made again: whose iteration a folder is, from what else stands in it, and in the folders around it.
 
 Who says what, the first that knows wins: the folder's index, the manifests of its segments, what `start` noted as
-agreed, the open takes of this machine's nodes, the operator. How many URLs were taken before, and which seeds the scope
+agreed, the open takes of this machine's nodes. How many URLs were taken before, and which seeds the scope
 has, come from the iteration before: that may be less than `start` wrote, and then the next start reads more folders
 than it would have to, with the same sums.
 """
@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,14 +24,6 @@ from crawl_lib.segment import Manifest
 from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
-
-
-@dataclass(frozen=True)
-class Told:
-    """What the operator says of a folder of which nothing else does."""
-
-    run_id: str | None = None
-    iteration: int | None = None
 
 
 def readable_iterations(stores: Stores) -> list[Iteration]:
@@ -59,14 +50,15 @@ def broken_choices(stores: Stores) -> list[str]:
 class Identity:
     """What can be known of a folder without its `iteration.json`."""
 
-    def __init__(self, stores: Stores, folder: str, told: Told) -> None:
-        self.stores, self.folder, self.told = stores, folder, told
+    def __init__(self, stores: Stores, folder: str) -> None:
+        self.stores, self.folder = stores, folder
         self.path = stores.crawl.at(folder)
 
     def mapping(self, scope: frozenset[str]) -> dict[str, Any]:
         """The content of the file, but for the digest of the scope. `scope`: hosts of the folder's, as far as known.
 
-        Raises InputError where nothing says whose iteration it is, or where two do and differ.
+        Where nothing says whose iteration it is, it becomes the first of a run that nobody has. Raises InputError where
+        two do and differ.
         """
         run_id, iteration = self._whose()
         nodes = self._nodes(iteration)
@@ -101,14 +93,8 @@ class Identity:
 
     def _whose(self) -> tuple[str, int]:
         found = self._said_whose()
-        if not found and self.told.run_id and self.told.iteration is not None:
-            return self.told.run_id, self.told.iteration
         if not found:
-            raise InputError(
-                f"{self.path}: nothing in it says whose iteration it is, nor does a take that is open on this machine."
-                " If a node has an open take of it, run this on its machine; or name it with --run-id and --iteration;"
-                " or, if no node took part in it, delete the folder: `start` makes another one"
-            )
+            return f"repaired-{self.folder}", 1
         if len(found) > 1:
             said = "; ".join(f"iteration {iteration} of {run_id}" for run_id, iteration in sorted(found))
             raise InputError(f"{self.path}: holds files of several iterations ({said}): move what is not its own away")

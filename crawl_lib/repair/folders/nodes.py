@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from crawl_lib.crawldir import SEEDS_FOLDER, SegmentRef, marked_nodes
+from crawl_lib.crawldir import SegmentRef, marked_nodes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.repair.segments.lost import read_lost, requeue_name
+from crawl_lib.repair.segments.lost import lost_and_not_queued
 from crawl_lib.repair.sweep import leftovers
 from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader
@@ -40,24 +39,18 @@ def check_lost(stores: Stores) -> list[Finding]:
     findings = Findings("segment", "")
     for name in stores.crawl.segments():
         with suppress(KrakeError):  # findings of the segment
-            lost = {key_of(queued.url): queued.url for queued in _not_requeued(stores, name)}
+            lost = {key_of(queued.url): queued.url for queued in lost_and_not_queued(stores, name)}
             keys = _not_crawled_since(stores, name, lost.keys()) if lost else set()
             if keys:
                 findings.add(
                     "pages_lost",
                     name.path,
                     f"{min(lost[key] for key in keys)} was crawled, and a salvage could not bring it back",
-                    repair=f"run `krake segment salvage {name} --requeue`, and they are crawled again",
+                    repair="run `krake fsck --repair`, and they are crawled again",
                     severity=Severity.NOTE,
                     count=len(keys),
                 )
     return findings.list()
-
-
-def _not_requeued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
-    lost = read_lost(stores, name)
-    folder = f"{stores.crawl.path}/{SEEDS_FOLDER}/{requeue_name(name, lost)}"
-    return [] if not lost or stores.storage.exists(folder) else lost
 
 
 def _not_crawled_since(stores: Stores, name: SegmentRef, keys: Collection[bytes]) -> set[bytes]:

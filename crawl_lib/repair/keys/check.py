@@ -14,11 +14,11 @@ from hashlib import sha1
 from itertools import islice
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import urls_of_lost_queue
-from crawl_lib.errors import DamagedFileError, KeyStoreError, KeyTablesError, KrakeError, PathNotFoundError
+from crawl_lib.crawldir import PAGES, unfilled, urls_of_lost_queue
+from crawl_lib.errors import DamagedFileError, KeyStoreError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, open_take
-from crawl_lib.keys import KeyServer, ShardedKeyStore, check, open_key_store, read_ring
+from crawl_lib.keys import ShardedKeyStore, check_tables, open_key_store
 from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.held import (
     Sight,
@@ -39,7 +39,7 @@ from crawl_lib.stores import Stores, has_tables
 
 ROOM = "keys"
 EXAMPLES = 3
-REBUILD = "run `krake keys rebuild`"
+REBUILD = "run `krake fsck --repair`"
 _NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes hold"
 
 
@@ -83,14 +83,13 @@ def _check(
             report.skipped = [f"key servers: nothing was crawled yet, and the first task makes {names}"]
             return
         report.servers = len(store.servers)
-        up = _servers(store, findings)
-        if not up or _notes(store, findings):
-            return
-        problem = store.ring_problem()
-        if problem:
-            findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
-        elif full and not _files(up, findings):
-            _replicas(store, findings)
+        for name in unfilled(stores.crawl):
+            source = "the pages of all segments" if name == PAGES else f"the queue of node {name}"
+            again = "run `krake fsck --repair`" + ("" if name == PAGES else " on its machine")
+            findings.add(
+                "keys_unfilled", name, f"key tables were made again, and lack the keys of {source}", repair=again
+            )
+        if check_tables(store, findings, full=full) and full:
             sight = look(stores, nodes)
             report.skipped = _not_comparable(stores, sight, findings)
             with ExitStack() as stack:
@@ -123,87 +122,6 @@ def _not_comparable(stores: Stores, sight: Sight, findings: Findings) -> list[st
 
 def _note_damaged(problem: str, findings: Findings) -> None:
     findings.add("held_note_damaged", problem.partition(":")[0], problem, repair="do so", severity=Severity.WARNING)
-
-
-def _notes(store: ShardedKeyStore, findings: Findings) -> bool:
-    """Whether a server's note of its place cannot be read: no stage asks such tables."""
-    found = False
-    for server in store.servers:
-        try:
-            read_ring(server)
-        except KeyTablesError as error:
-            findings.add("ring_note_damaged", server.name, str(error), repair="do so")
-            found = True
-        except KeyStoreError:
-            continue  # `server_failed` says so
-    return found
-
-
-_MAKE = "`krake keys create --missing`"
-_THEN_FILL = f"run {_MAKE}, then `krake keys repair` (or `krake keys rebuild` where no replica has its keys)"
-
-
-def _server_failed(server: str, error: str, findings: Findings) -> None:
-    """The error of a server without tables names the command that makes them: what fills them belongs to it."""
-    problem, no_tables, _ = error.partition(f": run {_MAKE}")
-    repair = (
-        f"put them back, or {_THEN_FILL}" if no_tables else f"if its tables cannot be used, delete them, {_THEN_FILL}"
-    )
-    findings.add("server_failed", server, problem, repair=repair)
-
-
-def _servers(store: ShardedKeyStore, findings: Findings) -> list[KeyServer]:
-    """The servers that can be asked."""
-    up = []
-    for server, counts in zip(store.servers, store.counts(), strict=True):
-        up += [server] if counts.up else []
-        if not counts.up:
-            _server_failed(counts.server, counts.error, findings)
-        elif counts.by_state.get("other"):
-            findings.add(
-                "keyinfo_unknown",
-                counts.server,
-                "keys with a keyinfo that is none of Krake's count as queued",
-                repair="run `krake keys rebuild --drop-queued`, then `krake keys rebuild` on the other nodes' machines",
-                count=counts.by_state["other"],
-                severity=Severity.WARNING,
-            )
-    return up
-
-
-def _files(servers: Sequence[KeyServer], findings: Findings) -> bool:
-    """Whether an embedded table is damaged, perhaps where no count and no key comes by."""
-    is_damaged = False
-    for server in servers:
-        try:
-            problem = next(server.problems(), None)
-        except KeyStoreError as error:
-            problem = str(error)
-        if problem:
-            repair = "delete it, then run `krake keys create --missing` and `krake keys rebuild`"
-            findings.add("table_damaged", server.name, problem, repair=repair)
-            is_damaged = True
-    return is_damaged
-
-
-def _replicas(store: ShardedKeyStore, findings: Findings) -> None:
-    report = check(store)
-    repair = "run `krake keys repair`"
-    for name, found, problem in (
-        ("replica_missing", report.missing, "lacks keys that another replica has"),
-        ("replica_behind", report.behind, "has keys in a lower state than another replica"),
-    ):
-        for server, count in found.items():
-            findings.add(name, server, problem, repair=repair, count=count)
-    for server, count in report.misplaced.items():
-        findings.add(
-            "key_misplaced",
-            server,
-            f"has keys that belong elsewhere, such as {report.misplaced_samples[server][0]}",
-            repair="run `krake keys reshard`, which moves them",
-            severity=Severity.WARNING,
-            count=count,
-        )
 
 
 class _Known:
@@ -318,7 +236,7 @@ class _Known:
                 "key_without_url",
                 "key tables",
                 f"{examples} is queued, and no queue, take or segment has its URL: links to it are dropped as known",
-                repair="run `krake keys rebuild --drop-queued`, then `krake settle`, which finds what segments link to",
+                repair="run `krake fsck --repair`, then `krake settle`, which finds what segments link to",
                 count=found,
             )
 

@@ -1,7 +1,7 @@
 """What was forgotten on purpose: files of the crawl directory that say which keys, and when.
 
 A page that was forgotten still stands in its segment. So that a check does not call its missing key a damage, and
-`krake keys rebuild` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a line
+`krake fsck --repair` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a line
 of JSON (`time_us`: POSIX microseconds, `keys`: how many, `lower`: by node and host, how many URLs were forgotten),
 then the keys, 20 bytes each, ascending. While it is being carried out the name begins with `.open-`; the next forget
 finishes it.

@@ -242,7 +242,7 @@ def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -
         return f"has not noted its keys since it was worked on last: {again}"
     if Queue(directory, node).stands():
         return "is worked on: run this again when it rests"
-    return f"has lost its queue: put it back, or run `krake queue repair --node {node} --lost`"
+    return f"has lost its queue: put it back, or run `krake nodes restart {node}`"
 
 
 def hold_noted(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> None:

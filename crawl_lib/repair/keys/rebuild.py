@@ -1,4 +1,4 @@
-"""`krake keys rebuild`: key tables from what is known for certain, never from links.
+"""`krake fsck --repair`: key tables from what is known for certain, never from links.
 
 Sources, in this order: the pages of all committed segments, oldest first, so that the newest capture of a key decides
 between CRAWLED and GONE; then, of the nodes of this machine, what their queues hold, an open take, URLs handed on, here
@@ -15,16 +15,21 @@ Every statement may be repeated, and states only rise: killed anywhere, it is ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
-from crawl_lib.crawldir import note_command, read_mark, take_mark_away, take_note_away
+from crawl_lib.crawldir import PAGES, mark_filled, note_command, read_mark, take_mark_away, take_note_away, unfilled
 from crawl_lib.durable import delete_durable, reached
-from crawl_lib.errors import ConfigError, DamagedFileError, KeyServerDownError, LockedError, PathNotFoundError
-from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, finish_open_move, held_without_trace, open_take
+from crawl_lib.errors import (
+    DamagedFileError,
+    KeyServerDownError,
+    LockedError,
+    PathNotFoundError,
+    QueueError,
+)
+from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
 from crawl_lib.keys import STATEMENT_KEYS, KeyServer, ShardedKeyStore, open_key_store
 from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.held import (
@@ -44,7 +49,6 @@ from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.repair.queue.again import take_in_anew
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 
@@ -53,9 +57,10 @@ class RebuildReport:
     """What a rebuild read and wrote.
 
     `pages`, `queued`: keys that were read. `added`: those of them that no server knew; `raised`: those whose state was
-    lower. `created`: servers whose tables were made. `dropped`: keys that were queued, and were taken out
-    (`--drop-queued`). `anew`: nodes that take in every segment anew. `elsewhere`: nodes whose queues are not on this
-    machine: run it there too.
+    lower. `dropped`: keys that were queued, and were taken out. `anew`: nodes that take in every segment again.
+    `elsewhere`: nodes whose queues are not on this machine: run it there too. `unread`: what could not be read.
+    `filled`: sources whose keys the tables lacked before. `unknown`: why no key was taken out,
+    though that was asked for: it is not known which URLs other nodes hold. `has_dropped`: it was done.
     """
 
     dry_run: bool
@@ -64,53 +69,57 @@ class RebuildReport:
     added: int = 0
     raised: int = 0
     dropped: int = 0
-    created: list[str] = field(default_factory=list)
     anew: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    filled: list[str] = field(default_factory=list)
+    unknown: str = ""
+    has_dropped: bool = False
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return asdict(self)
+    @property
+    def changes(self) -> int:
+        """How many keys were changed, or would be."""
+        return self.added + self.raised + self.dropped
+
+    def to_text(self) -> str:
+        """For people."""
+        return (
+            f"{self.added:,} keys of {self.pages:,} pages and {self.queued:,} queued URLs were missing,"
+            f" {self.raised:,} in a lower state; {self.dropped:,} that nothing holds were taken out"
+        )
 
 
 def rebuild_keys(
-    stores: Stores,
-    *,
-    dry_run: bool = False,
-    drop_queued: bool = False,
-    anew: bool = False,
-    on_progress: OnProgress | None = None,
+    stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, drop_queued: bool = False
 ) -> RebuildReport:
-    """Fill the key tables, empty or not. `drop_queued`: take out what is only queued, so that URLs that are in no queue
-    any more are new when they are found again. `anew`: have this machine's nodes look for them in all segments, though
-    it was another machine that took them out. `dry_run`: count only.
+    """Fill the key tables. `drop_queued`: take out what is only queued and held by nothing, so that URLs that are in no
+    queue any more are new when they are found again. `dry_run`: count only.
 
-    The nodes of this machine are held meanwhile. Raises LockedError naming who works on one, or which node of another
-    machine somebody began to work on; KeyStoreError; DamagedFileError naming a segment, queue or note that cannot be
-    read (`krake fsck` says what repairs it); ConfigError if `drop_queued` and it is not known what all nodes hold.
+    `nodes`: those of this machine, whose locks the caller holds. A segment or a queue that cannot be read is left out,
+    and named; then nothing is taken out. Raises LockedError naming which node of another machine somebody began to work
+    on; KeyStoreError; DamagedFileError naming a note that cannot be read.
     """
     config = stores.config.key_storage
     with ExitStack() as stack:
         report = RebuildReport(dry_run)
-        nodes = []
-        for node in stores.config.servers:
-            if not stores.node_dir(node).is_dir():
-                report.elsewhere.append(node)
-                continue
-            directory = stores.node_dir(node)
-            stack.enter_context(
-                held_without_trace(directory, node)
-                if dry_run
-                else NodeLock(directory, node, 0.0, what="krake keys rebuild")
-            )
-            nodes.append(node)
+        report.elsewhere = [node for node in stores.config.servers if not stores.node_dir(node).is_dir()]
         sight = look(stores, nodes)
         if drop_queued and sight.unknown:
-            raise ConfigError(f"--drop-queued: it is not known which queued URLs nodes hold: {sight.refusal()}")
+            report.unknown, drop_queued = sight.refusal(), False
         store = stack.enter_context(open_key_store(config, stores.secrets.key_storage_password))
         heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "rebuild"))) if drop_queued else None
-        _Rebuild(stores, store, report, nodes, sight, heap=heap, on_progress=on_progress).run(anew=anew)
+        _Rebuild(stores, store, report, nodes, sight, heap=heap).run()
     return report
+
+
+def take_all_in_again(stores: Stores, node: str) -> None:
+    """Have a node's next intake read every segment: for URLs whose keys were taken out. The caller holds its lock."""
+    with suppress(DamagedFileError):  # it says no more that the node has settled than none does
+        mark = read_mark(stores.crawl, node)
+        if mark is None or not mark.retired:
+            take_mark_away(stores.crawl, node)
+    take_note_away(stores.crawl, node)
+    take_in_anew(Queue(stores.node_dir(node), node))
 
 
 class _Rebuild:
@@ -123,46 +132,43 @@ class _Rebuild:
         sight: Sight,
         *,
         heap: KeyHeap | None,
-        on_progress: OnProgress | None,
     ) -> None:
         """`nodes`: those of this machine. `heap`: to find what nothing holds; None: not to be dropped."""
         self.stores, self.store, self.report, self.nodes, self._sight = stores, store, report, nodes, sight
-        self._heap, self._on_progress = heap, on_progress
+        self._heap = heap
         self._empty = False
+        self._lacking = unfilled(stores.crawl)
 
-    def run(self, *, anew: bool) -> None:
-        heap = self._heap
-        if heap is not None:
-            self._hold_noted(heap)
-        standing = self.store.exists()
+    def run(self) -> None:
+        if self._heap is not None:
+            self._hold_noted(self._heap)
+        self._empty = self.report.dry_run and not self.store.exists()
         if not self.report.dry_run:
-            self.report.created = [] if standing else self.store.create_missing()
             self.store.require_ring()
-        self._empty = not standing and self.report.dry_run
-        if anew:
-            self._take_in_anew()
-        if heap is not None and not self._empty:
+        if self._heap is not None and not self._empty:
             for server in self.store.servers:
                 self.report.dropped += self._drop_unknown(server)
             reached("repair.rebuild.dropped")
         self._pages()
         self._queues()
-        if heap is not None and not self._empty:
-            self._drop_unheld(heap)
-        if heap is not None and not self.report.dry_run:
-            for node in self.nodes:
-                delete_durable(NodeDirectory(self.stores.node_dir(node)).lost)
+        if self._heap is not None and not self._empty and not self.report.unread:
+            self._drop_unheld(self._heap)
+            self.report.has_dropped = True
+            if not self.report.dry_run:
+                for node in self.nodes:
+                    delete_durable(NodeDirectory(self.stores.node_dir(node)).lost)
+
+    def _filled(self, name: str) -> None:
+        if name in self._lacking:
+            self.report.filled.append(name)
+            if not self.report.dry_run:
+                mark_filled(self.stores.crawl, name)
 
     def _take_in_anew(self) -> None:
         """Before any key is dropped: killed between, what nothing holds is found once more."""
         self.report.anew = list(self.nodes)
         for node in () if self.report.dry_run else self.nodes:
-            with suppress(DamagedFileError):  # it says no more that the node has settled than none does
-                mark = read_mark(self.stores.crawl, node)
-                if mark is None or not mark.retired:
-                    take_mark_away(self.stores.crawl, node)
-            take_note_away(self.stores.crawl, node)
-            take_in_anew(Queue(self.stores.node_dir(node), node))
+            take_all_in_again(self.stores, node)
         reached("repair.rebuild.anew")
 
     def _drop_unknown(self, server: KeyServer) -> int:
@@ -208,19 +214,34 @@ class _Rebuild:
         for folder in stores.crawl.folders():
             for node in stores.crawl.folder(folder).segments():
                 path = stores.crawl.segment(folder, node).path
-                for by_state in page_states(stores, path, forgotten):
-                    for state, keys in by_state.items():
-                        self.report.pages += len(keys)
-                        self._write(keys, state, path)
+                with self._if_readable():
+                    for by_state in page_states(stores, path, forgotten):
+                        for state, keys in by_state.items():
+                            self.report.pages += len(keys)
+                            self._write(keys, state, path)
             reached("repair.rebuild.folder")
+        if not self.report.unread:
+            self._filled(PAGES)
+
+    @contextmanager
+    def _if_readable(self) -> Iterator[None]:
+        """What cannot be read is noted: it is repaired first, or people have to choose."""
+        try:
+            yield
+        except (DamagedFileError, QueueError, PathNotFoundError) as error:
+            self.report.unread.append(str(error))
 
     def _queues(self) -> None:
         """What waits: in the queues that are here, and on its way to nodes of which no other machine has more."""
         for node in self.nodes if self._sight.notes or self._sight.unknown else self.stores.config.servers:
-            if node in self.nodes:
-                self._queue(node)
-            for urls in urls_on_their_way(self.stores, node):
-                self._write_queued(urls, f"outlinks for {node}")
+            before = len(self.report.unread)
+            with self._if_readable():
+                if node in self.nodes:
+                    self._queue(node)
+                for urls in urls_on_their_way(self.stores, node):
+                    self._write_queued(urls, f"outlinks for {node}")
+            if len(self.report.unread) == before and node in self.nodes:
+                self._filled(node)
 
     def _queue(self, node: str) -> None:
         directory = self.stores.node_dir(node)
@@ -250,6 +271,5 @@ class _Rebuild:
                 raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
         elif self._heap is not None:
             self._heap.add(raised)
-        if self._on_progress:
-            done = self.report.pages + self.report.queued
-            self._on_progress({"checking": f"keys of {where}", "done": done, "unit": "keys"})
+        done = self.report.pages + self.report.queued
+        self.stores.report(checking=f"keys of {where}", done=done, unit="keys")

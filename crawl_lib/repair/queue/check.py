@@ -18,7 +18,7 @@ def check_node(stores: Stores, node: str, *, full: bool = True, on_progress: OnP
     directory = stores.node_dir(node)
     longest = stores.config.urls.max_length_chars
     found = check_queue(directory, node, full=full, max_length_chars=longest, on_progress=on_progress)
-    findings = Findings("queue", f"run `krake queue repair --node {node}`")
+    findings = Findings("queue", "run `krake fsck --repair`")
     for path in host_stores(directory):
         if problem := sqlite_problem(path, HOSTS_TABLES):
             findings.add("hosts_damaged", str(path), problem)

@@ -1,4 +1,4 @@
-"""`krake queue repair`: a node's directory, with what its segments on the store know of it.
+"""`krake fsck --repair`: a node's directory, with what its segments on the store know of it.
 
 1. The queue itself (`repair.queue.queue`).
 2. The open take. Where its file cannot be read and its segment stands, it is made again from the queue and the
@@ -30,9 +30,9 @@ from threading import Event
 
 import numpy as np
 
-from crawl_lib.crawldir import read_mark, take_mark_away, take_note_away, urls_of_lost_queue
+from crawl_lib.crawldir import PAGES, read_mark, take_mark_away, take_note_away, unfilled, urls_of_lost_queue
 from crawl_lib.durable import delete_durable, reached, rename_durable
-from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, PathNotFoundError, os_errors
+from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
 from crawl_lib.findings import sqlite_problem
 from crawl_lib.frontier import (
@@ -45,7 +45,6 @@ from crawl_lib.frontier import (
     Take,
     TakeHeader,
     TakenIn,
-    held_without_trace,
     host_of_line,
     note_lost,
     open_node_dir,
@@ -78,41 +77,18 @@ from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.stores import Stores
 
 
-def repair_node(
-    stores: Stores,
-    node: str,
-    *,
-    lost: bool = False,
-    dry_run: bool = False,
-    on_wait: Callable[[str], None] | None = None,
-) -> RepairReport:
-    """Repair a node's directory. `lost`: its queue is gone, and begins anew. `dry_run`: say what would be done.
+def repair_node(stores: Stores, node: str, *, dry_run: bool = False) -> RepairReport:
+    """Repair a node's directory, whose lock the caller holds. `dry_run`: say what would be done.
 
-    Raises PathNotFoundError if the directory is not on this machine, ConfigError if a queue stands that is called lost,
-    LockedError naming the holder, StorageError, StoppedError once `stores.stop` is set.
+    Raises KeyTablesError where the key tables have to say what was crawled, and lack keys; StorageError; StoppedError
+    once `stores.stop` is set.
     """
-    go_on(stores.stop)
+    stores.go_on()
     directory = stores.node_dir(node)
-    if lost:
-        if (begun := _begin_anew(stores, node, directory, dry_run=dry_run)) is not None:
-            return begun
-    elif not directory.is_dir():
-        raise PathNotFoundError(
-            f"{directory}: node {node} has no queue on this machine; run this where it has one, or with --lost if that"
-            " is gone"
-        )
-    timeout_s = stores.config.queue.lock_timeout_s
-    with (
-        held_without_trace(directory, node)
-        if dry_run
-        else NodeLock(directory, node, timeout_s, what="krake queue repair", on_wait=on_wait),
-        os_errors(directory),
-    ):
+    with os_errors(directory):
         if not dry_run:
             _take_mark_away(stores, node)
-            report = _Repair(stores, node, directory).run()
-            report.lost = report.lost or (read_lost(directory) if lost else 0)
-            return report
+            return _Repair(stores, node, directory).run()
         shadow = directory.with_name(f".{node}.dry-run")
         shutil.rmtree(shadow, ignore_errors=True)
         try:
@@ -124,22 +100,26 @@ def repair_node(
             shutil.rmtree(shadow, ignore_errors=True)
 
 
-def _begin_anew(stores: Stores, node: str, directory: Path, *, dry_run: bool) -> RepairReport | None:
-    """Make room for the queue of a node whose own is gone, and note what is. In a dry run: the report, and that is all.
+def restart_node(
+    stores: Stores, node: str, *, dry_run: bool = False, on_wait: Callable[[str], None] | None = None
+) -> RepairReport:
+    """Begin an empty queue for a node whose own is gone with its disk: every URL that it was sent is found again.
 
-    A queue that a repair began, with its note, may be repaired again.
+    One that was begun so may be begun again. Raises ConfigError if a queue is there, LockedError naming the holder.
     """
-    waited = urls_of_lost_queue(stores.crawl, node) or 0
-    if directory.is_dir() and Queue(directory, node).stands():
-        if NodeDirectory(directory).lost.exists():
-            return None
-        raise ConfigError(f"{directory}: holds a queue, and --lost begins one anew: move the directory away first")
+    directory = stores.node_dir(node)
+    waited, lost = urls_of_lost_queue(stores.crawl, node) or 0, NodeDirectory(directory).lost
+    if directory.is_dir() and Queue(directory, node).stands() and not lost.exists():
+        raise ConfigError(f"{directory}: holds a queue, and this begins an empty one: move the directory away first")
     if dry_run:
-        return RepairReport([f"queue: begins anew; {waited} URLs waited when it settled last"], lost=max(waited, 1))
+        return RepairReport([f"queue: begins empty; {waited} URLs waited when it settled last"], lost=max(waited, 1))
     open_node_dir(directory.parent, node)
-    if not NodeDirectory(directory).lost.exists():
-        note_lost(Queue(directory, node), max(waited, 1))
-    return None
+    with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what="krake nodes restart", on_wait=on_wait):
+        if not lost.exists():
+            note_lost(Queue(directory, node), max(waited, 1))
+        report = repair_node(stores, node)
+        report.lost = read_lost(directory)
+    return report
 
 
 def _taken_in_before(stores: Stores, node: str) -> TakenIn:
@@ -211,7 +191,9 @@ class _Repair:
         self.report.done.append(text)
 
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Which keys the tables call crawled or gone; none where they cannot be asked."""
+        """Which keys the tables call crawled or gone; none where they cannot be asked. Raises KeyTablesError."""
+        if PAGES in unfilled(self.stores.crawl):
+            raise KeyTablesError(f"{self.directory}: is repaired once the key tables have the keys of all pages")
         config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
         try:
             with open_key_store(config, password) as store:

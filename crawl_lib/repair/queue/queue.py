@@ -1,4 +1,4 @@
-"""`krake queue repair`: make a queue that contradicts itself usable again. Never loses a URL; may fetch some again.
+"""`krake fsck --repair`: make a queue that contradicts itself usable again. Never loses a URL; may fetch some again.
 
 What depends on segments (an open take whose segment stands, a spool, host counts) is in `crawl_lib.repair`.
 """

@@ -1,4 +1,4 @@
-"""Getting URLs out of what `krake queue repair` cannot use as it is: intakes without journal, unreadable moves.
+"""Getting URLs out of what `krake fsck --repair` cannot use as it is: intakes without journal, unreadable moves.
 
 Whatever may hold the only copy of a URL becomes a data file at the end of the queue. Some of these URLs may be in the
 queue already, or may be of other nodes: the next intake adopts the queue, and that sorts them out. Nothing is deleted

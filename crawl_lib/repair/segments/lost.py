@@ -34,6 +34,12 @@ def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     return [decode_line(line, where)[0] for line in stores.storage.read_bytes(where).splitlines()]
 
 
+def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
+    """Those that were not queued again yet. Raises DamagedFileError."""
+    lost = read_lost(stores, name)
+    return [] if not lost or stores.storage.exists(stores.crawl.seeds_path(requeue_name(name, lost))) else lost
+
+
 def requeue_name(name: SegmentRef, urls: Sequence[QueuedUrl]) -> str:
     """The name of the folder in `seeds` that lost URLs of a segment are requeued by: the same for the same ones."""
     lines = [encode_line(queued, HANDED_ON) for queued in urls]

@@ -1,4 +1,4 @@
-"""What `krake segment salvage` says."""
+"""What `krake fsck --repair` says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`krake segment salvage`: a damaged segment made anew from its WARC files, which are the log.
+"""`krake fsck --repair`: a damaged segment made anew from its WARC files, which are the log.
 
 How data flows: `glean` copies the whole groups of each WARC file, byte for byte, into the scratch directory, as a
 spool with open parts, the state that a kill leaves; so the crawl's own recovery makes tables, index and outlinks from

@@ -61,10 +61,7 @@ def read_swap(storage: Storage, where: str) -> Swap:
     try:
         return Swap(**unsealed_if_new(storage.read_bytes(where)))
     except (ValueError, KeyError, TypeError) as error:
-        folder = where.split("/")[-2]
-        raise DamagedFileError(
-            f"{where}: not a decision of a repair: {error!r}; run `krake folder repair {folder}`"
-        ) from error
+        raise DamagedFileError(f"{where}: not a decision of a repair: {error!r}; run `krake fsck --repair`") from error
 
 
 def open_swaps(storage: Storage, folder_path: str) -> list[Swap]:

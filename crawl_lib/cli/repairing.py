@@ -1,0 +1,71 @@
+"""`krake fsck` and `krake sweep`."""
+
+from __future__ import annotations
+
+import argparse
+
+from crawl_lib.cli.common import one_node, print_dry_run, print_json, stores_of, tool_progress
+from crawl_lib.errors import ConfigError
+from crawl_lib.stores import Stores
+
+# The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
+
+
+def fsck(arguments: argparse.Namespace) -> int:
+    """Check everything of the crawl that this machine can see; 1 if anything is inconsistent, or left so."""
+    from crawl_lib.repair import fsck as check  # noqa: PLC0415
+
+    if arguments.only and not arguments.repair:
+        raise ConfigError("--only is for --repair: a check looks at everything")
+    with tool_progress(arguments) as progress:
+        stores = stores_of(arguments, stop=arguments.stop, on_progress=progress)
+        if arguments.repair:
+            return _repair(arguments, stores)
+        here = [one_node(node, stores.config) for node in arguments.node]
+        report = check(stores, full=not arguments.fast, here=here, dry_run=arguments.dry_run)
+    if arguments.json:
+        print_json(report.to_mapping())
+    else:
+        print(report.to_text())
+        print_dry_run(arguments)
+    return 0 if report.clean else 1
+
+
+def _repair(arguments: argparse.Namespace, stores: Stores) -> int:
+    from crawl_lib.repair import repair_crawl  # noqa: PLC0415
+
+    report = repair_crawl(
+        stores,
+        only=arguments.only,
+        full=not arguments.fast,
+        dry_run=arguments.dry_run,
+        say=(lambda line: None) if arguments.json else print,
+    )
+    if arguments.json:
+        print_json(report.to_mapping())
+    else:
+        print(report.left.to_text())
+        for line in report.next:
+            print(f"next: {line}")
+        print_dry_run(arguments)
+    return 0 if report.left.clean else 1
+
+
+def sweep(arguments: argparse.Namespace) -> int:
+    """Delete what killed attempts left on the store, where it is certain that no attempt owns it."""
+    from crawl_lib.repair import sweep as delete_leftovers  # noqa: PLC0415
+
+    with tool_progress(arguments) as progress:
+        stores = stores_of(arguments, stop=arguments.stop, on_progress=progress)
+        report = delete_leftovers(stores, dry_run=arguments.dry_run, damaged=arguments.damaged)
+    if arguments.json:
+        print_json(report.to_mapping())
+        return 0
+    for text in report.skipped:
+        print(f"skipped: {text}")
+    for path in report.deleted:
+        print(f"{'would delete' if arguments.dry_run else 'deleted'}: {path}")
+    if not report.deleted:
+        print("nothing is left over")
+    print_dry_run(arguments)
+    return 0

@@ -1,0 +1,110 @@
+"""Whether key tables are whole: servers answer, their notes can be read, their files and replicas say the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from crawl_lib.durable import fsync_dir
+from crawl_lib.errors import KeyStoreError, KeyTablesError
+from crawl_lib.findings import Findings, Severity
+from crawl_lib.keys.keystore import KeyServer
+from crawl_lib.keys.maintenance import check
+from crawl_lib.keys.ring import read_ring
+from crawl_lib.keys.sharded import ShardedKeyStore
+
+ALL = "run `krake fsck --repair`"
+ONLY = "run `krake fsck --repair --only keys`"
+
+
+def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> bool:
+    """Look at the tables of all servers; False if they cannot be asked for keys. `full`: each key of each replica."""
+    up = _servers(store, findings)
+    if not up or not _notes(store, findings):
+        return False
+    problem = store.ring_problem()
+    if problem:
+        findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
+        return False
+    if full:
+        damaged = {server.name: problem for server in up if (problem := table_problem(server))}
+        for name, problem in damaged.items():
+            findings.add("table_damaged", name, problem, repair=ALL)
+        if damaged:
+            return False
+        _replicas(store, findings)
+    return True
+
+
+def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
+    """The servers that can be asked."""
+    up = []
+    for server, counts in zip(store.servers, store.counts(), strict=True):
+        if counts.up:
+            up.append(server)
+        else:
+            problem = counts.error.partition(": run `krake ")[0]
+            findings.add("server_failed", counts.server, problem, repair=f"put it back as it was, or {ALL}")
+        if counts.by_state.get("other"):
+            findings.add(
+                "keyinfo_unknown",
+                counts.server,
+                "keys with a keyinfo that is none of Krake's count as queued",
+                repair=ALL,
+                count=counts.by_state["other"],
+                severity=Severity.WARNING,
+            )
+    return up
+
+
+def _notes(store: ShardedKeyStore, findings: Findings) -> bool:
+    """Whether each server's note of its place can be read: no stage asks tables without."""
+    found = True
+    for server in store.servers:
+        try:
+            read_ring(server)
+        except KeyTablesError as error:
+            findings.add("ring_note_damaged", server.name, str(error), repair=ONLY)
+            found = False
+        except KeyStoreError:
+            continue  # `server_failed` says so
+    return found
+
+
+def _replicas(store: ShardedKeyStore, findings: Findings) -> None:
+    report = check(store)
+    for name, found, problem in (
+        ("replica_missing", report.missing, "lacks keys that another replica has"),
+        ("replica_behind", report.behind, "has keys in a lower state than another replica"),
+    ):
+        for server, count in found.items():
+            findings.add(name, server, problem, repair=ONLY, count=count)
+    for server, count in report.misplaced.items():
+        findings.add(
+            "key_misplaced",
+            server,
+            f"has keys that belong elsewhere, such as {report.misplaced_samples[server][0]}",
+            repair="run `krake keys reshard`, which moves them",
+            severity=Severity.WARNING,
+            count=count,
+        )
+
+
+def table_problem(server: KeyServer) -> str:
+    """Why a server's table cannot be used, perhaps where no count and no key comes by; "" if it can."""
+    try:
+        return next(server.problems(), "")
+    except KeyStoreError as error:
+        return str(error)
+
+
+def set_table_aside(path: Path) -> None:
+    """Rename the file of an embedded table, with its log, to `<file>.damaged-<time>`: nobody reads it any more."""
+    aside = f".damaged-{int(time.time())}"
+    for suffix in ("-wal", "-shm", ""):
+        old = path.with_name(path.name + suffix)
+        if old.exists():
+            old.rename(path.with_name(f"{path.name}{aside}{suffix}"))
+    if path.parent.is_dir():
+        fsync_dir(path.parent)

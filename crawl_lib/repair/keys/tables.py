@@ -1,0 +1,81 @@
+"""Key tables that are missing or broken, made again: empty, and marked, so that no task asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crawl_lib.config import is_sqlite_server
+from crawl_lib.crawldir import PAGES, mark_unfilled
+from crawl_lib.durable import reached
+from crawl_lib.errors import (
+    KeyAccessError,
+    KeyServerDownError,
+    KeyServerFullError,
+    KeyServerReadOnlyError,
+    KeyStoreError,
+)
+from crawl_lib.keys import (
+    KeyServer,
+    SqliteKeyServer,
+    open_key_store,
+    rewrite_notes,
+    set_table_aside,
+    table_problem,
+)
+from crawl_lib.repair.keys.held import nodes_unseen
+from crawl_lib.stores import Stores
+
+_NOT_BROKEN = (KeyServerDownError, KeyAccessError, KeyServerFullError, KeyServerReadOnlyError)
+
+
+def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_run: bool) -> None:
+    """Make tables where there are none, or they cannot be used; write notes of places again that cannot be read.
+
+    `full`: embedded tables are read to their end. What is broken is kept as `<file>.damaged-<time>`. A server that does
+    not answer, or lets nobody in, is left to people: it is a finding. Raises KeyStoreError.
+    """
+    with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
+        problems = {server.name: _problem(server, full=full) for server in store.servers}
+        if all(map(is_sqlite_server, problems)) and not _is_begun(stores):
+            return  # the first task makes them
+        broken = [server for server in store.servers if problems[server.name]]
+        if broken and not dry_run:
+            held = [node for node in stores.config.servers if stores.node_dir(node).is_dir()]
+            mark_unfilled(stores.crawl, [PAGES, *dict.fromkeys([*held, *nodes_unseen(stores, ())])])
+            reached("repair.tables.marked")
+        for server in broken:
+            say(f"{server.name}: {problems[server.name]}; new key tables are made, and filled")
+            if not dry_run:
+                _make(server)
+        if not dry_run:
+            for name in rewrite_notes(store.servers, store.replication):
+                say(f"{name}: the note of its place among the key servers was written again")
+
+
+def _is_begun(stores: Stores) -> bool:
+    nodes = stores.config.servers
+    return bool(stores.crawl.segments()) or any(stores.node_dir(node).is_dir() for node in nodes)
+
+
+def _problem(server: KeyServer, *, full: bool) -> str:
+    """Why a server's tables have to be made again; "" if not, or if they cannot be made."""
+    try:
+        if not server.exists():
+            return "has no key tables"
+        if isinstance(server, SqliteKeyServer) and full:
+            return table_problem(server)
+        server.counts()
+    except _NOT_BROKEN:
+        return ""
+    except KeyStoreError as error:
+        return str(error).removeprefix(f"{server.name}: ") if isinstance(server, SqliteKeyServer) else ""
+    return ""
+
+
+def _make(server: KeyServer) -> None:
+    if isinstance(server, SqliteKeyServer):
+        server.close()
+        set_table_aside(server.path)
+        reached("repair.tables.aside")
+    server.create()
+    reached("repair.tables.made")
