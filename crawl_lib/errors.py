@@ -29,6 +29,7 @@ No exception of a foreign library (socket, pymysql, sqlite3, hdfs, pycurl, pyarr
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,6 +133,10 @@ class UrlError(KrakeError):
         super().__init__(f"{reason}: {shown!r}")
         self.reason = reason
         self.url = url
+
+
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises; the second where its message quotes a damaged schema, whose bytes are no text."""
 
 
 def os_error(error: OSError, path: Path | str, problem: str = "", kind: type[KrakeError] = StorageError) -> KrakeError:

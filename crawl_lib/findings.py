@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from crawl_lib.errors import SQLITE_ERRORS
+
 PARTS = ("queue", "folders", "segments", "keys")
 """What `krake fsck --repair` repairs, and can repair alone."""
 
@@ -95,6 +97,6 @@ def sqlite_problem(path: Path, columns: Mapping[str, str]) -> str | None:
             there = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             for table in there & columns.keys():
                 base.execute(f"SELECT {columns[table]} FROM {table} LIMIT 1")
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         return str(error)
     return None if answer == "ok" else answer

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crawl_lib.durable import fsync_dir, reached
-from crawl_lib.errors import StorageError, os_errors
+from crawl_lib.errors import SQLITE_ERRORS, StorageError, os_errors
 from crawl_lib.fetch.turns import TURNS_FILE
 from crawl_lib.frontier import NodeDirectory
 
@@ -123,7 +123,7 @@ class HostStore:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise StorageError(f"{self.path}: {error}; it may be deleted while no task of the node runs") from error
 
     @contextmanager
@@ -207,7 +207,7 @@ class HostStore:
         row = self._row(
             "SELECT authority, verdict, body, error, fetched, expires FROM robots WHERE authority = ?"
             " AND typeof(verdict) = 'text' AND typeof(body) = 'blob' AND typeof(error) = 'text'"
-            " AND fetched <= ? AND expires <= ?",  # which no text is
+            " AND typeof(fetched) = 'real' AND typeof(expires) = 'real' AND fetched <= ? AND expires <= ?",
             *(authority, now, now + self._robots_ttl_s),
         )
         return None if row is None else RobotsRow(*row)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import SQLITE_ERRORS, StorageError
 from crawl_lib.frontier.directory import NodeDirectory
 
 COUNTS_TABLES = {"hosts": "host, admitted", "applied": "move_id"}
@@ -92,7 +92,7 @@ class HostCounts:
                 yield base
             finally:
                 base.close()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise StorageError(f"{self.path}: {error}; if it stays, run `krake fsck --repair`") from error
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import (
+    SQLITE_ERRORS,
     DamagedKeysError,
     KeyAccessError,
     KeyServerDownError,
@@ -91,7 +92,7 @@ class SqliteKeyServer(KeyServer):
                 connection.execute(_ADD, (int(KeyState.QUEUED), _json(sorted(ours))))
             try:
                 connection.execute("COMMIT")
-            except sqlite3.Error:
+            except SQLITE_ERRORS:
                 # An I/O error here leaves open whether the log has it; a new connection will see what the log says.
                 self.close()
                 return Claim(theirs=theirs, unsure=ours)
@@ -288,7 +289,7 @@ def _not_usable(server: str, error: OSError) -> KeyStoreError:
 def _translated(server: str) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise translate(server, error) from error
 
 
@@ -306,14 +307,16 @@ _ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
 }
 
 
-def translate(server: str, error: sqlite3.Error) -> KeyStoreError:
+def translate(server: str, error: Exception) -> KeyStoreError:
     """The error of Krake for an error of sqlite3: names the server and what to do."""
     text = str(error)
     if "no such table" in text:
         return KeyTablesError(f"{server}: has no key table: {MAKE}")
     if "already exists" in text:
         return _tables_stand(server)
-    if "no such column" in text or "Could not decode" in text or "malformed" in text:
+    if isinstance(error, UnicodeDecodeError) or any(
+        sign in text for sign in ("no such column", "Could not decode", "malformed")
+    ):
         return damaged(server, text)
     # The low byte is the error's class, the rest its detail: https://www.sqlite.org/rescode.html#pve
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

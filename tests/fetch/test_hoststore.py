@@ -218,6 +218,22 @@ def written(tmp_path_factory):
     return (directory / "hosts.sqlite").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [(b"CREATE TABLE robots", b"CREATE TABL\xff robots"), (b"expires REAL", b"expires REAM")],
+    ids=["its message quotes what is no text", "its times are read as integers"],
+)
+def test_a_damaged_schema_is_an_error_that_names_the_file_or_rows_that_are_unknown(tmp_path, written, right, wrong):
+    (tmp_path / "hosts.sqlite").write_bytes(written.replace(right, wrong))
+    if b"\xff" in wrong:
+        with pytest.raises(StorageError, match=r"hosts\.sqlite: "):
+            HostStore(tmp_path, wall=Wall())
+    else:
+        with HostStore(tmp_path, wall=Wall()) as store:
+            assert store.robots("http://1.test") is None
+            assert store.host("1.test") is not None
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_what_is_read_of_a_damaged_file_is_of_its_type_or_an_error_that_names_the_file(tmp_path_factory, written, data):

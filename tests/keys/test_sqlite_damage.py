@@ -123,6 +123,13 @@ def test_a_table_that_is_compared_as_numbers_is_damage(whole: bytes, tmp_path: P
         server.known(KEYS)
 
 
+def test_a_schema_that_is_no_text_is_damage(whole: bytes, tmp_path: Path) -> None:
+    """SQLite's message quotes it, so Python cannot decode the message."""
+    server = damaged_file(tmp_path, whole.replace(b"CREATE TABLE kraakekeys", b"CREATE TABL\xff kraakekeys"))
+    with pytest.raises(DamagedKeysError, match=r"0\.sqlite: .*damaged"):
+        server.known(KEYS)
+
+
 def test_a_damaged_file_is_dropped_and_made_again(whole: bytes, tmp_path: Path) -> None:
     server = damaged_file(tmp_path, b"\x00" * 512 + whole[512:])
     with pytest.raises(DamagedKeysError):

@@ -159,7 +159,7 @@ def test_without_its_watcher_of_room_the_task_ends_with_an_error(
 ) -> None:
     before, config = serving.log().counts(), begun(tmp_path, serving, FEW)
     fails_once_in("room-watch", watermarks, "shortage", monkeypatch, SystemExit())
-    with pytest.raises(StorageError, match="node-0: nobody looks after its free room any more; run the task again"):
+    with pytest.raises(StorageError, match="node-0: the watch over its free room has ended; run the task again"):
         crawl(config)
     assert not Result(config).segments()
     assert stages.status_of(config)["queues"]["node-0"]["progress"]["phase"] == "failed"

@@ -14,6 +14,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import NoRoomError
 from crawl_lib.frontier import open_take
 from crawl_lib.node import watermarks
+from crawl_lib.stopping import OnProgress
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
@@ -47,9 +48,10 @@ def config_of(directory: Path, max_pause_s: float) -> Config:
     return make_config(directory, nodes=1, fetch={"host_delay_s": 0.4}, watermarks=marks)
 
 
-def crawl(config: Config, iteration: int, **more: Any) -> dict[str, Any]:
+def crawl(config: Config, iteration: int, on_progress: OnProgress | None = None) -> dict[str, Any]:
     stages.start_iteration(open_stores(config), run_id="run", iteration=iteration)
-    return stages.crawl_node(open_stores(config), run_id="run", iteration=iteration, node="node-0", **more)
+    stores = open_stores(config, on_progress=on_progress)
+    return stages.crawl_node(stores, run_id="run", iteration=iteration, node="node-0")
 
 
 def test_nothing_is_begun_below_the_mark(tmp_path: Path, disk: Disk) -> None:

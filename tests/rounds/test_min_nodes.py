@@ -79,7 +79,7 @@ def test_the_share_is_rounded_up_and_never_by_a_digit_of_floating_point(nodes: i
 
 def test_commit_goes_on_without_a_node_and_says_which(stores: Stores) -> None:
     first = start_iteration(stores, run_id="r", iteration=1)
-    with pytest.raises(PathNotFoundError, match=r"no segment of node-a, node-b; .*min_nodes is 0.5: 1 of 2 must stand"):
+    with pytest.raises(PathNotFoundError, match=r"no segment of node-a, node-b; .*min_nodes is 0.5: 1 of 2 must exist"):
         commit_iteration(stores, run_id="r", iteration=1)
     lay_segment(stores, first.folder, "node-b", pages=2)
     done = commit_iteration(stores, run_id="r", iteration=1)
