@@ -1,38 +1,27 @@
 """A key server that is a MySQL or MariaDB database, over PyMySQL.
 
 Simple statements commit by themselves, and are sent once more over a new connection if the old one was lost: each may
-be repeated. `claim` is a transaction at READ COMMITTED: select what stands, insert
-the rest; where a row of another writer came between, fewer rows are inserted than were missing, and the transaction
-starts again. InnoDB makes an insert wait for an uncommitted row of the same key, so two writers never both count it.
-A connection that is lost before COMMIT was sent has added nothing; one that is lost after that leaves the keys
-unsure.
+be repeated. `claim` is a transaction at READ COMMITTED: select what is there, insert the rest; where a row of another
+writer came between, fewer rows are inserted than were missing, and the transaction starts again. InnoDB makes an insert
+wait for an uncommitted row of the same key, so two writers never both count it. A connection that is lost before COMMIT
+was sent has added nothing; one that is lost after that leaves the keys unsure.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 from pymysql.connections import Connection
 
-from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
-from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, KeyServer, PrefixSum
-from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, code_of, is_lost, tables_stand, translate
+from crawl_lib.errors import ConfigError, KeyTablesError
+from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, PrefixSum
+from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, code_of, is_lost, translate
 from crawl_lib.keys.mysql_tls import GuardedConnection
-from crawl_lib.keys.sql import (
-    HIGHEST,
-    LOWEST,
-    NOTE_TABLE,
-    TABLE,
-    from_hex,
-    from_rows,
-    hex_list,
-    in_order,
-    sql_file,
-)
+from crawl_lib.keys.sql import NOTE_TABLE, TABLE, TABLES_EXIST, SqlKeyServer, from_hex, from_rows, hex_list, sql_file
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -49,7 +38,7 @@ TRIES = 20
 """Tries of a statement that met a deadlock or another writer: each try lets at least one writer finish."""
 
 
-class MySqlKeyServer(KeyServer):
+class MySqlKeyServer(SqlKeyServer):
     """One database on one server. `name`: `host[:port]`, `[address]:port` for IPv6; port 3306 if none is given.
 
     `database`, `user`, `password`: of the key tables; the password is shown nowhere. `timeout_s`: how long a
@@ -81,34 +70,28 @@ class MySqlKeyServer(KeyServer):
         return f"MySqlKeyServer({self.name!r}, database={self._database!r})"
 
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
-        if not keys:
-            return set()
         return self._repeated(lambda connection: self._known(connection, keys))
 
     def states(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        if not keys:
-            return {}
         return dict(from_rows(self.name, self._rows(_select("hash, keyinfo", keys))))
 
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
-        if state is KeyState.QUEUED:
-            self._write(_insert("INSERT IGNORE", keys, state), keys)
-        else:
+        if keys and state is KeyState.QUEUED:
+            self._write(_insert("INSERT IGNORE", keys, state))
+        elif keys:
             update = " ON DUPLICATE KEY UPDATE keyinfo = GREATEST(COALESCE(keyinfo, 0), VALUES(keyinfo))"
-            self._write(_insert("INSERT", keys, state) + update, keys)
+            self._write(_insert("INSERT", keys, state) + update)
 
     def set_state(self, keys: Sequence[bytes], state: KeyState) -> None:
         if state is KeyState.QUEUED:
             self.insert(keys, state)
-        elif keys:
+        else:
             self._repeated(lambda connection: _mark(connection, keys, state))
 
     def delete(self, keys: Sequence[bytes]) -> int:
-        return self._write(f"DELETE FROM {TABLE} WHERE hash IN ({_quoted(keys)})", keys)
+        return self._write(f"DELETE FROM {TABLE} WHERE hash IN ({_quoted(keys)})")
 
     def claim(self, keys: Sequence[bytes]) -> Claim:
-        if not keys:
-            return Claim()
         for _ in range(TRIES):
             claim = self._repeated(lambda connection: self._try_claim(connection, keys))
             if claim is not None:
@@ -125,7 +108,7 @@ class MySqlKeyServer(KeyServer):
         connection.begin()
         theirs = self._known(connection, keys)
         ours = [key for key in keys if key not in theirs]
-        if ours and _execute(connection, _insert("INSERT IGNORE", ours, KeyState.QUEUED)) < len(ours):
+        if ours and connection.query(_insert("INSERT IGNORE", ours, KeyState.QUEUED)) < len(ours):
             connection.rollback()
             return None
         try:
@@ -137,25 +120,6 @@ class MySqlKeyServer(KeyServer):
             return Claim(theirs=theirs, unsure=set(ours))
         return Claim(ours=set(ours), theirs=theirs)
 
-    def counts(self) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for state, count in self._by_ranges("counts.sql", LOWEST, HIGHEST, digits=1):
-            found[state or 0] = found.get(state or 0, 0) + count
-        return found
-
-    def scan(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
-        comparison, start = ">=", low
-        while True:
-            rows = self._rows(
-                f"SELECT hash, keyinfo FROM {TABLE} WHERE hash {comparison} '{start.hex()}' AND hash <= '{high.hex()}'"
-                f" ORDER BY hash LIMIT {STATEMENT_KEYS}"
-            )
-            pairs = in_order(self.name, from_rows(self.name, rows), start, high)
-            yield from pairs
-            if len(pairs) < STATEMENT_KEYS:
-                return
-            comparison, start = ">", pairs[-1][0]
-
     def prefix_sums(self, low: bytes, high: bytes) -> dict[tuple[str, int], PrefixSum]:
         found: dict[tuple[str, int], PrefixSum] = {}
         for prefix, state, count, total in self._by_ranges("prefixes.sql", low.hex(), high.hex(), digits=2):
@@ -164,32 +128,13 @@ class MySqlKeyServer(KeyServer):
             found[place] = PrefixSum(before.count + count, before.total + int(total))
         return found
 
-    def _by_ranges(self, name: str, low: str, high: str, *, digits: int) -> Iterator[Sequence[Any]]:
-        """Rows of a file of `sql/keys/`, asked for each prefix of so many hex digits from `low` to `high`.
-
-        A whole table in one statement would outlast the time limit when it is large.
-        """
-        statement = sql_file(name)[0]
-        for number in range(int(low[:digits], 16), int(high[:digits], 16) + 1):
-            prefix = f"{number:0{digits}x}"
-            first, last = max(low, prefix + LOWEST[digits:]), min(high, prefix + HIGHEST[digits:])
-            yield from self._rows(statement.replace(LOWEST, first).replace(HIGHEST, last))
-
-    def read_note(self) -> str | None:
-        try:
-            rows = self._rows(f"SELECT note FROM {NOTE_TABLE}")
-        except KeyTablesError:
-            return None
-        return rows[0][0].decode("ascii", "replace") if rows else None
-
     def write_note(self, text: str) -> None:
-        literal = "0x" + text.encode("ascii").hex()
-        statement = f"REPLACE INTO {NOTE_TABLE} VALUES (1, {literal})"
+        statement = f"REPLACE INTO {NOTE_TABLE} VALUES (1, 0x{text.encode('ascii').hex()})"
         try:
-            self._repeated(lambda connection: _execute(connection, statement))
+            self._write(statement)
         except KeyTablesError:
             for made in [*sql_file("note.sql"), statement]:
-                self._repeated(lambda connection, made=made: _execute(connection, made))  # type: ignore[misc]
+                self._write(made)
 
     def exists(self) -> bool:
         query = (
@@ -203,11 +148,11 @@ class MySqlKeyServer(KeyServer):
 
     def create(self, *, drop: bool = False) -> None:
         if not drop and self.exists():
-            raise tables_stand(self.name)
+            raise KeyTablesError(f"{self.name}: {TABLES_EXIST}")
         self._create_database()
         drops = sql_file("drop.sql")
         for statement in [*(drops if drop else drops[1:]), *sql_file("create.sql")]:
-            self._repeated(lambda connection, statement=statement: _execute(connection, statement))  # type: ignore[misc]
+            self._write(statement)
 
     def _create_database(self) -> None:
         """Create the database if it is not there; without the right to, say what an administrator has to do."""
@@ -215,13 +160,10 @@ class MySqlKeyServer(KeyServer):
             self._repeated(lambda connection: None)
         except NoDatabaseError as missing:
             try:
-                connection = self._connect(database=None)
-                try:
-                    _execute(connection, f"CREATE DATABASE IF NOT EXISTS `{self._database}`")
-                finally:
-                    connection.close()
+                with closing(self._connect(database=None)) as connection:
+                    connection.query(f"CREATE DATABASE IF NOT EXISTS `{self._database}`")
             except FOREIGN as error:
-                translated = self._translate(error)
+                translated = translate(self.name, self._user, self._database, error)
                 raise (missing if isinstance(translated, NoDatabaseError) else translated) from error
 
     def close(self) -> None:
@@ -230,11 +172,9 @@ class MySqlKeyServer(KeyServer):
             with suppress(*FOREIGN):
                 connection.close()
 
-    def _write(self, statement: str, keys: Sequence[bytes]) -> int:
-        """Send a statement that may be repeated, again after a deadlock; returns the number of affected rows."""
-        if not keys:
-            return 0
-        return self._repeated(lambda connection: _execute(connection, statement))
+    def _write(self, statement: str) -> int:
+        """Send a statement that may be repeated; returns the number of affected rows."""
+        return self._repeated(lambda connection: connection.query(statement))
 
     def _rows(self, statement: str) -> Sequence[Any]:
         return self._repeated(lambda connection: _fetch(connection, statement))
@@ -261,7 +201,7 @@ class MySqlKeyServer(KeyServer):
                 if is_lost(error) and not reconnected and not fresh and in_time:
                     reconnected = True
                     continue
-                raise self._translate(error) from error
+                raise translate(self.name, self._user, self._database, error) from error
 
     def _connect(self, database: str | None) -> Connection[Any]:
         connection: Connection[Any] = GuardedConnection(
@@ -281,7 +221,7 @@ class MySqlKeyServer(KeyServer):
         )
         try:
             for statement in _SESSION:
-                _execute(connection, statement)
+                connection.query(statement)
         except BaseException:
             connection._force_close()  # type: ignore[attr-defined]
             raise
@@ -300,9 +240,6 @@ class MySqlKeyServer(KeyServer):
         if connection is not None:
             with suppress(*FOREIGN):
                 connection._force_close()  # type: ignore[attr-defined]
-
-    def _translate(self, error: Exception) -> KeyStoreError:
-        return translate(self.name, self._user, self._database, error)
 
 
 def parse_server(name: str) -> tuple[str, int]:
@@ -330,18 +267,14 @@ def _insert(verb: str, keys: Sequence[bytes], state: KeyState) -> str:
 def _mark(connection: Connection[Any], keys: Sequence[bytes], state: KeyState) -> None:
     """Set a state other than QUEUED.
 
-    Nearly always all keys stand there in another state: then an update is enough, for two thirds of what an insert
+    Nearly always all keys are there in another state: then an update is enough, for two thirds of what an insert
     that finds each key costs the server. Where fewer rows changed, some are missing, or have the state already. Each of
     the two may be repeated, so they need no transaction, whose begin and end would take a round trip each.
     """
     # The index is forced, since a small table would be scanned, and meet the locks of other writers.
     update = f"UPDATE {TABLE} FORCE INDEX (PRIMARY) SET keyinfo = {int(state)} WHERE hash IN ({_quoted(keys)})"
-    if _execute(connection, update) < len(keys):
-        _execute(connection, _insert("INSERT", keys, state) + " ON DUPLICATE KEY UPDATE keyinfo = VALUES(keyinfo)")
-
-
-def _execute(connection: Connection[Any], statement: str) -> int:
-    return connection.query(statement)
+    if connection.query(update) < len(keys):
+        connection.query(_insert("INSERT", keys, state) + " ON DUPLICATE KEY UPDATE keyinfo = VALUES(keyinfo)")
 
 
 def _fetch(connection: Connection[Any], statement: str) -> Sequence[tuple[Any, ...]]:

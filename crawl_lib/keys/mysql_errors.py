@@ -16,7 +16,7 @@ from crawl_lib.errors import (
     KeyTablesError,
 )
 from crawl_lib.keys.mysql_tls import tls_problem
-from crawl_lib.keys.sql import MAKE
+from crawl_lib.keys.sql import MAKE, TABLES_EXIST
 
 FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError)
 """All that PyMySQL raises: RuntimeError for a login method it cannot do, UnicodeError for a host that is no name."""
@@ -64,19 +64,13 @@ class NoDatabaseError(KeyTablesError):
 
 ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
     ER.NO_SUCH_TABLE: (KeyTablesError, "has no key table in database {database}: " + MAKE),
-    ER.TABLE_EXISTS_ERROR: (
-        KeyTablesError,
-        "key tables stand there already; `krake keys create --drop` deletes them first",
-    ),
+    ER.TABLE_EXISTS_ERROR: (KeyTablesError, TABLES_EXIST),
     ER.BAD_DB_ERROR: (NoDatabaseError, "has no database {database}: " + MAKE),
     ER.DBACCESS_DENIED_ERROR: (
         NoDatabaseError,
         "user {user} may not use database {database}: " + _GRANT.replace("GRANT", "CREATE DATABASE {database}; GRANT"),
     ),
-    ER.ACCESS_DENIED_ERROR: (
-        KeyAccessError,
-        "refuses user {user}: " + _LOGIN,
-    ),
+    ER.ACCESS_DENIED_ERROR: (KeyAccessError, "refuses user {user}: " + _LOGIN),
     1698: (  # MariaDB ER_ACCESS_DENIED_NO_PASSWORD_ERROR: the account logs in by another plugin than a password
         KeyAccessError,
         "refuses user {user} with a password: " + _LOGIN,
@@ -100,11 +94,11 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     """The error of Krake for one of PyMySQL or of a socket: names the server and what to do, never the password."""
     code = code_of(error)
     text = " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
-    found = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
+    known = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
     if problem := tls_problem(error):
         return KeyAccessError(f"{server}: {problem}")
-    if found is not None:
-        kind, advice = found
+    if known is not None:
+        kind, advice = known
         return kind(f"{server}: {advice.format(text=text, user=user, database=database)}")
     if is_lost(error):
         return KeyServerDownError(f"{server}: does not answer ({text}): start it, or look at the network")
@@ -120,8 +114,3 @@ def code_of(error: Exception) -> int | None:
 def is_lost(error: Exception) -> bool:
     """Whether the server does not answer, as opposed to answering with a refusal."""
     return isinstance(error, OSError) or code_of(error) in LOST
-
-
-def tables_stand(server: str) -> KeyTablesError:
-    """The error for creating over existing tables."""
-    return KeyTablesError(f"{server}: {ADVICE[ER.TABLE_EXISTS_ERROR][1]}")

@@ -1,15 +1,19 @@
-"""SQL text: the files of `sql/keys/`, and keys written into statements.
+"""What key servers of SQL have in common: the files of `sql/keys/`, keys written into statements, rows read back.
 
 Hex digits need no quoting, so key lists are put into the text itself: one C call for 5,000 keys.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from binascii import unhexlify
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from crawl_lib.errors import DamagedKeysError, KeyStoreError, os_errors
+from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError, os_errors
+from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer
 
 TABLE = "kraakekeys"
 NOTE_TABLE = "krakenote"
@@ -18,6 +22,53 @@ MAKE = "run `krake keys create`, or `krake fsck --repair` if they were there"
 SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql" / "keys"
 LOWEST = "0" * 40
 HIGHEST = "f" * 40
+TABLES_EXIST = "has key tables already; `krake keys create --drop` deletes them first"
+
+
+class SqlKeyServer(KeyServer):
+    """A server that is asked in SQL. `HASH`, `NOTE`: the columns as expressions that give ASCII bytes."""
+
+    HASH, NOTE = "hash", "note"
+
+    @abstractmethod
+    def _rows(self, statement: str) -> Sequence[Any]:
+        """The rows of a statement that only reads."""
+
+    def counts(self) -> dict[int, int]:
+        found: Counter[int] = Counter()
+        for state, count in self._by_ranges("counts.sql", LOWEST, HIGHEST, digits=1):
+            found[state or 0] += count
+        return dict(found)
+
+    def scan(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
+        while True:
+            rows = self._rows(
+                f"SELECT {self.HASH}, keyinfo FROM {TABLE} WHERE hash >= '{low.hex()}' AND hash <= '{high.hex()}'"
+                f" ORDER BY hash LIMIT {STATEMENT_KEYS}"
+            )
+            pairs = in_order(self.name, from_rows(self.name, rows), low, high)
+            yield from pairs
+            if len(pairs) < STATEMENT_KEYS or pairs[-1][0] >= high:
+                return
+            low = (int.from_bytes(pairs[-1][0], "big") + 1).to_bytes(20, "big")
+
+    def read_note(self) -> str | None:
+        try:
+            rows = self._rows(f"SELECT {self.NOTE} FROM {NOTE_TABLE}")
+        except KeyTablesError:
+            return None
+        return (rows[0][0] or b"").decode("ascii", "replace") if rows else None
+
+    def _by_ranges(self, name: str, low: str, high: str, *, digits: int) -> Iterator[Sequence[Any]]:
+        """Rows of a file of `sql/keys/`, asked for each prefix of so many hex digits from `low` to `high`.
+
+        A whole table in one statement would outlast the time limit when it is large.
+        """
+        statement = sql_file(name)[0]
+        for number in range(int(low[:digits], 16), int(high[:digits], 16) + 1):
+            prefix = f"{number:0{digits}x}"
+            first, last = max(low, prefix + LOWEST[digits:]), min(high, prefix + HIGHEST[digits:])
+            yield from self._rows(statement.replace(LOWEST, first).replace(HIGHEST, last))
 
 
 def sql_file(name: str) -> list[str]:

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import (
@@ -25,17 +26,18 @@ from crawl_lib.errors import (
     KeyTablesError,
     os_error,
 )
-from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, KeyServer
+from crawl_lib.keys.keystore import Claim
 from crawl_lib.keys.sql import (
     HIGHEST,
     LOWEST,
     MAKE,
     NOTE_TABLE,
     TABLE,
+    TABLES_EXIST,
+    SqlKeyServer,
     damaged,
     from_rows,
     hex_list,
-    in_order,
     sql_file,
 )
 from crawl_lib.states import KeyState
@@ -46,15 +48,16 @@ _UPSERT = f"INSERT INTO {TABLE} SELECT value, ? FROM json_each(?) WHERE true ON 
 _RAISE = f"{_UPSERT} max(coalesce(keyinfo, 0), excluded.keyinfo)"
 _SET = f"{_UPSERT} excluded.keyinfo"
 _DELETE = f"DELETE FROM {TABLE} WHERE hash IN (SELECT value FROM json_each(?))"
-_OUTSIDE = f"SELECT 1 FROM {TABLE} WHERE hash IS NULL OR hash < ? OR hash > ? LIMIT 1"
-_PAGE = f"SELECT CAST(hash AS BLOB), keyinfo FROM {TABLE} WHERE hash >= ? AND hash <= ? ORDER BY hash LIMIT ?"
+_OUTSIDE = f"SELECT 1 FROM {TABLE} WHERE hash IS NULL OR hash < '{LOWEST}' OR hash > '{HIGHEST}' LIMIT 1"
 
 
-class SqliteKeyServer(KeyServer):
+class SqliteKeyServer(SqlKeyServer):
     """One SQLite file. `path`: the file; its folder is made if that folder's parent is there.
 
     `timeout_s`: how long a statement waits for another process that writes. Opens nothing before the first request.
     """
+
+    HASH, NOTE = "CAST(hash AS BLOB)", "CAST(note AS BLOB)"
 
     def __init__(self, path: str | Path, *, timeout_s: float = 30.0) -> None:
         self.path = Path(path)
@@ -75,6 +78,10 @@ class SqliteKeyServer(KeyServer):
 
     def _selected(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, int]:
         return dict(from_rows(self.name, connection.execute(_SELECT, (_json(keys),)).fetchall()))
+
+    def _rows(self, statement: str) -> Sequence[Any]:
+        with self._open() as connection:
+            return connection.execute(statement).fetchall()
 
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
         with self._open() as connection:
@@ -102,42 +109,15 @@ class SqliteKeyServer(KeyServer):
         with self._open() as connection:
             return connection.execute(_DELETE, (_json(keys),)).rowcount
 
-    def counts(self) -> dict[int, int]:
-        found: dict[int, int] = {}
-        with self._open() as connection:
-            for state, count in connection.execute(sql_file("counts.sql")[0]):
-                found[state or 0] = found.get(state or 0, 0) + count
-        return found
-
-    def scan(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
-        while True:
-            with self._open() as connection:
-                rows = connection.execute(_PAGE, (low.hex(), high.hex(), STATEMENT_KEYS)).fetchall()
-            pairs = in_order(self.name, from_rows(self.name, rows), low, high)
-            yield from pairs
-            if len(rows) < STATEMENT_KEYS or pairs[-1][0] >= high:
-                return
-            low = (int.from_bytes(pairs[-1][0], "big") + 1).to_bytes(20, "big")
-
     def problems(self) -> Iterator[str]:
-        with self._open() as connection:
-            for (problem,) in connection.execute("PRAGMA quick_check(3)"):
-                if problem != "ok":
-                    yield str(problem)
+        for (problem,) in self._rows("PRAGMA quick_check(3)"):
+            if problem != "ok":
+                yield str(problem)
         if self.exists():
-            with self._open() as connection:
-                if connection.execute(_OUTSIDE, (LOWEST, HIGHEST)).fetchone():
-                    yield "a hash in it is no SHA-1 in hex"
+            if self._rows(_OUTSIDE):
+                yield "a hash in it is no SHA-1 in hex"
             for _ in self.scan(bytes(20), b"\xff" * 20):
                 pass
-
-    def read_note(self) -> str | None:
-        try:
-            with self._open() as connection:
-                row = connection.execute(f"SELECT CAST(note AS BLOB) FROM {NOTE_TABLE}").fetchone()
-        except KeyTablesError:
-            return None
-        return None if row is None else (row[0] or b"").decode("ascii", "replace")
 
     def write_note(self, text: str) -> None:
         with self._open() as connection, _undone_if_it_fails(connection):
@@ -149,8 +129,7 @@ class SqliteKeyServer(KeyServer):
     def exists(self) -> bool:
         if not self._file_is_there():
             return False
-        with self._open() as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and TABLE not in tables:
             raise damaged(self.name, f"there is no {TABLE} in it, but another table")
         return bool(tables)
@@ -160,7 +139,7 @@ class SqliteKeyServer(KeyServer):
             return
         try:
             if self.exists() and not drop:
-                raise _tables_stand(self.name)
+                raise KeyTablesError(f"{self.name}: {TABLES_EXIST}")
         except DamagedKeysError:
             if not drop:
                 raise
@@ -313,7 +292,7 @@ def translate(server: str, error: Exception) -> KeyStoreError:
     if "no such table" in text:
         return KeyTablesError(f"{server}: has no key table: {MAKE}")
     if "already exists" in text:
-        return _tables_stand(server)
+        return KeyTablesError(f"{server}: {TABLES_EXIST}")
     if isinstance(error, UnicodeDecodeError) or any(
         sign in text for sign in ("no such column", "Could not decode", "malformed")
     ):
@@ -324,7 +303,3 @@ def translate(server: str, error: Exception) -> KeyStoreError:
         return damaged(server, text)
     kind, advice = _ADVICE.get(code, (KeyStoreError, "{text}"))
     return kind(f"{server}: {advice.format(text=text)}")
-
-
-def _tables_stand(server: str) -> KeyTablesError:
-    return KeyTablesError(f"{server}: key tables stand there already; `krake keys create --drop` deletes them first")
