@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
 import math
 import os
 import re
@@ -86,15 +87,7 @@ def from_mapping(mapping: object, base: Path, source: str = "config") -> Config:
 
 def to_mapping(config: Config) -> dict[str, Any]:
     """The plain form of a config: `from_mapping(to_mapping(c), base)` equals `c`."""
-    return typing.cast(dict[str, Any], _plain(asdict(config)))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value
+    return typing.cast(dict[str, Any], json.loads(json.dumps(asdict(config))))
 
 
 _TAKEN_NAMES = {"default": "Airflow's queue of the tasks that belong to no node", "import": "imported segments"}
@@ -175,25 +168,19 @@ class _Reader:
         known = {item.name: item for item in fields(kind)}
         for key in mapping:
             if key not in known:
-                self.unknown(str(key), known, prefix)
+                near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
+                self.fail(f"{prefix}{key}", f"unknown option; the nearest valid one is {prefix}{near}")
         hints = typing.get_type_hints(kind)
         values: dict[str, Any] = {}
         for name, item in known.items():
-            if name in mapping:
-                values[name] = self.value(hints[name], item, mapping[name], prefix + name)
-            elif item.default is MISSING:
+            given = mapping.get(name, item.default)
+            if given is MISSING:
                 self.fail(prefix + name, "is missing, and has no default")
-            else:
-                values[name] = self.value(hints[name], item, item.default, prefix + name)
+            values[name] = self.value(hints[name], item, given, prefix + name)
         return kind(**values)
 
-    def unknown(self, key: str, known: Mapping[str, object], prefix: str) -> typing.NoReturn:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-        self.fail(prefix + key, f"unknown option; the nearest valid one is {prefix}{near[0]}")
-
     def value(self, hint: Any, item: Field[Any], value: Any, key: str) -> Any:
-        optional = isinstance(hint, types.UnionType)
-        if optional:
+        if isinstance(hint, types.UnionType):
             if value is None:
                 return None
             hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)

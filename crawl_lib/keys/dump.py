@@ -68,17 +68,17 @@ def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
         with Path(os.devnull).open("wb") as nowhere:
             _write(nowhere, all_keys(up), report, work)
         return report
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with os_errors(path, "cannot be written"):
         try:
-            with beside.open("xb") as file:
+            with temporary.open("xb") as file:
                 _write(file, all_keys(up), report, work)
                 fsync_file(file)
             reached("repair.dump.written")
-            beside.rename(path)
+            temporary.rename(path)
             fsync_dir(path.parent)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     return report
 
 
@@ -172,7 +172,7 @@ def _check_block(keys: Sequence[bytes], states: bytes, last: bytes, place: str) 
 
 
 def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
-    """Add the keys of a dump; of those that stand, the higher state wins. May be repeated; `dry_run`: count only.
+    """Add the keys of a dump; of those that are there, the higher state wins. May be repeated; `dry_run`: count only.
 
     Raises DamagedFileError or InputError before any key is written, KeyServerDownError if a server misses some.
     """

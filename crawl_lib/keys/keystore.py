@@ -39,7 +39,7 @@ class Claim:
     """Whose a set of keys is: three disjoint sets that together are the keys claimed.
 
     `ours`: this call added them. `theirs`: they stood there before it; only these may be dropped, and only if this
-    was the first sending. `unsure`: nobody can say (an answer was lost while it was being committed, or no replica
+    was the first sending. `unsure`: not known (an answer was lost while it was being committed, or no replica
     answered); the caller keeps those URLs. `unreached`: the part of `unsure` that certainly was not added, because
     no replica answered; it may wait as `undecided` does. `missed`: as in InsertReport.
     """
@@ -81,22 +81,22 @@ class KeyServer(ABC):
       statement that may be repeated is repeated once.
     * A write is durable on the server when the method returns, as far as the server's settings say so
       (SQLite: `synchronous=FULL`; InnoDB: `innodb_flush_log_at_trx_commit=1`, its default).
-    * Each method is one transaction: after a crash, all of it or nothing stands.
+    * Each method is one transaction: after a crash, all of it is there, or nothing.
     * Only KeyServerDownError (no answer) and KeyTablesError (it came back empty) mean "ask another replica". Every
       other KeyStoreError is for the operator, names the server and says what to do. No message holds a password.
     * For one thread at a time, and not across a fork.
     """
 
     name: str
-    """The server as the config names it; it stands in reports and errors."""
+    """The server as the config names it; as in reports and errors."""
 
     @abstractmethod
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Those of the keys that stand in the table, in whatever state."""
+        """Those of the keys that are in the table, in whatever state."""
 
     @abstractmethod
     def states(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """keyinfo of those of the keys that stand in the table; 0 where it is NULL."""
+        """keyinfo of those of the keys that are in the table; 0 where it is NULL."""
 
     @abstractmethod
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
@@ -131,7 +131,7 @@ class KeyServer(ABC):
 
     @abstractmethod
     def read_note(self) -> str | None:
-        """The small text that the server keeps beside its keys (`keys.ring`), None if it has none."""
+        """The small text that the server keeps next to its keys (`keys.ring`), None if it has none."""
 
     @abstractmethod
     def write_note(self, text: str) -> None:
@@ -139,11 +139,11 @@ class KeyServer(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether the key table stands. Raises like any request if the server cannot say."""
+        """Whether there is a key table. Raises like any request if the server cannot say."""
 
     @abstractmethod
     def create(self, *, drop: bool = False) -> None:
-        """Create the key table; `drop` deletes what stands. Raises KeyTablesError if it stands and `drop` is False."""
+        """Create the key table; `drop` deletes the old one. Raises KeyTablesError if there is one, and no `drop`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -188,7 +188,7 @@ class KeyStore(ABC):
 
     @abstractmethod
     def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> InsertReport:
-        """Add keys on all their replicas, the first server first; keys that stand there never lose state.
+        """Add keys on all their replicas, the first server first; keys that are there never lose state.
 
         Raises KeyServerDownError if no replica of some key took it (the others were inserted all the same): run again.
         """
@@ -226,13 +226,13 @@ class KeyStore(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether the key tables stand on every server. Raises KeyServerDownError if one does not answer."""
+        """Whether every server has key tables. Raises KeyServerDownError if one does not answer."""
 
     @abstractmethod
     def create(self, *, drop: bool = False) -> None:
-        """Create the key tables on every server; `drop` deletes what stands.
+        """Create the key tables on every server; `drop` deletes the old ones.
 
-        Raises KeyTablesError, before anything is touched, if tables stand and `drop` is False.
+        Raises KeyTablesError, before anything is touched, if there are tables, and no `drop`.
         """
 
     @abstractmethod

@@ -8,7 +8,7 @@ A round ends when all its lanes have ended, so a call that returns or raises lea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -38,12 +38,11 @@ class Lanes:
         Every lane runs to its end. Then the exception of the lowest place is raised, if one has failed.
         """
         ordered = sorted(places, key=lambda place: (place - self._first) % self._count)
-        if min(len(ordered), self._most) < 2:
-            futures = {place: _done(self._lane, place, lane) for place in ordered}
-        else:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._most, thread_name_prefix="krake-keys")
-            futures = {place: self._pool.submit(self._lane, place, lane) for place in ordered}
+        if len(ordered) < 2:
+            return {place: self._lane(place, lane) for place in ordered}
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._most, thread_name_prefix="krake-keys")
+        futures = {place: self._pool.submit(self._lane, place, lane) for place in ordered}
         failed = [place for place in sorted(places) if futures[place].exception() is not None]
         if failed:
             futures[failed[0]].result()
@@ -61,13 +60,3 @@ class Lanes:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _done(call: Callable[[int, Callable[[int], _T]], _T], place: int, lane: Callable[[int], _T]) -> Future[_T]:
-    """What a pool of no threads gives: the call made at once."""
-    future: Future[_T] = Future()
-    try:
-        future.set_result(call(place, lane))
-    except Exception as error:
-        future.set_exception(error)
-    return future

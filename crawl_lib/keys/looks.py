@@ -100,7 +100,7 @@ def table_problem(server: KeyServer) -> str:
 
 
 def set_table_aside(path: Path) -> None:
-    """Rename the file of an embedded table, with its log, to `<file>.damaged-<time>`: nobody reads it any more."""
+    """Rename the file of an embedded table, with its log, to `<file>.damaged-<time>`: nothing reads it any more."""
     aside = f".damaged-{int(time.time())}"
     for suffix in ("-wal", "-shm", ""):
         old = path.with_name(path.name + suffix)

@@ -33,11 +33,7 @@ _Sums = Mapping[int, PrefixSum]
 """Digests of one prefix by keyinfo."""
 
 
-def check(
-    store: ShardedKeyStore,
-    server: str | None = None,
-    work: Work | None = None,
-) -> MaintenanceReport:
+def check(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:
     """Count, and compare the replicas. Changes nothing. Servers that fail are reported in `failed`, never raised.
 
     `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none, and
@@ -46,11 +42,7 @@ def check(
     return _Maintenance(store, "check", server, work or Work(), repairing=False).run()
 
 
-def repair(
-    store: ShardedKeyStore,
-    server: str | None = None,
-    work: Work | None = None,
-) -> MaintenanceReport:
+def repair(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:
     """Compare, copy missing keys to their replicas, and raise every replica's state to the highest.
 
     With replicas, a server without tables (a new disk) gets them. CRAWLED and GONE that differ end as GONE, the
@@ -88,11 +80,10 @@ class _Maintenance:
             views = self._sums_of(place, first)
             if views is None:
                 return ServerCounts(name, up=False, error=self.report.failed[name])
-            found = Counter(
-                {(prefix, state): part.count for prefix, sums in views.items() for state, part in sums.items()}
-            )
-            for (_, state), count in found.items():
-                by_keyinfo[state] += count
+            found: Counter[int] = Counter()
+            for sums in views.values():
+                found.update({state: part.count for state, part in sums.items()})
+            by_keyinfo += found
             if found and place not in self.store.places(first):
                 self.report.misplaced[name] += found.total()
                 self._attempt(self.servers[place], partial(self._sample, first=first))
@@ -142,16 +133,11 @@ class _Maintenance:
 
     def _create_missing_tables(self, places: Sequence[int]) -> None:
         """Create the tables that some replicas of an interval lack and others have."""
-        standing: dict[int, bool] = {}
-        for place in places:
-            stands = self._attempt(self.servers[place], lambda server: server.exists())
-            if stands is not None:
-                standing[place] = stands
-        for place, stands in standing.items():
-            if not stands and any(standing.values()):
-                server = self.servers[place]
-                if self._attempt(server, _create):
-                    self.report.created.append(server.name)
+        servers = [self.servers[place] for place in places]
+        tables = [self._attempt(server, lambda server: server.exists()) for server in servers]
+        for server, exists in zip(servers, tables, strict=True):
+            if exists is False and any(tables) and self._attempt(server, _create):
+                self.report.created.append(server.name)
 
     def _interval(self, first: int) -> None:
         """Compare the replicas of one interval."""

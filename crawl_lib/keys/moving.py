@@ -20,18 +20,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
-from crawl_lib.keys.intervals import KEY_BYTES, behind, bounds, interval, ring, state_of
+from crawl_lib.keys.intervals import KEY_BYTES, behind, bounds, interval, ring
 from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer
-from crawl_lib.keys.ring import Ring, RingNote, names_of, read_ring, write_ring
+from crawl_lib.keys.report import plain
+from crawl_lib.keys.ring import Ring, RingNote, names_of, read_ring
 from crawl_lib.keys.sharded import ShardedKeyStore
-from crawl_lib.states import KeyState
 from crawl_lib.stopping import Work
 
 RANGES_PER_INTERVAL = 16
@@ -60,8 +60,7 @@ class ReshardReport:
 
     def to_mapping(self) -> dict[str, Any]:
         """The report as plain values."""
-        plain = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: dict(value) if isinstance(value, Counter) else value for name, value in plain.items()}
+        return plain(self)
 
 
 def reshard(
@@ -76,7 +75,7 @@ def reshard(
 
     `old`: the store of the config as it was; needed where servers leave, or where tables have no note. `patience_s`:
     how long after its beginning it looks once more for keys that tasks inserted which ran on. Raises
-    KeyTablesError if servers are missing whose keys nobody else has, KeyServerDownError: run it again. StoppedError
+    KeyTablesError if servers are missing whose keys no other has, KeyServerDownError: run it again. StoppedError
     after the statement that runs.
     """
     change = _Change(store, old, ReshardReport(dry_run), work or Work())
@@ -95,7 +94,7 @@ class _Change:
         self.before = self.to
         self.holders: dict[int, KeyServer] = {}
         self.known: dict[str, KeyServer] = {}
-        self.standing: dict[str, bool] = {}
+        self.has_tables: dict[str, bool] = {}
         self.is_moved = False
 
     def plan(self) -> bool:
@@ -121,12 +120,12 @@ class _Change:
     def _note_of(self, server: KeyServer, *, needed: bool) -> RingNote | None:
         """A server's note. One that is to leave may be gone: others may have all its keys."""
         try:
-            self.standing[server.name] = server.exists()
-            return read_ring(server) if self.standing[server.name] else None
+            self.has_tables[server.name] = server.exists()
+            return read_ring(server) if self.has_tables[server.name] else None
         except KeyServerDownError:
             if needed:
                 raise
-            self.standing[server.name] = False
+            self.has_tables[server.name] = False
             return None
 
     def _ring_before(self) -> Ring:
@@ -146,7 +145,7 @@ class _Change:
             return rings.pop()
         if rings:
             several = "; ".join(sorted(one.to_text() for one in rings))
-            raise KeyTablesError(f"the key servers are of different crawls: {several}: mend key_storage.servers")
+            raise KeyTablesError(f"the key servers are of different crawls: {several}: correct key_storage.servers")
         if self.old is None:
             raise ConfigError(
                 "the key tables do not say which servers they were filled for: name the config as it was then:"
@@ -161,7 +160,7 @@ class _Change:
                 self.holders[note.place] = self.known[name]
         if self.old is not None:
             for place, name in enumerate(names_of(self.old.servers)[: self.before.count]):
-                if self.notes[name] is None and self.standing[name]:
+                if self.notes[name] is None and self.has_tables[name]:
                     self.holders.setdefault(place, self.known[name])
         self._require_all_keys()
         self._refuse_strangers()
@@ -186,7 +185,7 @@ class _Change:
         """A server that joins is empty: its keys would be of another crawl, or older than what was forgotten since."""
         holding = {server.name for server in self.holders.values()}
         for server in self.store.servers:
-            if server.name in holding or not self.standing[server.name] or self._is_joining(server):
+            if server.name in holding or not self.has_tables[server.name] or self._is_joining(server):
                 continue
             count = sum(server.counts().values())
             if count:
@@ -225,13 +224,13 @@ class _Change:
         holding = {server.name for server in self.holders.values()}
         for server in self.store.servers:
             if server.name not in holding and not self._is_joining(server):
-                server.create(drop=self.standing[server.name])
+                server.create(drop=self.has_tables[server.name])
                 self.report.created.append(server.name)
         for place, server in self.holders.items():
-            write_ring(server, RingNote(self.before, place, self.to))
+            server.write_note(RingNote(self.before, place, self.to).to_text())
         for server in self.store.servers:
             if server.name not in holding:
-                write_ring(server, RingNote(self.before, None, self.to))
+                server.write_note(RingNote(self.before, None, self.to).to_text())
         reached("repair.reshard.noted")
 
     def _is_joining(self, server: KeyServer) -> bool:
@@ -241,12 +240,12 @@ class _Change:
 
     def _settle(self) -> None:
         for place, server in enumerate(self.store.servers):
-            write_ring(server, RingNote(self.to, place))
+            server.write_note(RingNote(self.to, place).to_text())
             reached("repair.reshard.settled")
         staying = set(names_of(self.store.servers))
         for name, note in self.notes.items():
-            if name not in staying and self.standing[name] and note != RingNote(None, None):
-                write_ring(self.known[name], RingNote(None, None))
+            if name not in staying and self.has_tables[name] and note != RingNote(None, None):
+                self.known[name].write_note(RingNote(None, None).to_text())
         reached("repair.reshard.left")
 
     def sweep(self) -> None:
@@ -262,10 +261,10 @@ class _Change:
 
     def _range(self, low: bytes, high: bytes) -> None:
         sources, targets = self._sources(low), self._targets(low)
-        standing = [server for server in targets if self.standing[server.name]] if self.report.dry_run else targets
-        both = _distinct([*sources, *standing])
+        there = [server for server in targets if self.has_tables[server.name]] if self.report.dry_run else targets
+        both = [*sources, *(server for server in there if server not in sources)]
         sums = [server.prefix_sums(low, high) for server in self.work.until_stopped(both)]
-        if not _alike(sums) or len(standing) < len(targets):
+        if any(view != sums[0] for view in sums) or len(there) < len(targets):
             self._copy(both, targets, low, high)
         reached("repair.reshard.copied")
         self._leave(low, high)
@@ -274,9 +273,8 @@ class _Change:
     def _leave(self, low: bytes, high: bytes) -> None:
         """Take a range off the servers that hold it no more."""
         targets = self._targets(low)
-        kept = {id(server) for server in targets}
-        for server in _distinct(self._sources(low)):
-            if id(server) not in kept:
+        for server in self._sources(low):
+            if server not in targets:
                 self._delete(server, targets, low, high)
 
     def _sources(self, low: bytes) -> list[KeyServer]:
@@ -288,17 +286,19 @@ class _Change:
 
     def _copy(self, servers: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Bring the targets to the highest state that any server has of each key."""
-        tables = _distinct([*servers, *targets])
+        tables = [*servers, *(target for target in targets if target not in servers)]
         places = [place for place, table in enumerate(tables) if table in targets]
         scans = [self.work.until_stopped(table.scan(low, high) if table in servers else ()) for table in tables]
+        self._bring(tables, scans, places)
+
+    def _bring(
+        self, tables: Sequence[KeyServer], scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int]
+    ) -> None:
         for place, state, is_missing, keys in behind(scans, places, STATEMENT_KEYS):
             self.work.go_on()
             (self.report.copied if is_missing else self.report.raised)[tables[place].name] += len(keys)
-            self._insert(tables[place], keys, state)
-
-    def _insert(self, server: KeyServer, keys: Sequence[bytes], state: KeyState) -> None:
-        if not self.report.dry_run:
-            server.insert(keys, state)
+            if not self.report.dry_run:
+                tables[place].insert(keys, state)
 
     def _delete(self, server: KeyServer, targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Take a range off a server. What it got since it was copied, of a task that ran on, its holders get first."""
@@ -309,21 +309,9 @@ class _Change:
             if self.report.dry_run:
                 continue
             keys = list(found)
-            for target in targets:
-                self._bring_late(target, found)
+            late = [found.items(), *(sorted(target.states(keys).items()) for target in targets)]
+            self._bring([server, *targets], late, range(1, len(late)))
             server.delete(keys)
-
-    def _bring_late(self, target: KeyServer, rows: Mapping[bytes, int]) -> None:
-        """Add those of these keys, of at most one statement, that a target lacks, and raise those that are behind."""
-        there = target.states(list(rows))
-        late: dict[KeyState, list[bytes]] = {}
-        for key, keyinfo in rows.items():
-            state = state_of(keyinfo)
-            if key not in there or state_of(there[key]) < state:
-                (self.report.raised if key in there else self.report.copied)[target.name] += 1
-                late.setdefault(state, []).append(key)
-        for state, keys in late.items():
-            self._insert(target, keys, state)
 
 
 def _ranges(before: int, after: int) -> Iterator[tuple[bytes, bytes]]:
@@ -333,11 +321,3 @@ def _ranges(before: int, after: int) -> Iterator[tuple[bytes, bytes]]:
     for start, following in zip(starts, [*starts[1:], None], strict=True):
         end = (1 << 8 * KEY_BYTES) if following is None else int.from_bytes(following, "big")
         yield start, (end - 1).to_bytes(KEY_BYTES, "big")
-
-
-def _distinct(servers: Sequence[KeyServer]) -> list[KeyServer]:
-    return list({id(server): server for server in servers}.values())
-
-
-def _alike(views: Sequence[object]) -> bool:
-    return all(view == views[0] for view in views[1:])

@@ -10,6 +10,12 @@ from crawl_lib.errors import DamagedKeysError, KeyAccessError, KeyServerDownErro
 from crawl_lib.keys.keystore import ServerCounts
 
 
+def plain(report: Any) -> dict[str, Any]:
+    """The public fields of a report, counters as dicts: `asdict` calls Counter with pairs, which it then counts."""
+    values = {item.name: getattr(report, item.name) for item in fields(report) if item.name[0] != "_"}
+    return {name: dict(value) if isinstance(value, Counter) else value for name, value in values.items()}
+
+
 @dataclass
 class MaintenanceReport:
     """What a check or a repair saw and did.
@@ -18,10 +24,10 @@ class MaintenanceReport:
     one server's report, that one's. `compared`: prefixes of which at least two replicas were
     compared; `differing`: those that were not alike. `missing`: keys that a server should hold and does not, by
     server; `behind`: keys whose state is lower there than on another replica. `filled`, `raised`: how many of them a
-    repair mended. `created`: servers whose tables a repair created. `misplaced`: keys on a server that does not own
+    repair changed. `created`: servers whose tables a repair created. `misplaced`: keys on a server that does not own
     them, by server; `misplaced_samples`: a few of them in hex. They do no harm and are left alone: they come from a
     change of `key_storage.servers` or `replication`, and their owners may not know them. `failed`: servers that
-    could not be looked at or mended, with the reason.
+    could not be looked at or repaired, with the reason.
     """
 
     kind: str
@@ -47,12 +53,12 @@ class MaintenanceReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is left to do: every server answered, and what was missing or behind is mended."""
-        mended = self.filled == self.missing and self.raised == self.behind
-        return not self.failed and not self.misplaced and mended
+        """Whether nothing is left to do: every server answered, and what was missing or behind is repaired."""
+        whole = self.filled == self.missing and self.raised == self.behind
+        return not self.failed and not self.misplaced and whole
 
     def raise_if_failed(self) -> None:
-        """Raise the error of the servers that could not be looked at or mended, if there are any, naming all.
+        """Raise the error of the servers that could not be looked at or repaired, if there are any, naming all.
 
         KeyAccessError or KeyTablesError if one of them waits for the operator, else KeyServerDownError.
         """
@@ -65,12 +71,7 @@ class MaintenanceReport:
 
     def to_mapping(self) -> dict[str, Any]:
         """The report in plain dicts, lists, numbers and texts (JSON)."""
-        plain: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self) if item.name[0] != "_"}
-        plain["servers"] = [asdict(counts) for counts in self.servers]
-        for name, value in plain.items():
-            if isinstance(value, Counter):
-                plain[name] = dict(value)
-        return {**plain, "ok": self.ok}
+        return {**plain(self), "servers": [asdict(counts) for counts in self.servers], "ok": self.ok}
 
     def to_text(self) -> str:
         """The report for people: a line per server, then what differs and what to do."""
@@ -100,7 +101,7 @@ class MaintenanceReport:
         if self.failed:
             return "not all servers could be looked at: run `krake fsck --repair` when they answer"
         if self.misplaced:
-            return "keys stand on servers that do not own them: see above"
+            return "there are keys on servers that do not own them: see above"
         return "replicas differ: run `krake fsck --repair`"
 
 

@@ -11,17 +11,13 @@ gives a server that came back with an empty disk its note again, and refuses any
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from crawl_lib.errors import KeyServerDownError, KeyStoreError, KeyTablesError
+from crawl_lib.errors import KeyTablesError
 from crawl_lib.keys.keystore import KeyServer
-from crawl_lib.sealed import sealed_json, unsealed
-
-Answered = tuple[bool, "RingNote | None"] | KeyStoreError
-"""What `look_at` says of a server, or raises."""
+from crawl_lib.sealed import sealed_json, unsealed_or_old
 
 RESHARD = "run `krake keys reshard`"
 
@@ -70,9 +66,7 @@ def read_ring(server: KeyServer) -> RingNote | None:
     if text is None:
         return None
     try:
-        value = json.loads(text)
-        if value.keys() != {"ring", "place", "moving_to"}:  # as notes were before they had a digest
-            value = unsealed(text.encode())
+        value = unsealed_or_old(text.encode(), ("ring", "place", "moving_to"))
         return RingNote(_ring(value["ring"]), value["place"], _ring(value["moving_to"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise KeyTablesError(
@@ -86,36 +80,21 @@ def _ring(value: Mapping[str, Any] | None) -> Ring | None:
     return None if value is None else Ring(value["generation"], tuple(value["names"]), value["replication"])
 
 
-def write_ring(server: KeyServer, note: RingNote) -> None:
-    """Make a note durable."""
-    server.write_note(note.to_text())
-
-
 def look_at(server: KeyServer) -> tuple[bool, RingNote | None]:
     """Whether a server has key tables, and its note. Raises KeyStoreError."""
     note = read_ring(server)
     return note is not None or server.exists(), note
 
 
-def ring_problem(servers: Sequence[KeyServer], replication: int, answers: Mapping[int, Answered]) -> str | None:
-    """Why the config does not fit the tables, in one sentence with what to do; None if it does.
-
-    `answers`: what `look_at` said of each server, by place; those that cannot be asked are left out.
-    """
-    return _problem(servers, replication, _notes(answers, KeyStoreError))
-
-
 def missing_notes(
-    servers: Sequence[KeyServer], replication: int, answers: Mapping[int, Answered]
+    servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]
 ) -> dict[int, RingNote]:
     """The notes that are still to be written, by place, where the tables were filled for this ring.
 
-    `answers`: what `look_at` said of each server, by place; whoever needs one that is down says so. Raises
-    KeyTablesError if the tables were filled for another ring, or while `krake keys reshard` is under way.
+    `notes`: see `ring_problem`; a request that needs a server that is down says so. Raises KeyTablesError if the tables
+    were filled for another ring, or while `krake keys reshard` is under way.
     """
-    notes = _notes(answers, KeyServerDownError)
-    problem = _problem(servers, replication, notes)
-    if problem:
+    if problem := ring_problem(servers, replication, notes):
         raise KeyTablesError(problem)
     ring = next((note.ring for note in notes.values() if note and note.ring), None)
     ring = ring or Ring(0, names_of(servers), replication)
@@ -141,20 +120,8 @@ def rewrite_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
         own: int | None = place
         if moving_to is not None:
             own = ring.names.index(servers[place].name) if servers[place].name in ring.names else None
-        write_ring(servers[place], RingNote(ring, own, moving_to))
+        servers[place].write_note(RingNote(ring, own, moving_to).to_text())
     return [servers[place].name for place in broken]
-
-
-def _notes(answers: Mapping[int, Answered], left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:
-    """The notes of the servers that answer and have tables, by place. `left_out`: errors that are none."""
-    found: dict[int, RingNote | None] = {}
-    for place, answer in answers.items():
-        if isinstance(answer, KeyStoreError):
-            if not isinstance(answer, left_out):
-                raise answer
-        elif answer[0]:
-            found[place] = answer[1]
-    return found
 
 
 def names_of(servers: Iterable[KeyServer]) -> tuple[str, ...]:
@@ -162,11 +129,15 @@ def names_of(servers: Iterable[KeyServer]) -> tuple[str, ...]:
     return tuple(server.name for server in servers)
 
 
-def _problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]) -> str | None:
+def ring_problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]) -> str | None:
+    """Why the config does not fit the tables, in one sentence with what to do; None if it does.
+
+    `notes`: of the servers that answer and have tables, by place; None where a server has no note.
+    """
     wanted = Ring(0, names_of(servers), replication)
-    standing = {place: note for place, note in notes.items() if note is not None}
-    newest = max((note.ring.generation for note in standing.values() if note.ring), default=0)
-    for place, note in standing.items():
+    noted = {place: note for place, note in notes.items() if note is not None}
+    newest = max((note.ring.generation for note in noted.values() if note.ring), default=0)
+    for place, note in noted.items():
         name = servers[place].name
         if note.moving_to is not None:
             return f"{name}: a change of the key servers is under way: {RESHARD}, which goes on with it"

@@ -19,7 +19,7 @@ from crawl_lib.errors import DamagedKeysError, KeyServerDownError, KeyStoreError
 from crawl_lib.keys.intervals import ring, split, state_of
 from crawl_lib.keys.keystore import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
 from crawl_lib.keys.lanes import Lanes
-from crawl_lib.keys.ring import Answered, look_at, missing_notes, ring_problem, write_ring
+from crawl_lib.keys.ring import RingNote, look_at, missing_notes, ring_problem
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
 
@@ -208,9 +208,9 @@ class ShardedKeyStore(KeyStore):
 
     def exists(self) -> bool:
         # Every server is asked: one that is down must not hide behind one that has no tables.
-        return all(self._standing())
+        return all(self._have_tables())
 
-    def _standing(self) -> list[bool]:
+    def _have_tables(self) -> list[bool]:
         """Whether there are tables, damaged ones too, by server. Raises KeyServerDownError if one does not answer."""
         self._down.clear()
         return list(self._lanes.run(range(len(self.servers)), self._has_tables).values())
@@ -222,10 +222,10 @@ class ShardedKeyStore(KeyStore):
             return True
 
     def create(self, *, drop: bool = False) -> None:
-        standing = [server.name for server, stands in zip(self.servers, self._standing(), strict=True) if stands]
-        if standing and not drop:
+        filled = [server.name for server, has in zip(self.servers, self._have_tables(), strict=True) if has]
+        if filled and not drop:
             raise KeyTablesError(
-                f"key tables stand already on {', '.join(standing)}: nothing was touched;"
+                f"there are key tables already on {', '.join(filled)}: nothing was touched;"
                 " `krake keys create --drop` deletes them with all their keys and creates new ones"
             )
         self._lanes.run(range(len(self.servers)), lambda place: self._ask(place, self.servers[place].create, drop=drop))
@@ -236,7 +236,7 @@ class ShardedKeyStore(KeyStore):
         For a set-up that may be run again, and for a server that came back with an empty disk (a repair then fills
         it). Raises KeyServerDownError if one does not answer.
         """
-        missing = [place for place, stands in enumerate(self._standing()) if not stands]
+        missing = [place for place, has_tables in enumerate(self._have_tables()) if not has_tables]
         self._lanes.run(missing, lambda place: self._ask(place, self.servers[place].create))
         return [self.servers[place].name for place in missing]
 
@@ -252,9 +252,9 @@ class ShardedKeyStore(KeyStore):
         look. Raises KeyTablesError if the tables were filled for other servers, or while `krake keys reshard` is under
         way, and KeyStoreError.
         """
-        notes = missing_notes(self.servers, self.replication, self._looked_at())
+        notes = missing_notes(self.servers, self.replication, self._notes(KeyServerDownError))
         if write:
-            self._lanes.run(sorted(notes), lambda place: write_ring(self.servers[place], notes[place]))
+            self._lanes.run(sorted(notes), lambda place: self.servers[place].write_note(notes[place].to_text()))
             self._next_look_s = self._clock() + LOOK_S
 
     def _look_again(self) -> None:
@@ -263,16 +263,19 @@ class ShardedKeyStore(KeyStore):
 
     def ring_problem(self) -> str | None:
         """`ring.ring_problem`, with the servers asked in the same way. Writes nothing."""
-        return ring_problem(self.servers, self.replication, self._looked_at())
+        return ring_problem(self.servers, self.replication, self._notes(KeyStoreError))
 
-    def _looked_at(self) -> dict[int, Answered]:
-        return self._lanes.run(range(len(self.servers)), self._look_at)
+    def _notes(self, left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:
+        """The notes of the servers that have tables, by place; without those that fail with an error of `left_out`."""
 
-    def _look_at(self, place: int) -> Answered:
-        try:
-            return self._ask(place, look_at, self.servers[place])
-        except KeyStoreError as error:
-            return error
+        def look(place: int) -> tuple[bool, RingNote | None]:
+            try:
+                return self._ask(place, look_at, self.servers[place])
+            except left_out:
+                return False, None
+
+        answers = self._lanes.run(range(len(self.servers)), look)
+        return {place: note for place, (has_tables, note) in answers.items() if has_tables}
 
     def close(self) -> None:
         self._lanes.close()

@@ -184,20 +184,20 @@ class SqliteKeyServer(SqlKeyServer):
         # The log of a file that was deleted by hand must not be replayed into the new one.
         for suffix in ("-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        beside.unlink(missing_ok=True)
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        temporary.unlink(missing_ok=True)
         try:
             with _translated(self.name):
-                connection = sqlite3.connect(beside, isolation_level=None)
+                connection = sqlite3.connect(temporary, isolation_level=None)
                 try:
                     for statement in ["PRAGMA journal_mode = WAL", *sql_file("create.sqlite.sql")]:
                         connection.execute(statement)
                 finally:
                     connection.close()
-            beside.rename(self.path)
+            temporary.rename(self.path)
             fsync_dir(self.path.parent)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         return True
 
     @contextmanager

@@ -12,7 +12,7 @@ import pytest
 
 from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError
 from crawl_lib.keys import ShardedKeyStore, SqliteKeyServer, check, dump_keys, read_ring, repair, reshard
-from crawl_lib.keys.ring import Ring, RingNote, write_ring
+from crawl_lib.keys.ring import Ring, RingNote
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import make_keys
 
@@ -30,7 +30,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     server.insert(KEYS[:300], KeyState.QUEUED)
     server.insert(KEYS[300:500], KeyState.CRAWLED)
     server.insert(KEYS[500:], KeyState.GONE)
-    write_ring(server, RingNote(Ring(0, (str(path),), 1), 0))
+    server.write_note(RingNote(Ring(0, (str(path),), 1), 0).to_text())
     server.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
