@@ -53,7 +53,8 @@ class Stores(Work):
     def keys(self, node: str | None = None, *, make: bool = True) -> Iterator[ShardedKeyStore]:
         """The key store, opened. `node`: whose own server is asked first. `make`: embedded tables are made if missing.
 
-        Raises KeyStoreError: also where new tables would make the crawl forget all that it has fetched.
+        Raises KeyStoreError; KeyTablesError where new tables would make the crawl forget what it has fetched, or were
+        made again and are not filled yet.
         """
         if lacks := unfilled(self.crawl):
             raise KeyTablesError(

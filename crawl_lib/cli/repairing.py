@@ -12,7 +12,10 @@ from crawl_lib.stores import Stores
 
 
 def fsck(arguments: argparse.Namespace) -> int:
-    """Check everything of the crawl that this machine can see; 1 if anything is inconsistent, or left so."""
+    """Check everything of the crawl that this machine can see, or repair it; 1 if anything is inconsistent after it.
+
+    Raises ConfigError where `--only` comes without `--repair`.
+    """
     from crawl_lib.repair import fsck as check  # noqa: PLC0415
 
     if arguments.only and not arguments.repair:

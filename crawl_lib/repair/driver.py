@@ -23,7 +23,7 @@ from typing import Any
 
 from crawl_lib.crawldir import SegmentRef, unfilled
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
-from crawl_lib.findings import PARTS, Severity
+from crawl_lib.findings import Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
 from crawl_lib.keys import check, open_key_store, repair
 from crawl_lib.repair.folders.folders import repair_folder, repair_strays
@@ -45,7 +45,12 @@ NOT_SALVAGED = frozenset({"dropped_damaged"})
 REPLICAS = frozenset({"replica_missing", "replica_behind"})
 FILLED = REPLICAS | {"page_key_unknown", "page_key_behind", "queued_key_unknown", "handed_key_unknown"}
 DROPPED = frozenset({"key_without_url", "keyinfo_unknown", "urls_lost"})
-INPUTS = {"folders": (), "segments": ("folders",), "queue": ("folders", "segments"), "keys": PARTS[:3]}
+INPUTS = {
+    "folders": (),
+    "segments": ("folders",),
+    "queue": ("folders", "segments"),
+    "keys": ("folders", "segments", "queue"),
+}
 """What each part is made from."""
 _LOOKS = {"folders": "folders", "segments": "segments", "queue": "queues"}
 
@@ -130,9 +135,8 @@ class _Driver:
             look()
         for finding in self.look.report.findings:
             if finding.severity is Severity.ERROR and finding.name not in CHOICES:
-                raise DamagedFileError(
-                    f"{finding.where}: {finding.problem}: it is repaired first; run `krake fsck --repair`"
-                )
+                problem = finding.problem.partition("; run `")[0]
+                raise DamagedFileError(f"{finding.where}: {problem}; this comes first: run `krake fsck --repair`")
 
     def say(self, line: str) -> None:
         """Note something that is done, or would be."""

@@ -23,11 +23,12 @@ from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export import check_export, list_exports
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, held_without_trace
-from crawl_lib.repair.folders.check import check_iteration, check_kept_scope, check_seeds, check_started
+from crawl_lib.repair.folders.check import check_iteration, check_kept_scope, check_started
 from crawl_lib.repair.folders.nodes import check_leftovers, check_lost, check_nodes
 from crawl_lib.repair.keys.check import check_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.queue.check import check_node
+from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
 
@@ -165,7 +166,7 @@ class Look:
         """The small files of the crawl directory: injected seeds, marks, iterations."""
         stores, found = self.stores, []
         for digest in stores.crawl.seeds():
-            found += self._add("seeds", check_seeds(stores, digest, full=self.full))
+            found += self._add("seeds", check_seeds(stores.crawl, digest, full=self.full))
         for node in marked_nodes(stores.crawl):
             try:
                 read_mark(stores.crawl, node)

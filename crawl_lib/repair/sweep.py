@@ -30,6 +30,7 @@ from crawl_lib.findings import Severity
 from crawl_lib.frontier import held_without_trace, open_take
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.repair.segments.swap import all_aside, set_aside
+from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
 from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import DELETED
@@ -37,6 +38,7 @@ from crawl_lib.stores import Stores
 
 _ID = "[0-9a-f]{32}"
 _BESIDE = re.compile(rf"\.(.+)\.{_ID}")
+_DAMAGED_SEEDS = re.compile(r"\.damaged-([0-9a-f]{40})-\d+")
 _SEEDS = re.compile(rf"\.([0-9a-f]{{40}})-{_ID}")
 
 
@@ -90,6 +92,13 @@ def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> Sw
 
 def _damaged(stores: Stores, report: SweepReport) -> Iterator[Leftover]:
     """Damaged segments that were put aside, where what took their place passes a full check."""
+    crawl = stores.crawl
+    for entry in crawl.storage.list(crawl.at(SEEDS_FOLDER)) if crawl.storage.exists(crawl.at(SEEDS_FOLDER)) else ():
+        if found := _DAMAGED_SEEDS.fullmatch(entry.name):
+            if found[1] in crawl.seeds() and not check_seeds(crawl, found[1]):
+                yield Leftover(crawl.seeds_path(entry.name), "is damaged, and others took its place")
+            else:
+                report.skipped.append(f"{crawl.seeds_path(entry.name)}: {crawl.seeds_path(found[1])} is not whole")
     for folder in stores.until_stopped(stores.crawl.folders()):
         for node in sorted({node for node, name in all_aside(stores.storage, stores.crawl.at(folder))}):
             segment = stores.crawl.segment(folder, node)

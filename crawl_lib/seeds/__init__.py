@@ -6,6 +6,7 @@ the operator. `inject` sorts the URLs by owner into one folder, in the form of a
 after a crash the folder is whole or not there, and the same seeds of the same run are found again.
 """
 
+from crawl_lib.seeds.check import check_seeds, set_damaged_aside
 from crawl_lib.seeds.contact import has_contact, is_our_own
 from crawl_lib.seeds.inject import Division, hand_over, inject
 from crawl_lib.seeds.lines import SeedReport, Seeds, parse_seeds
@@ -14,9 +15,11 @@ __all__ = [
     "Division",
     "SeedReport",
     "Seeds",
+    "check_seeds",
     "hand_over",
     "has_contact",
     "inject",
     "is_our_own",
     "parse_seeds",
+    "set_damaged_aside",
 ]

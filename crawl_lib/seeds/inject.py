@@ -26,6 +26,7 @@ from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier import OutlinkWriter, encode_line, host_of_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import SEALED_VERSION
+from crawl_lib.seeds.check import set_damaged_aside
 from crawl_lib.seeds.contact import require_contact
 from crawl_lib.seeds.lines import Seeds
 from crawl_lib.stopping import until_stopped
@@ -61,7 +62,7 @@ def inject(
 
     `fetch`: whose `contact` seeds of other people's sites need; None: they need none. The folder is there all at once.
     Run again with the same run and the same seeds, it is found complete and its manifest is returned, also if two do so
-    at the same time.
+    at the same time; one that is damaged is put aside, and replaced.
     Returns the manifest: digest, seeds (counts and refusals), outlinks (offset, length, count by node), run_id.
     Raises InputError (seeds cannot be read, or none of them used), ConfigError (no contact), StorageError, or, once
     `stop` is set, StoppedError: then nothing is left.
@@ -73,6 +74,7 @@ def inject(
             seeds.require_some()
         finally:
             spread.close()
+        set_damaged_aside(crawl, digest)
         return _publish(crawl, digest, spread, {"run_id": run_id, "seeds": seeds.report.to_mapping()})
 
 

@@ -415,13 +415,18 @@ DAMAGES = {
     "the manifest of seeds is none": Damage(
         "seeds_damaged",
         lambda d: _first(d, "dfs/crawl/seeds/*/manifest.json").write_bytes(b"{"),
-        (("rm", "dfs/crawl/seeds/*"), ("inject", "SEEDS", "--run-id", "one")),
+        (("inject", "SEEDS", "--run-id", "one"),),
     ),
     "seeds with another byte": Damage(
         "seeds_damaged",
         flip("dfs/crawl/seeds/*/outlinks"),
-        (("rm", "dfs/crawl/seeds/*"), ("inject", "SEEDS", "--run-id", "one")),
+        (("inject", "SEEDS", "--run-id", "one"),),
         fast=False,
+    ),
+    "the lines of seeds are gone": Damage(
+        "seeds_damaged",
+        lambda d: _first(d, "dfs/crawl/seeds/*/outlinks").unlink(),
+        (("inject", "SEEDS", "--run-id", "one"),),
     ),
     "a forgotten list that is none": Damage(
         "forgotten_damaged",

@@ -17,6 +17,7 @@ from crawl_lib.curate.drop import drop_pages
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.repair.fsck import fsck
+from crawl_lib.repair.segments.lost import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
@@ -52,7 +53,9 @@ def pages_to_drop(segment: Path) -> list[str]:
 
 
 def salvage(config: Config, name: SegmentRef, home: Path) -> None:
-    salvage_segment(stores_of(config), name, requeue=True)
+    stores = stores_of(config)
+    salvage_segment(stores, name)
+    requeue_urls(stores, name, lost_and_not_queued(stores, name))
 
 
 def drop(config: Config, name: SegmentRef, home: Path) -> None:

@@ -13,8 +13,10 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.repair.fsck import check_iteration
-from crawl_lib.repair.segments.salvage import SalvageReport, read_lost, salvage_segment
+from crawl_lib.repair.segments.lost import read_lost, requeue_urls
+from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.segments.swap import Swap
+from crawl_lib.repair.sweep import sweep
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
@@ -182,7 +184,7 @@ def test_a_row_that_was_changed_says_nothing_of_a_page(changed: dict[str, str], 
     assert end != metadata
     warc[metadata : metadata + 40] = bytes(40)
     (segment / broken["warc_file"]).write_bytes(warc)
-    report = salvage(crawl, name, requeue=True)
+    report = salvage(crawl, name)
     assert (report.state, report.lost, report.without_metadata) == ("salvaged", 1, 1)
     assert problems(crawl.config, name) == []
     assert {row["url"] for row in pages} - {row["url"] for row in rows(segment)} == {broken["url"]}
@@ -211,8 +213,7 @@ def test_the_damaged_segment_stays_aside_until_it_is_deleted(crawl: Result) -> N
     aside = crawl.crawl_dir.parent / report.aside
     assert tree(aside) == before
     assert aside.name.startswith(".damaged-")
-    again = salvage(crawl, name, delete_damaged=True)
-    assert again.state == "whole"
+    assert sweep(stores_of(crawl.config), damaged=True).deleted == [report.aside]
     assert not aside.exists()
 
 
@@ -227,7 +228,8 @@ def test_what_is_of_a_node_with_a_longer_name_is_left_alone(crawl: Result) -> No
     for other in others:
         other.mkdir()
     garbage(segment / "links.parquet")
-    assert salvage(crawl, name, delete_damaged=True).state == "salvaged"
+    assert salvage(crawl, name).state == "salvaged"
+    sweep(stores_of(crawl.config), damaged=True)
     assert all(other.exists() for other in others)
     assert not list(segment.parent.glob(f".damaged-{name.node}-[0-9][0-9]*")), "its own is deleted"
 
@@ -238,7 +240,7 @@ def test_a_dry_run_changes_nothing_and_tells_the_same(crawl: Result) -> None:
     (segment / "links.parquet").unlink()
     home = Path(crawl.config.dfs_primary)
     before = tree(home)
-    dry = salvage(crawl, name, dry_run=True, requeue=True, delete_damaged=True)
+    dry = salvage(crawl, name, dry_run=True)
     assert tree(home) == before
     done = salvage(crawl, name)
     assert (dry.lost, dry.lost_named, dry.damage, dry.findings) == (
@@ -251,7 +253,7 @@ def test_a_dry_run_changes_nothing_and_tells_the_same(crawl: Result) -> None:
 
 
 def test_lost_pages_are_crawled_again_if_asked_for(crawl: Result) -> None:
-    """`--requeue` hands them to their owners past the key check, once, however often it is asked for."""
+    """They are handed to their owners past the key check, once, however often that is done."""
     segment, name = largest(crawl)
     zero(warc_of(segment), 0.3, 20000)
     report = salvage(crawl, name)
@@ -259,7 +261,7 @@ def test_lost_pages_are_crawled_again_if_asked_for(crawl: Result) -> None:
     assert lost
     assert report.lost == len(lost)
     for _ in range(2):
-        assert salvage(crawl, name, requeue=True).requeued == len(lost)
+        requeue_urls(stores_of(crawl.config), name, read_lost(stores_of(crawl.config), name))
     before = crawl.visited()
     for node in crawl.config.servers:
         stages.settle_node(open_stores(crawl.config), node=node)

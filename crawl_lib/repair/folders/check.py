@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from crawl_lib.crawldir import (
     DROPPED_MARK,
     INDEX_FILE,
     ITERATION_FILE,
-    MANIFEST_FILE,
     SCOPE_FOLDER,
     STARTED_FOLDER,
     Iteration,
     read_json,
 )
-from crawl_lib.errors import DamagedFileError, PathNotFoundError, StorageError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import part_mapping, read_outlinks, split_line
-from crawl_lib.node import OUTLINKS_FILE
 from crawl_lib.repair.folders.identity import Identity, broken_choices
 from crawl_lib.repair.folders.index import dropped_and_not_marked, index_problem
 from crawl_lib.repair.folders.scope import kept_files, lacks_of_kept_scope
@@ -27,58 +22,6 @@ from crawl_lib.urls import is_list_of_hosts
 
 ROOM = "folder"
 AGAIN = "run `krake fsck --repair`"
-
-
-def check_seeds(stores: Stores, digest: str, *, full: bool = True) -> list[Finding]:
-    """What is wrong with a folder of injected seeds."""
-    path = stores.crawl.seeds_path(digest)
-    findings = Findings(ROOM, f"delete {path}, and inject the same seeds with the same --run-id again")
-    try:
-        manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
-        findings = Findings(ROOM, _again(path, manifest))
-        parts = {node: part_mapping(value, path) for node, value in manifest["outlinks"].items()}
-        entry = stores.storage.stat(f"{path}/{OUTLINKS_FILE}")
-        size = entry.size_bytes if entry else -1
-        if size != sum(part.length for part in parts.values()):
-            findings.add("seeds_damaged", f"{path}/{OUTLINKS_FILE}", f"has {size} bytes, its manifest says otherwise")
-        elif full:
-            _read_seeds(stores, path, parts)
-        _check_scope_of_seeds(stores, digest, findings)
-    except StorageError as error:
-        if not isinstance(error, PathNotFoundError):
-            raise
-        findings.add("seeds_damaged", path, str(error))
-    except (DamagedFileError, KeyError, AttributeError) as error:
-        findings.add("seeds_damaged", path, str(error))
-    return findings.list()
-
-
-def _again(path: str, manifest: dict[str, Any]) -> str:
-    """What to do about a folder of seeds that is no use: it depends on who made it."""
-    run_id = str(manifest.get("run_id", ""))
-    if "retired" in manifest:
-        return (
-            f"bring {path} back from a copy; if there is none, delete it once `krake nodes list` says that all nodes"
-            f" have settled since {manifest['retired']} was retired"
-        )
-    if run_id.startswith("salvage "):
-        return f"delete {path}, and run `krake fsck --repair`"
-    return f"delete {path}, and inject the same seeds with the same --run-id again ({run_id})"
-
-
-def _read_seeds(stores: Stores, path: str, parts: dict[str, Any]) -> None:
-    where = f"{path}/{OUTLINKS_FILE}"
-    for part in parts.values():
-        for line in read_outlinks(stores.storage.open_read(where, part.offset, part.length), where, part.count):
-            split_line(line, where)
-
-
-def _check_scope_of_seeds(stores: Stores, digest: str, findings: Findings) -> None:
-    try:
-        stores.crawl.seeds_scope(digest)
-    except DamagedFileError as error:
-        again = "run `krake fsck --repair`"
-        findings.add("scope_damaged", str(error).split(":")[0], str(error), repair=again)
 
 
 def check_kept_scope(stores: Stores) -> list[Finding]:

@@ -13,7 +13,7 @@ from crawl_lib.errors import KrakeError, UrlError
 from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.segments.glean import is_robots
-from crawl_lib.seeds import Division, hand_over
+from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import INDEX_NAME, SegmentReader
 from crawl_lib.states import Outcome
 from crawl_lib.storage import Storage
@@ -37,7 +37,9 @@ def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
     """Those that were not queued again yet. Raises DamagedFileError."""
     lost = read_lost(stores, name)
-    return [] if not lost or stores.storage.exists(stores.crawl.seeds_path(requeue_name(name, lost))) else lost
+    digest = requeue_name(name, lost)
+    queued = stores.storage.exists(stores.crawl.seeds_path(digest)) and not check_seeds(stores.crawl, digest)
+    return [] if queued else lost
 
 
 def requeue_name(name: SegmentRef, urls: Sequence[QueuedUrl]) -> str:
@@ -53,6 +55,7 @@ def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) ->
     """
     lines = [encode_line(queued, HANDED_ON) for queued in urls]
     digest = requeue_name(name, urls)
+    set_damaged_aside(stores.crawl, digest)
     hand_over(stores.crawl, digest, lines, Division.of(stores.config), facts={"run_id": f"salvage {name}"})
 
 

@@ -15,8 +15,7 @@ class SalvageReport:
     requests of kept pages. `repeated`: groups that were there twice. `damage`: damaged places of the WARC files by
     reason; `places`: the first of them. `lost`: pages that are lost, `lost_named`: those of them whose URLs are known,
     `lost_urls`: the first. `outlinks_kept`: URLs of the old `outlinks`, `outlinks_whole`: whether these are all.
-    `aside`: where the damaged segment is kept. `requeued`: lost URLs that will be crawled again. `deleted`: damaged
-    segments of earlier salvages that were deleted. `notes`: what else the operator should know.
+    `aside`: where the damaged segment is kept. `notes`: what else the operator should know.
     """
 
     segment: str
@@ -36,8 +35,6 @@ class SalvageReport:
     outlinks_kept: int = 0
     outlinks_whole: bool = True
     aside: str = ""
-    requeued: int = 0
-    deleted: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def to_mapping(self) -> dict[str, Any]:

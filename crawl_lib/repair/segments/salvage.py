@@ -28,10 +28,10 @@ from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.places import require_folder, scratch_room
 from crawl_lib.repair.segments.glean import EXAMPLES, Found, Fragment, Gleaner, fetched_of, is_robots
 from crawl_lib.repair.segments.known import Known, seconds_of
-from crawl_lib.repair.segments.lost import LOST_NAME, old_rows, read_lost, requeue_urls
+from crawl_lib.repair.segments.lost import LOST_NAME, old_rows, read_lost
 from crawl_lib.repair.segments.old_outlinks import read_old_outlinks
 from crawl_lib.repair.segments.report import SalvageReport
-from crawl_lib.repair.segments.swap import finish_swaps, replace_segment, set_aside
+from crawl_lib.repair.segments.swap import finish_swaps, replace_segment
 from crawl_lib.segment import (
     SEQUENCE,
     WARC_SUFFIX,
@@ -56,15 +56,12 @@ def salvage_segment(
     name: SegmentRef,
     *,
     dry_run: bool = False,
-    requeue: bool = False,
-    delete_damaged: bool = False,
     on_progress: OnProgress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SalvageReport:
-    """Make a damaged segment whole; of a whole one, do what is left over of an earlier salvage.
+    """Make a damaged segment whole.
 
-    `requeue`: hand the lost URLs that are known to their owners, past the key check, so that they are fetched again.
-    `delete_damaged`: delete the damaged segment once the new one stands. `dry_run`: change nothing, write nothing.
+    `dry_run`: change nothing, write nothing.
     The caller holds the node's lock where he can. Raises PathNotFoundError (no such segment), DamagedFileError (not
     even the iteration's number is known), StorageError.
     """
@@ -83,25 +80,7 @@ def salvage_segment(
         with nullcontext(never_made) if dry_run else scratch_room(stores, place) as room:
             salvage = _Salvage(stores, name, room, report=report, on_progress=on_progress, clock=clock)
             salvage.run(dry_run=dry_run)
-    if not dry_run:
-        _finish(stores, name, report, requeue=requeue, delete_damaged=delete_damaged)
     return report
-
-
-def _finish(stores: Stores, name: SegmentRef, report: SalvageReport, *, requeue: bool, delete_damaged: bool) -> None:
-    """What comes after the new segment stands; also of an earlier salvage."""
-    folder = stores.crawl.at(name.folder)
-    lost = read_lost(stores, name)
-    report.lost_named = len(lost)
-    report.lost_urls = [queued.url for queued in lost[:EXAMPLES]]
-    if requeue and lost:
-        requeue_urls(stores, name, lost)
-        report.requeued = len(lost)
-    if delete_damaged:
-        for aside in set_aside(stores.storage, folder, name.node):
-            stores.storage.delete(f"{folder}/{aside}")
-            report.deleted.append(f"{folder}/{aside}")
-        report.aside = ""
 
 
 class _Salvage:
@@ -267,7 +246,7 @@ class _Salvage:
         report.requests_lost, report.repeated = found.requests_lost, found.repeated
         report.damage, report.damaged_bytes = dict(found.damage), found.damaged_bytes
         report.places = list(found.places)
-        gone = [queued.url for key, queued in lost.items() if key not in self._fragments()]
+        gone = sorted(queued.url for key, queued in lost.items() if key not in self._fragments())
         report.lost_named, report.lost_urls = len(gone), gone[:EXAMPLES]
         pages = found.pages + len(self._fragments())
         report.lost = self._lost_count(pages, len(gone))
