@@ -59,7 +59,7 @@ class Findings:
 
     def __init__(self, room: str, repair: str) -> None:
         """`repair`: what most findings of this place say."""
-        self._room, self._repair = room, repair
+        self._room, self.repair = room, repair
         self._found: dict[tuple[str, str], Finding] = {}
 
     def add(
@@ -77,7 +77,7 @@ class Findings:
         before = self._found.get((name, where))
         if before is not None:
             problem, count = before.problem, before.count + count
-        text = self._repair if repair is None else repair
+        text = self.repair if repair is None else repair
         self._found[name, where] = Finding(self._room, name, where, problem, text, severity, count)
 
     def list(self) -> list[Finding]:

@@ -80,13 +80,13 @@ class _Check:
         except (DamagedFileError, PathNotFoundError) as error:
             self._add("inputs_damaged", INPUTS, error)
             return
-        self.findings = Findings(ROOM, self._again(inputs))
-        self._inputs(inputs)
+        if self._inputs(inputs):
+            self.findings.repair = self._again(inputs)
         self._order()
         pages = self._mapping_count()
         if pages is not None:
             self._sizes(pages)
-        if full and pages is not None and not self.findings.list():
+        if full and pages is not None and all(one.severity is Severity.NOTE for one in self.findings.list()):
             self._contents(pages)
 
     def _again(self, inputs: Inputs) -> str:
@@ -108,21 +108,28 @@ class _Check:
 
     # Fast
 
-    def _inputs(self, inputs: Inputs) -> None:
-        """An export outlives its segments; but what is not finished needs them, and a change makes it old."""
+    def _inputs(self, inputs: Inputs) -> bool:
+        """An export outlives its segments; but what is not finished needs them, and a change makes it old.
+
+        Whether single files of it can be made again: only of the segments as they were.
+        """
+        same = True
         finished = all(name in self.sizes for name in LAST_FILES)
         new = f"delete the folder {self.folder.path}, or leave it, and make a new export with another --label"
         for segment, digest in zip(inputs.segments, inputs.manifests, strict=True):
             try:
                 now = segment_digest(self.stores.storage, segment.path)
             except PathNotFoundError:
+                same = False
                 if not finished:
                     self._add("input_gone", INPUTS, f"segment {segment.path} is gone", repair=new)
                 continue
             if now != digest:
+                same = False
                 problem = f"segment {segment.path} has changed since"
                 severity = Severity.NOTE if finished else Severity.WARNING
                 self._add("input_changed", INPUTS, problem, repair=new, severity=severity)
+        return same
 
     def _order(self) -> None:
         for name, needed in BEFORE.items():

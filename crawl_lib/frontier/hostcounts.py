@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from crawl_lib.errors import SQLITE_ERRORS, StorageError
+from crawl_lib.errors import SQLITE_ERRORS, DamagedFileError, StorageError
 from crawl_lib.frontier.directory import NodeDirectory
 
 COUNTS_TABLES = {"hosts": "host, admitted", "applied": "move_id"}
@@ -102,8 +102,11 @@ def counts_bytes(counts: Mapping[bytes, int]) -> bytes:
 
 
 def read_counts(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Stream such a file."""
+    """Stream such a file. Raises DamagedFileError naming it."""
     with path.open("rb") as file:
         for line in file:
             host, _, count = line.partition(b"\t")
+            if not (host and count.endswith(b"\n") and count.strip().isdigit()):
+                problem = f"not a line of counts of hosts: {line[:200]!r}"
+                raise DamagedFileError(f"{path}: {problem}; run `krake fsck --repair`")
             yield host, int(count)

@@ -100,8 +100,12 @@ def split_line(line: bytes, where: str = "outlinks") -> tuple[bytes, bytes, byte
 
 
 def join_line(url: bytes, meta: bytes, flags: bytes = b"") -> bytes:
-    """The outlink line of a data line and a meta line."""
-    via, depth, redirects, metadata = meta.split(b"\t", 3)
+    """The outlink line of a data line and a meta line. Raises DamagedFileError."""
+    try:
+        via, depth, redirects, metadata = meta.split(b"\t", 3)
+    except ValueError as error:
+        problem = f"the meta line of {url[:200]!r} is none: {meta[:200]!r}"
+        raise DamagedFileError(f"{problem}; run `krake fsck --repair`") from error
     return b"\t".join((url, via, depth, redirects, flags, metadata))
 
 

@@ -24,7 +24,9 @@ from crawl_lib.frontier import (
     write_take,
 )
 from crawl_lib.frontier.check import check_queue
+from crawl_lib.frontier.hostcounts import read_counts
 from crawl_lib.frontier.move import Move, Step
+from crawl_lib.frontier.outlinks import join_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.sealed import sealed_json
@@ -476,3 +478,15 @@ def test_the_record_says_the_digest_of_each_meta_that_krake_wrote(queue: Queue) 
     assert "1.meta: is not what Krake wrote, and is kept" in report.done
     assert queue.record().metas == ()
     assert check_queue(queue.directory, "node-a") == []
+
+
+@pytest.mark.parametrize("line", [b"no count\n", b"a.example\t\n", b"\t3\n", b"a.example\t3"])
+def test_counts_of_hosts_that_are_none_are_damage(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "new.hosts").write_bytes(b"b.example\t1\n" + line)
+    with pytest.raises(DamagedFileError, match="fsck --repair"):
+        list(read_counts(tmp_path / "new.hosts"))
+
+
+def test_a_meta_line_that_is_none_is_damage() -> None:
+    with pytest.raises(DamagedFileError, match="fsck --repair"):
+        join_line(b"http://a.example/", b"\t1\t0")

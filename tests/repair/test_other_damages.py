@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from tests.cli.conftest import Krake
 from tests.repair.test_damages import EXPORT, REPAIR, both, carry_out, found, queue, visited, waiting
 
@@ -110,3 +112,22 @@ def test_missing_tables_are_told_how_they_are_made_and_filled_once(copy: Callabl
     assert told[lost.name]["problem"] == "no such file"
     for one in told.values():
         assert one["repair"] == "put it back as it was, or run `krake fsck --repair`"
+
+
+def test_damage_of_an_export_is_found_though_its_segments_have_changed(copy: Callable[..., Krake]) -> None:
+    """The note of it ended the check, and what is advised must not make files of other segments."""
+    krake = copy()
+    page = sorted(urls_of(newest_folder(krake.directory) / "node-a"))[0]
+    krake.ok("segment", "drop", page, "--yes")
+    assert found(krake) == {}
+    mapping = krake.directory / "dfs/export/e/urlmapping"
+    data = bytearray(mapping.read_bytes())
+    data[4:24], data[24:44] = data[24:44], data[4:24]
+    mapping.write_bytes(data)
+    [finding] = [one for one in krake("fsck", "--json").json["findings"] if one["name"] == "mapping_damaged"]
+    assert finding["repair"] == "delete the folder export/e, and export again"
+
+
+def urls_of(segment: Path) -> list[str]:
+    """URLs of a segment's pages."""
+    return [str(url) for url in pq.read_table(segment / "pages.parquet", columns=["url"]).column("url").to_pylist()]
