@@ -93,7 +93,7 @@ class Stores(Work):
     @cached_property
     def crawl(self) -> CrawlDirectory:
         """The crawl directory."""
-        return CrawlDirectory(self.storage, self.config.crawl.directory.strip("/"))
+        return CrawlDirectory(self.storage, self.config.crawl.directory.strip("/"), self)
 
     def node_dir(self, node: str) -> Path:
         """The local directory of a node's queue."""

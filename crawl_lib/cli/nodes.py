@@ -20,7 +20,7 @@ from crawl_lib.cli.common import (
     stores_of,
 )
 from crawl_lib.cli.looking import nodes_table
-from crawl_lib.crawldir import SCOPE_FILE, newest_folder, read_lines
+from crawl_lib.crawldir import SCOPE_FILE, read_lines
 from crawl_lib.errors import ConfigError
 from crawl_lib.node import admit_node, plan_admission, plan_retirement, retire_lost
 from crawl_lib.rounds import crawl_status
@@ -45,7 +45,7 @@ def list_nodes(arguments: argparse.Namespace) -> int:
 
 def _shares(stores: Stores) -> dict[str, int]:
     """Hosts of the newest iteration's scope by owner, among the nodes of the config."""
-    newest = newest_folder(stores.crawl)
+    newest = stores.crawl.newest()
     hosts = read_lines(stores.storage, stores.crawl.at(newest, SCOPE_FILE)) if newest else []
     owners = Owners(stores.config.servers)
     counts = Counter(owners.owner(host) for host in hosts)

@@ -2,7 +2,7 @@
 
 How data flows: `CrawlDirectory` finds folders (`Folder`) and segments (`SegmentRef`), and reads what their small files
 say: `iteration.json`, `scope`, `index.json`, manifests. `start` asks `naming` for the next folder, which stays the next
-one however many starts overlap. A node's `settle` leaves a mark of what it had taken in (`settled`), and a check leaves
+one however many starts overlap. A node's `settle` leaves a note of what it had taken in (`settled`), and a check leaves
 the keys that the node holds (`heldnotes`): so other machines know of a queue that is not on their disk. `progress` is
 what a task says while it works.
 
@@ -16,7 +16,6 @@ from crawl_lib.crawldir.directory import (
     INDEX_FILE,
     ITERATION_FILE,
     MANIFEST_FILE,
-    SCOPE_FILE,
     SCOPE_FOLDER,
     SEEDS_FOLDER,
     SWAP_PREFIX,
@@ -25,9 +24,6 @@ from crawl_lib.crawldir.directory import (
     Folder,
     Iteration,
     SegmentRef,
-    awaited,
-    came_late,
-    iteration_of,
     read_json,
     read_lines,
     write_json_bytes,
@@ -53,19 +49,16 @@ from crawl_lib.crawldir.naming import (
 )
 from crawl_lib.crawldir.progress import NodeProgress
 from crawl_lib.crawldir.register import Register
-from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_NAME, scope_digest
+from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_FILE, scope_digest
 from crawl_lib.crawldir.settled import (
-    Mark,
-    marked_nodes,
-    newest_folder,
-    read_mark,
-    refusal,
-    seeds_of_other_nodes,
-    still_awaited,
-    take_mark_away,
+    Settled,
+    delete_settled,
+    read_settled,
+    settled_nodes,
     urls_of_lost_queue,
-    write_mark,
+    write_settled,
 )
+from crawl_lib.crawldir.state import FolderState, sum_counts
 from crawl_lib.crawldir.unfilled import PAGES, UNFILLED_FOLDER, mark_filled, mark_unfilled, unfilled
 
 __all__ = [
@@ -80,7 +73,6 @@ __all__ = [
     "SCOPE_DIGEST",
     "SCOPE_FILE",
     "SCOPE_FOLDER",
-    "SCOPE_NAME",
     "SEEDS_FOLDER",
     "STARTED_FOLDER",
     "SWAP_PREFIX",
@@ -88,40 +80,35 @@ __all__ = [
     "UNFILLED_FOLDER",
     "CrawlDirectory",
     "Folder",
+    "FolderState",
     "HeldNote",
     "Iteration",
-    "Mark",
     "NodeProgress",
     "Register",
     "SegmentRef",
-    "awaited",
-    "came_late",
+    "Settled",
+    "delete_settled",
     "follower",
     "give_name",
     "give_up_name",
     "hidden_prefix",
     "is_choice",
-    "iteration_of",
     "mark_filled",
     "mark_unfilled",
-    "marked_nodes",
-    "newest_folder",
     "note_command",
     "noted_keys",
     "read_json",
     "read_lines",
-    "read_mark",
     "read_note",
-    "refusal",
+    "read_settled",
     "require_clock",
     "scope_digest",
-    "seeds_of_other_nodes",
-    "still_awaited",
-    "take_mark_away",
+    "settled_nodes",
+    "sum_counts",
     "take_note_away",
     "unfilled",
     "urls_of_lost_queue",
     "write_json_bytes",
-    "write_mark",
     "write_note",
+    "write_settled",
 ]

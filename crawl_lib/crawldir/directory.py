@@ -4,7 +4,7 @@
 <crawl>/<folder>/scope            hosts of all seeds so far, and of where they redirect, a line each
 <crawl>/<folder>/<node>/          a segment, there all at once
 <crawl>/<folder>/index.json       written by commit, changed by repairs only: sums, and parts per owner, of the
-                                  segments that stood then; `missing`: nodes that commit went on without. A late
+                                  segments that were there; `missing`: nodes that commit went on without. A late
                                   one's segment appears in the folder afterwards: readers of an index look for
                                   those too
 <crawl>/<folder>/dropped          an empty file: pages of some of its segments were dropped by hand
@@ -12,7 +12,7 @@
 <crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
 <crawl>/scope/<folder>-<node>     the same of a segment that came late
 <crawl>/started/<folder>-<n>      which attempt's folder follows that folder, see `naming`
-<crawl>/settled/<node>/<n>        what a node's last settle found, see `marks`
+<crawl>/settled/<node>/<n>        what a node's last settle found, see `settled`
 <crawl>/index.cdxj                of all segments, made by `krake index`; no stage reads it
 <crawl>/held/<node>/<id>/         the keys that a node holds, as `krake fsck --node` saw them, see `heldnotes`
 <crawl>/unfilled/<name>           what key tables that were made again still lack, see `unfilled`
@@ -21,20 +21,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import Event
 from typing import Any
 
 from crawl_lib.crawldir.scope import SCOPE_DIGEST, read_scope
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
-from crawl_lib.stopping import until_stopped
+from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
 ITERATION_FILE = "iteration.json"
 INDEX_FILE = "index.json"
-SCOPE_FILE = "scope"
 MANIFEST_FILE = "manifest.json"
 SEEDS_FOLDER = "seeds"
 SCOPE_FOLDER = "scope"
@@ -67,6 +65,24 @@ class Iteration:
     scope_sha256: str
     limited: bool = False
 
+    @classmethod
+    def from_mapping(cls, folder: str, value: dict[str, Any]) -> Iteration:
+        """The content of an `iteration.json`. Raises KeyError, TypeError or ValueError."""
+        return cls(
+            folder=folder,
+            run_id=value["run_id"],
+            iteration=value["iteration"],
+            nodes=tuple(value["nodes"]),
+            routing=value["routing"],
+            config_digest=value["config_digest"],
+            batch_sizes=dict(value["batch_sizes"]),
+            taken_before=value["taken_before"],
+            summed=tuple(value["summed"]),
+            seeds=tuple(value["seeds"]),
+            scope_sha256=value[SCOPE_DIGEST],
+            limited=bool(value.get("limited", False)),
+        )
+
     @property
     def is_import(self) -> bool:
         """Whether it holds imported archives, so that no node took part in it."""
@@ -87,24 +103,6 @@ def write_json_bytes(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def iteration_of(folder: str, value: dict[str, Any]) -> Iteration:
-    """The content of an `iteration.json`. Raises KeyError, TypeError or ValueError."""
-    return Iteration(
-        folder=folder,
-        run_id=value["run_id"],
-        iteration=value["iteration"],
-        nodes=tuple(value["nodes"]),
-        routing=value["routing"],
-        config_digest=value["config_digest"],
-        batch_sizes=dict(value["batch_sizes"]),
-        taken_before=value["taken_before"],
-        summed=tuple(value["summed"]),
-        seeds=tuple(value["seeds"]),
-        scope_sha256=value[SCOPE_DIGEST],
-        limited=bool(value.get("limited", False)),
-    )
-
-
 _MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
 
 
@@ -115,10 +113,11 @@ class CrawlDirectory:
     naming the path.
     """
 
-    def __init__(self, storage: Storage, path: str) -> None:
-        """`path`: relative to the storage's root."""
+    def __init__(self, storage: Storage, path: str, work: Work | None = None) -> None:
+        """`path`: relative to the storage's root. `work`: what reads it; None: it is never asked to stop."""
         self.storage = storage
         self.path = path
+        self.work = work or Work()
 
     def at(self, *names: str) -> str:
         """The path of something in it."""
@@ -139,17 +138,26 @@ class CrawlDirectory:
             raise InputError(f"{text}: is no segment; name it <folder>/<node>, such as 1795000000/node-a")
         return self.segment(folder, node)
 
-    def names(self, *below: str) -> list[str]:
-        """Names of the visible folders of a folder of the crawl directory, sorted; none if it is not there."""
+    def names(self, *below: str, files: bool = False) -> list[str]:
+        """Names of the visible folders (`files`: of the files) in a folder of it, sorted; none if it is not there."""
         try:
             entries = self.storage.list(self.at(*below))
         except PathNotFoundError:
             return []
-        return [entry.name for entry in entries if entry.is_dir and not entry.name.startswith(".")]
+        return [entry.name for entry in entries if entry.is_dir is not files and not entry.name.startswith(".")]
 
     def folders(self) -> list[str]:
         """Names of the iterations' folders, oldest first; none if the crawl directory is not there yet."""
         return sorted((name for name in self.names() if name.isdecimal()), key=int)
+
+    def newest(self) -> str:
+        """The youngest iteration's folder, "" if there is none."""
+        return (self.folders() or [""])[-1]
+
+    def newest_iteration(self) -> Iteration | None:
+        """The youngest iteration that nodes took part in, None before the first."""
+        found = (self.folder(name).iteration() for name in reversed(self.folders()))
+        return next((iteration for iteration in found if not iteration.is_import), None)
 
     def segments(self) -> list[SegmentRef]:
         """All segments, by iteration and node."""
@@ -175,18 +183,20 @@ class CrawlDirectory:
         """The hosts of an iteration's scope: as `start` wrote them, else DamagedFileError."""
         return read_scope(self.storage, self.at(iteration.folder), iteration.scope_sha256)
 
-    def find(
-        self, run_id: str, number: int, stop: Event | None = None, *, among: Sequence[str] | None = None
-    ) -> Iteration | None:
-        """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError once `stop` is set.
+    def find(self, run_id: str, number: int, *, among: Sequence[str] | None = None) -> Iteration | None:
+        """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError.
 
         `among`: the folders that are looked at, oldest first; None: all there are.
         """
-        for folder in until_stopped(reversed(self.folders() if among is None else among), stop):
+        for folder in self.work.until_stopped(reversed(self.folders() if among is None else among)):
             iteration = self.folder(folder).iteration()
             if (iteration.run_id, iteration.iteration) == (run_id, number):
                 return iteration
         return None
+
+    def kept_scopes(self) -> list[str]:
+        """Paths of the files that keep hosts which iterations added to the scope, also of folders that are gone."""
+        return [self.at(SCOPE_FOLDER, name) for name in self.names(SCOPE_FOLDER, files=True)]
 
 
 @dataclass(frozen=True)
@@ -209,7 +219,7 @@ class Folder:
         """What `iteration.json` says. Raises PathNotFoundError or DamagedFileError naming the path."""
         value = read_json(self.crawl.storage, self.at(ITERATION_FILE))
         try:
-            return iteration_of(self.name, value)
+            return Iteration.from_mapping(self.name, value)
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedFileError(
                 f"{self.at(ITERATION_FILE)}: has no usable {error}; run `krake fsck --repair`"
@@ -255,19 +265,6 @@ class SegmentRef:
                     f"{path}: has no usable {name!r}; `krake fsck` names the command that repairs it"
                 )
         return manifest
-
-
-def awaited(index: dict[str, Any], present: Collection[str]) -> list[str]:
-    """Nodes that a folder's commit went on without, and whose segments do not exist yet.
-
-    `index`: what commit wrote; `present`: nodes whose segments exist now.
-    """
-    return [node for node in index.get("missing", ()) if node not in present]
-
-
-def came_late(index: dict[str, Any], present: Collection[str]) -> list[str]:
-    """Nodes whose segments exist now, and did not when the folder was committed. Arguments: see `awaited`."""
-    return [node for node in index.get("missing", ()) if node in present]
 
 
 def read_lines(storage: Storage, path: str) -> list[str]:

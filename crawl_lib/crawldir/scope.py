@@ -11,7 +11,7 @@ from hashlib import sha256
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.storage import Storage
 
-SCOPE_NAME = "scope"
+SCOPE_FILE = "scope"
 SCOPE_DIGEST = "scope_sha256"
 
 
@@ -25,7 +25,7 @@ def read_scope(storage: Storage, folder: str, digest: object) -> set[str]:
 
     Raises DamagedFileError if it is missing or not what was written, naming the command that makes it again.
     """
-    where = f"{folder}/{SCOPE_NAME}"
+    where = f"{folder}/{SCOPE_FILE}"
     try:
         data = storage.read_bytes(where)
         if scope_digest(data) == digest:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from crawl_lib.config import to_mapping
-from crawl_lib.crawldir import Iteration, Mark, awaited, newest_folder, take_mark_away, write_mark
+from crawl_lib.crawldir import FolderState, Iteration, Settled, delete_settled, write_settled
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_header
@@ -94,18 +94,18 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
     counts, and the length of the queue. Run again, it finds nothing left to take in. The note that it leaves lets
     `start` know that the list of nodes may change.
     """
-    if (last := newest_folder(stores.crawl)) and run_id is not None:
+    if (last := stores.crawl.newest()) and run_id is not None:
         own = stores.crawl.folder(last).iteration()
         if own.run_id == run_id:
             require_agreement(stores, own)
     with locked_node(stores, node, what="settle") as task:
         begin(task)
         fill_missed(task, None)
-        newest = newest_folder(stores.crawl)
+        newest = stores.crawl.newest()
         report = take_in(task, None)
         length = task.queue.length()
         undecided = sum(1 for _ in read_undecided(task.queue))
-        write_mark(stores.crawl, Mark(node, newest, length, undecided, task.queue.taken_in()))
+        write_settled(stores.crawl, Settled(node, newest, length, undecided, task.queue.taken_in()))
         task.progress.enter("done", queue=length)
     return {"node": node, "queue": length, **report.to_mapping()}
 
@@ -129,8 +129,7 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
     for folder in crawl.folders():
         if folder in taken_in.complete or (before is not None and int(folder) >= int(before)):
             continue
-        index = crawl.folder(folder).index() or {}
-        if task.node in awaited(index, crawl.folder(folder).segments()) and (folder, task.node) not in taken_in:
+        if (folder, task.node) not in taken_in and task.node in FolderState.read(crawl, folder).missing:
             complete(task, _decide(task, crawl.folder(folder).iteration(), 0))
 
 
@@ -156,7 +155,7 @@ def _delete_spool(task: NodeTask) -> None:
 
 def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
     """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled."""
-    take_mark_away(task.stores.crawl, task.node)
+    delete_settled(task.stores.crawl, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
     return make_take(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import NamedTuple
 
-from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, SegmentRef, marked_nodes, read_mark
+from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, SegmentRef, read_settled, settled_nodes
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, QueueError
 from crawl_lib.frontier import Queue, Record, TakenIn, open_take, read_record
 from crawl_lib.rounds import require_agreement, require_iteration
@@ -93,7 +93,7 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
             return None
         if problem := _crawl_missing(stores, record):
             return Mismatch("crawl_missing", problem, _BRING_BACK)
-        if problem := _younger_segment(stores, queue, record) or _younger_mark(stores, queue, record.taken_in):
+        if problem := _younger_segment(stores, queue, record) or _younger_note(stores, queue, record.taken_in):
             return Mismatch("queue_rolled_back", problem, _remedy(queue))
     return None
 
@@ -114,7 +114,7 @@ def _crawl_missing(stores: Stores, record: Record) -> str | None:
     known = {*record.taken_in.complete, *record.taken_in.partial}
     if not known or known.intersection(stores.crawl.folders()):
         return None
-    if known.intersection(stores.crawl.seeds()) or marked_nodes(stores.crawl):
+    if known.intersection(stores.crawl.seeds()) or settled_nodes(stores.crawl):
         return None
     return f"is of a crawl of which nothing is in {stores.config.dfs_primary}/{stores.crawl.path}"
 
@@ -126,14 +126,16 @@ def _younger_segment(stores: Stores, queue: Queue, record: Record) -> str | None
     for folder in reversed(stores.crawl.folders()):
         if int(folder) <= int(record.took):
             return None
-        path = stores.crawl.segment(folder, queue.node).path
-        if (take is None or take.header.folder != folder) and stores.storage.exists(path):
-            return f"holds an older copy of the queue: its newest take was of {record.took}, and {path} is there"
+        segment = stores.crawl.segment(folder, queue.node)
+        if (take is None or take.header.folder != folder) and segment.exists():
+            return (
+                f"holds an older copy of the queue: its newest take was of {record.took}, and {segment.path} is there"
+            )
     return None
 
 
-def _younger_mark(stores: Stores, queue: Queue, taken_in: TakenIn) -> str | None:
-    mark = read_mark(stores.crawl, queue.node)
-    if mark is None or mark.retired or mark.taken_in <= taken_in:  # a retired node may begin again
+def _younger_note(stores: Stores, queue: Queue, taken_in: TakenIn) -> str | None:
+    settled = read_settled(stores.crawl, queue.node)
+    if settled is None or settled.retired or settled.taken_in <= taken_in:  # a retired node may begin again
         return None
     return f"holds an older copy of the queue: node {queue.node} has settled since, and had taken in more than this one"

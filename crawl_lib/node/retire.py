@@ -33,7 +33,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from crawl_lib.crawldir import Mark, newest_folder, read_mark, take_note_away, write_mark
+from crawl_lib.crawldir import Settled, read_settled, take_note_away, write_settled
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
@@ -89,8 +89,8 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None) -> 
         empty_queue(task.queue, decision["name"])
         reached("retire.emptied")
         elsewhere = place != stores.node_dir(node)  # the directory at its own place has the queue of before
-        newest = newest_folder(stores.crawl)
-        write_mark(stores.crawl, Mark(node, newest, 0, 0, task.queue.taken_in(), retired=True, lost=elsewhere))
+        newest = stores.crawl.newest()
+        write_settled(stores.crawl, Settled(node, newest, 0, 0, task.queue.taken_in(), retired=True, lost=elsewhere))
         delete_durable(NodeDirectory(task.directory).retire)
         reached("retire.done")
     return _result(stores, node, manifest)
@@ -131,7 +131,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     if is_retired(stores, node):
         return {"node": node, "retired": True, "handed_over": 0}
     _require_others_settled(stores, node)
-    newest = newest_folder(stores.crawl)
+    newest = stores.crawl.newest()
     name = sha1(f"lost {node} {newest}".encode()).hexdigest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
     sources, _ = waiting_sources(stores, node, TakenIn(), before=None, planned=[])
@@ -142,11 +142,11 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
         facts = {"retired": node, "lost": counts}
         manifest = hand_over(stores.crawl, name, lines, Division.of(stores.config), facts=facts)
     reached("retire.handed_over")
-    before = read_mark(stores.crawl, node)
+    before = read_settled(stores.crawl, node)
     take_note_away(stores.crawl, node)
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
-    write_mark(stores.crawl, Mark(node, newest, 0, 0, taken_in, retired=True, lost=True))
+    write_settled(stores.crawl, Settled(node, newest, 0, 0, taken_in, retired=True, lost=True))
     return {**_result(stores, node, manifest), **manifest["lost"]}
 
 
@@ -165,7 +165,7 @@ def _require_directory(place: Path, node: str) -> None:
 
 def _require_others_settled(stores: Stores, node: str) -> None:
     """Nothing more may be sent to this node: the others have nothing open."""
-    newest = newest_iteration(stores)
+    newest = stores.crawl.newest_iteration()
     if newest is None:
         return
     problems = at_work(stores, replace(newest, nodes=tuple(name for name in newest.nodes if name != node)))

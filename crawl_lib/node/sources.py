@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from crawl_lib.crawldir import MANIFEST_FILE, Iteration, read_json, still_awaited
+from crawl_lib.crawldir import MANIFEST_FILE, FolderState, Iteration
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
     IntakeReport,
@@ -20,7 +20,7 @@ from crawl_lib.frontier import (
     rehome,
 )
 from crawl_lib.node.task import NodeTask
-from crawl_lib.rounds import SEEDS_NODE, newest_iteration
+from crawl_lib.rounds import SEEDS_NODE
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners
 
@@ -40,7 +40,7 @@ def waiting_sources(
     for digest in stores.crawl.seeds():
         if (digest, SEEDS_NODE) not in taken_in:
             path = stores.crawl.seeds_path(digest)
-            manifest = read_json(stores.storage, f"{path}/{MANIFEST_FILE}")
+            manifest = stores.crawl.seeds_manifest(digest)
             part = _part(manifest.get("outlinks"), node, path)
             sources.append(_source(stores, path, (digest, SEEDS_NODE), part, tuple(manifest.get("nodes", ()))))
         complete.append(digest)
@@ -56,19 +56,16 @@ def waiting_sources(
 
 def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sources: list[Source]) -> bool:
     """Add a folder's sources; True if its commit has run and all segments that may come are among them."""
-    crawl = stores.crawl
-    index = crawl.folder(folder).index()
-    # Listed after the index was read: what is complete by it is complete in this list.
-    present = crawl.folder(folder).segments()
-    waiting = [found_by for found_by in present if (folder, found_by) not in taken_in]
-    nodes = crawl.folder(folder).iteration().nodes if waiting else ()
+    state = FolderState.read(stores.crawl, folder)
+    waiting = [found_by for found_by in state.present if (folder, found_by) not in taken_in]
+    nodes = state.folder.iteration().nodes if waiting else ()
     for found_by in waiting:
-        parts = index["outlinks"].get(found_by) if index is not None else None
-        if parts is None:
-            parts = crawl.segment(folder, found_by).manifest().get("outlinks")
-        path = f"{crawl.path}/{folder}/{found_by}"
-        sources.append(_source(stores, path, (folder, found_by), _part(parts, node, path), nodes))
-    return index is not None and not still_awaited(stores.crawl, index, present)
+        segment = stores.crawl.segment(folder, found_by)
+        parts = state.index["outlinks"].get(found_by) if state.index is not None else None
+        parts = segment.manifest()["outlinks"] if parts is None else parts
+        part = _part(parts, node, segment.path)
+        sources.append(_source(stores, segment.path, (folder, found_by), part, nodes))
+    return state.is_complete
 
 
 def _part(parts: object, node: str, path: str) -> dict[str, int] | None:
@@ -125,7 +122,7 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
 
 def _nodes_between_iterations(task: NodeTask) -> tuple[str, ...]:
     """The nodes of the newest iteration: a list that was changed since is in force once an iteration began with it."""
-    newest = newest_iteration(task.stores)
+    newest = task.stores.crawl.newest_iteration()
     return newest.nodes if newest is not None and task.node in newest.nodes else task.stores.config.servers
 
 

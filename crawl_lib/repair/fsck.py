@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import marked_nodes, read_mark, urls_of_lost_queue
+from crawl_lib.crawldir import settled_nodes, read_settled, urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export import check_export, list_exports
 from crawl_lib.findings import Finding, Findings, Severity
@@ -167,9 +167,9 @@ class Look:
         stores, found = self.stores, []
         for digest in stores.crawl.seeds():
             found += self._add("seeds", check_seeds(stores.crawl, digest, full=self.full))
-        for node in marked_nodes(stores.crawl):
+        for node in settled_nodes(stores.crawl):
             try:
-                read_mark(stores.crawl, node)
+                read_settled(stores.crawl, node)
             except DamagedFileError as error:
                 again = f"krake settle --node {node}" if node in stores.config.servers else f"krake nodes retire {node}"
                 findings = Findings("folder", f"delete it, and run `{again}`")

@@ -22,7 +22,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crawl_lib.crawldir import HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, Iteration, hidden_prefix, read_mark
+from crawl_lib.crawldir import HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, Iteration, hidden_prefix, read_settled
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export import ExportFolder, list_exports
@@ -151,7 +151,7 @@ def _is_over(stores: Stores, node: str, take_id: str, *, here: bool) -> bool:
         if here:
             take = open_take(stores.node_dir(node))
             return take is None or take.take_id != take_id
-        return read_mark(stores.crawl, node) is not None
+        return read_settled(stores.crawl, node) is not None
     except DamagedFileError:
         return False
 

@@ -8,8 +8,8 @@ Both may be run again at any time, also two at once: a file is written once, and
 """
 
 from crawl_lib.rounds.agreement import FIRST_FILE, require_agreement
-from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments, require_iteration, sum_counts
-from crawl_lib.rounds.layout import SEEDS_NODE, at_work, is_retired, newest_iteration, nodes_changed, require_layout
+from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments, require_iteration
+from crawl_lib.rounds.layout import SEEDS_NODE, at_work, is_retired, nodes_changed, require_layout
 from crawl_lib.rounds.shares import share_of_node
 from crawl_lib.rounds.start import start_import
 from crawl_lib.rounds.status import crawl_status, status_of
@@ -23,7 +23,6 @@ __all__ = [
     "is_retired",
     "keep_late_scope",
     "needed_segments",
-    "newest_iteration",
     "nodes_changed",
     "require_agreement",
     "require_iteration",
@@ -31,5 +30,4 @@ __all__ = [
     "share_of_node",
     "start_import",
     "status_of",
-    "sum_counts",
 ]

@@ -69,16 +69,15 @@ def _own(stores: Stores) -> dict[str, Any]:
 
 def _problem(stores: Stores, agreed: dict[str, Any]) -> str:
     """How this machine differs from what was agreed, "" if it does not."""
-    found = []
+    own, found = _own(stores), []
     if agreed.get("krake_version", VERSION) != VERSION:
         found.append(f"this machine has Krake {VERSION}, and start ran with {agreed['krake_version']}")
-    elif (code := agreed.get("code_digest", code_digest())) != code_digest():
+    elif (code := agreed.get("code_digest", own["code_digest"])) != own["code_digest"]:
         found.append(
-            f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {code_digest()[:12]}) are not those that"
-            f" start ran with ({code[:12]})"
+            f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {own['code_digest'][:12]}) are not those"
+            f" that start ran with ({code[:12]})"
         )
-    here = _own(stores)["config"]
-    if other := differences(here, agreed.get("config", {})):
+    if other := differences(own["config"], agreed.get("config", {})):
         found.append(f"the config of this machine is not that of start: {', '.join(other)}")
     return "; ".join(found)
 

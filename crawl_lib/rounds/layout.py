@@ -3,7 +3,7 @@
 Segments and seeds divide URLs among the nodes there were when they were written. If the next iteration has other nodes
 (or another routing), all that was divided among the old ones has to be in their queues, and nothing of theirs may be
 open: then the new owners get what is theirs from the queues themselves (`frontier.rehome`, `retire`). `start` runs
-where no queue is, so it asks the nodes' marks (`marks`).
+where no queue is, so it asks what the nodes had settled (`crawldir.settled`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from crawl_lib.crawldir import (
-    MANIFEST_FILE,
-    SEEDS_FOLDER,
-    Iteration,
-    Mark,
-    read_json,
-    read_mark,
-    refusal,
-    seeds_of_other_nodes,
-)
+from crawl_lib.crawldir import MANIFEST_FILE, Iteration, Settled, read_json, read_settled
 from crawl_lib.errors import ConfigError
 from crawl_lib.stores import Stores
 
@@ -35,9 +26,10 @@ def require_layout(stores: Stores) -> None:
 
     While the nodes and the routing are those of the newest iteration, only seeds that came since are looked at.
     """
-    before = newest_iteration(stores)
+    before = stores.crawl.newest_iteration()
     _require_owners_of_seeds(stores, before)
-    if before is None or _same(stores, before):
+    same_routing = before is not None and before.routing == stores.config.frontier.routing
+    if before is None or (same_routing and set(before.nodes) == set(stores.config.servers)):
         return
     problems = unsettled(stores, before)
     removed = [node for node in before.nodes if node not in stores.config.servers]
@@ -45,7 +37,8 @@ def require_layout(stores: Stores) -> None:
         if not is_retired(stores, node):
             problems.append(f"{node} is not retired: run `krake nodes retire {node}` on its machine")
     added = [node for node in stores.config.servers if node not in before.nodes]
-    problems += [problem for node in added if (problem := refusal(read_mark(stores.crawl, node)))]
+    notes = [settled for node in added if (settled := read_settled(stores.crawl, node))]
+    problems += [settled.refusal for settled in notes if settled.refusal]
     if problems:
         more = f" ... and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise ConfigError(
@@ -65,11 +58,11 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
         if digest in known:
             continue
         path = stores.crawl.seeds_path(digest)
-        for node, part in read_json(stores.storage, f"{path}/{MANIFEST_FILE}").get("outlinks", {}).items():
+        for node, part in stores.crawl.seeds_manifest(digest).get("outlinks", {}).items():
             if node in stores.config.servers or not part.get("count"):
                 continue
-            mark = read_mark(stores.crawl, node)
-            if mark is None or (digest, SEEDS_NODE) not in mark.taken_in:
+            settled = read_settled(stores.crawl, node)
+            if settled is None or (digest, SEEDS_NODE) not in settled.taken_in:
                 hint = "" if is_retired(stores, node) else f", or run `krake nodes retire {node} --lost`"
                 raise ConfigError(
                     f"servers: {path} has {part['count']} seeds for {node}, which is not in servers: put it back{hint}"
@@ -78,43 +71,28 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
 
 def is_retired(stores: Stores, node: str) -> bool:
     """Whether a node was retired, and has had no part in an iteration since."""
-    mark = read_mark(stores.crawl, node)
-    if mark is None or not mark.retired:
+    settled, crawl = read_settled(stores.crawl, node), stores.crawl
+    if settled is None or not settled.retired:
         return False
-    since = [name for name in stores.crawl.folders() if int(name) > int(mark.newest or 0)]
-    return not any(node in stores.crawl.folder(folder).iteration().nodes for folder in since)
-
-
-def newest_iteration(stores: Stores) -> Iteration | None:
-    """The youngest iteration of the crawl that nodes took part in, None before the first."""
-    for folder in reversed(stores.crawl.folders()):
-        found = stores.crawl.folder(folder).iteration()
-        if not found.is_import:
-            return found
-    return None
-
-
-def _same(stores: Stores, before: Iteration) -> bool:
-    return set(before.nodes) == set(stores.config.servers) and before.routing == stores.config.frontier.routing
+    since = [name for name in crawl.folders() if int(name) > int(settled.newest or 0)]
+    return not any(node in crawl.folder(name).iteration().nodes for name in since)
 
 
 def unsettled(stores: Stores, before: Iteration) -> list[str]:
     """Which nodes of the newest iteration have not settled all there is, in words: each with what to do."""
-    segments = [(folder, node) for folder in stores.crawl.folders() for node in stores.crawl.folder(folder).segments()]
-    sources = [
-        *segments,
-        *((digest, SEEDS_NODE) for digest in seeds_of_other_nodes(stores.crawl, stores.config.servers)),
-    ]
-    problems = [
-        _problem(node, mark, before) or _untaken(stores, node, mark, sources)
-        for node, mark in ((node, read_mark(stores.crawl, node)) for node in before.nodes)
-    ]
+    crawl, servers = stores.crawl, set(stores.config.servers)
+    sources = [(segment.folder, segment.node) for segment in crawl.segments()]
+    sources += [(d, SEEDS_NODE) for d in crawl.seeds() if set(crawl.seeds_manifest(d).get("nodes", ())) != servers]
+    problems = []
+    for node in before.nodes:
+        settled = read_settled(crawl, node)
+        problems.append(_problem(node, settled, before) or _untaken(stores, node, settled, sources))
     return [problem for problem in problems if problem]
 
 
 def at_work(stores: Stores, before: Iteration) -> list[str]:
     """Which nodes of the newest iteration may have something open, in words: each with what to do."""
-    problems = [_problem(node, read_mark(stores.crawl, node), before) for node in before.nodes]
+    problems = [_problem(node, read_settled(stores.crawl, node), before) for node in before.nodes]
     return [problem for problem in problems if problem]
 
 
@@ -126,30 +104,29 @@ def nodes_changed(stores: Stores, own: Iteration) -> bool:
     return any(set(one.nodes) != set(own.nodes) for one in before)
 
 
-def _problem(node: str, mark: Mark | None, before: Iteration) -> str | None:
+def _problem(node: str, settled: Settled | None, before: Iteration) -> str | None:
     run = f"run `krake settle --node {node}` there (with either list)"
     gone = f"; if its disk is lost, `krake nodes retire {node} --lost`"
-    if mark is None:
+    if settled is None:
         return f"{node} has no mark that it settled: {run}{gone}"
-    if int(mark.newest or 0) < int(before.folder):
+    if int(settled.newest or 0) < int(before.folder):
         return f"{node} settled before iteration {before.folder}: {run}{gone}"
     return None
 
 
-def _untaken(stores: Stores, node: str, mark: Mark | None, sources: Sequence[tuple[str, str]]) -> str | None:
-    if mark is None or mark.retired:
+def _untaken(stores: Stores, node: str, settled: Settled | None, sources: Sequence[tuple[str, str]]) -> str | None:
+    if settled is None or settled.retired:
         return None
-    waiting = [pair for pair in sources if pair not in mark.taken_in and _holds_lines_for(stores, node, *pair)]
-    missing = [f"{folder}/{by}" for folder, by in islice(waiting, _SHOWN)]
-    if missing:
-        return (
-            f"{node} has not taken in {', '.join(missing)}: run `krake settle --node {node}` there (with either list)"
-        )
-    return None
+    waiting = [pair for pair in sources if pair not in settled.taken_in and _holds_lines_for(stores, node, *pair)]
+    if not waiting:
+        return None
+    missing = ", ".join(f"{folder}/{by}" for folder, by in waiting[:_SHOWN])
+    return f"{node} has not taken in {missing}: run `krake settle --node {node}` there (with either list)"
 
 
 def _holds_lines_for(stores: Stores, node: str, folder: str, found_by: str) -> bool:
     """Whether a segment, or injected seeds, have URLs for a node; the segment of a node that had no work has none."""
-    path = f"{SEEDS_FOLDER}/{folder}" if found_by == SEEDS_NODE else f"{folder}/{found_by}"
-    parts = read_json(stores.storage, stores.crawl.at(path, MANIFEST_FILE)).get("outlinks", {})
+    crawl = stores.crawl
+    path = crawl.seeds_path(folder) if found_by == SEEDS_NODE else crawl.segment(folder, found_by).path
+    parts = read_json(stores.storage, f"{path}/{MANIFEST_FILE}").get("outlinks", {})
     return bool(parts.get(node, {}).get("count", 0))

@@ -5,14 +5,14 @@ knows the shares of those before it (`naming`). A share counts as used until
 the node's segment exists, which says what it came to: the node may take it late. That ends once the node has gone on,
 when a younger iteration has a segment of it. Then no take of the older one is open, since a task finishes what is open
 before it begins again, and none will be: a task of an iteration that is *limited* takes nothing where a younger segment
-of its node stands. So what an iteration of a failed run had put by is free again, and the URLs are still in the queue.
+of its node exists. So what an iteration of a failed run had put by is free again, and the URLs are still in the queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crawl_lib.crawldir import Iteration, read_mark
+from crawl_lib.crawldir import Iteration, read_settled
 from crawl_lib.stores import Stores
 
 
@@ -45,14 +45,10 @@ def put_by(stores: Stores, own: Iteration, missing: Iterable[str]) -> int:
 def _is_free(stores: Stores, own: Iteration, node: str) -> bool:
     if not own.limited:
         return False
-    mark = read_mark(stores.crawl, node)
-    return (mark is not None and mark.retired) or _has_gone_on(stores, own, node)
+    settled = read_settled(stores.crawl, node)
+    return (settled is not None and settled.retired) or _has_gone_on(stores, own, node)
 
 
 def _has_gone_on(stores: Stores, own: Iteration, node: str) -> bool:
-    for folder in reversed(stores.crawl.folders()):
-        if int(folder) <= int(own.folder):
-            break
-        if node in stores.crawl.folder(folder).segments():
-            return True
-    return False
+    younger = [folder for folder in stores.crawl.folders() if int(folder) > int(own.folder)]
+    return any(stores.crawl.segment(folder, node).exists() for folder in younger)

@@ -24,16 +24,14 @@ from crawl_lib.crawldir import (
     ITERATION_FILE,
     NONE,
     SCOPE_DIGEST,
-    SCOPE_FOLDER,
-    SCOPE_NAME,
+    SCOPE_FILE,
+    FolderState,
     Iteration,
-    came_late,
     give_name,
     hidden_prefix,
     read_lines,
     require_clock,
     scope_digest,
-    still_awaited,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
@@ -42,8 +40,6 @@ from crawl_lib.rounds.agreement import FIRST_FILE, agreed_bytes, note_change
 from crawl_lib.rounds.layout import require_layout
 from crawl_lib.rounds.shares import put_by, share_out
 from crawl_lib.sealed import SEALED_VERSION
-from crawl_lib.stopping import until_stopped
-from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 from crawl_lib.urls import scope_bytes
 from crawl_lib.version import VERSION
@@ -120,7 +116,7 @@ def _find_or_make(
     crawl = stores.crawl
     while True:
         folders = crawl.folders()
-        found = crawl.find(run_id, iteration, stores.stop, among=folders)
+        found = crawl.find(run_id, iteration, among=folders)
         if found is not None:
             return found
         require_clock(stores.crawl, folders, clock())
@@ -152,9 +148,9 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
         SCOPE_DIGEST: scope_digest(scope),
     }
     name = f"{hidden_prefix(run_id, iteration)}{uuid.uuid4().hex}"
-    hidden = f"{crawl.path}/{name}"
+    hidden = crawl.at(name)
     storage.make_dirs(hidden)
-    storage.write_bytes(f"{hidden}/{SCOPE_NAME}", scope)
+    storage.write_bytes(f"{hidden}/{SCOPE_FILE}", scope)
     storage.write_bytes(f"{hidden}/{FIRST_FILE}", agreed_bytes(stores, run_id, iteration))
     storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
     reached("start.written")
@@ -168,50 +164,30 @@ def _remaining(stores: Stores, sums: _Sums) -> int | None:
 
 def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
     """Sums over all older folders: those that the newest one has summed up already, and the rest one by one."""
-    storage, crawl = stores.storage, stores.crawl
+    crawl = stores.crawl
     sums, known_seeds = _Sums(0, set(), []), set[str]()
     if folders:
         newest = crawl.folder(folders[-1]).iteration()
-        sums = _Sums(newest.taken_before, set(), list(newest.summed))
-        sums.hosts.update(crawl.scope(newest))
+        sums = _Sums(newest.taken_before, crawl.scope(newest), list(newest.summed))
         known_seeds.update(newest.seeds)
-    for digest in until_stopped(seeds, stores.stop):
+    for digest in stores.until_stopped(seeds):
         if digest not in known_seeds:
             sums.hosts.update(crawl.seeds_scope(digest))
-    for folder in until_stopped(folders, stores.stop):
+    for folder in stores.until_stopped(folders):
         if folder not in sums.summed:
-            _add_folder(stores, folder, sums)
-    sums.hosts.update(_kept_hosts(storage, f"{crawl.path}/{SCOPE_FOLDER}"))
+            _add_folder(stores, FolderState.read(crawl, folder), sums)
+    for path in crawl.kept_scopes():
+        sums.hosts.update(read_lines(stores.storage, path))
     return sums
 
 
-def _kept_hosts(storage: Storage, path: str) -> set[str]:
-    """Hosts that iterations added to the scope, also those whose folders were deleted by hand since."""
-    if not storage.exists(path):
-        return set()
-    names = [entry.name for entry in storage.list(path) if not entry.name.startswith(".")]
-    return {host for name in names for host in read_lines(storage, f"{path}/{name}")}
-
-
-def _add_folder(stores: Stores, folder: str, sums: _Sums) -> None:
-    crawl = stores.crawl
-    index = crawl.folder(folder).index()
-    present = crawl.folder(folder).segments()
-    fetched, unread = 0, present
-    if index is not None:
-        fetched, unread = index["counts"]["fetched"], came_late(index, present)
-        sums.hosts.update(index["scope_added"])
-    for node in until_stopped(unread, stores.stop):
-        manifest = crawl.segment(folder, node).manifest()
-        fetched += manifest["counts"]["pages"]
-        sums.hosts.update(manifest["scope_added"])
-    if index is not None:
-        missing = still_awaited(stores.crawl, index, present)
-        if not missing:
-            sums.taken += 0 if IMPORT_NODE in present else fetched
-            sums.summed.append(folder)
-            return
-    own = crawl.folder(folder).iteration()
-    if index is None:
-        missing = [node for node in own.batch_sizes if node not in present]
-    sums.open_taken += fetched + put_by(stores, own, missing)
+def _add_folder(stores: Stores, state: FolderState, sums: _Sums) -> None:
+    fetched = state.counts["fetched"]
+    sums.hosts.update(state.scope_added)
+    if state.is_complete:
+        sums.taken += 0 if IMPORT_NODE in state.present else fetched
+        sums.summed.append(state.folder.name)
+        return
+    own = state.folder.iteration()
+    open_nodes = state.awaited if state.index is not None else [n for n in own.batch_sizes if n not in state.present]
+    sums.open_taken += fetched + put_by(stores, own, open_nodes)

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import DROPPED_MARK, marked_nodes, read_mark, still_awaited
+from crawl_lib.crawldir import DROPPED_MARK, FolderState, read_settled, settled_nodes, sum_counts
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.export import list_exports
 from crawl_lib.frontier import NodeDirectory, Queue, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
-from crawl_lib.rounds.commit import folder_counts, sum_counts
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Secrets, Stores, node_dir, open_stores
 
@@ -71,40 +70,34 @@ def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
 
 
 def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
-    crawl = stores.crawl
     try:
-        iteration = crawl.folder(folder).iteration()
-        index = crawl.folder(folder).index()
-        present = crawl.folder(folder).segments()
-        late = [] if index is None else still_awaited(stores.crawl, index, present)
-        if index is not None:
-            counts = folder_counts(stores, folder, index, present)
-        else:
-            manifests = [crawl.segment(folder, node).manifest() for node in present]
-            counts = sum_counts([manifest["counts"] for manifest in manifests])
-        dropped = _dropped(stores, folder, present)
+        iteration = stores.crawl.folder(folder).iteration()
+        state = FolderState.read(stores.crawl, folder)
+        late = state.awaited
+        counts = state.counts
+        dropped = _dropped(state)
     except KrakeError as error:
         return {"folder": folder, "error": str(error)}
     return {
         "folder": folder,
         "run_id": iteration.run_id,
         "iteration": iteration.iteration,
-        "segments": present,
-        "missing": [node for node in iteration.nodes if node not in present],
-        "committed": index is not None,
+        "segments": state.present,
+        "missing": [node for node in iteration.nodes if node not in state.present],
+        "committed": state.index is not None,
         "late": late,
-        "complete": index is not None and not late,
+        "complete": state.is_complete,
         "counts": counts,
         **({"dropped": dropped} if dropped else {}),
     }
 
 
-def _dropped(stores: Stores, folder: str, present: Sequence[str]) -> int:
+def _dropped(state: FolderState) -> int:
     """Pages that were taken out by hand and are still in the segments' files, and in `counts`."""
-    path = stores.crawl.at(folder)
-    if not stores.storage.exists(f"{path}/{DROPPED_MARK}"):
+    storage = state.folder.crawl.storage
+    if not storage.exists(state.folder.at(DROPPED_MARK)):
         return 0
-    return sum(len(SegmentReader(stores.storage, f"{path}/{node}").dropped) for node in present)
+    return sum(len(SegmentReader(storage, state.folder.at(node)).dropped) for node in state.present)
 
 
 def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -112,21 +105,21 @@ def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dic
 
     `late`: folders that were committed without it. `settled`: the youngest folder at its last settle, "" if there was
     none; no such entry if it works, or has not settled yet. `behind`: whether it settled before the newest iteration.
-    `queue`: URLs that waited then. `retired`, `lost`: see `marks`.
+    `queue`: URLs that waited then. `retired`, `lost`: see `crawldir.Settled`.
     """
     newest = max((entry["folder"] for entry in iterations), key=int, default="")
     found: dict[str, Any] = {}
-    for node in sorted({*stores.config.servers, *marked_nodes(stores.crawl)}):
+    for node in sorted({*stores.config.servers, *settled_nodes(stores.crawl)}):
         entry: dict[str, Any] = {"late": [one["folder"] for one in iterations if node in one.get("late", ())]}
         try:
-            mark = read_mark(stores.crawl, node)
+            last = read_settled(stores.crawl, node)
         except KrakeError as error:
             entry["error"] = str(error)
         else:
-            if mark is not None:
-                behind = mark.newest != newest and not mark.retired
-                entry |= {"settled": mark.newest, "behind": behind, "queue": mark.queue, "undecided": mark.undecided}
-                entry |= {name: True for name in ("retired", "lost") if getattr(mark, name)}
+            if last is not None:
+                behind = last.newest != newest and not last.retired
+                entry |= {"settled": last.newest, "behind": behind, "queue": last.queue, "undecided": last.undecided}
+                entry |= {name: True for name in ("retired", "lost") if getattr(last, name)}
         found[node] = entry
     return found
 

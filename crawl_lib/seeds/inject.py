@@ -16,7 +16,7 @@ from crawl_lib.config import Config, FetchConfig
 from crawl_lib.crawldir import (
     MANIFEST_FILE,
     SCOPE_DIGEST,
-    SCOPE_NAME,
+    SCOPE_FILE,
     CrawlDirectory,
     scope_digest,
     write_json_bytes,
@@ -182,7 +182,7 @@ def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]
         for node, lines in spread.parts():
             writer.add_part(node, lines)
     scope = scope_bytes(spread.hosts)
-    storage.write_bytes(f"{hidden}/{SCOPE_NAME}", scope)
+    storage.write_bytes(f"{hidden}/{SCOPE_FILE}", scope)
     manifest = {
         **facts,
         "format_version": SEALED_VERSION,

@@ -13,7 +13,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
-from crawl_lib.crawldir.settled import Mark, marked_nodes, read_mark, take_mark_away, write_mark
+from crawl_lib.crawldir.settled import Settled, delete_settled, read_settled, settled_nodes, write_settled
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue, TakenIn
 from crawl_lib.node.retire import plan_retirement, retire_lost, retire_node
@@ -283,18 +283,18 @@ def test_seeds_are_not_divided_among_nodes_that_no_iteration_may_have_yet(servin
 def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) -> None:
     """Also where a writer died between writing the new one and deleting the old one."""
     stores = open_stores(config)
-    first = Mark("node-a", "5", 7, 0, TakenIn(["4"], {"5": ["node-a"]}))
+    first = Settled("node-a", "5", 7, 0, TakenIn(["4"], {"5": ["node-a"]}))
     second = dataclasses.replace(first, newest="6", taken_in=TakenIn(["4", "5"]))
-    write_mark(stores.crawl, first)
+    write_settled(stores.crawl, first)
     kept = stores.storage.list("crawl/settled/node-a")
-    write_mark(stores.crawl, first)
+    write_settled(stores.crawl, first)
     assert stores.storage.list("crawl/settled/node-a") == kept, "nothing is written that stands already"
     stores.storage.write_bytes("crawl/settled/node-a/2", sealed_json(second.to_mapping()))
-    found = read_mark(stores.crawl, "node-a")
+    found = read_settled(stores.crawl, "node-a")
     assert found is not None
     assert found.to_mapping() == second.to_mapping()
-    write_mark(stores.crawl, dataclasses.replace(second, queue=9))
+    write_settled(stores.crawl, dataclasses.replace(second, queue=9))
     assert [entry.name for entry in stores.storage.list("crawl/settled/node-a")] == ["3"]
-    assert marked_nodes(stores.crawl) == ["node-a"]
-    take_mark_away(stores.crawl, "node-a")
-    assert read_mark(stores.crawl, "node-a") is None
+    assert settled_nodes(stores.crawl) == ["node-a"]
+    delete_settled(stores.crawl, "node-a")
+    assert read_settled(stores.crawl, "node-a") is None

@@ -36,16 +36,16 @@ from crawl_lib.crawldir import (
     MANIFEST_FILE,
     SCOPE_DIGEST,
     SCOPE_FOLDER,
-    SCOPE_NAME,
+    SCOPE_FILE,
     SEEDS_FOLDER,
     STARTED_FOLDER,
     Iteration,
     follower,
     iteration_of,
     read_json,
-    read_mark,
+    read_settled,
     scope_digest,
-    take_mark_away,
+    delete_settled,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
@@ -112,9 +112,9 @@ def repair_strays(stores: Stores, nodes: Collection[str], *, dry_run: bool) -> l
             repair.set_aside(crawl.at(SCOPE_FOLDER, name), "is no list of hosts")
     for node in nodes:
         try:
-            read_mark(crawl, node)
+            read_settled(crawl, node)
         except DamagedFileError as error:
-            repair.do(str(error), partial(take_mark_away, crawl, node))
+            repair.do(str(error), partial(delete_settled, crawl, node))
     return repair.report.done
 
 
@@ -131,7 +131,7 @@ class _Repair:
         except DamagedFileError as error:
             manifest = read_json(self.stores.storage, f"{path}/{MANIFEST_FILE}")
             data = scope_bytes(scope_of_seeds_again(self.stores, digest))
-            self._replace(f"{path}/{SCOPE_NAME}", data, str(error))
+            self._replace(f"{path}/{SCOPE_FILE}", data, str(error))
             if manifest.get(SCOPE_DIGEST) != scope_digest(data):
                 changed = write_json_bytes({**manifest, SCOPE_DIGEST: scope_digest(data)})
                 self._replace(f"{path}/{MANIFEST_FILE}", changed, "has the digest of the new scope")
@@ -175,7 +175,7 @@ class _Repair:
             self._say(str(error))
         hosts = OldScope.read(self.stores, path).hosts
         value = {**Identity(self.stores, folder).mapping(hosts), SCOPE_DIGEST: ""}
-        return iteration_of(folder, value), value
+        return Iteration.from_mapping(folder, value), value
 
     def _scope(self, path: str, iteration: Iteration, value: dict[str, Any]) -> None:
         try:
@@ -186,7 +186,7 @@ class _Repair:
             data = scope_bytes(hosts)
             if not (old.is_whole and old.hosts == hosts):
                 why = f"has {len(old.hosts)} of {len(hosts)} hosts" if not iteration.scope_sha256 else str(error)
-                self._replace(f"{path}/{SCOPE_NAME}", data, why)
+                self._replace(f"{path}/{SCOPE_FILE}", data, why)
             if iteration.scope_sha256 != scope_digest(data):
                 whole = write_json_bytes({**value, SCOPE_DIGEST: scope_digest(data)})
                 whose = f"iteration {iteration.iteration} of {iteration.run_id}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from crawl_lib.crawldir import DROPPED_MARK, INDEX_FILE, MANIFEST_FILE, read_json, write_json_bytes
+from crawl_lib.crawldir import DROPPED_MARK, INDEX_FILE, MANIFEST_FILE, read_json, sum_counts, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
-from crawl_lib.rounds import commit_iteration, sum_counts
+from crawl_lib.rounds import commit_iteration
 from crawl_lib.segment import dropped_files
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores

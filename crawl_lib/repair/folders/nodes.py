@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import suppress
 
-from crawl_lib.crawldir import SegmentRef, marked_nodes
+from crawl_lib.crawldir import SegmentRef, settled_nodes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.repair.folders.identity import readable_iterations
@@ -21,7 +21,7 @@ def check_nodes(stores: Stores) -> list[Finding]:
     """Nodes that had a part in the crawl and are in `servers` no more, and that nobody has retired."""
     findings = Findings("queue", "")
     parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
-    for node in sorted({*parts, *marked_nodes(stores.crawl)} - set(stores.config.servers)):
+    for node in sorted({*parts, *settled_nodes(stores.crawl)} - set(stores.config.servers)):
         with suppress(DamagedFileError, PathNotFoundError):  # findings of the mark, or the iteration
             if not is_retired(stores, node):
                 findings.add(

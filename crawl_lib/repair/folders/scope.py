@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from crawl_lib.crawldir import (
     MANIFEST_FILE,
     SCOPE_DIGEST,
-    SCOPE_FOLDER,
-    SCOPE_NAME,
+    SCOPE_FILE,
     Iteration,
     read_json,
     scope_digest,
@@ -38,7 +37,7 @@ class OldScope:
     def read(cls, stores: Stores, folder: str) -> OldScope:
         """That of `<folder>/scope`; nothing, if it is not there."""
         try:
-            data = stores.storage.read_bytes(f"{folder}/{SCOPE_NAME}")
+            data = stores.storage.read_bytes(f"{folder}/{SCOPE_FILE}")
         except PathNotFoundError:
             return cls(frozenset(), False)
         hosts = whole_hosts(data)
@@ -73,7 +72,7 @@ def scope_of_seeds_again(stores: Stores, digest: str) -> set[str]:
     users = [one for one in readable_iterations(stores) if digest in one.seeds]
     if not users:
         raise InputError(
-            f"{path}/{SCOPE_NAME}: cannot be made again from its URLs: bring it back from a copy; or delete {path} and"
+            f"{path}/{SCOPE_FILE}: cannot be made again from its URLs: bring it back from a copy; or delete {path} and"
             " inject the same seeds again with the same --run-id"
         )
     return (hosts | OldScope.read(stores, path).hosts) & _scopes(stores, users)
@@ -137,14 +136,12 @@ def _hosts_of_urls(stores: Stores, path: str, parts: object) -> set[str]:
 
 def kept_files(stores: Stores) -> list[tuple[str, bytes]]:
     """Names and contents of the files that keep hosts beyond their folders."""
-    path = stores.crawl.at(SCOPE_FOLDER)
-    names = [entry.name for entry in stores.storage.list(path)] if stores.storage.exists(path) else []
-    shown = (name for name in until_stopped(names, stores.stop) if not name.startswith("."))
-    return [(name, stores.storage.read_bytes(f"{path}/{name}")) for name in shown]
+    paths = stores.until_stopped(stores.crawl.kept_scopes())
+    return [(path.rpartition("/")[2], stores.storage.read_bytes(path)) for path in paths]
 
 
 def lacks_of_kept_scope(stores: Stores, folder: str) -> set[str]:
-    """Hosts that a committed folder added to the scope, and that are not kept beside it."""
+    """Hosts that a committed folder added to the scope, and that are not kept next to it."""
     try:
         index = stores.crawl.folder(folder).index()
         added = set(index["scope_added"]) if index is not None else set()

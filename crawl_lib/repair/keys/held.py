@@ -27,10 +27,10 @@ import pyarrow as pa
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import (
     HeldNote,
-    marked_nodes,
     note_command,
     noted_keys,
     read_note,
+    settled_nodes,
     urls_of_lost_queue,
     write_note,
 )
@@ -283,7 +283,7 @@ def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
     """
     unseen = [node for node in stores.config.servers if not _is_seen(stores, node, nodes)]
     parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
-    for node in sorted({*parts, *marked_nodes(stores.crawl)} - set(stores.config.servers)):
+    for node in sorted({*parts, *settled_nodes(stores.crawl)} - set(stores.config.servers)):
         try:
             gone = is_retired(stores, node)
         except (DamagedFileError, PathNotFoundError):

@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from crawl_lib.crawldir import PAGES, mark_filled, note_command, read_mark, take_mark_away, take_note_away, unfilled
+from crawl_lib.crawldir import PAGES, mark_filled, note_command, read_settled, delete_settled, take_note_away, unfilled
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import (
     DamagedFileError,
@@ -115,9 +115,9 @@ def rebuild_keys(
 def take_all_in_again(stores: Stores, node: str) -> None:
     """Have a node's next intake read every segment: for URLs whose keys were taken out. The caller holds its lock."""
     with suppress(DamagedFileError):  # it says no more that the node has settled than none does
-        mark = read_mark(stores.crawl, node)
+        mark = read_settled(stores.crawl, node)
         if mark is None or not mark.retired:
-            take_mark_away(stores.crawl, node)
+            delete_settled(stores.crawl, node)
     take_note_away(stores.crawl, node)
     take_in_anew(Queue(stores.node_dir(node), node))
 

@@ -30,7 +30,7 @@ from threading import Event
 
 import numpy as np
 
-from crawl_lib.crawldir import PAGES, read_mark, take_mark_away, take_note_away, unfilled, urls_of_lost_queue
+from crawl_lib.crawldir import PAGES, read_settled, delete_settled, take_note_away, unfilled, urls_of_lost_queue
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
@@ -142,11 +142,11 @@ def _take_mark_away(stores: Stores, node: str) -> None:
     So does the note of the keys that it holds.
     """
     try:
-        mark = read_mark(stores.crawl, node)
+        mark = read_settled(stores.crawl, node)
     except DamagedFileError:
         mark = None
     if mark is None or not mark.retired:
-        take_mark_away(stores.crawl, node)
+        delete_settled(stores.crawl, node)
     take_note_away(stores.crawl, node)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import INDEX_FILE, SCOPE_NAME, Iteration, SegmentRef, read_json, read_lines
+from crawl_lib.crawldir import INDEX_FILE, SCOPE_FILE, Iteration, SegmentRef, read_json, read_lines
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
 from crawl_lib.repair.segments.glean import Found
@@ -93,7 +93,7 @@ class Known:
         if self.iteration is not None:
             hosts = self.stores.crawl.scope(self.iteration)
         else:
-            hosts = set(read_lines(self.storage, f"{self.folder_path}/{SCOPE_NAME}"))
+            hosts = set(read_lines(self.storage, f"{self.folder_path}/{SCOPE_FILE}"))
         return bare.with_scope(bare.scope_name(host) for host in hosts)
 
     def info(self, said: Mapping[str, str]) -> WarcInfo:

@@ -1,0 +1,86 @@
+"""What a folder's index and its segments say together, also where segments came after the commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from crawl_lib.crawldir.directory import CrawlDirectory, Folder
+from crawl_lib.crawldir.settled import read_settled
+
+
+@dataclass(frozen=True)
+class FolderState:
+    """A folder's index, None before its commit, and the nodes whose segments are there.
+
+    The segments were listed after the index was read: what is complete by the index is complete in the list.
+    """
+
+    folder: Folder
+    index: dict[str, Any] | None
+    present: list[str]
+
+    @classmethod
+    def read(cls, crawl: CrawlDirectory, name: str) -> FolderState:
+        """That of a folder now. Raises DamagedFileError naming the index."""
+        folder = crawl.folder(name)
+        return cls(folder, index=folder.index(), present=folder.segments())
+
+    @property
+    def missing(self) -> list[str]:
+        """Nodes that the commit went on without, and whose segments do not exist yet."""
+        return [node for node in (self.index or {}).get("missing", ()) if node not in self.present]
+
+    @cached_property
+    def awaited(self) -> list[str]:
+        """Those of `missing` whose segments may still come: not those that are lost."""
+        notes = [(node, read_settled(self.folder.crawl, node)) for node in self.missing]
+        return [node for node, settled in notes if settled is None or not settled.lost]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether its commit has run and no segment may come late: nothing will be added to it."""
+        return self.index is not None and not self.awaited
+
+    @cached_property
+    def unsummed(self) -> dict[str, dict[str, Any]]:
+        """Manifests that the index does not sum up, by node: of segments that came late; before the commit, of all.
+
+        Raises DamagedFileError or StorageError naming a manifest.
+        """
+        names = self.present
+        if self.index is not None:
+            names = [node for node in self.index.get("missing", ()) if node in self.present]
+        crawl = self.folder.crawl
+        return {node: crawl.segment(self.folder.name, node).manifest() for node in crawl.work.until_stopped(names)}
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The counts of all its segments."""
+        late = [manifest["counts"] for manifest in self.unsummed.values()]
+        if self.index is None:
+            return sum_counts(late)
+        counts: dict[str, Any] = self.index["counts"]
+        return sum_counts([counts, *late]) if late else counts
+
+    @property
+    def scope_added(self) -> set[str]:
+        """Hosts that its segments added to the scope."""
+        parts = [self.index or {"scope_added": ()}, *self.unsummed.values()]
+        return {host for part in parts for host in part["scope_added"]}
+
+
+def sum_counts(counts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add up the `counts` of manifests: numbers by name, mappings of numbers by name within. `fetched` is added."""
+    total: Counter[str] = Counter()
+    nested: dict[str, Counter[str]] = {"outcomes": Counter(), "rejections": Counter()}
+    for count in counts:
+        for name, value in count.items():
+            if isinstance(value, dict):
+                nested.setdefault(name, Counter()).update(value)
+            else:
+                total[name] += value
+    total["fetched"] = total["pages"]
+    return {**total, **{name: dict(sorted(inner.items())) for name, inner in nested.items()}}
