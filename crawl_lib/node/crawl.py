@@ -11,14 +11,11 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any
 
-from crawl_lib.config import to_mapping
 from crawl_lib.crawldir import FolderState, Iteration, Settled, delete_settled, write_settled
 from crawl_lib.durable import fsync_dir, reached
-from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
-from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_header
+from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, QueueError, StoppedError
 from crawl_lib.frontier import (
     NodeDirectory,
     Take,
@@ -33,32 +30,26 @@ from crawl_lib.frontier import (
     read_leftover,
     read_scope_added,
     read_undecided,
-    write_leftover,
 )
-from crawl_lib.node.admission import require_admitted
+from crawl_lib.node.fetching import fetch_take, origin
 from crawl_lib.node.guards import require_new_name, require_part, require_room_for_segment
 from crawl_lib.node.handover import drop_decision
-from crawl_lib.node.sources import scope_hosts, take_in
+from crawl_lib.node.lost import require_admitted
+from crawl_lib.node.sources import take_in
 from crawl_lib.node.task import NodeTask, locked_node
-from crawl_lib.node.watermarks import RoomWatch, wait_for_room
-from crawl_lib.rounds import keep_late_scope, nodes_changed, require_agreement, share_of_node
+from crawl_lib.node.watermarks import wait_for_room
+from crawl_lib.rounds import keep_late_scope, needed_segments, require_agreement, require_layout, share_of_node
 from crawl_lib.segment import (
-    Sealer,
     SegmentFacts,
     SegmentReader,
     build_segment,
-    finished_positions,
     hidden_folder,
-    part_prefix,
     publish,
     seal_all,
 )
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
-from crawl_lib.storage import Storage
-from crawl_lib.stores import Stores, open_stores
+from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners, host_of
-from crawl_lib.version import VERSION
-from crawl_lib.worker import WorkerTask, run_workers
 
 URLS_OF_A_PROCESS = 1000
 
@@ -85,6 +76,32 @@ def crawl_node(stores: Stores, *, run_id: str, iteration: int, node: str) -> dic
         counts = segment.manifest()["counts"]
         task.progress.enter("done", queue=task.queue.length())
     return {"folder": own.folder, "node": node, **counts}
+
+
+def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
+    """Ask, before an iteration gets its folder, whether the nodes can work, where all of them are on one machine.
+
+    An iteration whose tasks are all refused would leave a folder that nothing comes into, and that keeps its share of
+    `crawl.max_pages`. Nothing is asked where the iteration has its folder already. Raises what the crawl task of a node
+    would be refused with, if so many are refused that commit would fail; StoppedError; ConfigError as `start` does.
+    """
+    if stores.crawl.find(run_id, iteration) is not None:
+        return
+    require_layout(stores)
+    nodes = stores.config.servers
+    refused: list[KrakeError] = []
+    for node in nodes:
+        try:
+            with locked_node(stores, node, what="crawl") as task:
+                require_admitted(task)
+                with stores.keys(node):
+                    pass
+        except StoppedError:
+            raise
+        except KrakeError as error:
+            refused.append(error)
+        if len(nodes) - len(refused) < needed_segments(len(nodes), stores.config.crawl.min_nodes):
+            raise refused[0]
 
 
 def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict[str, Any]:
@@ -123,7 +140,7 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
     A take of such a folder was finished before this is called. With the empty segment the folder is complete, and
     nothing waits for this node's any more. `before`: only folders older than this one; None: all.
     """
-    crawl = task.stores.crawl
+    crawl = task.crawl
     task.queue.create()
     taken_in = task.queue.taken_in()
     for folder in crawl.folders():
@@ -155,7 +172,7 @@ def _delete_spool(task: NodeTask) -> None:
 
 def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
     """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled."""
-    delete_settled(task.stores.crawl, task.node)
+    delete_settled(task.crawl, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
     return make_take(
@@ -173,29 +190,29 @@ def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
 def complete(task: NodeTask, take: Take) -> None:
     """From an open take to a published segment and a queue that has moved on; every step may be done again."""
     storage, built = task.stores.storage, NodeDirectory(task.directory).spool_segment
-    folder = task.stores.crawl.at(take.header.folder)
-    if not storage.exists(f"{folder}/{task.node}"):
+    segment = task.crawl.segment(take.header.folder, task.node)
+    folder = task.crawl.at(segment.folder)
+    if not segment.exists():
         own = _iteration_of(task, take)
         hidden = hidden_folder(folder, task.node, take.take_id)
         with _repair_named(task):
             if read_leftover(take) is None:
                 task.stores.go_on()
-                with Sealer(partial(_storage_of_a_thread, task), hidden, task.spool):
-                    _fetch(task, take, own)
+                fetch_take(task, take, own, hidden)
             wait_for_room(task, local=False)
             task.progress.enter("commit")
             task.stores.go_on()
             seal_all(storage, hidden, task.spool, repair="krake fsck --repair")
             _build(task, take, own)
         task.stores.go_on()
-    segment = publish(storage, folder, task.node, take.take_id, built)
+    published = publish(storage, folder, task.node, take.take_id, built)
     keep_late_scope(task.stores, take.header.folder)
     leftover = read_leftover(take)
     if leftover is None:  # an empty one would lose its URLs
         raise task.queue.error(f"the segment of take {take.take_id} is there, and `leftover` is not there")
     advance(task.queue, take, take.select(leftover))
     reached("node.advanced")
-    mark_pages(task.stores, segment, task.node)
+    mark_pages(task.stores, published, task.node)
     reached("node.marked")
     close_take(task.directory)
     _delete_spool(task)
@@ -212,101 +229,17 @@ def _repair_named(task: NodeTask) -> Iterator[None]:
         raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
 
 
-def _storage_of_a_thread(task: NodeTask) -> Storage:
-    """The store again, for a thread next to the task's own; it ends its waiting with the task."""
-    return open_stores(task.stores.config, task.stores.secrets, stop=task.stores.stop).storage
-
-
 def _iteration_of(task: NodeTask, take: Take) -> Iteration:
     """The iteration of an open take. Raises QueueError if somebody deleted its folder: he must choose."""
     header = take.header
     with suppress(PathNotFoundError):
-        own = task.stores.crawl.folder(header.folder).iteration()
+        own = task.crawl.folder(header.folder).iteration()
         if (own.run_id, own.iteration) == (header.run_id, header.iteration):
             return own
     raise QueueError(
         f"{take.path}: is open, and the folder of its iteration {header.folder} (run {header.run_id}) is gone: put"
         " the folder back, or delete the file, and its URLs are fetched (again) with the next batch"
     )
-
-
-def _fetch(task: NodeTask, take: Take, own: Iteration) -> None:
-    """Fetch what has no record yet, then decide what is left over."""
-    task.spool.mkdir(exist_ok=True)
-    fsync_dir(task.directory)
-    finished_positions(task.spool)  # what cannot be trusted is named here, with its remedy; workers could not say it
-    task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
-    if take.count:
-        with HostStore(make_hosts_folder(task.directory)) as hosts:
-            # Where hosts have another node now, the one before may just have asked them.
-            if hosts.begin(hold=nodes_changed(task.stores, own)):
-                _hold_turns(task)
-            _run_workers_while_there_is_room(task, take, own)
-            hosts.finish()
-    done = finished_positions(task.spool)
-    write_leftover(take, [position for position in range(take.count) if position not in done])
-
-
-def _run_workers_while_there_is_room(task: NodeTask, take: Take, own: Iteration) -> None:
-    """Run the workers until nothing is left or the time is over; below a watermark they end, and begin again later."""
-    limit_s, fetched_s = task.stores.config.batch.time_limit_s, 0.0
-    while True:
-        wait_for_room(task)
-        task.progress.enter("fetch")
-        began_s = time.monotonic()
-        with RoomWatch(task) as room:
-            results = run_workers(
-                [worker.as_json() for worker in _worker_tasks(task, take, own, limit_s - fetched_s)],
-                log_dir=task.directory,
-                lock_descriptor=task.lock.fileno(),
-                stop=task.stores.stop.is_set,
-                on_progress=task.progress.fetched,
-                pause=room.is_short,
-            )
-        fetched_s += time.monotonic() - began_s
-        if fetched_s >= limit_s or not any(result["paused"] for result in results):
-            return
-
-
-def _hold_turns(task: NodeTask) -> None:
-    """After an unclean stop: turns that the dead processes held are free again, after one delay for everybody."""
-    fetch = task.stores.config.fetch
-    with Turns.of(NodeDirectory(task.directory).hosts, fetch) as turns:
-        turns.reset(max(fetch.host_delay_s, fetch.ip_delay_s))
-
-
-def _worker_tasks(task: NodeTask, take: Take, own: Iteration, seconds_left: float) -> list[WorkerTask]:
-    config = task.stores.config
-    try:
-        take.scope()  # a damaged one is named here, with its remedy
-    except FileNotFoundError:
-        take.write_scope(scope_hosts(task, own))
-        reached("node.scope")
-    return [
-        WorkerTask(
-            config=to_mapping(config),
-            nodes=list(own.nodes),
-            node=task.node,
-            node_dir=str(task.directory),
-            spool=str(task.spool),
-            prefix=part_prefix(own.folder, task.node, number),
-            number=number,
-            processes=take.header.processes,
-            seconds_left=seconds_left,
-            info={**_facts(task.stores), "part_of": f"{own.folder}/{task.node}"},
-        )
-        for number in range(take.header.processes)
-    ]
-
-
-def _facts(stores: Stores) -> dict[str, Any]:
-    """What warcinfo and manifest say of how the segment came to be."""
-    return {
-        "krake_version": VERSION,
-        "config_digest": stores.config_digest,
-        "user_agent": user_agent_header(stores.config.fetch),
-        "robots_policy": stores.config.fetch.robots,
-    }
 
 
 def _build(task: NodeTask, take: Take, own: Iteration) -> None:
@@ -319,7 +252,7 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         folder=own.folder,
         node=task.node,
         nodes=own.nodes,
-        **_facts(task.stores),
+        **origin(task.stores),
         started_s=take.header.extra["started_s"],
         taken=take.count,
         deferred=len(read_leftover(take) or []),

@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import SEEDS_FOLDER
 from crawl_lib.durable import delete_durable
-from crawl_lib.errors import DamagedFileError
+from crawl_lib.errors import ConfigError, DamagedFileError
 from crawl_lib.frontier import (
     Change,
     NodeDirectory,
@@ -23,7 +22,9 @@ from crawl_lib.frontier import (
     plan_move,
 )
 from crawl_lib.node.task import NodeTask
+from crawl_lib.rounds import at_work
 from crawl_lib.sealed import unsealed_or_old
+from crawl_lib.stores import Stores
 
 
 def read_decision(directory: Path) -> dict[str, Any] | None:
@@ -62,8 +63,30 @@ def drop_decision(task: NodeTask) -> None:
     if decision is None:
         return
     finish_open_move(task.queue)
-    handed = f"{task.stores.crawl.path}/{SEEDS_FOLDER}/{decision['name']}"
+    handed = task.crawl.seeds_path(decision["name"])
     if task.stores.storage.exists(handed):
         task.stores.storage.secure(handed)
         empty_queue(task.queue, decision["name"])
     delete_durable(NodeDirectory(task.directory).retire)
+
+
+def require_out(stores: Stores, node: str) -> None:
+    """Raise ConfigError for a node of the config: it cannot be retired."""
+    if node in stores.config.servers:
+        raise ConfigError(f"node {node} is in servers: take it out of the config of every machine, then retire it")
+
+
+def require_others_settled(stores: Stores, node: str) -> None:
+    """Raise ConfigError while the others have something open: nothing more may be sent to this node."""
+    newest = stores.crawl.newest_iteration()
+    if newest is None:
+        return
+    problems = at_work(stores, replace(newest, nodes=tuple(name for name in newest.nodes if name != node)))
+    if problems:
+        raise ConfigError(f"node {node} cannot be retired before the others have settled: {'; '.join(problems[:5])}")
+
+
+def result_of(stores: Stores, node: str, manifest: dict[str, Any]) -> dict[str, Any]:
+    """What a retirement returns."""
+    path = stores.crawl.seeds_path(manifest["digest"])
+    return {"node": node, "retired": True, "handed_over": manifest["accepted"], "path": path}

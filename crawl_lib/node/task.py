@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
+from crawl_lib.crawldir import CrawlDirectory, NodeProgress, take_note_away, urls_of_lost_queue
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, open_node_dir
 from crawl_lib.node.guards import require_newest
@@ -26,6 +26,11 @@ class NodeTask:
     directory: Path
     lock: NodeLock
     progress: NodeProgress
+
+    @property
+    def crawl(self) -> CrawlDirectory:
+        """The crawl directory."""
+        return self.stores.crawl
 
     @property
     def queue(self) -> Queue:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import settled_nodes, read_settled, urls_of_lost_queue
+from crawl_lib.crawldir import read_settled, settled_nodes, urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
 from crawl_lib.export import check_export, list_exports
 from crawl_lib.findings import Finding, Findings, Severity

@@ -12,8 +12,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import Queue
 from crawl_lib.node import admission
-from crawl_lib.node.admission import admit_node
-from crawl_lib.node.retire import retire_lost
+from crawl_lib.node.lost import admit_node, retire_lost
 from crawl_lib.stores import open_stores
 from demo import Serving
 from tests.e2e.crawl import run_iteration

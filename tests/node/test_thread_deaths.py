@@ -1,4 +1,4 @@
-"""A thread beside a crawl task's own fails as nobody foresaw, or ends without a word.
+"""A thread next to a crawl task's own fails with an unforeseen error, or ends without a word.
 
 The task goes on as if nothing had been, or ends with an error that the next attempt mends. Either way no URL is lost,
 and none is asked for twice but one that was in flight.
@@ -21,7 +21,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import StorageError
-from crawl_lib.node import crawl as node
+from crawl_lib.node import fetching as node
 from crawl_lib.node import watermarks
 from crawl_lib.segment import Sealer, list_parts
 from crawl_lib.stores import open_stores

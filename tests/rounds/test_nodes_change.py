@@ -16,7 +16,8 @@ from crawl_lib.config import Config
 from crawl_lib.crawldir.settled import Settled, delete_settled, read_settled, settled_nodes, write_settled
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue, TakenIn
-from crawl_lib.node.retire import plan_retirement, retire_lost, retire_node
+from crawl_lib.node.lost import retire_lost
+from crawl_lib.node.retire import plan_retirement, retire_node
 from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners

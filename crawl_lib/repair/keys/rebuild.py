@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from crawl_lib.crawldir import PAGES, mark_filled, note_command, read_settled, delete_settled, take_note_away, unfilled
+from crawl_lib.crawldir import PAGES, delete_settled, mark_filled, note_command, read_settled, take_note_away, unfilled
 from crawl_lib.durable import delete_durable, reached
 from crawl_lib.errors import (
     DamagedFileError,

@@ -30,7 +30,7 @@ from threading import Event
 
 import numpy as np
 
-from crawl_lib.crawldir import PAGES, read_settled, delete_settled, take_note_away, unfilled, urls_of_lost_queue
+from crawl_lib.crawldir import PAGES, delete_settled, read_settled, take_note_away, unfilled, urls_of_lost_queue
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
