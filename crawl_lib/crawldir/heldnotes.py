@@ -1,7 +1,7 @@
 """Notes on the DFS of the keys whose URLs a node holds: what a check on another machine can know of its queue.
 
 `krake fsck --node NODE` leaves one: `<crawl>/held/<node>/<id>/` with `keys` (20 bytes each, ascending, each once) and
-`note.json`, there all at once. Whoever works on a node takes its note away first. Both hold the node's lock. So while a
+`note.json`, there all at once. A task takes its node's note away first. Both hold the node's lock. So while a
 note is there, the node has sent no key to the key servers that is not in it.
 
 A check reads the notes, then the key tables, and then looks whether the notes are still there: a node that began
@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.durable import reached
@@ -52,7 +51,7 @@ class HeldNote:
 
     def path(self, crawl: CrawlDirectory) -> str:
         """Its folder, relative to the storage's root."""
-        return f"{_folder(crawl, self.node)}/{self.note_id}"
+        return crawl.at(HELD_FOLDER, self.node, self.note_id)
 
     def is_of(self, config_digest: str) -> bool:
         """Whether it was made by this Krake with this config: another one may hold other URLs, or have other keys."""
@@ -61,10 +60,6 @@ class HeldNote:
     def is_there(self, crawl: CrawlDirectory) -> bool:
         """Whether no task has worked on the node since."""
         return crawl.storage.exists(f"{self.path(crawl)}/{NOTE_FILE}")
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The form of `note.json`."""
-        return {**self.__dict__, "taken_in": self.taken_in.to_mapping()}
 
 
 def write_note(
@@ -83,7 +78,7 @@ def write_note(
     """
     take_note_away(crawl, node)
     note_id, digest, size = uuid.uuid4().hex, sha256(), 0
-    hidden = f"{_folder(crawl, node)}/.{note_id}"
+    hidden = crawl.at(HELD_FOLDER, node, f".{note_id}")
     with crawl.storage.open_write(f"{hidden}/{KEYS_FILE}") as file:
         for block in blocks:
             file.write(block)
@@ -100,7 +95,9 @@ def write_note(
         code=code_digest(),
         config=config,
     )
-    crawl.storage.write_bytes(f"{hidden}/{NOTE_FILE}", sealed_json(note.to_mapping()))
+    crawl.storage.write_bytes(
+        f"{hidden}/{NOTE_FILE}", sealed_json({**note.__dict__, "taken_in": taken_in.to_mapping()})
+    )
     reached("repair.held.written")
     crawl.storage.rename(hidden, note.path(crawl))
     reached("repair.held.noted")
@@ -109,15 +106,14 @@ def write_note(
 
 def read_note(crawl: CrawlDirectory, node: str) -> HeldNote | None:
     """A node's note, None if there is none. Raises DamagedFileError naming its path."""
-    folder = _folder(crawl, node)
+    names = crawl.names(HELD_FOLDER, node)
+    if not names:
+        return None
+    path = crawl.at(HELD_FOLDER, node, names[-1], NOTE_FILE)
     try:
-        names = [entry.name for entry in crawl.storage.list(folder) if not entry.name.startswith(".")]
-        if not names:
-            return None
-        path = f"{folder}/{names[-1]}/{NOTE_FILE}"
         data = crawl.storage.read_bytes(path)
     except PathNotFoundError:
-        return None  # there is none, or it was taken away since we listed the folder
+        return None  # it was taken away since we listed the folder
     try:
         value = unsealed(data)
         taken_in = value.pop("taken_in")
@@ -150,8 +146,8 @@ def noted_keys(crawl: CrawlDirectory, note: HeldNote) -> Iterator[list[bytes]]:
 
 
 def take_note_away(crawl: CrawlDirectory, node: str) -> None:
-    """Before anybody works on the node, with what a killed attempt left of one. The caller holds the node's lock."""
-    crawl.storage.delete(_folder(crawl, node))
+    """Before a task works on the node, with what a killed attempt left of one. The caller holds the node's lock."""
+    crawl.storage.delete(crawl.at(HELD_FOLDER, node))
 
 
 def note_command(node: str) -> str:
@@ -161,7 +157,3 @@ def note_command(node: str) -> str:
 
 def _damaged(path: str, node: str, problem: str) -> DamagedFileError:
     return DamagedFileError(f"{path}: {problem}; run `{note_command(node)}` on its machine, which writes it again")
-
-
-def _folder(crawl: CrawlDirectory, node: str) -> str:
-    return f"{crawl.path}/{HELD_FOLDER}/{node}"

@@ -70,7 +70,7 @@ def give_name(crawl: CrawlDirectory, newest: str, hidden: str, clock: Callable[[
 def give_up_name(crawl: CrawlDirectory, own: Iteration) -> None:
     """Delete the folder of an iteration in which nothing was done, and what says that it has one."""
     storage = crawl.storage
-    storage.delete(f"{crawl.path}/{own.folder}")
+    storage.delete(crawl.at(own.folder))
     older = [folder for folder in crawl.folders() if int(folder) < int(own.folder)]
     prefix = hidden_prefix(own.run_id, own.iteration).encode()
     register = choices(crawl, (older or [NONE])[-1])
@@ -123,7 +123,7 @@ def _rename_to_time(crawl: CrawlDirectory, hidden: str, clock: Callable[[], floa
     name = max(int(clock()), *(int(folder) + 1 for folder in crawl.folders()[-1:]), 0)
     while True:
         try:
-            storage.rename(f"{crawl.path}/{hidden}", f"{crawl.path}/{name}")
+            storage.rename(crawl.at(hidden), crawl.at(str(name)))
         except TargetExistsError:
             name += 1
         except PathNotFoundError:

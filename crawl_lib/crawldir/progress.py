@@ -23,8 +23,7 @@ class NodeProgress:
 
     Reports `node`, `phase` (waiting, intake, fetch, commit, paused, failed, done), `reason` (why it pauses or failed),
     `taken` and `fetched` (URLs), `errors` (URLs without a response), `pages_per_s` (since the fetching began) and
-    `queue` (URLs). The file is no durable state:
-    nothing but `krake status` reads it.
+    `queue` (URLs). The file is no durable state: nothing but `krake status` reads it.
     """
 
     def __init__(self, node: str, directory: Path, on_progress: OnProgress | None) -> None:

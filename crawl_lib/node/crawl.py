@@ -161,13 +161,9 @@ def finish_what_is_open(task: NodeTask) -> None:
     else:
         if NodeDirectory(task.directory).leftover.exists():  # killed between the two deletions of `close_take`
             close_take(task.directory)
-        _delete_spool(task)
-
-
-def _delete_spool(task: NodeTask) -> None:
-    """A spool without a take is of no use, and must be gone before the next take: its positions mean other URLs."""
-    if task.spool.exists():
-        shutil.rmtree(task.spool)
+        # A spool without a take is of no use, and must be gone before the next take: its positions mean other URLs.
+        if task.spool.exists():
+            shutil.rmtree(task.spool)
 
 
 def _decide(task: NodeTask, own: Iteration, size: int) -> Take:
@@ -215,7 +211,8 @@ def complete(task: NodeTask, take: Take) -> None:
     mark_pages(task.stores, published, task.node)
     reached("node.marked")
     close_take(task.directory)
-    _delete_spool(task)
+    if task.spool.exists():
+        shutil.rmtree(task.spool)
 
 
 @contextmanager

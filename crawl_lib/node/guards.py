@@ -94,7 +94,11 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
         if problem := _crawl_missing(stores, record):
             return Mismatch("crawl_missing", problem, _BRING_BACK)
         if problem := _younger_segment(stores, queue, record) or _younger_note(stores, queue, record.taken_in):
-            return Mismatch("queue_rolled_back", problem, _remedy(queue))
+            remedy = (
+                "put the newest directory back; if that is lost, move this one away and run"
+                f" `krake nodes restart {queue.node}`"
+            )
+            return Mismatch("queue_rolled_back", problem, remedy)
     return None
 
 
@@ -102,12 +106,6 @@ _BRING_BACK = (
     "put dfs_primary, or the disk that is mounted there, back as it was; to begin again, delete the queues and the key"
     " tables too"
 )
-
-
-def _remedy(queue: Queue) -> str:
-    return (
-        f"put the newest directory back; if that is lost, move this one away and run `krake nodes restart {queue.node}`"
-    )
 
 
 def _crawl_missing(stores: Stores, record: Record) -> str | None:

@@ -1,18 +1,7 @@
 """Retiring a node: what its queue holds goes to the nodes that are left, and it takes part no more.
 
-The steps, each durable before the next, under the node's lock, on its machine or where its directory was copied to:
-
-1. What is open is finished: a move; a take, which is fetched and committed in its folder; empty segments where the
-   node was missed. Then all that was found for it is taken in.
-2. The file `retire` is written: the decision, with a name and the nodes that are left. From here the queue is fixed.
-3. The queue, what was undecided and what was to be handed on go to `<crawl>/seeds/<name>/`, in the form of injected
-   seeds, past the key check (the undecided lines: to it): one rename.
-4. One move empties the queue.
-5. The node's note on the DFS says that it is retired; then `retire` is deleted.
-
-Killed before 2: nothing was handed over. After it: the next call goes on at 3 with the same name, and finds the folder
-if it is there. Run again after the end, it says so. If the node is put back into the config instead, its next task
-empties the queue if the folder exists, and deletes `retire` (`handover`).
+`docs/protocol.md` says what is durable after each step. All of them hold the node's lock, on its machine or where its
+directory was copied to. What was undecided goes through the key check of the new owners, all else past it.
 
 A node whose directory is gone is another case (`lost`).
 """

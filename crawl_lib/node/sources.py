@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from crawl_lib.crawldir import MANIFEST_FILE, FolderState, Iteration
@@ -41,16 +40,16 @@ def waiting_sources(
         if (digest, SEEDS_NODE) not in taken_in:
             path = stores.crawl.seeds_path(digest)
             manifest = stores.crawl.seeds_manifest(digest)
-            part = _part(manifest.get("outlinks"), node, path)
-            sources.append(_source(stores, path, (digest, SEEDS_NODE), part, tuple(manifest.get("nodes", ()))))
+            nodes = tuple(manifest.get("nodes", ()))
+            sources.append(_source(stores, node, path, (digest, SEEDS_NODE), manifest.get("outlinks"), nodes=nodes))
         complete.append(digest)
     named = {folder for folder, _ in planned}
     for folder in stores.crawl.folders():
         if folder in taken_in.complete:
             continue
-        if before is None or int(folder) < int(before) or folder in named:
-            is_complete = _add_folder(stores, folder, node, taken_in, sources)
-            complete += [folder] if is_complete else []
+        is_due = before is None or int(folder) < int(before) or folder in named
+        if is_due and _add_folder(stores, folder, node, taken_in, sources):
+            complete.append(folder)
     return sources, complete
 
 
@@ -63,32 +62,23 @@ def _add_folder(stores: Stores, folder: str, node: str, taken_in: TakenIn, sourc
         segment = stores.crawl.segment(folder, found_by)
         parts = state.index["outlinks"].get(found_by) if state.index is not None else None
         parts = segment.manifest()["outlinks"] if parts is None else parts
-        part = _part(parts, node, segment.path)
-        sources.append(_source(stores, segment.path, (folder, found_by), part, nodes))
+        sources.append(_source(stores, node, segment.path, (folder, found_by), parts, nodes=nodes))
     return state.is_complete
 
 
-def _part(parts: object, node: str, path: str) -> dict[str, int] | None:
-    """Where a node's part of the file `outlinks` lies, None if it has none."""
+def _source(
+    stores: Stores, node: str, path: str, name: tuple[str, str], parts: object, *, nodes: tuple[str, ...]
+) -> Source:
+    """A node's part of a file `outlinks`, which may be none. `parts`: where each node's part lies."""
     if not isinstance(parts, dict):
         raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
-    part: dict[str, int] | None = parts.get(node)
-    return part
-
-
-def _source(
-    stores: Stores, path: str, name: tuple[str, str], part: dict[str, int] | None, nodes: tuple[str, ...]
-) -> Source:
+    part = parts.get(node)
     if part is None:
-        return Source(*name, _nothing, nodes)
+        return Source(*name, lambda: iter(()), nodes)
     open_part = partial(
         stores.storage.open_read, f"{path}/{OUTLINKS_FILE}", offset=part["offset"], length=part["length"]
     )
     return part_source(*name, open_part, part["count"], nodes)
-
-
-def _nothing() -> Iterator[bytes]:
-    return iter(())
 
 
 def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
@@ -133,7 +123,7 @@ def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
     late, what later ones found. Links of their pages would be rejected for good, since a page is fetched once. Nothing
     is added but by what this node has taken in, so that an untroubled crawl does not depend on who was faster.
     """
-    crawl = task.stores.crawl
+    crawl = task.crawl
     taken_in = task.queue.taken_in()
     hosts = {*crawl.scope(own), *read_scope_added(task.queue)}
     for digest in crawl.seeds():

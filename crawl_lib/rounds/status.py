@@ -141,11 +141,8 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
     if move is not None:
         status["open_move"] = move.move_id
     if take is not None:
-        status["open_take"] = {
-            "run_id": take.header.run_id,
-            "iteration": take.header.iteration,
-            "count": take.count,
-        }
+        header = take.header
+        status["open_take"] = {"run_id": header.run_id, "iteration": header.iteration, "count": take.count}
         status["progress"] = progress
     return {**status, **halted}
 

@@ -11,7 +11,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import Queue
-from crawl_lib.node import admission
+from crawl_lib.node import lost
 from crawl_lib.node.lost import admit_node, retire_lost
 from crawl_lib.stores import open_stores
 from demo import Serving
@@ -64,7 +64,7 @@ def test_a_lost_node_is_refused_until_it_is_admitted(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(admission, "reached", die)
+        patch.setattr(lost, "reached", die)
         with pytest.raises(KeyboardInterrupt):
             admit(old, "node-2")
     assert admit(old, "node-2")
