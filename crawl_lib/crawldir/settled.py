@@ -39,6 +39,10 @@ class Settled:
     retired: bool = False
     lost: bool = False
 
+    def to_mapping(self) -> dict[str, Any]:
+        """The form of the file."""
+        return {**self.__dict__, "taken_in": self.taken_in.to_mapping()}
+
     @property
     def refusal(self) -> str | None:
         """Why the node may not take part, in words, with what to do; None if it may."""
@@ -72,8 +76,7 @@ def read_settled(crawl: CrawlDirectory, node: str) -> Settled | None:
 
 def write_settled(crawl: CrawlDirectory, settled: Settled) -> None:
     """Replace a node's note, unless it says the same already. The caller holds the node's lock."""
-    value: dict[str, Any] = {**settled.__dict__, "taken_in": settled.taken_in.to_mapping()}
-    register, data = _register(crawl, settled.node), sealed_json(value)
+    register, data = _register(crawl, settled.node), sealed_json(settled.to_mapping())
     numbers = register.numbers()
     newest, written = register.newest()
     if written == data:
