@@ -1,11 +1,11 @@
 """What a node fetches next: its FIFO queue on its own disk, and how URLs get into it and out of it, through any crash.
 
 How data flows: injected seeds and the file `outlinks` of each segment hold URLs for their owners, as lines
-(`outlinks`). `intake` reads the parts that are this node's (`source`), asks the key store which URLs are new, and
-appends those to the queue (`journal`); URLs that other nodes handed on are queued without asking
-(`past_check`). A queue that people made is adopted first (`adopt`), and with other nodes than before its hosts are
-divided again (`rehome`). `make_take` writes down the next URLs; once their segment is committed, `advance` moves the
-queue past them (`take`). Every change of the queue is a move (`move`), under `NodeLock`.
+(`outlinks`). `intake` reads the parts that are this node's, asks the key store which URLs are new, and appends those
+to the queue (`journal`); URLs that other nodes handed on are queued without asking. A queue that people made is
+adopted first, and with other nodes than before its hosts are divided again (`adopt`). `make_take` writes down the next
+URLs; once their segment is committed, `advance` moves the queue past them (`take`). Every change of the queue is a
+move (`move`), under `NodeLock`.
 
 `NodeDirectory` has each file by name. Only this node's tasks write into it. What holds after a crash:
 `docs/protocol.md`; the files: `docs/formats.md`.
@@ -13,7 +13,7 @@ queue past them (`take`). Every change of the queue is a move (`move`), under `N
 
 from typing import TYPE_CHECKING
 
-from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse
+from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse, rehome
 from crawl_lib.frontier.directory import NodeDirectory, open_node_dir
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
 from crawl_lib.frontier.intake import IntakeRules, intake, open_plan, pending_report, read_undecided
@@ -41,11 +41,14 @@ from crawl_lib.frontier.outlinks import (
     HANDED_ON_MARK,
     OutlinkPart,
     OutlinkWriter,
+    Source,
     decode_line,
     decode_meta,
     encode_line,
+    file_lines,
     join_line,
     part_mapping,
+    part_source,
     read_outlinks,
     split_line,
 )
@@ -67,8 +70,6 @@ from crawl_lib.frontier.record import (
     record_bytes,
     taken_in_anew,
 )
-from crawl_lib.frontier.rehome import rehome
-from crawl_lib.frontier.source import Source, file_lines, lines_of, part_source
 from crawl_lib.frontier.take import (
     Take,
     TakeHeader,
@@ -138,7 +139,6 @@ __all__ = [
     "impossible_steps",
     "intake",
     "join_line",
-    "lines_of",
     "lost_advice",
     "make_take",
     "note_lost",

@@ -1,13 +1,17 @@
-"""Adopting a queue made by hand: its lines become canonical, and their keys known; none is dropped for being known."""
+"""Writing a whole queue again: one made by hand is adopted, one of other nodes than today's is divided again.
+
+Both write what stays to files of their own, and what other nodes own after what is to be handed on already; one move
+puts all of it in place. Killed before it, nothing has changed but keys; after it, it is carried out.
+"""
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import file_digest, sha1
+from itertools import chain
 from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file, reached, write_durable
@@ -15,10 +19,10 @@ from crawl_lib.errors import UrlError
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
-from crawl_lib.frontier.move import Appended, Change, carry_out_move, plan_move
-from crawl_lib.frontier.outlinks import join_line, key_of_line, some_lines
+from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, move_id, plan_move
+from crawl_lib.frontier.outlinks import file_lines, join_line, key_of_line, some_lines
 from crawl_lib.frontier.queue import Queue, QueueReader, State
-from crawl_lib.frontier.take import write_lines
+from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
 from crawl_lib.keys import KeyStore
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port
 
@@ -26,148 +30,15 @@ EXAMPLES = 20
 _INSERT_KEYS = 50_000
 
 
-@dataclass
-class _Adoption:
-    """What one pass over the queue finds."""
-
-    repeated: frozenset[int] = frozenset()
-    report: IntakeReport = field(default_factory=IntakeReport)
-    prefixes: array[int] = field(default_factory=lambda: array("Q"))
-    scope: set[str] = field(default_factory=set)
-    earlier: frozenset[bytes] = frozenset()
-    seen: set[bytes] = field(default_factory=set)
-
-    def is_repeated(self, key: bytes) -> bool:
-        """Whether an earlier line has this key; sure in the second pass, where the suspects are known."""
-        prefix = int.from_bytes(key[:8], "big")
-        self.prefixes.append(prefix)
-        if prefix not in self.repeated:
-            return False
-        if key in self.seen:
-            return True
-        self.seen.add(key)
-        return False
-
-    def suspects(self) -> frozenset[int]:
-        """Key prefixes that came up more than once: 8 bytes a line, since a set of keys would need 100."""
-        import numpy as np  # noqa: PLC0415 - costs a process 110 ms at its start, and few ever adopt
-
-        values = np.sort(np.frombuffer(self.prefixes, dtype=np.uint64)) if self.prefixes else np.empty(0, np.uint64)
-        return frozenset(values[1:][values[1:] == values[:-1]].tolist())
-
-
-def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_chars: int = 2000) -> IntakeReport:
-    """Make a queue made by hand ours.
-
-    `owners`: with `host` routing; URLs of other nodes go to the file `handed_on`, and travel with the next segment
-    past the key check. None: they all stay here. The hosts go to the file `scope_added`. Repeats within the queue are
-    dropped, and counted. Until its move is durable nothing has changed but keys, so a kill only means beginning anew.
-    """
-    state = queue.state()
-    found = _read_all(queue, state, owners, _Adoption(), max_length_chars)
-    suspects = found.suspects()
-    if suspects:
-        found = _read_all(queue, state, owners, _Adoption(repeated=suspects), max_length_chars)
-    count = found.report.adopted
-    reached("adopt.written")
-    scope = sorted(found.scope.union(read_scope_added(queue)))
-    write_durable(queue.files.adopted_scope, "".join(f"{host}\n" for host in scope).encode())
-    _count_hosts(queue, keys)
-    reached("adopt.files_written")
-    _insert_all(queue, keys, found)
-    reached("adopt.inserted")
-    record = queue.record()
-    change = Change(
-        move_id=_move_id(queue, record.last_move, state, found),
-        state=state,
-        record=replace(record, pending=IntakeReport.from_mapping(record.pending).plus(found.report).to_mapping()),
-        ours=True,
-        appended=Appended(NodeDirectory.adopted, count),
-        replaces=True,
-        deletes=[
-            NodeDirectory.adopted_counted,
-            *([] if count else [NodeDirectory.adopted, f"{NodeDirectory.adopted}.meta"]),
-        ],
-        renames=[
-            (NodeDirectory.adopted_handed_on, NodeDirectory.handed_on),
-            (NodeDirectory.adopted_scope, NodeDirectory.scope_added),
-        ],
-        counts_hosts=True,
-    )
-    carry_out_move(queue, plan_move(queue, change))
-    return found.report
-
-
-def _read_all(queue: Queue, state: State, owners: Owners | None, found: _Adoption, max_length_chars: int) -> _Adoption:
-    """One pass over the queue, which writes `adopted` and `adopted.handed_on`.
-
-    The latter begins with what an earlier adoption left for the segment to come.
-    """
-    found.earlier = frozenset(read_handed_on(queue))
-    with queue.files.adopted_handed_on.open("wb") as handed_on:
-        handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
-        lines = _adopted_lines(queue, state, owners, found, handed_on=handed_on, max_length_chars=max_length_chars)
-        found.report.adopted = write_lines(queue, NodeDirectory.adopted, lines)
-        fsync_file(handed_on)
-    return found
-
-
 def read_handed_on(queue: Queue) -> Iterator[bytes]:
     """Outlink lines, flagged `h`, that the node's next segment carries to their owners."""
-    path = queue.files.handed_on
-    if path.exists():
-        with path.open("rb") as file:
-            for line in file:
-                yield line.rstrip(b"\n")
+    return file_lines(queue.files.handed_on)
 
 
 def read_scope_added(queue: Queue) -> list[str]:
     """Hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
     path = queue.files.scope_added
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def _adopted_lines(
-    queue: Queue,
-    state: State,
-    owners: Owners | None,
-    found: _Adoption,
-    *,
-    handed_on: BinaryIO,
-    max_length_chars: int,
-) -> Iterator[tuple[bytes, bytes]]:
-    reader = QueueReader(queue, state)
-    where = _places(state)
-    for url, meta in reader.lines():
-        number, line = next(where)
-        try:
-            text = url.decode("utf-8", "surrogateescape")
-            canonical = canonicalize(text.strip(), max_length_chars=max_length_chars)
-            host = host_of(canonical)
-            if refused_port(canonical, host) is not None:
-                raise UrlError(Rejection.PORT, canonical)
-        except UrlError as error:
-            refuse(found.report.adopted_refused, found.report.examples, error, f"{queue.files.data(number)}:{line}")
-            continue
-        data = canonical.encode()
-        if found.is_repeated(sha1(data).digest()):
-            found.report.adopted_duplicates += 1
-            continue
-        found.scope.add(host)
-        if owners is not None and owners.owner(host) != queue.node:
-            found.report.adopted_handed_on += 1
-            handed = join_line(data, meta, b"h")
-            if handed not in found.earlier:
-                handed_on.write(handed + b"\n")
-            continue
-        yield data, meta
-
-
-def _places(state: State) -> Iterator[tuple[int, int]]:
-    """File and line (from 1) of each URL that waits."""
-    for number, total in enumerate(state.totals):
-        for line in range(state.processed if number == 0 else 0, total):
-            yield number, line + 1
 
 
 def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str) -> None:
@@ -178,10 +49,136 @@ def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: 
         examples.append(f"{where}: {reason}")
 
 
+def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_chars: int = 2000) -> None:
+    """Make the queue ours: finish an open move, make an empty queue where there is none, adopt one made by hand.
+
+    In a queue made by hand lines become canonical, and their keys known; none is dropped for being known. Repeats
+    within it are dropped, and counted. `owners`: with `host` routing; URLs of other nodes go to the file `handed_on`,
+    and travel with the next segment past the key check. None: they all stay here. The hosts go to the file
+    `scope_added`. The caller holds the node's lock. Raises QueueError, KeyStoreError or StorageError.
+    """
+    require_no_take(queue)
+    finish_open_move(queue)
+    queue.create()
+    state = queue.state()
+    if queue.is_ours(state):
+        return
+    found = _Adoption(queue, state, owners, max_length_chars)
+    if repeated := found.write():
+        found = _Adoption(queue, state, owners, max_length_chars, repeated)
+        found.write()
+    report = found.report
+    reached("adopt.written")
+    scope = sorted(found.scope.union(read_scope_added(queue)))
+    write_durable(queue.files.adopted_scope, "".join(f"{host}\n" for host in scope).encode())
+    _count_hosts(queue, keys)
+    reached("adopt.files_written")
+    ours = (sha1(line).digest() for line in file_lines(queue.files.adopted))
+    for some in some_lines(chain(ours, map(key_of_line, file_lines(queue.files.adopted_handed_on))), _INSERT_KEYS):
+        report.add_missed(keys.insert(some).missed)
+    reached("adopt.inserted")
+    record = queue.record()
+    size = queue.files.adopted.stat().st_size
+    change = Change(
+        move_id=move_id("adopt", record.last_move, state.processed, state.totals, size, report.to_mapping()),
+        state=state,
+        record=report.added_to(record),
+        ours=True,
+        appended=Appended(NodeDirectory.adopted, report.adopted),
+        replaces=True,
+        deletes=[NodeDirectory.adopted_counted],
+        renames=[
+            (NodeDirectory.adopted_handed_on, NodeDirectory.handed_on),
+            (NodeDirectory.adopted_scope, NodeDirectory.scope_added),
+        ],
+        counts_hosts=True,
+    )
+    carry_out_move(queue, plan_move(queue, change))
+
+
+class _Adoption:
+    """One pass over a queue made by hand. `repeated`: key prefixes that an earlier pass saw more than once."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        state: State,
+        owners: Owners | None,
+        max_length_chars: int,
+        repeated: frozenset[int] = frozenset(),
+    ) -> None:
+        self.queue, self.state, self.owners, self.max_length_chars = queue, state, owners, max_length_chars
+        self.repeated = repeated
+        self.report = IntakeReport()
+        self.scope: set[str] = set()
+        self._prefixes = array("Q")
+        self._seen: set[bytes] = set()
+        self._earlier = frozenset(read_handed_on(queue))
+
+    def write(self) -> frozenset[int]:
+        """Write `adopted` and `adopted.handed_on`; returns the key prefixes that came up more than once.
+
+        Prefixes have 8 bytes a line, where a set of keys would need 100.
+        """
+        import numpy as np  # noqa: PLC0415 - costs a process 110 ms at its start, and few ever adopt
+
+        with self.queue.files.adopted_handed_on.open("wb") as handed_on:
+            handed_on.writelines(line + b"\n" for line in read_handed_on(self.queue))
+            self.report.adopted = write_lines(self.queue, NodeDirectory.adopted, self._lines(handed_on))
+            fsync_file(handed_on)
+        values = np.sort(np.frombuffer(self._prefixes, dtype=np.uint64)) if self._prefixes else np.empty(0, np.uint64)
+        return frozenset(values[1:][values[1:] == values[:-1]].tolist())
+
+    def _lines(self, handed_on: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+        where = _places(self.state)
+        for url, meta in QueueReader(self.queue, self.state).lines():
+            number, line = next(where)
+            try:
+                text = url.decode("utf-8", "surrogateescape")
+                canonical = canonicalize(text.strip(), max_length_chars=self.max_length_chars)
+                host = host_of(canonical)
+                if refused_port(canonical, host) is not None:
+                    raise UrlError(Rejection.PORT, canonical)
+            except UrlError as error:
+                place = f"{self.queue.files.data(number)}:{line}"
+                refuse(self.report.adopted_refused, self.report.examples, error, place)
+                continue
+            data = canonical.encode()
+            if self._is_repeated(sha1(data).digest()):
+                self.report.adopted_duplicates += 1
+                continue
+            self.scope.add(host)
+            if self.owners is not None and self.owners.owner(host) != self.queue.node:
+                self.report.adopted_handed_on += 1
+                handed = join_line(data, meta, b"h")
+                if handed not in self._earlier:
+                    handed_on.write(handed + b"\n")
+                continue
+            yield data, meta
+
+    def _is_repeated(self, key: bytes) -> bool:
+        """Whether an earlier line has this key; sure in the second pass, where the suspects are known."""
+        prefix = int.from_bytes(key[:8], "big")
+        self._prefixes.append(prefix)
+        if prefix not in self.repeated:
+            return False
+        if key in self._seen:
+            return True
+        self._seen.add(key)
+        return False
+
+
+def _places(state: State) -> Iterator[tuple[int, int]]:
+    """File and line (from 1) of each URL that waits."""
+    for number, total in enumerate(state.totals):
+        for line in range(state.processed if number == 0 else 0, total):
+            yield number, line + 1
+
+
 def _count_hosts(queue: Queue, keys: KeyStore) -> None:
     """Write down how many URLs of each host are new: those of a queue of ours that people edited have been counted.
 
-    Once keys are inserted nobody can tell any more, so a note says of which lines the counts are; a rerun keeps them.
+    Once keys are inserted that can be told no more, so a note says of which lines the counts are; a rerun keeps them.
     """
     path, note = queue.files.adopted, queue.files.adopted_counted
     with path.open("rb") as file:
@@ -189,30 +186,60 @@ def _count_hosts(queue: Queue, keys: KeyStore) -> None:
     if note.exists() and note.read_bytes() == digest:
         return
     hosts: Counter[bytes] = Counter()
-    with path.open("rb") as file:
-        for lines in some_lines((line.rstrip(b"\n") for line in file), _INSERT_KEYS):
-            keyed = {sha1(line).digest(): line for line in lines}
-            hosts.update(host_of_line(keyed[key]) for key in keyed.keys() - keys.unknown(list(keyed)).known)
+    for lines in some_lines(file_lines(path), _INSERT_KEYS):
+        keyed = {sha1(line).digest(): line for line in lines}
+        hosts.update(host_of_line(keyed[key]) for key in keyed.keys() - keys.unknown(list(keyed)).known)
     write_durable(queue.files.new_hosts, counts_bytes(hosts))
     write_durable(note, digest)
     reached("adopt.counted")
 
 
-def _insert_all(queue: Queue, keys: KeyStore, found: _Adoption) -> None:
-    with queue.files.adopted.open("rb") as file:
-        _insert(keys, found, (sha1(line.rstrip(b"\n")).digest() for line in file))
-    with queue.files.adopted_handed_on.open("rb") as file:
-        _insert(keys, found, map(key_of_line, file))
+def rehome(queue: Queue, owners: Owners | None) -> int:
+    """Hand on the queued URLs whose hosts other nodes own; returns how many.
+
+    `owners`: with `host` routing; None: whatever is queued stays. They go to the file `handed_on`, and travel with the
+    next segment past the key check, since their keys are in. The queue is read only where it was filled by other
+    nodes than these. Host counts (`urls.max_pages_per_host`) stay: the new owner counts what it is handed, not what
+    was fetched before. A queue made by hand is left alone until it is adopted. The caller holds the lock, and has
+    finished an open take. Raises QueueError or StorageError.
+    """
+    require_settled(queue)
+    record, state = queue.record(), queue.state()
+    nodes = tuple(sorted(owners.nodes)) if owners else ()
+    if record.nodes == nodes or not queue.is_ours(state):
+        return 0
+    handed = kept = 0
+    if owners and state.length:
+        kept = _divide(queue, state, owners)
+        handed = state.length - kept
+    changed = replace(record, nodes=nodes)
+    change = Change(
+        move_id=move_id("rehome", record.last_move, nodes),
+        state=state,
+        record=IntakeReport(handed_on=handed).added_to(changed) if handed else changed,
+        ours=True,
+        appended=Appended(NodeDirectory.rehomed, kept if handed else 0),
+        replaces=bool(handed),
+        deletes=[] if handed else [NodeDirectory.rehomed_handed_on],
+        renames=[(NodeDirectory.rehomed_handed_on, NodeDirectory.handed_on)] if handed else [],
+    )
+    carry_out_move(queue, plan_move(queue, change))
+    return handed
 
 
-def _insert(keys: KeyStore, found: _Adoption, digests: Iterable[bytes]) -> None:
-    for some in some_lines(digests, _INSERT_KEYS):
-        for server, count in keys.insert(some).missed.items():
-            found.report.missed[server] = found.report.missed.get(server, 0) + count
+def _divide(queue: Queue, state: State, owners: Owners) -> int:
+    """Write `rehomed`, what stays, and `rehomed.handed_on`; returns how many URLs stay."""
 
+    def kept() -> Iterator[tuple[bytes, bytes]]:
+        for url, meta in QueueReader(queue, state).lines():
+            if owners.owner(host_of_line(url).decode()) == queue.node:
+                yield url, meta
+            else:
+                handed_on.write(join_line(url, meta, b"h") + b"\n")
 
-def _move_id(queue: Queue, last: str, state: State, found: _Adoption) -> str:
-    """An id that no other move of this queue has: a digest of what was adopted, and of the move before."""
-    size = queue.files.adopted.stat().st_size
-    text = json.dumps([last, state.processed, state.totals, size, found.report.to_mapping()], sort_keys=True)
-    return f"adopt-{sha1(text.encode()).hexdigest()}"
+    with queue.files.rehomed_handed_on.open("wb") as handed_on:
+        handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
+        count = write_lines(queue, NodeDirectory.rehomed, kept())
+        fsync_file(handed_on)
+    reached("rehome.written")
+    return count

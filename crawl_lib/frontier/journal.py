@@ -6,9 +6,9 @@ Each method of `Draft` that changes something is durable when it returns. The or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha1
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import StorageError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.outlinks import split_line
+from crawl_lib.frontier.outlinks import file_lines, split_line
 from crawl_lib.frontier.queue import Queue
-from crawl_lib.frontier.source import file_lines
+from crawl_lib.frontier.record import Record
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 
 READ = "read"
@@ -76,6 +76,15 @@ class IntakeReport:
             else:
                 setattr(total, item.name, mine + more)
         return total
+
+    def added_to(self, record: Record) -> Record:
+        """The record with these counts among those that the next segment reports."""
+        return replace(record, pending=IntakeReport.from_mapping(record.pending).plus(self).to_mapping())
+
+    def add_missed(self, missed: Mapping[str, int]) -> None:
+        """Count keys that a server should hold and did not get."""
+        for server, count in missed.items():
+            self.missed[server] = self.missed.get(server, 0) + count
 
 
 @dataclass

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha1
 from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
@@ -64,9 +66,10 @@ class Appended:
 class Change:
     """What a move is to do to a queue whose checked state is `state`.
 
-    `consumed`: URLs that leave at the front. `appended`: what joins at the end, None for nothing. `replaces`: the
-    whole queue goes (adoption). `deletes`, `renames`: other files, done last. `record`: the record to be written;
-    state, sizes, metas and offsets of it are filled in here; `ours`: the queue is known to be as Krake writes it.
+    `consumed`: URLs that leave at the front. `appended`: what joins at the end; of a prepared file without lines the
+    move is rid. `replaces`: the whole queue goes (adoption). `deletes`, `renames`: other files, done last. `record`:
+    the record to be written; state, sizes, metas and offsets of it are filled in here; `ours`: the queue is known to be
+    as Krake writes it. `offsets`: where the first unprocessed line begins afterwards; None: where it begins now.
     """
 
     move_id: str
@@ -79,8 +82,13 @@ class Change:
     deletes: Sequence[str] = ()
     renames: Sequence[tuple[str, str]] = ()
     counts_hosts: bool = False
-    offsets: tuple[int | None, int | None] = (None, None)
+    offsets: tuple[int, int] | None = None
     groups: list[tuple[Step, ...]] = field(default_factory=list)
+
+
+def move_id(kind: str, *facts: object) -> str:
+    """An id that no other move of a queue has: a digest of what it is made of, the id of the move before among it."""
+    return f"{kind}-{sha1(json.dumps(facts, sort_keys=True).encode()).hexdigest()}"
 
 
 def plan_move(queue: Queue, change: Change) -> Move:
@@ -93,10 +101,13 @@ def plan_move(queue: Queue, change: Change) -> Move:
         state = State(state.processed, (*state.totals, appended.count))
     kept = len(change.state.totals) - gone
     files = _data_steps(queue, change, gone, appended)
-    others = [queue_step(queue, name) for name in change.deletes]
+    unused = change.appended.name if change.appended and not change.appended.count else None
+    deletes = [*change.deletes, *([unused, f"{unused}.meta"] if unused else [])]
+    others = [queue_step(queue, name) for name in deletes]
     others += [queue_step(queue, name, target) for name, target in change.renames]
     change.groups.append(tuple(step for step in others if step))
-    offsets = change.offsets if kept and state.processed else (0, 0)
+    before = (change.record.offset, change.record.meta_offset) if change.ours else (None, None)
+    offsets = (change.offsets or before) if kept and state.processed else (0, 0)
     record = replace(
         change.record,
         state_sha1=state.sha1() if change.ours else "",

@@ -10,10 +10,11 @@ The file `outlinks` is a row of gzip members, one part per owner; the manifest h
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha1
 from itertools import islice
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from isal import isal_zlib
@@ -59,6 +60,17 @@ def some_lines(lines: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
     source = iter(lines)
     while batch := list(islice(source, count)):
         yield batch
+
+
+def file_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
+    """Stream the lines of a local file, from a byte on; none if it is not there."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                yield line.rstrip(b"\n")
+    except FileNotFoundError:
+        return
 
 
 def encode_meta(queued: QueuedUrl) -> bytes:
@@ -186,3 +198,28 @@ def part_mapping(value: Any, where: str) -> OutlinkPart:
         return OutlinkPart(int(value["offset"]), int(value["length"]), int(value["count"]))
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(f"{where}: has no usable part of outlinks: {error}") from error
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where URLs for this node come from: the part of one segment (or of injected seeds).
+
+    `open` streams outlink lines (bytes without newline), always the same ones; see `part_source`.
+    `nodes`: among which its lines were divided; none: among those by which the queue was filled.
+    """
+
+    folder: str
+    node: str
+    open: Callable[[], Iterator[bytes]]
+    nodes: tuple[str, ...] = ()
+
+
+def part_source(
+    folder: str, node: str, open_part: Callable[[], BinaryIO], count: int | None = None, nodes: tuple[str, ...] = ()
+) -> Source:
+    """A source that reads one part of an `outlinks` file.
+
+    `open_part`: opens a stream of just that part's bytes. `count`: lines in it, as its manifest says. `nodes`: see
+    `Source`.
+    """
+    return Source(folder, node, lambda: read_outlinks(open_part(), f"outlinks of {folder}/{node}", count), nodes)

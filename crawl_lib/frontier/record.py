@@ -68,7 +68,7 @@ class Record:
     known (older versions noted none of data files).
     `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins, None if unknown.
     `last_move`: id of the move that was carried out last. `again`: what had been taken in
-    before everything was to be taken in anew (see `past_check`). `pending`: counts of intakes (and
+    before everything was to be taken in again (see `intake`). `pending`: counts of intakes (and
     adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
     when it was filled; none if that is not known, or was not done by host. `took`: folder of the newest take that the
     queue has moved past, None before the first one, and where a repair cannot know.

@@ -151,8 +151,7 @@ def make_take(
     `extra`: what the caller wants to read in its header again. Raises QueueError if a take or a move is open: finish it
     first.
     """
-    if open_take(queue.directory) is not None:
-        raise QueueError(f"{queue.directory}: a take is open; run the crawl task of this node again, which finishes it")
+    require_no_take(queue)
     require_settled(queue)
     state = queue.state()
     count = min(size, state.length)
@@ -160,6 +159,12 @@ def make_take(
         take_id, run_id, iteration, folder, queue.node, processes, state, state.after(count)[0], count, extra or {}
     )
     return write_take(queue.directory, header, QueueReader(queue, state).lines(count))
+
+
+def require_no_take(queue: Queue) -> None:
+    """Raise QueueError if a take is open: what it left over is not in the queue."""
+    if open_take(queue.directory) is not None:
+        raise QueueError(f"{queue.directory}: a take is open; run the crawl task of this node again, which finishes it")
 
 
 def require_settled(queue: Queue) -> None:
@@ -283,11 +288,7 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> Non
         ours=queue.is_ours(state),
         consumed=consumed,
         appended=Appended(NodeDirectory.put_back, count),
-        deletes=[
-            NodeDirectory.handed_on,
-            NodeDirectory.scope_added,
-            *([] if count else [NodeDirectory.put_back, f"{NodeDirectory.put_back}.meta"]),
-        ],
+        deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added],
         offsets=_offsets_after(queue, state, consumed),
     )
     carry_out_move(queue, plan_move(queue, change))

@@ -11,6 +11,7 @@ from crawl_lib.frontier import (
     IntakeRules,
     Source,
     TakenIn,
+    adopt,
     intake,
     open_plan,
     part_source,
@@ -85,28 +86,29 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     """Take in what waits for the task's node, older than its own iteration (None: everything).
 
     Before an iteration what other nodes own is handed on, if its nodes are not those by which the queue was filled.
-    Returns what the node's next segment has to report. Raises what `frontier.intake` does.
+    Returns what the node's next segment has to report. Raises what `frontier.adopt` and `intake` do.
     """
     stores, queue = task.stores, task.queue
     owners = Owners(own.nodes if own else _nodes_between_iterations(task))
     task.progress.enter("intake")
-    queue.create()
+    config = stores.config
+    owners_of_hosts = owners if config.frontier.routing == "host" else None
     sources, complete = waiting_sources(
         stores, task.node, queue.taken_in(), before=own.folder if own else None, planned=open_plan(queue)
     )
-    config = stores.config
     with stores.keys(task.node) as keys:
+        adopt(queue, keys, owners_of_hosts, max_length_chars=config.urls.max_length_chars)
         intake(
             queue,
             sources,
             keys,
-            IntakeRules(config.frontier.routing, owners, config.urls.max_pages_per_host, config.urls.max_length_chars),
+            IntakeRules(config.frontier.routing, config.urls.max_pages_per_host),
             complete_folders=complete,
             stop=task.stores.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
         )
     if own is not None:
-        rehome(queue, owners if config.frontier.routing == "host" else None)
+        rehome(queue, owners_of_hosts)
     return pending_report(queue)
 
 

@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields, replace
 from hashlib import sha1
 from pathlib import Path
@@ -20,11 +20,22 @@ import crawl_lib.frontier
 import crawl_lib.repair.queue
 import crawl_lib.seeds
 from crawl_lib import durable
-from crawl_lib.frontier import IntakeRules, Queue, Source, intake, lines_of, read_record, record_bytes
+from crawl_lib.frontier import (
+    IntakeRules,
+    Queue,
+    Source,
+    adopt,
+    encode_line,
+    intake,
+    pending_report,
+    read_record,
+    record_bytes,
+)
 from crawl_lib.keys import Answer, Claim, InsertReport
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import unsealed
 from crawl_lib.states import KeyState
+from crawl_lib.urls import Owners
 
 
 def key(url: str) -> bytes:
@@ -78,15 +89,24 @@ class Keys:
         return Claim(ours=ours, theirs=set(keys) - ours)
 
 
+def lines_of(urls: Iterable[QueuedUrl], flags: str = "") -> Iterator[bytes]:
+    return (encode_line(queued, flags) for queued in urls)
+
+
 def source(folder: str, node: str, urls: Iterable[str | QueuedUrl], flags: str = "") -> Source:
     items = [QueuedUrl(url) if isinstance(url, str) else url for url in urls]
     return Source(folder, node, lambda: lines_of(items, flags))
 
 
-def take_in(queue: Queue, keys: Any, *sources: Source, routing: str = "host", **options: Any) -> Any:
+def take_in(
+    queue: Queue, keys: Any, *sources: Source, routing: str = "host", owners: Owners | None = None, **options: Any
+) -> Any:
+    """What a node's task does: the queue is adopted if it is not ours, then sources are taken in."""
     names = {item.name for item in fields(IntakeRules)}
     rules = IntakeRules(routing, **{name: options.pop(name) for name in names & options.keys()})
-    return intake(queue, sources, keys, rules, **options)
+    adopt(queue, keys, owners if routing == "host" else None)
+    intake(queue, sources, keys, rules, **options)
+    return pending_report(queue)
 
 
 def fill(queue: Queue, urls: Iterable[str], folder: str = "1") -> None:

@@ -11,27 +11,24 @@ import pytest
 from crawl_lib.errors import DamagedFileError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import (
     HostCounts,
-    IntakeRules,
     OutlinkWriter,
     Queue,
     Source,
     TakenIn,
     advance,
     close_take,
-    intake,
-    lines_of,
     make_take,
     open_plan,
     pending_report,
 )
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.source import part_source
+from crawl_lib.frontier.outlinks import part_source
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.again import take_in_anew
 from crawl_lib.states import KeyState
 from crawl_lib.urls import host_of
-from tests.frontier.helpers import Keys, key, source, take_in, urls_of
+from tests.frontier.helpers import Keys, key, lines_of, source, take_in, urls_of
 
 A, B, C, D = (f"http://{name}.test/" for name in "abcd")
 
@@ -274,7 +271,7 @@ def test_a_part_of_a_file_is_a_source(queue: Queue, tmp_path: Path) -> None:
     def open_part():
         return io.BytesIO((tmp_path / "outlinks").read_bytes()[part.offset : part.offset + part.length])
 
-    intake(queue, [part_source("1", "n9", open_part, part.count)], Keys(), IntakeRules("host"))
+    take_in(queue, Keys(), part_source("1", "n9", open_part, part.count))
     assert urls_of(queue) == [B, C]
 
 

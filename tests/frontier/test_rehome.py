@@ -15,7 +15,6 @@ from crawl_lib.frontier import (
     advance,
     close_take,
     decode_line,
-    lines_of,
     make_take,
     pending_report,
     read_handed_on,
@@ -23,7 +22,7 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urls import Owners, host_of
-from tests.frontier.helpers import Keys, hand_made, source, take_in, urls_of
+from tests.frontier.helpers import Keys, hand_made, lines_of, source, take_in, urls_of
 
 URLS = [f"http://h{number % 9}.test/{number}" for number in range(40)]
 

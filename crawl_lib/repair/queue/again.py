@@ -7,7 +7,7 @@ from crawl_lib.frontier import Queue, finish_open_move, read_journal, record_byt
 
 
 def take_in_anew(queue: Queue) -> None:
-    """Forget what the node has taken in: its next intake reads every source, and drops what is known (`past_check`).
+    """Forget what the node has taken in: its next intake reads every source, and drops what is known.
 
     An open intake goes on, and reads once more what it has read. The caller holds the node's lock. Raises QueueError,
     DamagedFileError. Repeatable.
