@@ -120,31 +120,15 @@ def export_pages(
     chosen = _exports.choose_folders(stores, run_id=run_id, folders=folders)
     name = _exports.export_name(chosen, label)
     segments = _exports.segment_inputs(stores, chosen)
-    report = _export.export_pages(
-        stores.storage, stores.reached, name=name, segments=segments, on_progress=stores.on_progress, stop=stores.stop
-    )
+    report = _export.export_pages(stores, name=name, segments=segments)
     return {**asdict(report), "export": name, "path": f"{stores.config.export.directory}/{name}"}
 
 
-def link_export(
-    stores: Stores,
-    *,
-    export: str,
-) -> Result:
+def link_export(stores: Stores, *, export: str) -> Result:
     """Turn the links between the pages of an export into arcs."""
-    report = _linker.link_export(
-        stores.storage, stores.reached, name=export, on_progress=stores.on_progress, stop=stores.stop
-    )
-    return asdict(report)
+    return asdict(_linker.link_export(stores, name=export))
 
 
-def finalize_export(
-    stores: Stores,
-    *,
-    export: str,
-) -> Result:
+def finalize_export(stores: Stores, *, export: str) -> Result:
     """Write the web graph of an export."""
-    report = _finalizer.finalize_export(
-        stores.storage, stores.reached, name=export, on_progress=stores.on_progress, stop=stores.stop
-    )
-    return asdict(report)
+    return asdict(_finalizer.finalize_export(stores, name=export))

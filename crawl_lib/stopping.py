@@ -7,6 +7,7 @@ hidden until the next run deletes them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Event
@@ -41,6 +42,30 @@ class Work:
         """Tell how far the work is."""
         if self.on_progress is not None:
             self.on_progress(counts)
+
+
+class Progress:
+    """Counts what is done of one part of a piece of work, and reports it at the start, every `INTERVAL_S` seconds, and
+    at the end. `total`: 0 if unknown. `unit`: what is counted, such as "pages"."""
+
+    INTERVAL_S = 0.5
+
+    def __init__(self, work: Work, stage: str, total: int, unit: str) -> None:
+        self._work, self._stage, self._total, self._unit = work, stage, total, unit
+        self._done, self._next_s = 0, 0.0
+        self.add(0)
+
+    def add(self, count: int) -> None:
+        """So many more are done. Raises StoppedError."""
+        self._work.go_on()
+        self._done += count
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + self.INTERVAL_S
+            self.end()
+
+    def end(self) -> None:
+        """Report, whatever the time: all is done."""
+        self._work.report(stage=self._stage, done=self._done, total=self._total, unit=self._unit)
 
 
 def go_on(stop: Event | None) -> None:

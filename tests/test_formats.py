@@ -23,6 +23,7 @@ from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position, cdxj_line
 from crawl_lib.states import KeyState, Outcome
 from crawl_lib.storage import open_storage
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.stores import stores_on
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "formats.md").read_text()
 A, B, C = "http://a.example/", "http://b.example/", "http://c.example/"
@@ -42,9 +43,9 @@ def exported(config: Config) -> Path:
     pages = [Capture(A, b"alpha", links=[B, C, A]), Capture(B, b"beta", links=[A]), Capture(C)]
     crawl.segment("1700000000", "node-a", pages)
     storage = open_storage(config)
-    export_pages(storage, config, name="x", segments=crawl.segments)
-    link_export(storage, config, name="x")
-    finalize_export(storage, config, name="x")
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
+    link_export(stores_on(storage, config), name="x")
+    finalize_export(stores_on(storage, config), name="x")
     return Path(config.dfs_primary) / config.export.directory / "x"
 
 

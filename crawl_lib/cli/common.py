@@ -134,6 +134,13 @@ def tool_progress(arguments: argparse.Namespace) -> Iterator[ProgressLine]:
         progress.close()
 
 
+@contextmanager
+def tool_stores(arguments: argparse.Namespace, *, make: bool = False) -> Iterator[Stores]:
+    """The stores that a tool works on, which says how far it is, and may be stopped."""
+    with tool_progress(arguments) as progress:
+        yield stores_of(arguments, make=make, stop=arguments.stop, on_progress=progress)
+
+
 class Waiting:
     """The `on_wait` of a tool that waits for a lock: names the holder on standard error, and may be stopped."""
 

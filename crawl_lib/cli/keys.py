@@ -17,6 +17,7 @@ from crawl_lib.cli.common import (
     require_yes,
     stores_of,
     tool_progress,
+    tool_stores,
 )
 from crawl_lib.config import load_config
 from crawl_lib.errors import ConfigError, InputError, KeyTablesError, UrlError
@@ -141,8 +142,7 @@ def forget(arguments: argparse.Namespace) -> int:
     from crawl_lib.curate import Pages  # noqa: PLC0415
     from crawl_lib.curate import forget as forget_pages  # noqa: PLC0415
 
-    stores = stores_of(arguments)
-    longest = stores.config.urls.max_length_chars
+    longest = config_of(arguments).urls.max_length_chars
     urls = [_canonical(what, longest) for what in arguments.what if _is_url(what)]
     hosts = [_host(what, longest) for what in arguments.what if not _is_url(what)]
     if urls and arguments.older_than is not None:
@@ -151,14 +151,8 @@ def forget(arguments: argparse.Namespace) -> int:
     if urls or hosts or older_than_s is not None:
         named = ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "") or "all hosts"
         require_yes(arguments, f"pages of {named} become new: they are fetched again once they are found or injected")
-    with _opened(arguments) as store, tool_progress(arguments) as progress:
-        report = forget_pages(
-            stores,
-            store,
-            Pages(urls, hosts, older_than_s),
-            dry_run=arguments.dry_run,
-            on_progress=progress,
-        )
+    with _opened(arguments) as store, tool_stores(arguments) as stores:
+        report = forget_pages(stores, store, Pages(urls, hosts, older_than_s), dry_run=arguments.dry_run)
     if arguments.json:
         print_json(asdict(report))
         return 0

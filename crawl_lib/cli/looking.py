@@ -177,7 +177,7 @@ def show(arguments: argparse.Namespace) -> int:
     """A page and its links."""
     stores = stores_of(arguments)
     name = arguments.export or newest_export(stores)
-    print_json(show_page(stores.storage, stores.config, name=name, page=arguments.page))
+    print_json(show_page(stores, name=name, page=arguments.page))
     return 0
 
 
@@ -185,6 +185,6 @@ def graph_stats(arguments: argparse.Namespace) -> int:
     """The web graph in numbers."""
     stores = stores_of(arguments)
     name = arguments.export or newest_export(stores)
-    with open_web_graph(stores.storage, stores.config, name=name) as graph:
+    with open_web_graph(stores, name=name) as graph:
         print_counts(f"web graph of {name}", graph.stats())
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from crawl_lib.cli.common import one_node, print_dry_run, print_json, stores_of, tool_progress
+from crawl_lib.cli.common import one_node, print_dry_run, print_json, tool_stores
 from crawl_lib.errors import ConfigError
 from crawl_lib.stores import Stores
 
@@ -20,8 +20,7 @@ def fsck(arguments: argparse.Namespace) -> int:
 
     if arguments.only and not arguments.repair:
         raise ConfigError("--only is for --repair: a check looks at everything")
-    with tool_progress(arguments) as progress:
-        stores = stores_of(arguments, stop=arguments.stop, on_progress=progress)
+    with tool_stores(arguments) as stores:
         if arguments.repair:
             return _repair(arguments, stores)
         here = [one_node(node, stores.config) for node in arguments.node]
@@ -58,8 +57,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     """Delete what killed attempts left on the store, where it is certain that no attempt owns it."""
     from crawl_lib.repair import sweep as delete_leftovers  # noqa: PLC0415
 
-    with tool_progress(arguments) as progress:
-        stores = stores_of(arguments, stop=arguments.stop, on_progress=progress)
+    with tool_stores(arguments) as stores:
         report = delete_leftovers(stores, dry_run=arguments.dry_run, damaged=arguments.damaged)
     if arguments.json:
         print_json(report.to_mapping())

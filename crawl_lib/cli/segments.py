@@ -15,8 +15,7 @@ from crawl_lib.cli.common import (
     print_dry_run,
     print_json,
     require_yes,
-    stores_of,
-    tool_progress,
+    tool_stores,
 )
 
 if TYPE_CHECKING:
@@ -30,10 +29,9 @@ def drop(arguments: argparse.Namespace) -> int:
     from crawl_lib.curate import drop_pages  # noqa: PLC0415
     from crawl_lib.repair import repairs_locked  # noqa: PLC0415
 
-    stores = stores_of(arguments)
     require_yes(arguments, f"{len(arguments.page)} pages are taken out of all results for good")
-    with tool_progress(arguments) as progress, repairs_locked(stores, dry_run=arguments.dry_run):
-        report = drop_pages(stores, arguments.page, dry_run=arguments.dry_run, on_progress=progress)
+    with tool_stores(arguments) as stores, repairs_locked(stores, dry_run=arguments.dry_run):
+        report = drop_pages(stores, arguments.page, dry_run=arguments.dry_run)
     if arguments.json:
         print_json(asdict(report))
     else:
@@ -62,17 +60,17 @@ def compact(arguments: argparse.Namespace) -> int:
         repairs_locked,
     )
 
-    stores = stores_of(arguments)
-    names = [stores.crawl.segment_named(text) for text in arguments.segment]
-    require_yes(arguments, "the records of dropped pages are deleted for good")
     reports = []
     dry_run, waiting = arguments.dry_run, Waiting(arguments)
-    with tool_progress(arguments) as progress, repairs_locked(stores, dry_run=dry_run):
-        if not dry_run:
-            finish_all_swaps(stores)
-        for name in names or stores.crawl.segments():
-            with node_locked(stores, name.node, "krake segment compact", waiting, dry_run=dry_run):
-                reports.append(compact_segment(stores, name, dry_run=arguments.dry_run, on_progress=progress))
+    with tool_stores(arguments) as stores:
+        names = [stores.crawl.segment_named(text) for text in arguments.segment]
+        require_yes(arguments, "the records of dropped pages are deleted for good")
+        with repairs_locked(stores, dry_run=dry_run):
+            if not dry_run:
+                finish_all_swaps(stores)
+            for name in names or stores.crawl.segments():
+                with node_locked(stores, name.node, "krake segment compact", waiting, dry_run=dry_run):
+                    reports.append(compact_segment(stores, name, dry_run=dry_run))
     if arguments.json:
         print_json([asdict(report) for report in reports])
         return 0
@@ -89,9 +87,8 @@ def import_archives(arguments: argparse.Namespace) -> int:
     """Make a segment of archives; 1 if one of them is none."""
     from crawl_lib.curate import import_archives as bring  # noqa: PLC0415
 
-    with tool_progress(arguments) as progress:
-        stores = stores_of(arguments, make=not arguments.dry_run)
-        report = bring(stores, arguments.archive, dry_run=arguments.dry_run, on_progress=progress)
+    with tool_stores(arguments, make=not arguments.dry_run) as stores:
+        report = bring(stores, arguments.archive, dry_run=arguments.dry_run)
     if arguments.json:
         print_json(report.to_mapping())
     else:
@@ -132,9 +129,8 @@ def index(arguments: argparse.Namespace) -> int:
     """Merge the indexes of all segments into one."""
     from crawl_lib.curate import merge_indexes  # noqa: PLC0415
 
-    with tool_progress(arguments) as progress:
-        output = Path(arguments.output) if arguments.output else None
-        report = merge_indexes(stores_of(arguments), output, on_progress=progress)
+    with tool_stores(arguments) as stores:
+        report = merge_indexes(stores, Path(arguments.output) if arguments.output else None)
     if arguments.json:
         print_json(asdict(report))
     else:

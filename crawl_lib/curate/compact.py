@@ -21,7 +21,7 @@ import pyarrow as pa
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.repair import COMPACTED_PREFIX, finish_swaps, replace_segment, require_folder, scratch_room
+from crawl_lib.repair import finish_swaps, replace_segment, require_folder, scratch_room
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     INDEX_NAME,
@@ -46,7 +46,6 @@ from crawl_lib.segment import (
     warc_fields,
     write_parquet,
 )
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
@@ -89,12 +88,7 @@ class _Removed:
 
 
 def compact_segment(
-    stores: Stores,
-    name: SegmentRef,
-    *,
-    dry_run: bool = False,
-    on_progress: OnProgress | None = None,
-    clock: Callable[[], float] = time.time,
+    stores: Stores, name: SegmentRef, *, dry_run: bool = False, clock: Callable[[], float] = time.time
 ) -> CompactReport:
     """Write a segment again without its dropped pages. The caller holds the node's lock where he can.
 
@@ -113,12 +107,9 @@ def compact_segment(
             report.state = "dropped" if report.pages else "nothing"
             return report
         with scratch_room(stores, f"compact-{name.folder}-{name.node}") as room:
-            manifest = _Compaction(stores, name, room, on_progress, clock).build(report)
+            manifest = _Compaction(stores, reader, room, clock).build(report)
             reached("repair.compact.built")
-            built = room / "segment"
-            replace_segment(
-                stores, name.folder, name.node, built, old_prefix=COMPACTED_PREFIX, keep_old=False, clock=clock
-            )
+            replace_segment(stores, name, room / "segment", keep_old=False, clock=clock)
     except DamagedFileError as error:
         raise DamagedFileError(f"{error}; run `krake fsck --repair` first") from error
     report.state = "compacted"
@@ -127,18 +118,9 @@ def compact_segment(
 
 
 class _Compaction:
-    def __init__(
-        self,
-        stores: Stores,
-        name: SegmentRef,
-        room: Path,
-        on_progress: OnProgress | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self.storage, self.path, self.room = stores.storage, name.path, room
-        self.reader = SegmentReader(self.storage, self.path)
-        self.out = room / "segment"
-        self.on_progress, self.clock = on_progress, clock
+    def __init__(self, stores: Stores, reader: SegmentReader, room: Path, clock: Callable[[], float]) -> None:
+        self.stores, self.storage, self.reader, self.path = stores, stores.storage, reader, reader.path
+        self.room, self.out, self.clock = room, room / "segment", clock
         self.removed: dict[str, _Removed] = {}
 
     def build(self, report: CompactReport) -> Manifest:
@@ -199,8 +181,8 @@ class _Compaction:
                 else:
                     out.write(b"".join(one.raw for one in group))
                 group = []
-                if self.on_progress and number % 1000 == 0:
-                    self.on_progress({"compacting": name, "bytes": item.record.offset})
+                if number % 1000 == 0:
+                    self.stores.report(compacting=name, bytes=item.record.offset)
             if group:
                 raise DamagedFileError(f"{self.path}/{name}: ends within a group")
             fsync_file(out)

@@ -19,7 +19,6 @@ from crawl_lib.errors import InputError, KrakeError, TargetExistsError, UrlError
 from crawl_lib.export import KEY_PATTERN, ExportFolder, list_exports
 from crawl_lib.repair import finish_all_swaps
 from crawl_lib.segment import SegmentReader, write_dropped
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, key_of
 
@@ -51,9 +50,7 @@ def page_key(text: str, max_length_chars: int) -> bytes:
         ) from error
 
 
-def drop_pages(
-    stores: Stores, pages: Sequence[str], *, dry_run: bool = False, on_progress: OnProgress | None = None
-) -> DropReport:
+def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -> DropReport:
     """Take pages out of every segment that has them. `pages`: URLs or keys; what is none of them stops all.
 
     Repairs that were stopped half-way are carried out first: a segment may be nowhere until then.
@@ -65,8 +62,7 @@ def drop_pages(
         finish_all_swaps(stores)
     found: set[bytes] = set()
     for segment in stores.crawl.segments():
-        if on_progress:
-            on_progress({"searching": str(segment), "found": len(found), "of": len(names)})
+        stores.report(searching=str(segment), found=len(found), of=len(names))
         here, out = _look(stores, segment, names.keys())
         found |= here | out
         new = here - out
@@ -102,7 +98,7 @@ def _exports_with(stores: Stores, segments: set[str]) -> list[str]:
     found = []
     for name in list_exports(stores):
         with suppress(KrakeError):
-            inputs = ExportFolder(stores.storage, stores.config, name).read_inputs()
+            inputs = ExportFolder(stores, name).read_inputs()
             if any(f"{segment.folder}/{segment.node}" in segments for segment in inputs.segments):
                 found.append(name)
     return found

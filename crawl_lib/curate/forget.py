@@ -40,7 +40,6 @@ from crawl_lib.repair import (
 )
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners, host_of, key_of
 
@@ -85,7 +84,6 @@ def forget(
     pages: Pages,
     *,
     dry_run: bool = False,
-    on_progress: OnProgress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ForgetReport:
     """Make pages new again.
@@ -104,7 +102,7 @@ def forget(
     fresh = key_array(b"")
     if pages.hosts or pages.older_than_s is not None:
         cutoff_us = None if pages.older_than_s is None else now_us - round(pages.older_than_s * 1_000_000)
-        choice = _Choice(stores, meant, pages.hosts, cutoff_us, on_progress)
+        choice = _Choice(stores, meant, pages.hosts, cutoff_us)
         choice.run()
         now_us, fresh = max(now_us, choice.newest_us), key_array(choice.fresh)
     meant.settle(without=fresh[~is_among(fresh, named)])
@@ -246,16 +244,8 @@ class _Choice:
     Those are added to `meant`; `fresh`: keys that have a younger capture; `newest_us`: time of the newest older one.
     """
 
-    def __init__(
-        self,
-        stores: Stores,
-        meant: _Meant,
-        hosts: Collection[str],
-        cutoff_us: int | None,
-        on_progress: OnProgress | None,
-    ) -> None:
-        self.stores, self.meant, self.hosts = stores, meant, hosts
-        self.cutoff_us, self._on_progress = cutoff_us, on_progress
+    def __init__(self, stores: Stores, meant: _Meant, hosts: Collection[str], cutoff_us: int | None) -> None:
+        self.stores, self.meant, self.hosts, self.cutoff_us = stores, meant, hosts, cutoff_us
         self.fresh = bytearray()
         self.newest_us = 0
         self._seen: set[str] = set()
@@ -263,14 +253,12 @@ class _Choice:
     def run(self) -> None:
         """Read all segments. Raises InputError for a host without pages."""
         stores, pages = self.stores, 0
-        for folder in stores.crawl.folders():
-            for node in stores.crawl.folder(folder).segments():
-                path = stores.crawl.segment(folder, node).path
-                for batch in SegmentReader(stores.storage, path).pages(["key", "time", "host"], with_dropped=True):
-                    pages += batch.num_rows
-                    self._batch(batch, node)
-                    if self._on_progress:
-                        self._on_progress({"checking": path, "done": pages, "unit": "pages"})
+        for segment in stores.crawl.segments():
+            reader = SegmentReader(stores.storage, segment.path)
+            for batch in reader.pages(["key", "time", "host"], with_dropped=True):
+                pages += batch.num_rows
+                self._batch(batch, segment.node)
+                stores.report(checking=segment.path, done=pages, unit="pages")
         unknown = sorted(set(self.hosts) - self._seen)
         if unknown:
             raise InputError(f"{unknown[0]}: not a URL, and no page of a host of that name was crawled")

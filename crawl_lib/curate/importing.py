@@ -55,7 +55,6 @@ from crawl_lib.segment import (
     read_blocks,
 )
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter
 from crawl_lib.version import VERSION
@@ -89,7 +88,6 @@ def import_archives(
     paths: Sequence[str],
     *,
     dry_run: bool = False,
-    on_progress: OnProgress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ImportReport:
     """Make a segment of archives; those that were imported before are left out.
@@ -112,7 +110,7 @@ def import_archives(
             file.state = "already_imported"
         else:
             new[path] = file
-    _Import(stores, new, report, on_progress=on_progress, clock=clock).run()
+    _Import(stores, new, report, clock=clock).run()
     return report
 
 
@@ -125,11 +123,10 @@ class _Import:
         files: dict[Path, FileReport],
         report: ImportReport,
         *,
-        on_progress: OnProgress | None,
         clock: Callable[[], float],
     ) -> None:
         self.stores, self.files, self.report = stores, files, report
-        self.on_progress, self.clock = on_progress, clock
+        self.clock = clock
         digests = sorted({file.sha256 for file in report.files})
         names = "\n".join(digests)
         self.run_id = f"import-{sha256(names.encode()).hexdigest()[:32]}"
@@ -244,8 +241,8 @@ class _Import:
             yield page
 
     def _tell(self, name: str, records: int) -> None:
-        if self.on_progress and records % 200 == 0:
-            self.on_progress({"importing": name, "records": records})
+        if records % 200 == 0:
+            self.stores.report(importing=name, records=records)
 
     def _keep(self, pages: Sequence[ImportedPage], file: FileReport) -> None:
         """Write those pages that are in the crawl neither by an earlier archive nor by a fetch."""

@@ -21,7 +21,6 @@ from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_error, os_errors
 from crawl_lib.repair import finish_all_swaps, repairs_locked, scratch_room
 from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_runs, surt
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 
@@ -40,9 +39,7 @@ class IndexReport:
     dropped: int = 0
 
 
-def merge_indexes(
-    stores: Stores, output: Path | None = None, *, on_progress: OnProgress = lambda _progress: None
-) -> IndexReport:
+def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
     """Write one index of all committed segments. `output`: a file of this machine; None: in the crawl directory.
 
     Repairs that were stopped half-way are carried out first: a segment may be nowhere until then.
@@ -62,13 +59,13 @@ def merge_indexes(
             for line in _lines(stores, segment, report):
                 runs.add(line)
                 if report.captures % PROGRESS_LINES == 0:
-                    on_progress(asdict(report))
+                    stores.report(**asdict(report))
             report.segments += 1
-            on_progress(asdict(report))
+            stores.report(**asdict(report))
         if not report.segments:
             raise InputError(f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some")
         runs.flush()
-        _write(path, _merged(runs.paths, room), report, on_progress)
+        _write(stores, path, _merged(runs.paths, room), report)
     return report
 
 
@@ -132,7 +129,7 @@ def _merged(runs: list[Path], room: Path) -> Iterator[bytes]:
     return merge_runs(runs)
 
 
-def _write(path: Path, lines: Iterator[bytes], report: IndexReport, on_progress: OnProgress) -> None:
+def _write(stores: Stores, path: Path, lines: Iterator[bytes], report: IndexReport) -> None:
     """Put the lines in a file next to it, then in the place of the file."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # which `krake sweep` finds after a kill
     with os_errors(path, "cannot be written"):
@@ -141,7 +138,7 @@ def _write(path: Path, lines: Iterator[bytes], report: IndexReport, on_progress:
                 for number, line in enumerate(lines):
                     file.write(line)
                     if number % PROGRESS_LINES == 0:
-                        on_progress(asdict(report))
+                        stores.report(**asdict(report))
                 fsync_file(file)
             reached("repair.index.written")
             rename_durable(temporary, path)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from crawl_lib.engine.engine import Engine, Room, Tell, in_batches, patiently, sql_text, telling
+from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, percent_of, sql_text
 from crawl_lib.errors import NoRoomError, StoppedError, StorageError
 
 _T = TypeVar("_T")
@@ -24,7 +24,7 @@ class Duck(Engine):
     def __init__(self, connection: duckdb.DuckDBPyConnection, room: Room) -> None:
         self._connection = connection
         self._storage = room.storage
-        self._stop = room.stop
+        self._work = room.work
         self._remote: Any = None
 
     def execute(self, statement: str) -> None:
@@ -55,10 +55,8 @@ class Duck(Engine):
     def column(self, query: str) -> list[Any]:
         return [row[0] for row in self._do(lambda: self._connection.execute(sql_text(query)).fetchall())]
 
-    def stream(
-        self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
-    ) -> Iterator[pa.RecordBatch]:
-        tell = telling(self._percent, on_progress, stage)
+    def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
+        tell = percent_of(self._work, stage, self._percent)
         reader = self._do(lambda: self._connection.sql(sql_text(query)).to_arrow_reader(rows), tell)
         first = self._do(lambda: next(reader, None), tell)
         yield from in_batches(self._after(first, reader), rows)
@@ -94,10 +92,10 @@ class Duck(Engine):
             yield batch
             batch = self._do(lambda: next(reader, None))
 
-    def _do(self, work: Callable[[], _T], tell: Callable[[], None] | None = None) -> _T:
+    def _do(self, ask: Callable[[], _T], tell: Callable[[], None] | None = None) -> _T:
         """Ask DuckDB something that may take its time."""
         with self._translated():
-            return patiently(work, self._stop, self._connection.interrupt, tell)
+            return patiently(ask, self._work, self._connection.interrupt, tell)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -105,7 +103,7 @@ class Duck(Engine):
             try:
                 yield
             except (duckdb.Error, pa.ArrowException) as error:
-                if self._stop.is_set():  # a file of a remote store that is read no further, for one
+                if self._work.stop.is_set():  # a file of a remote store that is read no further, for one
                     raise StoppedError(f"DuckDB: stopped as asked: {' '.join(str(error).split())}") from error
                 raise
 

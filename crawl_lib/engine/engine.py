@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, StoppedError, os_errors
-from crawl_lib.stopping import go_on
+from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
 SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql"
 LOOK_S = 0.5
 """How often a query that runs is asked for its progress, and the stage whether it is to stop."""
-Tell = Callable[[Mapping[str, Any]], None]
-"""Takes `stage` (word), `done` and `total`, `unit` (word)."""
 Result = TypeVar("Result")
 
 
@@ -33,7 +30,7 @@ class Room:
 
     `storage`: paths of tables are paths of it. `scratch`: a folder of this machine's disk that only this stage uses.
     `hidden`: a folder of `storage` for what many machines leave for each other; the caller deletes it.
-    `memory_bytes`: what sorting may use before it goes to the disk. `stop`: when it is set, queries are interrupted.
+    `memory_bytes`: what sorting may use before it goes to the disk. `work`: once it is to stop, queries are ended.
     `max_bytes`: most room in `scratch` that sorting may take, None for all there is; Spark does not know it.
     """
 
@@ -41,7 +38,7 @@ class Room:
     scratch: Path
     hidden: str
     memory_bytes: int
-    stop: Event = field(default_factory=Event)
+    work: Work = field(default_factory=Work)
     max_bytes: int | None = None
 
 
@@ -52,7 +49,7 @@ class Engine(ABC):
       share. Binary columns compare by unsigned bytes, texts by the bytes of their UTF-8.
     * Tables keep their types; but binary columns of a fixed size may come back as binary of any size, and a null may
       be where the schema forbids it: the caller casts it when it writes a table.
-    * Every method raises only StorageError and its children; within a second after `Room.stop` was set, StoppedError.
+    * Every method raises only StorageError and its children; soon after `Room.work` is to stop, StoppedError.
     * One object serves one stage and one thread.
     """
 
@@ -80,12 +77,10 @@ class Engine(ABC):
         """The first column of a small answer."""
 
     @abstractmethod
-    def stream(
-        self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
-    ) -> Iterator[pa.RecordBatch]:
+    def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         """A query's answer in order, in batches of so many rows; only the last has fewer.
 
-        Progress of `stage` is told in percent until the first batch comes: as long as sorting takes.
+        Progress of `stage` is reported in percent until the first batch comes: as long as sorting takes.
         """
 
     @abstractmethod
@@ -131,19 +126,19 @@ def _one(table: pa.Table) -> pa.RecordBatch:
 
 
 def patiently(
-    work: Callable[[], Result], stop: Event, interrupt: Callable[[], None], tell: Callable[[], None] | None = None
+    ask: Callable[[], Result], work: Work, interrupt: Callable[[], None], tell: Callable[[], None] | None = None
 ) -> Result:
-    """Do long work in a thread, while this one waits, tells progress, and looks at `stop` every `LOOK_S` seconds.
+    """Ask in a thread, while this one waits, tells progress, and looks whether to stop every `LOOK_S` seconds.
 
     Python hears signals between two of its own instructions: a main thread that is deep in a query for an hour would
-    not hear SIGTERM or a time limit. `interrupt` ends the work, once this thread is to stop or an exception comes to
-    it; it is called until the work has ended. Raises StoppedError.
+    not hear SIGTERM or a time limit. `interrupt` ends the query, once this thread is to stop or an exception comes to
+    it; it is called until the query has ended. Raises StoppedError.
     """
     with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(work)
+        future = thread.submit(ask)
         try:
             while not wait([future], LOOK_S).done:
-                go_on(stop)
+                work.go_on()
                 if tell is not None:
                     tell()
             return future.result()
@@ -153,11 +148,9 @@ def patiently(
                 wait([future], LOOK_S)
 
 
-def telling(percent: Callable[[], int], on_progress: Tell | None, stage: str) -> Callable[[], None] | None:
-    """What tells the progress of a query in percent."""
-    if on_progress is None:
-        return None
-    return lambda: on_progress({"stage": stage, "done": percent(), "total": 100, "unit": "percent"})
+def percent_of(work: Work, stage: str, percent: Callable[[], int]) -> Callable[[], None]:
+    """What reports how much of a query is done."""
+    return lambda: work.report(stage=stage, done=percent(), total=100, unit="percent")
 
 
 @contextmanager

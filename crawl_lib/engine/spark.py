@@ -26,10 +26,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from crawl_lib.config import Config
-from crawl_lib.engine.engine import Engine, Room, Tell, in_batches, patiently, sql_text, telling
+from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, percent_of, sql_text
 from crawl_lib.engine.java import check_java, check_kerberos, is_secured, java_options, spark_options
 from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
-from crawl_lib.stopping import go_on, until_stopped
 
 _T = TypeVar("_T")
 LEAST_BYTES = 512 << 20
@@ -92,17 +91,15 @@ class Spark(Engine):
     def column(self, query: str) -> list[Any]:
         return [row[0] for row in self._do(lambda: self._session.sql(sql_text(query)).collect())]
 
-    def stream(
-        self, query: str, rows: int, on_progress: Tell | None = None, stage: str = ""
-    ) -> Iterator[pa.RecordBatch]:
+    def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         self._results += 1
         parts: _Parts = _LocalParts(self._room, self._results)
         if self._url is not None:
             parts = _SharedParts(self._room, self._results, self._url)
         writer = self._do(lambda: self._session.sql(sql_text(query)).write.option("parquet.block.size", PART_BYTES))
-        self._do(lambda: writer.parquet(parts.uri), telling(self._percent, on_progress, stage))
+        self._do(lambda: writer.parquet(parts.uri), percent_of(self._room.work, stage, self._percent))
         with _translated():
-            yield from in_batches(until_stopped(_rows_of(parts, rows), self._room.stop), rows)
+            yield from in_batches(self._room.work.until_stopped(_rows_of(parts, rows)), rows)
         parts.delete()
 
     def interrupt(self) -> None:
@@ -126,10 +123,10 @@ class Spark(Engine):
         if self._results and self._url is not None:
             self._room.storage.delete(self._room.hidden)
 
-    def _do(self, work: Callable[[], _T], tell: Callable[[], None] | None = None) -> _T:
+    def _do(self, ask: Callable[[], _T], tell: Callable[[], None] | None = None) -> _T:
         """Ask Spark something that may take its time."""
         with _translated():
-            return patiently(work, self._room.stop, self.interrupt, tell)
+            return patiently(ask, self._room.work, self.interrupt, tell)
 
     def _place(self, path: str, copy: str) -> str:
         """Where Spark reads a file of the store."""
@@ -265,9 +262,9 @@ def _start(options: Mapping[str, str], room: Room) -> SparkSession:
         try:
             gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
             SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
-            go_on(room.stop)
+            room.work.go_on()
             # In another thread, Spark also leaves Ctrl-C to the program that runs us.
-            patiently(lambda: SparkContext(gateway=gateway, conf=conf), room.stop, _kill_java)
+            patiently(lambda: SparkContext(gateway=gateway, conf=conf), room.work, _kill_java)
             return SparkSession.builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as error:
             file.flush()

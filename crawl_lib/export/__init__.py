@@ -32,7 +32,6 @@ from crawl_lib.export.folder import (
     row_count,
     write_table,
 )
-from crawl_lib.export.progress import Progress
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages
 from crawl_lib.export.scratch import local_files, scratch_folder
@@ -63,7 +62,6 @@ __all__ = [
     "ExportReport",
     "Inputs",
     "Node",
-    "Progress",
     "SegmentInput",
     "UrlMapping",
     "WebGraph",

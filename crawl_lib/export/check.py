@@ -37,7 +37,6 @@ from crawl_lib.export.scratch import local_files
 from crawl_lib.export.webgraph import Node, WebGraph
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.segment import LATER_FIELDS, parquet_errors, segment_digest
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 ROOM = "export"
@@ -56,23 +55,21 @@ SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS}
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
-def check_export(
-    stores: Stores, name: str, *, full: bool = True, on_progress: OnProgress | None = None
-) -> list[Finding]:
+def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Finding]:
     """What is wrong with one export; nothing is changed."""
-    folder = ExportFolder(stores.storage, stores.config, name)
+    folder = ExportFolder(stores, name)
     if folder.is_empty():
         return []
-    check = _Check(stores, folder, on_progress)
+    check = _Check(folder)
     check.run(full=full)
     return check.findings.list()
 
 
 class _Check:
-    def __init__(self, stores: Stores, folder: ExportFolder, on_progress: OnProgress | None) -> None:
-        self.stores, self.folder, self._on_progress = stores, folder, on_progress
+    def __init__(self, folder: ExportFolder) -> None:
+        self.storage, self.folder = folder.storage, folder
         self.findings = Findings(ROOM, f"delete the folder {folder.path}, and export again")
-        self.sizes = {entry.name: entry.size_bytes for entry in stores.storage.list(folder.path)}
+        self.sizes = {entry.name: entry.size_bytes for entry in self.storage.list(folder.path)}
 
     def run(self, *, full: bool) -> None:
         try:
@@ -103,8 +100,8 @@ class _Check:
         self.findings.add(name, self.folder.file(file), str(problem), severity=severity, repair=repair)
 
     def _tell(self, file: str, done: int, unit: str) -> None:
-        if self._on_progress and done % 1000 == 0:
-            self._on_progress({"checking": self.folder.file(file), "done": done, "unit": unit})
+        if done % 1000 == 0:
+            self.folder.stores.report(checking=self.folder.file(file), done=done, unit=unit)
 
     # Fast
 
@@ -118,7 +115,7 @@ class _Check:
         new = f"delete the folder {self.folder.path}, or leave it, and make a new export with another --label"
         for segment, digest in zip(inputs.segments, inputs.manifests, strict=True):
             try:
-                now = segment_digest(self.stores.storage, segment.path)
+                now = segment_digest(self.storage, segment.path)
             except PathNotFoundError:
                 same = False
                 if not finished:
@@ -141,7 +138,7 @@ class _Check:
         if URL_MAPPING not in self.sizes:
             return None
         place = self.folder.file(URL_MAPPING)
-        with self.stores.storage.open_read(place, 0, 4) as file:
+        with self.storage.open_read(place, 0, 4) as file:
             head = file.read()
         count, size = int.from_bytes(head, "big", signed=True), self.sizes[URL_MAPPING]
         if len(head) < 4 or count < 0 or size != 4 + 20 * count:
@@ -157,7 +154,7 @@ class _Check:
             if name in self.sizes and self.sizes[name] != size:
                 self._add(damage, name, f"has {self.sizes[name]} bytes, and {pages} pages need {size}")
         if WEB_GRAPH in self.sizes:
-            with self.stores.storage.open_read(self.folder.file(WEB_GRAPH), 0, 4) as file:
+            with self.storage.open_read(self.folder.file(WEB_GRAPH), 0, 4) as file:
                 count = int.from_bytes(file.read(), "big", signed=True)
             rest = self.sizes[WEB_GRAPH] - 4 - 8 * pages
             if count != pages or rest < 0 or rest % 8:
@@ -172,7 +169,7 @@ class _Check:
     def _rows(self, name: str) -> int | None:
         """Rows of a table; None, and a finding, if it is none."""
         try:
-            return row_count(self.stores.storage, self.folder.file(name), SCHEMAS[name])
+            return row_count(self.storage, self.folder.file(name), SCHEMAS[name])
         except DamagedFileError as error:
             self._add("export_table_damaged", name, error)
             return None
@@ -181,7 +178,7 @@ class _Check:
 
     def _contents(self, pages: int) -> None:
         with ExitStack() as stack:
-            local = local_files(self.stores.storage, self.stores.config, self.folder, stack)
+            local = local_files(self.folder, stack)
             self._checked("mapping_damaged", URL_MAPPING, lambda: self._mapping(stack, local))
             if {CONTENT, OFFSETS} <= self.sizes.keys():
                 self._checked("content_damaged", CONTENT, lambda: self._content(stack, local, pages))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.export.folder import NAME_PATTERN, SegmentInput
-from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
 
@@ -33,7 +32,7 @@ def _named(folders: list[str]) -> str:
 def _last_of(stores: Stores, there: list[str], run_id: str | None) -> str | None:
     if run_id is None:
         return None
-    for folder in until_stopped(reversed(there), stores.stop):
+    for folder in stores.until_stopped(reversed(there)):
         if stores.crawl.folder(folder).iteration().run_id == run_id:
             return folder
     return None
@@ -43,7 +42,7 @@ def segment_inputs(stores: Stores, folders: Sequence[str]) -> list[SegmentInput]
     """The segments in these folders, by folder, then node."""
     return [
         SegmentInput(folder=folder, node=node, path=stores.crawl.segment(folder, node).path)
-        for folder in until_stopped(folders, stores.stop)
+        for folder in stores.until_stopped(folders)
         for node in stores.crawl.folder(folder).segments()
     ]
 

@@ -23,9 +23,8 @@ from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.folder import CONTENT, OFFSETS, ExportFolder
-from crawl_lib.export.progress import Progress
 from crawl_lib.export.warc_records import Member, Wanted, content_of, read_members
-from crawl_lib.storage import Storage
+from crawl_lib.stopping import Progress
 
 MAX_SIZE = (1 << 31) - 1
 MAX_BUCKETS = 256
@@ -100,7 +99,6 @@ class Buckets:
 
 
 def write_content(
-    storage: Storage,
     folder: ExportFolder,
     buckets: Buckets,
     wanted: Iterable[Wanted],
@@ -115,7 +113,7 @@ def write_content(
     attempt wrote that, on another processor, its pages may have other sizes. Raises StorageError, DamagedFileError
     naming WARC file and offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
     """
-    for node_id, data in _compressed(read_members(storage, wanted), level, max_content_bytes):
+    for node_id, data in _compressed(read_members(folder.storage, wanted), level, max_content_bytes):
         buckets.add(node_id, data)
         progress.add(1)
     buckets.flush()

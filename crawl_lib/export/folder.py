@@ -6,19 +6,17 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from threading import Event
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.config import Config, ScratchConfig
 from crawl_lib.durable import reached
-from crawl_lib.engine import Room
+from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.errors import (
     DamagedFileError,
     InputError,
@@ -26,10 +24,10 @@ from crawl_lib.errors import (
     PathNotFoundError,
     TargetExistsError,
 )
-from crawl_lib.export.progress import Progress
 from crawl_lib.segment import NO_COLUMNS, open_parquet, segment_digest
-from crawl_lib.stopping import until_stopped
+from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
 
 FORMAT_VERSION = 1
 REMEDY = "delete its folder and run the export again, or choose another label"
@@ -132,20 +130,18 @@ def folder_order(segment: SegmentInput) -> tuple[int, str, str, str]:
     return number, segment.folder, segment.node, segment.path
 
 
-def gather_inputs(
-    storage: Storage, config: Config, segments: Sequence[SegmentInput], stop: Event | None = None
-) -> Inputs:
+def gather_inputs(stores: Stores, segments: Sequence[SegmentInput]) -> Inputs:
     """The inputs of an export over these segments, in whatever order they come.
 
-    Raises PathNotFoundError, and StoppedError once `stop` is set.
+    Raises PathNotFoundError, StoppedError.
     """
     ordered = sorted(set(segments), key=folder_order)
-    mimes = config.export.mime_types
+    config = stores.config.export
     return Inputs(
         segments=tuple(ordered),
-        manifests=tuple(segment_digest(storage, segment.path) for segment in until_stopped(ordered, stop)),
-        mime_types=None if mimes is None else tuple(sorted({mime.lower() for mime in mimes})),
-        max_content_bytes=config.export.max_content_bytes,
+        manifests=tuple(segment_digest(stores.storage, segment.path) for segment in stores.until_stopped(ordered)),
+        mime_types=None if config.mime_types is None else tuple(sorted({mime.lower() for mime in config.mime_types})),
+        max_content_bytes=config.max_content_bytes,
         compressor=COMPRESSOR,
         level=LEVEL,
     )
@@ -160,13 +156,12 @@ class ExportFolder:
     `path`: below the storage's root. `written`: names of files that are there as this object wrote them.
     """
 
-    def __init__(self, storage: Storage, config: Config, name: str) -> None:
+    def __init__(self, stores: Stores, name: str) -> None:
         if not NAME_PATTERN.fullmatch(name):
             raise InputError(f"export name {name!r}: use letters, digits, '.', '_' and '-', a letter or digit first")
-        self.storage = storage
-        self.name = name
+        self.stores, self.storage, self.name = stores, stores.storage, name
         self.written: set[str] = set()
-        self.path = f"{config.export.directory.strip('/')}/{name}"
+        self.path = f"{stores.config.export.directory.strip('/')}/{name}"
 
     def file(self, name: str) -> str:
         """The path of a file of the export."""
@@ -242,9 +237,11 @@ class ExportFolder:
             if not self.has(name):
                 raise PathNotFoundError(f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first")
 
-    def room(self, scratch: Path, limits: ScratchConfig, stop: Event) -> Room:
-        """Where an engine works for this export, until `stop` is set: in scratch, and in a hidden folder here."""
-        return Room(self.storage, scratch, self.file(".engine"), limits.memory_bytes, stop, limits.max_bytes)
+    def engine(self, scratch: Path) -> AbstractContextManager[Engine]:
+        """An engine that works for this export: in `scratch`, and in a hidden folder here."""
+        hidden, limits = self.file(".engine"), self.stores.config.scratch
+        room = Room(self.storage, scratch, hidden, limits.memory_bytes, self.stores, limits.max_bytes)
+        return open_engine(self.stores.reached, room)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
@@ -252,12 +249,6 @@ class ExportFolder:
         hidden = self._hidden(name)
         with self.storage.open_write(hidden) as file:
             yield file
-        self._reveal(hidden, name)
-
-    def publish(self, local: Path, name: str) -> None:
-        """Copy a local file into the export."""
-        hidden = self._hidden(name)
-        self.storage.upload(local, hidden)
         self._reveal(hidden, name)
 
     def _hidden(self, name: str) -> str:
@@ -279,14 +270,14 @@ class ExportFolder:
         reached(f"export.{name}.published")
 
 
-def check_segments(storage: Storage, folder: ExportFolder, inputs: Inputs, stop: Event | None = None) -> None:
+def check_segments(folder: ExportFolder, inputs: Inputs) -> None:
     """See that every segment of an export is as it was when the export was begun.
 
     Raises PathNotFoundError or OutputConflictError naming the segment, the export and what to do, and StoppedError.
     """
-    for segment, digest in until_stopped(zip(inputs.segments, inputs.manifests, strict=True), stop):
+    for segment, digest in folder.stores.until_stopped(zip(inputs.segments, inputs.manifests, strict=True)):
         try:
-            now = segment_digest(storage, segment.path)
+            now = segment_digest(folder.storage, segment.path)
         except PathNotFoundError as error:
             raise PathNotFoundError(
                 f"export {folder.name!r} was begun with segment {segment.path}, which is gone;"

@@ -8,15 +8,13 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crawl_lib.config import Config
-from crawl_lib.engine import Engine, open_engine
+from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export.content import Buckets, write_content, write_offsets
 from crawl_lib.export.folder import (
@@ -32,12 +30,11 @@ from crawl_lib.export.folder import (
     row_count,
     write_table,
 )
-from crawl_lib.export.progress import Progress
 from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.export.warc_records import Wanted
 from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
-from crawl_lib.stopping import OnProgress, until_stopped
-from crawl_lib.storage import Storage
+from crawl_lib.stopping import Progress
+from crawl_lib.stores import Stores
 
 log = logging.getLogger(__name__)
 MAX_PAGES = (1 << 31) - 1
@@ -69,29 +66,21 @@ class ExportReport:
     late_segments: int = 0
 
 
-def export_pages(
-    storage: Storage,
-    config: Config,
-    *,
-    name: str,
-    segments: Sequence[SegmentInput],
-    on_progress: OnProgress | None = None,
-    stop: Event | None = None,
-) -> ExportReport:
+def export_pages(stores: Stores, *, name: str, segments: Sequence[SegmentInput]) -> ExportReport:
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
     A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Run again, it
     goes on after the last file that is there, with the inputs that it was begun with: segments of late nodes
     (`crawl.min_nodes`) that came since are named in the log, and left to the next export. Equal inputs give equal
-    bytes. Steps, each durable before the next: `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. `stop`:
-    when it is set, all is given up within a second or two but for the files that are whole.
+    bytes. Steps, each durable before the next: `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. Once
+    `stores` is to stop, all is given up within a second or two but for the files that are whole.
 
     Raises OutputConflictError (an export of that name has other inputs), PathNotFoundError (a segment is gone),
     InputError (a bad name, or more pages than a NodeID can count), DamagedFileError (a WARC file is not what `pages`
     says), LockedError, StorageError, StoppedError.
     """
-    folder, stop = ExportFolder(storage, config, name), stop or Event()
-    inputs, late = folder.begun(gather_inputs(storage, config, segments, stop))
+    folder = ExportFolder(stores, name)
+    inputs, late = folder.begun(gather_inputs(stores, segments))
     if not folder.is_empty():
         folder.claim(inputs)
     if late:
@@ -102,40 +91,36 @@ def export_pages(
         )
     complete = folder.has(*OUTPUTS)
     if not complete:
-        with scratch_folder(config, name) as scratch:
-            _Export(storage, config, folder, inputs, scratch, on_progress, stop).run()
+        with scratch_folder(stores.config, name) as scratch:
+            _Export(stores, folder, inputs, scratch).run()
     pages = (folder.size(URL_MAPPING) - 4) // 20
     return ExportReport(name, pages, folder.size(CONTENT), complete, len(late))
 
 
 @dataclass
 class _Export:
-    storage: Storage
-    config: Config
+    stores: Stores
     folder: ExportFolder
     inputs: Inputs
     scratch: Path
-    on_progress: OnProgress | None
-    stop: Event
 
     def run(self) -> None:
-        room = self.folder.room(self.scratch, self.config.scratch, self.stop)
-        with open_engine(self.config, room) as engine:
+        with self.folder.engine(self.scratch) as engine:
             if not self.folder.has(PAGES):
                 self.prepare(engine)
-                check_segments(self.storage, self.folder, self.inputs, self.stop)  # what was read is what `inputs` says
+                check_segments(self.folder, self.inputs)  # what was read is what `inputs` says
                 self.folder.claim(self.inputs)
                 self.choose(engine)
             if not self.folder.has(CONTENT):
-                check_segments(self.storage, self.folder, self.inputs, self.stop)
+                check_segments(self.folder, self.inputs)
             if not self.folder.has(URL_MAPPING):
                 self.write_mapping()
             self.write_content(engine)
 
     def prepare(self, engine: Engine) -> None:
         """Tables of the inputs, and the check that NodeIDs suffice."""
-        segments = until_stopped(self.inputs.segments, self.stop)
-        rows = sum(SegmentReader(self.storage, segment.path).rows(PAGES_NAME) for segment in segments)
+        segments = self.stores.until_stopped(self.inputs.segments)
+        rows = sum(SegmentReader(self.stores.storage, segment.path).rows(PAGES_NAME) for segment in segments)
         self.make_captures(engine)
         found = [mime for mime in engine.column("export/types") if mime is not None]
         accepted = accepted_types(found, self.inputs.mime_types)
@@ -151,9 +136,9 @@ class _Export:
         engine.tables("pages", [f"{segment.path}/pages.parquet" for segment in self.inputs.segments], PAGES_SCHEMA)
         keys: list[bytes] = []
         numbers: list[int] = []
-        for number, segment in enumerate(until_stopped(self.inputs.segments, self.stop)):
-            if dropped_files(self.storage, segment.path):
-                dropped = SegmentReader(self.storage, segment.path).dropped
+        for number, segment in enumerate(self.stores.until_stopped(self.inputs.segments)):
+            if dropped_files(self.stores.storage, segment.path):
+                dropped = SegmentReader(self.stores.storage, segment.path).dropped
                 keys += sorted(dropped)
                 numbers += [number] * len(dropped)
         segments = int32_array(np.array(numbers, dtype=np.int32))
@@ -162,8 +147,8 @@ class _Export:
 
     def choose(self, engine: Engine) -> None:
         """Write `pages.parquet`."""
-        progress = Progress(self.on_progress, "export.choose", 0, "pages", self.stop)
-        batches = self.numbered(engine.stream("export/chosen", BATCH_ROWS, self.on_progress, "export.choose"))
+        progress = Progress(self.stores, "export.choose", 0, "pages")
+        batches = self.numbered(engine.stream("export/chosen", BATCH_ROWS, "export.choose"))
         write_table(self.folder, PAGES, EXPORT_SCHEMA, batches, progress)
 
     def numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -179,10 +164,10 @@ class _Export:
     def write_mapping(self) -> None:
         """Write `urlmapping`: the keys of `pages.parquet`, which are in order."""
         pages = self.folder.file(PAGES)
-        with open_parquet(self.storage, pages, EXPORT_SCHEMA) as table, self.folder.writing(URL_MAPPING) as file:
+        with open_parquet(self.stores.storage, pages, EXPORT_SCHEMA) as table, self.folder.writing(URL_MAPPING) as file:
             file.write(table.rows.to_bytes(4, "big", signed=True))
             last = b""
-            for batch in until_stopped(table.batches(BATCH_ROWS, ["key"]), self.stop):
+            for batch in self.stores.until_stopped(table.batches(BATCH_ROWS, ["key"])):
                 keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
                 if keys and (keys[0] <= last or any(a >= b for a, b in itertools.pairwise(keys))):
                     raise DamagedFileError(f"{pages}: its keys are not in ascending order")
@@ -191,16 +176,15 @@ class _Export:
 
     def write_content(self, engine: Engine) -> None:
         """Write `content` and `offsets`, what of them is missing."""
-        count = row_count(self.storage, self.folder.file(PAGES))
-        progress = Progress(self.on_progress, "export.content", count, "pages", self.stop)
+        count = row_count(self.stores.storage, self.folder.file(PAGES))
+        progress = Progress(self.stores, "export.content", count, "pages")
         if self.folder.has(OFFSETS) and not self.folder.has(CONTENT):  # asked in this order: content comes first
-            self.storage.delete(self.folder.file(OFFSETS))  # of a content file that somebody deleted
+            self.stores.storage.delete(self.folder.file(OFFSETS))  # of a content file that somebody deleted
         if not self.folder.has(CONTENT):
             engine.table("nodes", self.folder.file(PAGES))
             write_content(
-                self.storage,
                 self.folder,
-                Buckets(self.scratch, count, engine.value("export/size"), self.config.scratch),
+                Buckets(self.scratch, count, engine.value("export/size"), self.stores.config.scratch),
                 self.wanted(engine),
                 level=self.inputs.level,
                 max_content_bytes=self.inputs.max_content_bytes,
@@ -213,7 +197,7 @@ class _Export:
     def wanted(self, engine: Engine) -> Iterator[Wanted]:
         """The records to read, in order of file and offset."""
         paths = [segment.path for segment in self.inputs.segments]
-        for batch in engine.stream("export/reading_order", BATCH_ROWS, self.on_progress, "export.order"):
+        for batch in engine.stream("export/reading_order", BATCH_ROWS, "export.order"):
             columns = (column.to_pylist() for column in batch.columns)
             for node_id, segment, file, offset, length in zip(*columns, strict=True):
                 yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)

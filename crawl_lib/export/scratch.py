@@ -14,7 +14,6 @@ from pathlib import Path
 from crawl_lib.config import Config
 from crawl_lib.errors import LockedError, os_errors
 from crawl_lib.export.folder import ExportFolder
-from crawl_lib.storage import Storage
 
 PATIENCE_S = 2.0
 """Another process that deletes a stale folder holds its lock for a moment."""
@@ -57,28 +56,24 @@ def clean_scratch(base: Path) -> None:
                 os.close(held)
 
 
-def local_copy(storage: Storage, path: str, folder: Path, name: str) -> Path:
-    """A file of the DFS on the local disk: itself where the store is local, else a copy `name` in `folder`."""
-    local = storage.local_path(path)
-    if local is not None:
-        return local
-    copy = folder / name
-    storage.download(path, copy)
-    return copy
-
-
-def local_files(storage: Storage, config: Config, folder: ExportFolder, stack: ExitStack) -> Callable[[str], Path]:
+def local_files(folder: ExportFolder, stack: ExitStack) -> Callable[[str], Path]:
     """A function from the name of an export's file to its place on the local disk, good until `stack` is closed.
 
     Files of a remote store are copied to a folder `read-...` of the scratch directory, deleted with `stack`; what a
     killed reader leaves there is deleted by the next one.
     """
-    if storage.local_path(folder.path) is not None:
-        return lambda file: local_copy(storage, folder.file(file), Path(), file)
-    base = _base(config)
+    local = folder.storage.local_path(folder.path)
+    if local is not None:
+        return local.joinpath
+    base = _base(folder.stores.config)
     clean_scratch(base)
     scratch = stack.enter_context(_reader_folder(base, folder.name))
-    return lambda file: local_copy(storage, folder.file(file), scratch, file)
+
+    def copied(file: str) -> Path:
+        folder.storage.download(folder.file(file), scratch / file)
+        return scratch / file
+
+    return copied
 
 
 @contextmanager

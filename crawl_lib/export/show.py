@@ -12,14 +12,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from crawl_lib.config import Config
 from crawl_lib.errors import InputError, UrlError
 from crawl_lib.export.folder import CONTENT, GRAPH_INDEX, OFFSETS, PAGES, URL_MAPPING, WEB_GRAPH, ExportFolder
 from crawl_lib.export.readers import ContentReader, UrlMapping
 from crawl_lib.export.scratch import local_files
 from crawl_lib.export.webgraph import WebGraph
 from crawl_lib.segment import parquet_errors, read_dropped
-from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, key_of
 
 KEY_PATTERN = re.compile(r"[0-9a-fA-F]{40}")
@@ -140,16 +139,16 @@ class OpenExport:
 
 
 @contextmanager
-def open_export(storage: Storage, config: Config, *, name: str) -> Iterator[OpenExport]:
+def open_export(stores: Stores, *, name: str) -> Iterator[OpenExport]:
     """The readers of an export, closed at the end of the block. Files of a remote store are copied to scratch first.
 
     Raises PathNotFoundError naming what is missing and the command that makes it.
     """
-    folder = ExportFolder(storage, config, name)
+    folder = ExportFolder(stores, name)
     folder.read_inputs()
     folder.require([PAGES, URL_MAPPING, OFFSETS, CONTENT], "krake export")
     with ExitStack() as stack:
-        local = local_files(storage, config, folder, stack)
+        local = local_files(folder, stack)
         mapping = stack.enter_context(UrlMapping(local(URL_MAPPING)))
         content = stack.enter_context(ContentReader(local(CONTENT), local(OFFSETS)))
         pages = PageTable(local(PAGES))
@@ -160,20 +159,20 @@ def open_export(storage: Storage, config: Config, *, name: str) -> Iterator[Open
         yield OpenExport(name, mapping, content, pages, graph)
 
 
-def show_page(storage: Storage, config: Config, *, name: str, page: str, limit: int = 100) -> dict[str, Any]:
+def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict[str, Any]:
     """What `krake show URL|KEY|NODEID` prints, as JSON takes it: `PageView.to_mapping`.
 
     `name`: the export; `page`: URL, key in hex, or NodeID; `limit`: in- and out-links shown, each. Raises InputError
     where the export has no such page, or it was dropped since, or `page` is none of the three, PathNotFoundError
     where there is no such export.
     """
-    with open_export(storage, config, name=name) as export:
+    with open_export(stores, name=name) as export:
         node_id = export.find(page)
         if node_id is None:
             raise InputError(f"{page}: is not among the {len(export.mapping)} crawled pages of export {name!r}")
         view = export.view(node_id, limit)
     segment = view.row["segment_path"]
-    if storage.exists(segment) and view.key in read_dropped(storage, segment):
+    if stores.storage.exists(segment) and view.key in read_dropped(stores.storage, segment):
         raise InputError(
             f"{page}: was dropped from {segment} since export {name!r} was made; make a new export, and delete this one"
         )

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crawl_lib.config import Config
 from crawl_lib.export.folder import GRAPH_INDEX, WEB_GRAPH, ExportFolder
 from crawl_lib.export.readers import MappedFile
 from crawl_lib.export.scratch import local_files
-from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
 
 BLOCK_NODES = 1 << 20
 Neighbours = npt.NDArray[np.int32]
@@ -175,14 +174,14 @@ def _histogram(counts: npt.NDArray[np.int64]) -> dict[str, int]:
 
 
 @contextmanager
-def open_web_graph(storage: Storage, config: Config, *, name: str) -> Iterator[WebGraph]:
+def open_web_graph(stores: Stores, *, name: str) -> Iterator[WebGraph]:
     """The web graph of an export, closed at the end of the block; a remote one is copied to scratch first.
 
     Raises PathNotFoundError where the finalizer has not run.
     """
-    folder = ExportFolder(storage, config, name)
+    folder = ExportFolder(stores, name)
     folder.read_inputs()
     folder.require([GRAPH_INDEX, WEB_GRAPH], "krake graph finalize")
     with ExitStack() as stack:
-        local = local_files(storage, config, folder, stack)
+        local = local_files(folder, stack)
         yield stack.enter_context(WebGraph(local(WEB_GRAPH), local(GRAPH_INDEX)))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from threading import Event
 from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crawl_lib.config import Config
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export import (
     ARC_SCHEMAS,
@@ -21,13 +19,13 @@ from crawl_lib.export import (
     URL_MAPPING,
     WEB_GRAPH,
     ExportFolder,
-    Progress,
     row_count,
     scratch_folder,
 )
 from crawl_lib.segment import open_parquet
-from crawl_lib.stopping import OnProgress
+from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
 
 MAX_EDGES = (1 << 31) - 1
 BLOCK_WORDS = 1 << 22
@@ -47,39 +45,30 @@ class FinalizeReport:
     complete_already: bool
 
 
-def finalize_export(
-    storage: Storage,
-    config: Config,
-    *,
-    name: str,
-    on_progress: OnProgress | None = None,
-    stop: Event | None = None,
-) -> FinalizeReport:
+def finalize_export(stores: Stores, *, name: str) -> FinalizeReport:
     """Write `webgraph-index` and then `webgraph` of an export whose arcs are there.
 
     The index is ours: int64 big-endian, for each NodeID the byte of its entry in `webgraph`. Kept in memory: 8 bytes a
     node (both degrees), and a block. Only files of the export are read, so its segments may be gone.
 
-    `stop`: when it is set, it ends within a second or two.
-
     Raises PathNotFoundError (no such export, or the linker has not run), InputError (a node with more edges than 32
     bits count), DamagedFileError (an arc file names pages that are not there), LockedError, StorageError, StoppedError.
     """
-    folder = ExportFolder(storage, config, name)
+    folder = ExportFolder(stores, name)
     folder.read_inputs()
     folder.require([URL_MAPPING, ARCS_OUT, ARCS_IN], "krake graph link")
     nodes = (folder.size(URL_MAPPING) - 4) // 20
     complete = folder.has(GRAPH_INDEX, WEB_GRAPH)
     if not complete:
-        with scratch_folder(config, name):  # nothing is put there: it keeps other processes off this export
-            _write_graph(folder, nodes, on_progress, stop)
+        with scratch_folder(stores.config, name):  # nothing is put there: it keeps other processes off this export
+            _write_graph(folder, nodes)
     arcs = (folder.size(WEB_GRAPH) - 4 - 8 * nodes) // 8
     return FinalizeReport(name, nodes, arcs, complete_already=complete)
 
 
-def _write_graph(folder: ExportFolder, nodes: int, on_progress: OnProgress | None, stop: Event | None) -> None:
+def _write_graph(folder: ExportFolder, nodes: int) -> None:
     storage, arcs_out, arcs_in = folder.storage, folder.file(ARCS_OUT), folder.file(ARCS_IN)
-    counting = Progress(on_progress, "graph.degrees", 2 * row_count(storage, arcs_out), "arcs", stop)
+    counting = Progress(folder.stores, "graph.degrees", 2 * row_count(storage, arcs_out), "arcs")
     out_degrees = degrees(storage, arcs_out, "source", nodes, counting)
     in_degrees = degrees(storage, arcs_in, "target", nodes, counting)
     counting.end()
@@ -88,7 +77,7 @@ def _write_graph(folder: ExportFolder, nodes: int, on_progress: OnProgress | Non
             f"{arcs_in}: does not hold as many arcs as {arcs_out}; delete both and run `krake graph link`"
         )
     _check_edges(folder, out_degrees, in_degrees)
-    progress = Progress(on_progress, "graph.write", nodes, "pages", stop)
+    progress = Progress(folder.stores, "graph.write", nodes, "pages")
     if not folder.has(GRAPH_INDEX):
         with folder.writing(GRAPH_INDEX) as file:
             _write_index(file, out_degrees, in_degrees, progress)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.config import Config
-from crawl_lib.engine import Engine, in_batches, open_engine
+from crawl_lib.engine import Engine, in_batches
 from crawl_lib.export import (
     ARC_SCHEMAS,
     ARCS_IN,
@@ -19,15 +17,14 @@ from crawl_lib.export import (
     PAGES,
     URL_MAPPING,
     ExportFolder,
-    Progress,
     check_segments,
     row_count,
     scratch_folder,
     write_table,
 )
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, SegmentReader
-from crawl_lib.stopping import OnProgress, until_stopped
-from crawl_lib.storage import Storage
+from crawl_lib.stopping import Progress
+from crawl_lib.stores import Stores
 
 GROUP_ROWS = 1 << 20
 QUERIES = {ARCS_OUT: "graph/arcs_out", ARCS_IN: "graph/arcs_in"}
@@ -42,51 +39,40 @@ class LinkReport:
     complete_already: bool
 
 
-def link_export(
-    storage: Storage,
-    config: Config,
-    *,
-    name: str,
-    on_progress: OnProgress | None = None,
-    stop: Event | None = None,
-) -> LinkReport:
+def link_export(stores: Stores, *, name: str) -> LinkReport:
     """Write the arcs of an export: `arcs-out.parquet` (source, target) and `arcs-in.parquet` (target, source).
 
     Every row of `links`, followed or not, of the captures that the export chose is an arc, if both its ends are crawled
     pages and differ. Both files hold each arc once, sorted. Sorting keeps to `scratch.memory_bytes` and spills to
-    `scratch.directory`. Run again, it goes on after the last file that is there. `stop`: when it is set, what is being
-    sorted and written is given up within a second or two.
+    `scratch.directory`. Run again, it goes on after the last file that is there.
 
     Raises PathNotFoundError (no such export, or a segment of it is gone), OutputConflictError (a segment has changed),
     LockedError, StorageError, StoppedError.
     """
-    folder, stop = ExportFolder(storage, config, name), stop or Event()
+    storage, folder = stores.storage, ExportFolder(stores, name)
     inputs = folder.read_inputs()
     if folder.has(ARCS_OUT, ARCS_IN):
         return LinkReport(name, row_count(storage, folder.file(ARCS_IN)), complete_already=True)
     folder.require([PAGES, URL_MAPPING], "krake export")
-    with (
-        scratch_folder(config, name) as scratch,
-        open_engine(config, folder.room(scratch, config.scratch, stop)) as engine,
-    ):
+    with scratch_folder(stores.config, name) as scratch, folder.engine(scratch) as engine:
         if not folder.has(ARCS_OUT):
-            check_segments(storage, folder, inputs, stop)
-            for segment in until_stopped(inputs.segments, stop):
+            check_segments(folder, inputs)
+            for segment in stores.until_stopped(inputs.segments):
                 SegmentReader(storage, segment.path).rows(LINKS_NAME)  # raises where it is damaged
             engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in inputs.segments], LINKS_SCHEMA)
             engine.table("nodes", folder.file(PAGES))
-            _write_arcs(engine, folder, ARCS_OUT, on_progress, stop)
+            _write_arcs(engine, folder, ARCS_OUT)
         if not folder.has(ARCS_IN):
             engine.table("arcs", folder.file(ARCS_OUT))
-            _write_arcs(engine, folder, ARCS_IN, on_progress, stop)
+            _write_arcs(engine, folder, ARCS_IN)
     return LinkReport(name, row_count(storage, folder.file(ARCS_IN)), complete_already=False)
 
 
-def _write_arcs(engine: Engine, folder: ExportFolder, name: str, on_progress: OnProgress | None, stop: Event) -> None:
+def _write_arcs(engine: Engine, folder: ExportFolder, name: str) -> None:
     query = QUERIES[name]
     stage = query.replace("/", ".")
-    progress = Progress(on_progress, stage, 0, "arcs", stop)
-    batches = engine.stream(query, GROUP_ROWS, on_progress, stage)
+    progress = Progress(folder.stores, stage, 0, "arcs")
+    batches = engine.stream(query, GROUP_ROWS, stage)
     if name == ARCS_OUT:
         batches = in_batches(each_once(batches), GROUP_ROWS)
     schema = ARC_SCHEMAS[name]

@@ -24,11 +24,10 @@ from crawl_lib.repair.queue.node import restart_node
 from crawl_lib.repair.segments.glean import EXAMPLES, IMPORTED_FROM, fetched_of, is_robots
 from crawl_lib.repair.segments.report import SalvageReport
 from crawl_lib.repair.segments.salvage import salvage_segment
-from crawl_lib.repair.segments.swap import COMPACTED_PREFIX, finish_all_swaps, finish_swaps, replace_segment
+from crawl_lib.repair.segments.swap import finish_all_swaps, finish_swaps, replace_segment
 from crawl_lib.repair.sweep import sweep
 
 __all__ = [
-    "COMPACTED_PREFIX",
     "EXAMPLES",
     "IMPORTED_FROM",
     "OPEN_PREFIX",

@@ -130,7 +130,7 @@ class Look:
         found: dict[str, list[Finding]] = {}
         for node in self.stores.config.servers:
             if node in self.nodes:
-                one = check_node(self.stores, node, full=self.full, on_progress=self.stores.on_progress)
+                one = check_node(self.stores, node, full=self.full)
                 found[node] = self._add("queues", one)
             elif node in self.at_work:
                 self.report.skipped.append(f"node {node}: {self.at_work[node]}")
@@ -184,7 +184,7 @@ class Look:
         """All segments, by their names."""
         found = {}
         for name in self.stores.crawl.segments():
-            one = check_segment(self.stores.storage, name.path, full=self.full, on_progress=self.stores.on_progress)
+            one = check_segment(self.stores.storage, name.path, full=self.full, work=self.stores)
             found[str(name)] = self._add("segments", one)
         return found
 
@@ -197,7 +197,7 @@ class Look:
         """The key tables. `noting`: nodes whose keys are noted before."""
         try:
             self._note(noting)
-            found = check_keys(self.stores, self.nodes, full=self.full, on_progress=self.stores.on_progress)
+            found = check_keys(self.stores, self.nodes, full=self.full)
         except KrakeError as error:
             findings = Findings("keys", "do what it says, then run `krake fsck` again")
             findings.add("not_checked", "key_storage", str(error))
@@ -209,7 +209,7 @@ class Look:
     def exports(self) -> None:
         """All exports."""
         for name in list_exports(self.stores):
-            one = check_export(self.stores, name, full=self.full, on_progress=self.stores.on_progress)
+            one = check_export(self.stores, name, full=self.full)
             self._add("exports", one)
 
     def _note(self, noting: Collection[str]) -> None:

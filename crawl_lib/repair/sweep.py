@@ -123,7 +123,7 @@ def leftovers(stores: Stores, nodes: Collection[str]) -> Iterator[Leftover]:
     folders += [stores.crawl.at(folder) for folder in stores.crawl.folders()]
     for name in until_stopped(list_exports(stores), stores.stop):
         with suppress(KrakeError):
-            folders.append(ExportFolder(stores.storage, stores.config, name).path)
+            folders.append(ExportFolder(stores, name).path)
     for folder in until_stopped(folders, stores.stop):
         yield from _beside(stores, folder)
 

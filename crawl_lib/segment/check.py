@@ -33,7 +33,7 @@ from crawl_lib.segment.reader import SCHEMAS
 from crawl_lib.segment.recover import read_positions
 from crawl_lib.segment.tables import open_parquet
 from crawl_lib.segment.warc import walk
-from crawl_lib.stopping import OnProgress, go_on, until_stopped
+from crawl_lib.stopping import Work, go_on, until_stopped
 from crawl_lib.storage import Storage
 
 ROOM = "segment"
@@ -41,20 +41,18 @@ ACCOUNTED = ("deferred", "dropped", "lost")
 """Counts of taken URLs that have no row in `pages`."""
 
 
-def check_segment(
-    storage: Storage, path: str, *, full: bool = True, on_progress: OnProgress | None = None
-) -> list[Finding]:
+def check_segment(storage: Storage, path: str, *, full: bool = True, work: Work | None = None) -> list[Finding]:
     """What is wrong with one segment; nothing is changed. `path`: its folder, `<crawl>/<folder>/<node>`.
 
     Raises StorageError only where the store itself fails.
     """
-    return _Check(storage, path, on_progress).run(full=full)
+    return _Check(storage, path, work or Work()).run(full=full)
 
 
 class _Check:
-    def __init__(self, storage: Storage, path: str, on_progress: OnProgress | None) -> None:
+    def __init__(self, storage: Storage, path: str, work: Work) -> None:
         self.findings = Findings(ROOM, "run `krake fsck --repair`")
-        self.place = SegmentPlace(storage, path, self.findings, on_progress)
+        self.place = SegmentPlace(storage, path, self.findings, work)
 
     def run(self, *, full: bool) -> list[Finding]:
         manifest = self._manifest()

@@ -27,7 +27,7 @@ from crawl_lib.segment.recover import warc_fields
 from crawl_lib.segment.tables import open_parquet
 from crawl_lib.segment.warc import WarcRecord, walk
 from crawl_lib.states import Outcome
-from crawl_lib.stopping import OnProgress
+from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
 BLOCK_BYTES = 1 << 20
@@ -42,7 +42,7 @@ class SegmentPlace:
     storage: Storage
     path: str
     findings: Findings
-    on_progress: OnProgress | None = None
+    work: Work
     rubbish: set[str] = field(default_factory=set)
 
     def file(self, name: str) -> str:
@@ -51,8 +51,7 @@ class SegmentPlace:
 
     def tell(self, what: str, done: int, unit: str) -> None:
         """Say how far the check is."""
-        if self.on_progress:
-            self.on_progress({"checking": self.file(what), "done": done, "unit": unit})
+        self.work.report(checking=self.file(what), done=done, unit=unit)
 
 
 def file_entries(manifest: Manifest) -> Iterator[dict[str, Any]]:

@@ -33,13 +33,13 @@ class SegmentReader:
     """One segment. `path`: its folder on the store. Everything streams; raises StorageError and DamagedFileError."""
 
     def __init__(self, storage: Storage, path: str) -> None:
-        self._storage, self._path = storage, path
+        self._storage, self.path = storage, path
 
     @cached_property
     def manifest(self) -> Manifest:
         """Its manifest."""
-        where = f"{self._path}/{MANIFEST_NAME}"
-        return Manifest.from_bytes(self._storage.read_bytes(where), where, f"; {repair_of(self._path)}")
+        where = f"{self.path}/{MANIFEST_NAME}"
+        return Manifest.from_bytes(self._storage.read_bytes(where), where, f"; {repair_of(self.path)}")
 
     @property
     def warc_files(self) -> list[str]:
@@ -50,13 +50,13 @@ class SegmentReader:
     def dropped(self) -> frozenset[bytes]:
         """Keys of the pages that were taken out and are still in its files: see `manifest`."""
         listed = {entry["name"] for entry in self.manifest.files}
-        names = [name for name in dropped_files(self._storage, self._path) if name not in listed]
-        return frozenset(read_dropped(self._storage, self._path, names))
+        names = [name for name in dropped_files(self._storage, self.path) if name not in listed]
+        return frozenset(read_dropped(self._storage, self.path, names))
 
     @cached_property
     def taken_out(self) -> frozenset[bytes]:
         """Keys of all pages that were ever taken out of it: they stay known."""
-        return frozenset(read_dropped(self._storage, self._path))
+        return frozenset(read_dropped(self._storage, self.path))
 
     def pages(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows of `pages` in batches, all `columns` or these; those of dropped pages only if asked for.
@@ -79,19 +79,19 @@ class SegmentReader:
 
         Raises PathNotFoundError or StorageError; DamagedFileError if no whole record is there.
         """
-        where = f"{self._path}/{warc_file}"
+        where = f"{self.path}/{warc_file}"
         with self._storage.open_read(where, offset, length) as file:
             return read_one(file.read(), offset, where)
 
     def records(self, warc_file: str, damage: Counter[str] | None = None) -> Iterator[WarcRecord]:
         """All records of a WARC file in file order. `damage` counts the unreadable; without it, an error."""
         found: Counter[str] = Counter() if damage is None else damage
-        with self._storage.open_read(f"{self._path}/{warc_file}") as file:
+        with self._storage.open_read(f"{self.path}/{warc_file}") as file:
             yield from walk(file, found)
         if damage is None and found:
             kinds = ", ".join(f"{count} x {name}" for name, count in sorted(found.items()))
             raise DamagedFileError(
-                f"{self._path}/{warc_file}: cannot be read everywhere ({kinds}); {repair_of(self._path)}"
+                f"{self.path}/{warc_file}: cannot be read everywhere ({kinds}); {repair_of(self.path)}"
             )
 
     def outlinks(self, owner: str) -> Iterator[bytes]:
@@ -99,7 +99,7 @@ class SegmentReader:
         mapping = self.manifest.outlinks.get(owner)
         if mapping is None:
             return iter(())
-        where = f"{self._path}/{OUTLINKS_NAME}"
+        where = f"{self.path}/{OUTLINKS_NAME}"
         part = part_mapping(mapping, where)
         return read_outlinks(self._storage.open_read(where, part.offset, part.length), where, part.count)
 
@@ -124,7 +124,7 @@ class SegmentReader:
                 yield with_later_fields(batch, wanted)
 
     def _open(self, name: str) -> AbstractContextManager[ParquetTable]:
-        return open_parquet(self._storage, f"{self._path}/{name}", SCHEMAS[name], f"; {repair_of(self._path)}")
+        return open_parquet(self._storage, f"{self.path}/{name}", SCHEMAS[name], f"; {repair_of(self.path)}")
 
 
 def repair_of(path: str) -> str:

@@ -29,6 +29,7 @@ from crawl_lib.storage import LocalStorage, Storage
 from tests.cluster.hdfs import TARGET, Hdfs
 from tests.e2e.crawl import make_config
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.stores import stores_on
 
 FILES = 9
 ARCHIVE = TARGET / f"spark-{pyspark.__version__}.jsa"
@@ -143,9 +144,9 @@ def no_segment(maker: CrawlMaker) -> None:
 
 
 def all_stages(storage: Storage, config: Config, maker: CrawlMaker, name: str) -> None:
-    export_pages(storage, config, name=name, segments=maker.segments)
-    link_export(storage, config, name=name)
-    finalize_export(storage, config, name=name)
+    export_pages(stores_on(storage, config), name=name, segments=maker.segments)
+    link_export(stores_on(storage, config), name=name)
+    finalize_export(stores_on(storage, config), name=name)
 
 
 def files_of(storage: Storage, name: str) -> dict[str, bytes]:

@@ -34,6 +34,7 @@ from tests.cluster.spark import (
     with_spark,
 )
 from tests.e2e.crawl import make_config, run_crawl
+from tests.stores import stores_on
 
 pytestmark = [pytest.mark.timeout(LIMIT_S), pytest.mark.usefixtures("many_tasks")]
 
@@ -57,15 +58,15 @@ def test_what_duckdb_began_spark_ends(maker, config):
     random_crawl(maker, 5)
     storage = open_storage(config)
     all_stages(storage, config, maker, "whole")
-    export_pages(storage, config, name="mixed", segments=maker.segments)
+    export_pages(stores_on(storage, config), name="mixed", segments=maker.segments)
     for name in ("content", "offsets", "urlmapping"):
         storage.delete(f"export/mixed/{name}")
     on_spark = with_spark(config)
-    export_pages(storage, on_spark, name="mixed", segments=maker.segments)
-    link_export(storage, config, name="mixed")
+    export_pages(stores_on(storage, on_spark), name="mixed", segments=maker.segments)
+    link_export(stores_on(storage, config), name="mixed")
     storage.delete("export/mixed/arcs-in.parquet")
-    link_export(storage, on_spark, name="mixed")
-    finalize_export(storage, on_spark, name="mixed")
+    link_export(stores_on(storage, on_spark), name="mixed")
+    finalize_export(stores_on(storage, on_spark), name="mixed")
     assert_same_bytes(storage, "whole", "mixed")
 
 
@@ -92,13 +93,13 @@ def test_a_stage_that_is_stopped_ends_its_java_and_goes_on(maker, config, monkey
                 stop.set()
 
         with pytest.raises(StoppedError):
-            stage(storage, on_spark, name="stopped", on_progress=on_progress, stop=stop, **more)
+            stage(stores_on(storage, on_spark, on_progress=on_progress, stop=stop), name="stopped", **more)
         assert len(started) >= 2  # java -version, and Spark
         assert [process.poll() is None for process in started] == [False] * len(started)
         assert in_scratch(config) == []
         assert [entry.name for entry in storage.list("export/stopped") if entry.name.startswith(".")] == []
-        stage(storage, on_spark, name="stopped", **more)
-    finalize_export(storage, on_spark, name="stopped")
+        stage(stores_on(storage, on_spark), name="stopped", **more)
+    finalize_export(stores_on(storage, on_spark), name="stopped")
     assert_same_bytes(storage, "whole", "stopped")
 
 
@@ -130,7 +131,7 @@ def test_other_machines_cannot_read_this_disk(config, maker):
     config = with_spark(config)
     config = dataclasses.replace(config, spark=SparkConfig(master="spark://127.0.0.1:1"))
     with pytest.raises(ConfigError, match=r"spark\.dfs_url: is not set.*spark://127\.0\.0\.1:1.*local\[\*\]"):
-        export_pages(open_storage(config), config, name="x", segments=[])
+        export_pages(stores_on(open_storage(config), config), name="x", segments=[])
 
 
 def test_a_wrong_dfs_url_is_named(hdfs, maker, on_hdfs):
@@ -138,7 +139,7 @@ def test_a_wrong_dfs_url_is_named(hdfs, maker, on_hdfs):
     config = on_hdfs(maker)
     wrong = with_spark(config, dfs_url=f"hdfs://127.0.0.1:{hdfs.rpc['nn1']}/krake/elsewhere")
     with pytest.raises(PathNotFoundError, match=r"is spark\.dfs_url \(hdfs:.*/krake/elsewhere\) the root"):
-        export_pages(open_storage(config), wrong, name="x", segments=maker.segments)
+        export_pages(stores_on(open_storage(config), wrong), name="x", segments=maker.segments)
     assert in_scratch(config) == []
 
 
@@ -149,7 +150,7 @@ def test_after_a_failure_nothing_is_left_and_it_goes_on_when_mended(hdfs, maker,
     storage = open_storage(config)
     on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
     all_stages(storage, config, maker, "duckdb")
-    export_pages(storage, on_spark, name="spark", segments=maker.segments)
+    export_pages(stores_on(storage, on_spark), name="spark", segments=maker.segments)
     broken = "crawl/10/node-a/links.parquet"
     whole = storage.read_bytes(broken)
     storage.delete(broken)
@@ -164,13 +165,13 @@ def test_after_a_failure_nothing_is_left_and_it_goes_on_when_mended(hdfs, maker,
 
     monkeypatch.setattr(subprocess.Popen, "__init__", watched)
     with pytest.raises(StorageError, match=r"^Spark: (?s:.*)links\.parquet"):
-        link_export(storage, on_spark, name="spark")
+        link_export(stores_on(storage, on_spark), name="spark")
     assert [process.poll() is None for process in started] == [False] * len(started)
     assert len(started) >= 2  # java -version, and Spark
     assert in_scratch(config) == []
     assert not storage.exists("export/spark/.engine")
     storage.delete(broken)
     storage.write_bytes(broken, whole)
-    link_export(storage, on_spark, name="spark")
-    finalize_export(storage, on_spark, name="spark")
+    link_export(stores_on(storage, on_spark), name="spark")
+    finalize_export(stores_on(storage, on_spark), name="spark")
     assert_same_bytes(storage, "duckdb", "spark")

@@ -170,9 +170,9 @@ def test_exports_honour_a_drop(crawl: Result) -> None:
     assert export_all(crawl.config, "after")["pages"] == pages - 1
     stores = stores_of(crawl.config)
     with pytest.raises(InputError, match="was dropped"):
-        show_page(stores.storage, crawl.config, name="done", page=url)
+        show_page(stores, name="done", page=url)
     with pytest.raises(InputError, match="is not among"):
-        show_page(stores.storage, crawl.config, name="after", page=url)
+        show_page(stores, name="after", page=url)
 
 
 def test_a_dropped_page_stays_known(crawl: Result) -> None:

@@ -204,7 +204,7 @@ def test_which_pages_are_meant(
     meant = _Meant()
     for number in named:
         meant.add(key_array(key(number)), "n", ["named"], np.zeros(1, np.int32))
-    choice = _Choice(cast("Stores", None), meant, hosts, cutoff_us, None)
+    choice = _Choice(cast("Stores", None), meant, hosts, cutoff_us)
     for node, some in groupby(rows, key=itemgetter(0)):
         _, keys, names, times = zip(*some, strict=True)
         columns = [pa.array(list(map(key, keys)), pa.binary(20)), pa.array(names), pa.array(times)]

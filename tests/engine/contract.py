@@ -167,7 +167,8 @@ class EngineContract:
         engine.values(table, pa.table({"n": list(range(1000))}))
         told = []
         query = write_query(f"select a.n as n, b.n as m from {table} a, {table} b order by a.n * 7919 % 1009, b.n")
-        for _ in engine.stream(query, 1 << 20, told.append, "some.stage"):
+        monkeypatch.setattr("crawl_lib.stopping.Work.report", lambda _, **counts: told.append(counts))
+        for _ in engine.stream(query, 1 << 20, "some.stage"):
             pass
         assert told
         assert all(event["stage"] == "some.stage" and event["unit"] == "percent" for event in told)

@@ -15,6 +15,7 @@ import pytest
 from crawl_lib.config import Config
 from crawl_lib.engine import Room, open_engine
 from crawl_lib.errors import NoRoomError, StoppedError
+from crawl_lib.stopping import Work
 from crawl_lib.storage import LocalStorage
 from tests.engine.contract import EngineContract, put
 from tests.export.test_remote import Elsewhere
@@ -101,10 +102,11 @@ def endless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Room:
 
 def test_a_long_query_ends_when_the_stage_is_stopped(config: Config, endless: Room) -> None:
     """By whoever is told of the progress, and by another thread."""
-    with open_engine(config, endless) as engine, pytest.raises(StoppedError):
-        next(engine.stream("endless", 10, lambda event: endless.stop.set(), "stage"))
+    work = Work(on_progress=lambda _: work.stop.set())
+    with open_engine(config, replace(endless, work=work)) as engine, pytest.raises(StoppedError):
+        next(engine.stream("endless", 10, "stage"))
     room = Room(endless.storage, endless.scratch, endless.hidden, endless.memory_bytes)
-    timer = threading.Timer(0.2, room.stop.set)
+    timer = threading.Timer(0.2, room.work.stop.set)
     with open_engine(config, room) as engine:
         timer.start()
         with pytest.raises(StoppedError):

@@ -20,7 +20,7 @@ from crawl_lib.config import from_mapping
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.export import SegmentInput, export_pages
 from crawl_lib.graph import finalize_export, link_export
-from crawl_lib.storage import open_storage
+from crawl_lib.stores import open_stores
 
 
 def child(work: dict, name: str, step: str | None) -> int:
@@ -33,10 +33,10 @@ def child(work: dict, name: str, step: str | None) -> int:
         if step is not None:
             os.environ[KILL_VARIABLE] = step
         config = from_mapping(work["config"], Path("/"))
-        storage = open_storage(config)
-        export_pages(storage, config, name=name, segments=[SegmentInput(*entry) for entry in work["segments"]])
-        link_export(storage, config, name=name)
-        finalize_export(storage, config, name=name)
+        stores = open_stores(config)
+        export_pages(stores, name=name, segments=[SegmentInput(*entry) for entry in work["segments"]])
+        link_export(stores, name=name)
+        finalize_export(stores, name=name)
     except BaseException as error:
         print(f"{step}: {error!r}", file=sys.stderr)
         os._exit(1)

@@ -29,6 +29,7 @@ from crawl_lib.export.scratch import scratch_folder
 from crawl_lib.graph import link_export
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.stores import stores_on
 
 A, B, C = "http://a.example/", "http://b.example/", "http://c.example/"
 
@@ -41,7 +42,7 @@ def contents(config: Config, name: str = "x") -> dict[bytes, bytes]:
 
 def exported(storage: Storage, config: Config, crawl: CrawlMaker, **options: Any) -> dict[bytes, bytes]:
     narrowed = replace(config, export=replace(config.export, **options))
-    export_pages(storage, narrowed, name="x", segments=crawl.segments)
+    export_pages(stores_on(storage, narrowed), name="x", segments=crawl.segments)
     return contents(config)
 
 
@@ -152,10 +153,10 @@ def test_the_export_has_a_table_of_its_pages(storage: Storage, config: Config, c
 
 def test_run_again_it_is_complete_and_nothing_is_touched(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"x")])
-    first = export_pages(storage, config, name="x", segments=crawl.segments)
+    first = export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     folder = Path(config.dfs_primary) / "export" / "x"
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    again = export_pages(storage, config, name="x", segments=crawl.segments)
+    again = export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     assert again == replace(first, complete_already=True)
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
@@ -178,32 +179,32 @@ def test_an_export_goes_on_without_the_segment_of_a_late_node(
     """It keeps what it was begun with, finished or not, and says what the next export will have."""
     crawl.segment("1", "node-a", [Capture(A, b"x", links=[B])])
     crawl.segment("2", "node-a", [Capture(B, b"y")])
-    whole = export_pages(storage, config, name="x", segments=crawl.segments)
+    whole = export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     for name in left:
         (Path(config.dfs_primary) / "export" / "x" / name).unlink()
     crawl.segment("1", "node-b", [Capture(A, b"newer", time=9e8), Capture(C, b"z")])
-    again = export_pages(storage, config, name="x", segments=crawl.segments)
+    again = export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     assert again == replace(whole, complete_already=not left, late_segments=1)
     assert "crawl/1/node-b" in caplog.text
     assert contents(config) == {key(A): b"x", key(B): b"y"}
-    assert link_export(storage, config, name="x").arcs == 1
-    assert export_pages(storage, config, name="next", segments=crawl.segments).pages == 3
+    assert link_export(stores_on(storage, config), name="x").arcs == 1
+    assert export_pages(stores_on(storage, config), name="next", segments=crawl.segments).pages == 3
 
 
 def test_a_late_segment_hides_no_other_change(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     place = crawl.segment("1", "node-a", [Capture(A, b"x")])
-    export_pages(storage, config, name="x", segments=crawl.segments)
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     crawl.segment("1", "node-b", [Capture(B, b"y")])
-    export_pages(storage, config, name="x", segments=crawl.segments)
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     for segments in (crawl.segments[1:], []):
         with pytest.raises(OutputConflictError):
-            export_pages(storage, config, name="x", segments=segments)
+            export_pages(stores_on(storage, config), name="x", segments=segments)
     smaller = replace(config, export=replace(config.export, max_content_bytes=1))
     with pytest.raises(OutputConflictError):
-        export_pages(storage, smaller, name="x", segments=crawl.segments)
+        export_pages(stores_on(storage, smaller), name="x", segments=crawl.segments)
     (place / "manifest.json").write_text(json.dumps({"dropped": 1}))
     with pytest.raises(OutputConflictError):
-        export_pages(storage, config, name="x", segments=crawl.segments)
+        export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
 
 
 def test_a_changed_manifest_is_another_input(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
@@ -234,7 +235,7 @@ def test_a_missing_segment_is_named(storage: Storage, config: Config, crawl: Cra
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "..", "a b"])
 def test_a_bad_name_is_refused(storage: Storage, config: Config, name: str) -> None:
     with pytest.raises(InputError, match="export name"):
-        export_pages(storage, config, name=name, segments=[])
+        export_pages(stores_on(storage, config), name=name, segments=[])
 
 
 def test_too_many_pages_are_refused_before_any_work(
@@ -246,7 +247,7 @@ def test_too_many_pages_are_refused_before_any_work(
     assert exported(storage, config, crawl) == {key(A): b"newer"}
     crawl.segment("2", "node-a", [Capture(B, b"y")])
     with pytest.raises(InputError, match=r"2 crawled pages.*1 at most.*folders.*mime_types"):
-        export_pages(storage, config, name="y", segments=crawl.segments)
+        export_pages(stores_on(storage, config), name="y", segments=crawl.segments)
     assert not (Path(config.dfs_primary) / "export" / "y").exists()
 
 
@@ -301,6 +302,7 @@ def test_an_unusable_scratch_directory_is_named(storage: Storage, config: Config
 def test_progress_is_told(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"x"), Capture(B, b"y")])
     told: list[dict[str, Any]] = []
-    export_pages(storage, config, name="x", segments=crawl.segments, on_progress=lambda event: told.append(dict(event)))
+    stores = stores_on(storage, config, on_progress=lambda event: told.append(dict(event)))
+    export_pages(stores, name="x", segments=crawl.segments)
     assert told[-1] == {"stage": "export.content", "done": 2, "total": 2, "unit": "pages"}
     assert {"export.choose", "export.content"} == {event["stage"] for event in told}

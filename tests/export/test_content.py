@@ -20,6 +20,7 @@ from crawl_lib.export import content as content_module
 from crawl_lib.export.folder import LEVEL
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker
+from tests.stores import stores_on
 
 BODIES = [f"<p>{number}</p>".encode() * 50 for number in range(200)]
 
@@ -30,7 +31,7 @@ def export(storage: Storage, config: Config, crawl: CrawlMaker) -> Callable[[], 
     crawl.segment("1", "node", [Capture(f"http://h.example/{n}", body) for n, body in enumerate(BODIES)])
 
     def run() -> Path:
-        export_pages(storage, config, name="x", segments=crawl.segments)
+        export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
         return Path(config.dfs_primary) / "export" / "x"
 
     return run

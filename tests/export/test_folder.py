@@ -9,13 +9,14 @@ from crawl_lib.errors import StorageError
 from crawl_lib.export.folder import CONTENT, ExportFolder
 from crawl_lib.storage import LocalStorage
 from tests.e2e.crawl import make_config
+from tests.stores import stores_on
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[ExportFolder]:
     config = make_config(tmp_path, nodes=1)
     (tmp_path / "dfs").mkdir()
-    return [ExportFolder(LocalStorage(tmp_path / "dfs"), config, "x") for _ in range(2)]
+    return [ExportFolder(stores_on(LocalStorage(tmp_path / "dfs"), config), "x") for _ in range(2)]
 
 
 def test_an_attempt_never_reveals_what_another_one_has_half_written(folders: list[ExportFolder]) -> None:

@@ -12,6 +12,7 @@ from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.stores import stores_on
 
 # `printf http://a.example/ | sha1sum`, and so on: their order is c, b, a below.
 A, B, C = "http://a.example/", "http://b.example/", "http://c.example/"
@@ -46,9 +47,9 @@ def make(crawl: CrawlMaker) -> dict[str, bytes]:
 
 def test_every_file_has_the_bytes_of_the_format(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     bodies = make(crawl)
-    report = export_pages(storage, config, name="x", segments=crawl.segments)
-    assert link_export(storage, config, name="x").arcs == 3
-    assert asdict(finalize_export(storage, config, name="x")) == {
+    report = export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
+    assert link_export(stores_on(storage, config), name="x").arcs == 3
+    assert asdict(finalize_export(stores_on(storage, config), name="x")) == {
         "name": "x",
         "nodes": 3,
         "arcs": 3,
@@ -88,7 +89,7 @@ def fixed_huffman(symbols: list[tuple[int, int]]) -> bytes:
 def test_a_known_stream_of_the_compressor(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     """Level and compressor are fixed: the content file of one page of ten `a` is these bytes; zlib has `a` twice."""
     crawl.segment("1", "node-a", [Capture(A, b"a" * 10)])
-    export_pages(storage, config, name="x", segments=crawl.segments)
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     letter_a = (0x30 + ord("a"), 8)
     nine_bytes, one_back, end = (263 - 256, 7), (0, 5), (0, 7)
     # 78 5e: CMF and FLG. Adler-32 of ten `a` is 1 + 970, and the sum of 1 + 97 n for n from 1 to 10.
@@ -113,9 +114,9 @@ def test_no_segment_gives_empty_files(storage: Storage, config: Config, crawl: C
 
 
 def check_empty(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
-    assert export_pages(storage, config, name="x", segments=crawl.segments).pages == 0
-    assert link_export(storage, config, name="x").arcs == 0
-    assert finalize_export(storage, config, name="x").nodes == 0
+    assert export_pages(stores_on(storage, config), name="x", segments=crawl.segments).pages == 0
+    assert link_export(stores_on(storage, config), name="x").arcs == 0
+    assert finalize_export(stores_on(storage, config), name="x").nodes == 0
     folder = Path(config.dfs_primary) / "export" / "x"
     found = {name: (folder / name).read_bytes() for name in ("urlmapping", "content", "offsets", "webgraph")}
     assert found == {"urlmapping": bytes(4), "content": b"", "offsets": b"", "webgraph": bytes(4)}

@@ -14,6 +14,7 @@ from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.stores import stores_on
 
 SOURCE = Path(__file__).parent / "java" / "ReadExport.java"
 
@@ -27,9 +28,9 @@ def test_java_reads_every_file(storage: Storage, config: Config, crawl: CrawlMak
     bodies = {url: chance.randbytes(chance.randrange(9000)) for url in urls}
     links = {url: chance.sample(urls, chance.randrange(12)) for url in urls}
     crawl.segment("1", "node-a", [Capture(url, bodies[url], links=links[url]) for url in urls])
-    export_pages(storage, config, name="x", segments=crawl.segments)
-    link_export(storage, config, name="x")
-    finalize_export(storage, config, name="x")
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
+    link_export(stores_on(storage, config), name="x")
+    finalize_export(stores_on(storage, config), name="x")
     subprocess.run([javac, "-d", str(tmp_path), str(SOURCE)], check=True, capture_output=True)
     folder = str(Path(config.dfs_primary) / "export" / "x")
     found = subprocess.run([java, "-cp", str(tmp_path), "ReadExport", folder], capture_output=True, text=True)

@@ -23,6 +23,7 @@ from crawl_lib.graph import finalize_export, link_export, open_web_graph
 from crawl_lib.storage import Storage
 from crawl_lib.storage.filestore import Entry
 from tests.export.crawls import Capture, CrawlMaker
+from tests.stores import stores_on
 
 
 class Elsewhere(Storage):
@@ -67,9 +68,9 @@ def never(*arguments: object) -> None:
 
 
 def all_stages(storage: Storage, config: Config, crawl: CrawlMaker, name: str) -> None:
-    export_pages(storage, config, name=name, segments=crawl.segments)
-    link_export(storage, config, name=name)
-    finalize_export(storage, config, name=name)
+    export_pages(stores_on(storage, config), name=name, segments=crawl.segments)
+    link_export(stores_on(storage, config), name=name)
+    finalize_export(stores_on(storage, config), name=name)
 
 
 def in_scratch(config: Config) -> list[str]:
@@ -95,11 +96,14 @@ def test_the_same_bytes_from_a_store_elsewhere(
         assert (far_folder / file.name).read_bytes() == file.read_bytes(), file.name
     warcs = [path for path in far.opened if path.endswith(".warc.gz")]
     assert warcs == ["crawl/1/node-a/node-a-00000.warc.gz"]  # once, and none that no chosen capture lies in
-    with open_export(far, config, name="far") as export, open_web_graph(far, config, name="far") as graph:
+    with (
+        open_export(stores_on(far, config), name="far") as export,
+        open_web_graph(stores_on(far, config), name="far") as graph,
+    ):
         assert len(export.mapping) == len(graph) == 30
         assert sorted(export.content) == sorted(url.encode() for url in urls)
-    assert show_page(far, config, name="far", page="0") == {
-        **show_page(storage, config, name="near", page="0"),
+    assert show_page(stores_on(far, config), name="far", page="0") == {
+        **show_page(stores_on(storage, config), name="near", page="0"),
         "export": "far",
     }
     assert in_scratch(config) == []
@@ -172,16 +176,16 @@ def test_scratch_is_empty_after_a_stage_that_failed(storage: Storage, config: Co
     whole, table = warc.read_bytes(), links.read_bytes()
     warc.write_bytes(whole[:-40])
     with pytest.raises(DamagedFileError):
-        export_pages(storage, config, name="x", segments=crawl.segments)
+        export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     assert in_scratch(config) == []
     warc.write_bytes(whole)
-    export_pages(storage, config, name="x", segments=crawl.segments)
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     links.write_bytes(table[:-40])
     with pytest.raises(DamagedFileError, match=r"links\.parquet"):
-        link_export(storage, config, name="x")
+        link_export(stores_on(storage, config), name="x")
     assert in_scratch(config) == []
     links.write_bytes(table)
-    link_export(storage, config, name="x")
+    link_export(stores_on(storage, config), name="x")
     assert in_scratch(config) == []
 
 
@@ -200,9 +204,9 @@ def test_what_killed_processes_left_in_scratch_is_deleted_by_the_next_stage(
     with scratch_folder(config, "alive") as held:
         (held / "bucket-0").write_bytes(b"in use")
         all_stages(far, config, crawl, "x")
-        with open_export(far, config, name="x") as export:
+        with open_export(stores_on(far, config), name="x") as export:
             [reader] = [name for name in in_scratch(config) if name.startswith("read-")]
-            export_pages(storage, config, name="y", segments=crawl.segments)
+            export_pages(stores_on(storage, config), name="y", segments=crawl.segments)
             assert in_scratch(config) == ["export-alive", "precious", reader]
             assert list(export.content) == [b"x"]
         assert (held / "bucket-0").read_bytes() == b"in use"

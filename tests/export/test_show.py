@@ -13,6 +13,7 @@ from crawl_lib.export.show import open_export, show_page
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.stores import stores_on
 
 A, B, C = "http://a.example/", "http://b.example/~x", "http://c.example/"
 ORDER = sorted([A, B, C], key=key)
@@ -21,7 +22,7 @@ ORDER = sorted([A, B, C], key=key)
 @pytest.fixture
 def exported(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"page a", links=[B, C]), Capture(B, b"b", links=[A]), Capture(C)])
-    export_pages(storage, config, name="x", segments=crawl.segments)
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
 
 
 @pytest.mark.usefixtures("exported")
@@ -29,9 +30,9 @@ def exported(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     "page", [B, "HTTP://b.example:80/%7ex#f", key(B).hex(), key(B).hex().upper(), str(ORDER.index(B))]
 )
 def test_a_page_is_found_by_url_key_or_node_id(storage: Storage, config: Config, page: str) -> None:
-    link_export(storage, config, name="x")
-    finalize_export(storage, config, name="x")
-    found = show_page(storage, config, name="x", page=page)
+    link_export(stores_on(storage, config), name="x")
+    finalize_export(stores_on(storage, config), name="x")
+    found = show_page(stores_on(storage, config), name="x", page=page)
     json.dumps(found)
     assert (found["url"], found["key"], found["node_id"]) == (B, key(B).hex(), ORDER.index(B))
     assert found["row"]["status"] == 200
@@ -43,15 +44,15 @@ def test_a_page_is_found_by_url_key_or_node_id(storage: Storage, config: Config,
 
 @pytest.mark.usefixtures("exported")
 def test_only_so_many_links_are_shown_and_all_are_counted(storage: Storage, config: Config) -> None:
-    link_export(storage, config, name="x")
-    finalize_export(storage, config, name="x")
-    found = show_page(storage, config, name="x", page=A, limit=1)
+    link_export(stores_on(storage, config), name="x")
+    finalize_export(stores_on(storage, config), name="x")
+    found = show_page(stores_on(storage, config), name="x", page=A, limit=1)
     assert (found["out_degree"], len(found["out_links"])) == (2, 1)
 
 
 @pytest.mark.usefixtures("exported")
 def test_without_a_graph_there_are_no_links(storage: Storage, config: Config) -> None:
-    found = show_page(storage, config, name="x", page=A)
+    found = show_page(stores_on(storage, config), name="x", page=A)
     assert (found["in_links"], found["out_links"], found["in_degree"]) == (None, None, None)
 
 
@@ -59,16 +60,16 @@ def test_without_a_graph_there_are_no_links(storage: Storage, config: Config) ->
 def test_what_is_not_there_is_said(storage: Storage, config: Config) -> None:
     for page in ("http://unknown.example/", "0" * 40, "3"):
         with pytest.raises(InputError, match="3 crawled pages of export 'x'"):
-            show_page(storage, config, name="x", page=page)
+            show_page(stores_on(storage, config), name="x", page=page)
     with pytest.raises(InputError, match="no url: is neither a NodeID, nor a key of 40 digits, nor a URL"):
-        show_page(storage, config, name="x", page="no url")
+        show_page(stores_on(storage, config), name="x", page="no url")
     with pytest.raises(PathNotFoundError, match="export/y: there is no such export"):
-        show_page(storage, config, name="y", page=A)
+        show_page(stores_on(storage, config), name="y", page=A)
 
 
 @pytest.mark.usefixtures("exported")
 def test_the_readers_of_an_export_agree(storage: Storage, config: Config) -> None:
-    with open_export(storage, config, name="x") as export:
+    with open_export(stores_on(storage, config), name="x") as export:
         node_id = export.find(A)
         assert node_id is not None
         assert export.content.content(node_id) == b"page a"

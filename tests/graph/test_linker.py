@@ -17,18 +17,19 @@ from crawl_lib.graph import WebGraph, finalize_export, finalizer, link_export, o
 from crawl_lib.graph.linker import each_once
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker, key
+from tests.stores import stores_on
 
 A, B, C, GONE = "http://a.example/", "http://b.example/", "http://c.example/", "http://gone.example/"
 
 
 def arcs(storage: Storage, config: Config, crawl: CrawlMaker) -> set[tuple[str, str]]:
     """Arcs of the web graph as pairs of URLs, after all three stages."""
-    export_pages(storage, config, name="x", segments=crawl.segments)
-    link_export(storage, config, name="x")
-    finalize_export(storage, config, name="x")
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
+    link_export(stores_on(storage, config), name="x")
+    finalize_export(stores_on(storage, config), name="x")
     rows = pq.read_table(Path(config.dfs_primary) / "export/x/pages.parquet").to_pylist()
     urls = {row["node_id"]: row["url"] for row in rows}
-    with open_web_graph(storage, config, name="x") as graph:
+    with open_web_graph(stores_on(storage, config), name="x") as graph:
         found = [(urls[n.node_id], urls[target]) for n in graph for target in n.out_neighbours.tolist()]
         turned = [(urls[source], urls[n.node_id]) for n in graph for source in n.in_neighbours.tolist()]
     assert sorted(found) == sorted(turned)
@@ -64,8 +65,12 @@ def test_run_again_it_is_complete_even_without_the_segments(
     crawl.segment("1", "node-a", [Capture(A, links=[B]), Capture(B)])
     arcs(storage, config, crawl)
     shutil.rmtree(Path(config.dfs_primary) / "crawl")
-    assert asdict(link_export(storage, config, name="x")) == {"name": "x", "arcs": 1, "complete_already": True}
-    assert asdict(finalize_export(storage, config, name="x")) == {
+    assert asdict(link_export(stores_on(storage, config), name="x")) == {
+        "name": "x",
+        "arcs": 1,
+        "complete_already": True,
+    }
+    assert asdict(finalize_export(stores_on(storage, config), name="x")) == {
         "name": "x",
         "nodes": 2,
         "arcs": 1,
@@ -75,33 +80,33 @@ def test_run_again_it_is_complete_even_without_the_segments(
 
 def test_a_segment_that_is_gone_or_has_changed_is_named(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     place = crawl.segment("1", "node-a", [Capture(A)])
-    export_pages(storage, config, name="x", segments=crawl.segments)
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     (place / "manifest.json").write_text("{}")
     with pytest.raises(OutputConflictError, match=r"'x'.*crawl/1/node-a.*another label.*delete export/x"):
-        link_export(storage, config, name="x")
+        link_export(stores_on(storage, config), name="x")
     shutil.rmtree(place)
     with pytest.raises(PathNotFoundError, match=r"'x'.*crawl/1/node-a, which is gone"):
-        link_export(storage, config, name="x")
+        link_export(stores_on(storage, config), name="x")
 
 
 def test_a_segment_that_came_later_is_not_read(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     crawl.segment("1", "node-a", [Capture(A, links=[B]), Capture(B)])
-    export_pages(storage, config, name="x", segments=crawl.segments)
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     crawl.segment("2", "node-a", [Capture(B, links=[A])])
-    assert link_export(storage, config, name="x").arcs == 1
+    assert link_export(stores_on(storage, config), name="x").arcs == 1
 
 
 def test_stages_out_of_order_say_what_is_missing(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     crawl.segment("1", "node-a", [Capture(A)])
     for stage in (link_export, finalize_export):
         with pytest.raises(PathNotFoundError, match="export/x: there is no such export"):
-            stage(storage, config, name="x")
-    export_pages(storage, config, name="x", segments=crawl.segments)
+            stage(stores_on(storage, config), name="x")
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     with pytest.raises(PathNotFoundError, match=r"arcs-out.parquet: .*`krake graph link`"):
-        finalize_export(storage, config, name="x")
+        finalize_export(stores_on(storage, config), name="x")
     with (
         pytest.raises(PathNotFoundError, match=r"webgraph.*`krake graph finalize`"),
-        open_web_graph(storage, config, name="x"),
+        open_web_graph(stores_on(storage, config), name="x"),
     ):
         pass
 
@@ -110,12 +115,12 @@ def test_a_page_with_too_many_edges_is_refused_before_any_work(
     storage: Storage, config: Config, crawl: CrawlMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crawl.segment("1", "node-a", [Capture(A, links=[B, C]), Capture(B, links=[A]), Capture(C)])
-    export_pages(storage, config, name="x", segments=crawl.segments)
-    link_export(storage, config, name="x")
+    export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
+    link_export(stores_on(storage, config), name="x")
     monkeypatch.setattr(finalizer, "MAX_EDGES", 2)
     place = sorted([A, B, C], key=key).index(A)
     with pytest.raises(InputError, match=rf"page {place} has 3 edges.*2 at most.*folders"):
-        finalize_export(storage, config, name="x")
+        finalize_export(stores_on(storage, config), name="x")
     assert not (Path(config.dfs_primary) / "export/x/webgraph-index").exists()
 
 
@@ -123,7 +128,7 @@ def test_the_graph_opens_with_its_index(storage: Storage, config: Config, crawl:
     crawl.segment("1", "node-a", [Capture(A, links=[B]), Capture(B)])
     arcs(storage, config, crawl)
     source, target = (sorted([A, B], key=key).index(url) for url in (A, B))
-    with open_web_graph(storage, config, name="x") as graph:
+    with open_web_graph(stores_on(storage, config), name="x") as graph:
         assert isinstance(graph, WebGraph)
         assert graph.out_neighbours(source).tolist() == [target]
         assert graph.in_neighbours(target).tolist() == [source]

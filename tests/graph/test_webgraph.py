@@ -20,6 +20,7 @@ from crawl_lib.export import ExportFolder, export_pages
 from crawl_lib.graph import WebGraph, finalize_export
 from crawl_lib.graph.finalizer import Neighbours, graph_words
 from crawl_lib.storage import LocalStorage, Storage
+from tests.stores import stores_on
 
 GOLDEN = b"".join(
     bytes.fromhex(words)
@@ -47,8 +48,8 @@ def write_arcs(folder: Path, pairs: list[tuple[int, int]] | np.ndarray) -> None:
 
 def export_of(storage: Storage, config: Config, nodes: int) -> Path:
     """An export that the finalizer takes for one of so many pages."""
-    export_pages(storage, config, name="x", segments=[])
-    folder = Path(config.dfs_primary) / ExportFolder(storage, config, "x").path
+    export_pages(stores_on(storage, config), name="x", segments=[])
+    folder = Path(config.dfs_primary) / ExportFolder(stores_on(storage, config), "x").path
     (folder / "urlmapping").write_bytes(struct.pack(">i", nodes) + bytes(20 * nodes))
     return folder
 
@@ -56,7 +57,7 @@ def export_of(storage: Storage, config: Config, nodes: int) -> Path:
 def test_golden_bytes_written_and_read(storage: Storage, config: Config) -> None:
     folder = export_of(storage, config, 3)
     write_arcs(folder, GOLDEN_ARCS)
-    finalize_export(storage, config, name="x")
+    finalize_export(stores_on(storage, config), name="x")
     assert (folder / "webgraph").read_bytes() == GOLDEN
     assert (folder / "webgraph-index").read_bytes() == struct.pack(">qqq", 4, 24, 36)
     with WebGraph(folder / "webgraph", folder / "webgraph-index") as graph:
@@ -153,7 +154,7 @@ def test_a_real_web_graph_comes_back(storage: Storage, config: Config, testdata:
     arcs = arcs[arcs[:, 0] != arcs[:, 1]]  # our graph has no self links, and cnr-2000 has some
     folder = export_of(storage, config, nodes)
     write_arcs(folder, arcs)
-    report = finalize_export(storage, config, name="x")
+    report = finalize_export(stores_on(storage, config), name="x")
     assert (report.nodes, report.arcs) == (nodes, len(arcs))
     with WebGraph(folder / "webgraph", folder / "webgraph-index") as graph:
         ins, outs = (np.concatenate(parts) for parts in zip(*graph.degrees(), strict=True))
@@ -220,7 +221,7 @@ def test_damaged_arcs_are_named(
     else:
         pq.write_table(pa.table({c: pa.array(ids, pa.int32()) for c, ids in columns.items()}), folder / name)
     with pytest.raises(DamagedFileError, match=problem):
-        finalize_export(storage, config, name="x")
+        finalize_export(stores_on(storage, config), name="x")
     assert not (folder / "webgraph").exists()
 
 
@@ -228,5 +229,5 @@ def test_the_bytes_do_not_depend_on_memory(storage: Storage, config: Config) -> 
     folder = export_of(storage, config, 3)
     write_arcs(folder, GOLDEN_ARCS)
     small = replace(config, scratch=replace(config.scratch, memory_bytes=64 << 20))
-    finalize_export(storage, small, name="x")
+    finalize_export(stores_on(storage, small), name="x")
     assert (folder / "webgraph").read_bytes() == GOLDEN

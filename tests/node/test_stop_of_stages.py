@@ -15,11 +15,11 @@ from crawl_lib import stages, stores
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import StoppedError
-from crawl_lib.export import progress
+from crawl_lib.export import ExportFolder
 from crawl_lib.keys import check, open_key_store
 from crawl_lib.node.lost import retire_lost
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import Work
+from crawl_lib.stopping import Progress, Work
 from crawl_lib.storage import DfsAccess, LocalStorage
 from crawl_lib.stores import Secrets, open_stores
 from crawl_lib.urls import Owners
@@ -168,7 +168,7 @@ def test_maintenance_of_keys_that_is_stopped_is_repeated(tmp_path: Path) -> None
 def test_export_linker_and_finalizer_that_are_stopped_end_in_the_same_bytes(
     crawled: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(Progress, "INTERVAL_S", 0.0)
     exports = Path(crawled.dfs_primary) / crawled.export.directory
     scratch = Path(crawled.scratch.directory)
 
@@ -217,11 +217,15 @@ def test_stages_use_the_hdfs_of_the_secrets(
         seen.append(given)
         return LocalStorage.open(tmp_path)
 
-    def called(storage: object, given: Config, **more: Any) -> None:
+    def engine(given: Config, room: object) -> None:
         seen.append(given)
         raise ReachedError
 
+    def called(given: stores.Stores, **more: Any) -> None:
+        ExportFolder(given, "x").engine(tmp_path)
+
     monkeypatch.setattr(stores, "open_storage", opened)
+    monkeypatch.setattr("crawl_lib.export.folder.open_engine", engine)
     modules = {"export_pages": stages._export, "link_export": stages._linker, "finalize_export": stages._finalizer}
     monkeypatch.setattr(modules[name], name, called)
     (tmp_path / config.crawl.directory / "1").mkdir(parents=True)

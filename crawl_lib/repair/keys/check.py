@@ -34,7 +34,6 @@ from crawl_lib.repair.keys.held import (
 from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores, has_tables
 
 ROOM = "keys"
@@ -54,28 +53,18 @@ class KeysReport:
     noted: int = 0
 
 
-def check_keys(
-    stores: Stores, nodes: Collection[str], *, full: bool = True, on_progress: OnProgress | None = None
-) -> KeysReport:
+def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> KeysReport:
     """What is wrong with the key tables; nothing is changed, and no table is made.
 
     `nodes`: whose queues may be read: they lie on this machine, and nobody works on them.
     """
     findings, report = Findings(ROOM, REBUILD), KeysReport()
-    _check(stores, nodes, findings, report, full=full, on_progress=on_progress)
+    _check(stores, nodes, findings, report, full=full)
     report.findings = findings.list()
     return report
 
 
-def _check(
-    stores: Stores,
-    nodes: Collection[str],
-    findings: Findings,
-    report: KeysReport,
-    *,
-    full: bool,
-    on_progress: OnProgress | None,
-) -> None:
+def _check(stores: Stores, nodes: Collection[str], findings: Findings, report: KeysReport, *, full: bool) -> None:
     config = stores.config.key_storage
     with open_key_store(config, stores.secrets.key_storage_password) as store:
         if not nodes and _are_to_be_made(stores, store):
@@ -94,7 +83,7 @@ def _check(
             report.skipped = _not_comparable(stores, sight, findings)
             with ExitStack() as stack:
                 heap = None if report.skipped else KeyHeap(lambda: stack.enter_context(scratch_room(stores, "fsck")))
-                _Known(stores, store, findings, report, sight=sight, heap=heap, on_progress=on_progress).run(nodes)
+                _Known(stores, store, findings, report, sight=sight, heap=heap).run(nodes)
 
 
 def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
@@ -136,10 +125,9 @@ class _Known:
         *,
         sight: Sight,
         heap: KeyHeap | None,
-        on_progress: OnProgress | None,
     ) -> None:
         """`heap`: gets the keys of pages that are queued; None if it is not asked for."""
-        self.stores, self.store, self.findings, self._on_progress = stores, store, findings, on_progress
+        self.stores, self.store, self.findings = stores, store, findings
         self._report, self._sight, self._heap = report, sight, heap
         self._asked = 0
 
@@ -157,8 +145,7 @@ class _Known:
     def _ask(self, keys: Sequence[bytes], where: str) -> dict[bytes, KeyState | None]:
         states = self.store.states(keys)
         self._asked += len(keys)
-        if self._on_progress:
-            self._on_progress({"checking": f"keys of {where}", "done": self._asked, "unit": "keys"})
+        self.stores.report(checking=f"keys of {where}", done=self._asked, unit="keys")
         return states
 
     def _segments(self, nodes: Collection[str]) -> None:

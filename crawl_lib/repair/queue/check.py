@@ -9,15 +9,14 @@ from crawl_lib.findings import Finding, Findings, sqlite_problem
 from crawl_lib.frontier import NodeDirectory, Queue, Take, check_queue, open_take, read_leftover
 from crawl_lib.node import mismatch
 from crawl_lib.segment import built_problem, check_parts, check_seals, hidden_folder
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 
 
-def check_node(stores: Stores, node: str, *, full: bool = True, on_progress: OnProgress | None = None) -> list[Finding]:
+def check_node(stores: Stores, node: str, *, full: bool = True) -> list[Finding]:
     """What is wrong with a node's directory; nothing is changed. The caller holds its lock."""
     directory = stores.node_dir(node)
     longest = stores.config.urls.max_length_chars
-    found = check_queue(directory, node, full=full, max_length_chars=longest, on_progress=on_progress)
+    found = check_queue(directory, node, full=full, max_length_chars=longest, on_progress=stores.on_progress)
     findings = Findings("queue", "run `krake fsck --repair`")
     for path in host_stores(directory):
         if problem := sqlite_problem(path, HOSTS_TABLES):

@@ -11,7 +11,7 @@ from crawl_lib.fetch import outcome_of_status
 from crawl_lib.parse import parse_head
 from crawl_lib.records import Fetched, QueuedUrl
 from crawl_lib.segment import Damage, WarcRecord, Whole, group_of, microseconds_of, scan, split_head, warc_fields
-from crawl_lib.stopping import OnProgress
+from crawl_lib.stopping import Work
 from crawl_lib.urls import key_of
 
 EXAMPLES = 20
@@ -65,8 +65,8 @@ class Found:
 class Gleaner:
     """Reads WARC files one after the other into one `Found`."""
 
-    def __init__(self, found: Found, on_progress: OnProgress | None = None) -> None:
-        self._found, self._on_progress = found, on_progress
+    def __init__(self, found: Found, work: Work) -> None:
+        self._found, self._work = found, work
         self._name = ""
         self._out: BinaryIO | None = None
         self._held: list[Whole] = []
@@ -89,9 +89,9 @@ class Gleaner:
             else:
                 self._add(item)
             done = item.record.offset + item.record.length
-            if self._on_progress and done - told > 1 << 22:
+            if done - told > 1 << 22:
                 told = done
-                self._on_progress({"reading": name, "bytes": done})
+                self._work.report(reading=name, bytes=done)
         self._break()
         return self._groups() - groups
 

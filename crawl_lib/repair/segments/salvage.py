@@ -45,7 +45,6 @@ from crawl_lib.segment import (
     part_prefix,
 )
 from crawl_lib.states import Outcome
-from crawl_lib.stopping import OnProgress
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners, canonicalize, host_of, key_of
 from crawl_lib.worker import PageHandler
@@ -56,7 +55,6 @@ def salvage_segment(
     name: SegmentRef,
     *,
     dry_run: bool = False,
-    on_progress: OnProgress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SalvageReport:
     """Make a damaged segment whole.
@@ -72,13 +70,13 @@ def salvage_segment(
     if not stores.storage.exists(path):
         raise PathNotFoundError(f"{path}: there is no such segment; its crawl task, run again, makes it")
     report = SalvageReport(str(name))
-    found = check_segment(stores.storage, path, full=True, on_progress=on_progress)
+    found = check_segment(stores.storage, path, full=True, work=stores)
     report.findings = [finding.to_text() for finding in found if finding.severity is Severity.ERROR]
     if report.findings:
         place = f"salvage-{name.folder}-{name.node}"
         never_made = Path(stores.config.scratch.directory) / place
         with nullcontext(never_made) if dry_run else scratch_room(stores, place) as room:
-            salvage = _Salvage(stores, name, room, report=report, on_progress=on_progress, clock=clock)
+            salvage = _Salvage(stores, name, room, report=report, clock=clock)
             salvage.run(dry_run=dry_run)
     return report
 
@@ -93,14 +91,13 @@ class _Salvage:
         room: Path,
         *,
         report: SalvageReport,
-        on_progress: OnProgress | None,
         clock: Callable[[], float],
     ) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
         self.path, self.folder = name.path, stores.crawl.at(name.folder)
         self.known = Known(stores, name)
         self.spool, self.built = room / "spool", room / "segment"
-        self.report, self.on_progress, self.clock = report, on_progress, clock
+        self.report, self.clock = report, clock
         self.found = Found()
         self.rows: dict[bytes, dict[str, Any]] = {}
 
@@ -109,7 +106,7 @@ class _Salvage:
         names = [entry.name for entry in self.storage.list(self.path) if entry.name.endswith(WARC_SUFFIX)]
         if not dry_run:
             self.spool.mkdir()
-        gleaner = Gleaner(self.found, self.on_progress)
+        gleaner = Gleaner(self.found, self.stores)
         for name in names:
             self._glean(gleaner, name, dry_run=dry_run)
         lost = self._lost()
@@ -125,8 +122,7 @@ class _Salvage:
         reached("repair.salvage.built")
         aside = replace_segment(
             self.stores,
-            self.name.folder,
-            self.name.node,
+            self.name,
             self.built,
             carried=self.known.pending(),
             keep_old=True,

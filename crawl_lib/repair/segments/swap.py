@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX
+from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folders.index import refresh_index
@@ -84,12 +84,10 @@ def set_aside(storage: Storage, folder_path: str, node: str) -> list[str]:
 
 def replace_segment(
     stores: Stores,
-    folder: str,
-    node: str,
+    segment: SegmentRef,
     built: Path,
     *,
     carried: Sequence[str] = (),
-    old_prefix: str = DAMAGED_PREFIX,
     keep_old: bool,
     clock: Callable[[], float] = time.time,
 ) -> str:
@@ -99,7 +97,7 @@ def replace_segment(
     does not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
     and has called `finish_swaps`. Raises StorageError; run the tool again then.
     """
-    storage, path = stores.storage, stores.crawl.at(folder)
+    storage, node, path = stores.storage, segment.node, stores.crawl.at(segment.folder)
     manifest_entry = file_entry(built / MANIFEST_NAME)
     new = f".new-{node}-{manifest_entry['sha256'][:16]}"
     manifest = Manifest.from_bytes((built / MANIFEST_NAME).read_bytes(), str(built / MANIFEST_NAME))
@@ -115,10 +113,10 @@ def replace_segment(
         if not storage.exists(f"{path}/{new}/{name}"):
             storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
     reached("repair.swap.uploaded")
-    swap = Swap(node, new, f"{old_prefix}{node}-{int(clock())}", keep_old)
+    swap = Swap(node, new, f"{DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{int(clock())}", keep_old)
     storage.write_bytes(f"{path}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}", sealed_json(asdict(swap)))
     reached("repair.swap.decided")
-    _carry_out(stores, folder, swap)
+    _carry_out(stores, segment.folder, swap)
     return swap.old if keep_old else ""
 
 
