@@ -35,14 +35,13 @@ from crawl_lib.segment import (
     RowSpool,
     RunWriter,
     SegmentReader,
-    WarcDates,
     Whole,
     encode_dropped,
     file_entry,
     is_dropped_file,
     merge_runs,
-    microseconds,
     scan,
+    utc_text,
     warc_fields,
     write_parquet,
 )
@@ -147,7 +146,7 @@ class _Compaction:
                 f"{self.path}: {report.pages} pages are dropped, but {old.counts['pages'] - pages} rows of them found"
             )
         report.links = old.counts["links"] - links
-        now = WarcDates().text(microseconds(self.clock()))
+        now = utc_text(self.clock())
         done = {"what": "compact", "time": now, "krake_version": VERSION, "pages": report.pages}
         manifest = replace(
             old,

@@ -42,17 +42,16 @@ from crawl_lib.repair import is_robots, scratch_base
 from crawl_lib.rounds import commit_iteration, start_import
 from crawl_lib.segment import (
     PAGES_SUFFIX,
+    Manifest,
     PartWriter,
-    SegmentFacts,
-    WarcDates,
     WarcInfo,
     build_segment,
     file_entry,
     list_parts,
-    microseconds,
     part_prefix,
     publish,
     read_blocks,
+    utc_text,
 )
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
@@ -270,39 +269,32 @@ class _Import:
         if not any(file.pages or file.robots for file in self.files.values()):
             give_up_name(self.stores.crawl, self.iteration)  # nothing but that is in it
             return
-        build_segment(self.spool, built, self._facts(self.iteration), clock=self.clock)
+        build_segment(self.spool, built, self._facts(self.iteration), self.stores.config.servers)
         publish(self.stores.storage, self.stores.crawl.at(folder), IMPORT_NODE, self.run_id, built)
         finish_import(self.stores, folder)
         self.report.folder = folder
 
-    def _facts(self, iteration: Iteration) -> SegmentFacts:
+    def _facts(self, iteration: Iteration) -> Manifest:
         files = [
             {"name": Path(file.name).name, "sha256": file.sha256, "size_bytes": file.size_bytes, "pages": file.pages}
             for file in self.files.values()
             if file.state != "refused"
         ]
-        now_s = self.clock()
-        imported = {
-            "what": "import",
-            "time": WarcDates().text(microseconds(now_s)),
-            "krake_version": VERSION,
-            "files": files,
-        }
-        return SegmentFacts(
+        now = utc_text(self.clock())
+        return Manifest(
             take_id=self.run_id,
             run_id=self.run_id,
             iteration=iteration.iteration,
             folder=iteration.folder,
             node=IMPORT_NODE,
-            nodes=self.stores.config.servers,
             krake_version=VERSION,
             config_digest=self.stores.config_digest,
             user_agent="",
             robots_policy="",
-            started_s=now_s,
-            taken=self.position,
-            deferred=0,
-            history=(imported,),
+            started=now,
+            finished=now,
+            counts={"taken": self.position, "deferred": 0},
+            history=[{"what": "import", "time": now, "krake_version": VERSION, "files": files}],
         )
 
 

@@ -40,12 +40,13 @@ from crawl_lib.node.task import NodeTask, locked_node
 from crawl_lib.node.watermarks import wait_for_room
 from crawl_lib.rounds import keep_late_scope, needed_segments, require_agreement, require_layout, share_of_node
 from crawl_lib.segment import (
-    SegmentFacts,
+    Manifest,
     SegmentReader,
     build_segment,
     hidden_folder,
     publish,
     seal_all,
+    utc_text,
 )
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
@@ -242,19 +243,17 @@ def _iteration_of(task: NodeTask, take: Take) -> Iteration:
 def _build(task: NodeTask, take: Take, own: Iteration) -> None:
     """Put the segment's files together from the workers' parts."""
     queue = task.queue
-    facts = SegmentFacts(
+    facts = Manifest(
         take_id=take.take_id,
         run_id=take.header.run_id,
         iteration=take.header.iteration,
         folder=own.folder,
         node=task.node,
-        nodes=own.nodes,
         **origin(task.stores),
-        started_s=take.header.extra["started_s"],
-        taken=take.count,
-        deferred=len(read_leftover(take) or []),
+        started=utc_text(take.header.extra["started_s"]),
+        counts={"taken": take.count, "deferred": len(read_leftover(take) or [])},
         intake=pending_report(queue).to_mapping(),
-        scope_added=tuple(read_scope_added(queue)),
+        scope_added=list(read_scope_added(queue)),
     )
     owners = Owners(own.nodes)
     handed_on = (decode_line(line, "handed_on")[0] for line in read_handed_on(queue))
@@ -262,6 +261,7 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         task.spool,
         NodeDirectory(task.directory).spool_segment,
         facts,
+        own.nodes,
         handed_on=((owners.owner(host_of(queued.url)), queued) for queued in handed_on),
     )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 from crawl_lib.segment.build import build_segment, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
-from crawl_lib.segment.encoder import Position, WarcDates, WarcInfo, microseconds, split_head
+from crawl_lib.segment.encoder import Position, WarcDates, WarcInfo, microseconds, split_head, utc_text
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -24,7 +24,6 @@ from crawl_lib.segment.manifest import (
     OUTLINKS_NAME,
     PAGES_NAME,
     Manifest,
-    SegmentFacts,
     dropped_files,
     encode_dropped,
     is_dropped_file,
@@ -99,7 +98,6 @@ __all__ = [
     "RowSpool",
     "RunWriter",
     "Sealer",
-    "SegmentFacts",
     "SegmentReader",
     "WarcDates",
     "WarcInfo",
@@ -139,6 +137,7 @@ __all__ = [
     "split_head",
     "surt",
     "upload_checked",
+    "utc_text",
     "warc_fields",
     "write_dropped",
     "write_parquet",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from hashlib import file_digest
 from itertools import chain
 from operator import itemgetter
@@ -16,8 +17,7 @@ from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, StorageError, os_errors
 from crawl_lib.frontier import OutlinkWriter
 from crawl_lib.records import QueuedUrl
-from crawl_lib.sealed import SEALED_VERSION
-from crawl_lib.segment.encoder import WarcDates, microseconds
+from crawl_lib.segment.encoder import utc_text
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -25,7 +25,6 @@ from crawl_lib.segment.manifest import (
     OUTLINKS_NAME,
     PAGES_NAME,
     Manifest,
-    SegmentFacts,
 )
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part, PartCounts, list_parts
 from crawl_lib.segment.runs import handed_on_runs, merge_outlinks, merge_runs
@@ -38,31 +37,32 @@ SCRATCH_NAME = ".scratch"
 def build_segment(
     spool: Path,
     out_dir: Path,
-    facts: SegmentFacts,
+    facts: Manifest,
+    nodes: Sequence[str],
     *,
     handed_on: Iterable[tuple[str, QueuedUrl]] = (),
     outlink_runs: Sequence[Path] = (),
     more_files: Sequence[Path] = (),
-    clock: Callable[[], float] = time.time,
 ) -> Manifest:
     """Write all files of a segment into `out_dir`, the manifest last; run again, it begins again or finds it complete.
 
-    `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `handed_on`: owner and URL
-    of what goes to its owner past the key check. The WARC file of a sealed part is on the store already: the manifest
-    names it by its seal. Others are linked, not copied, where the disk allows. `outlink_runs`: runs of `OutlinkRuns`
-    besides those of the parts; `more_files`: what else belongs to the segment.
+    `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `facts`: what is known of
+    the segment besides; not `finished`: now. `nodes`: all, in the order of the owners' indexes. `handed_on`: owner and
+    URL of what goes to its owner past the key check. The WARC file of a sealed part is on the store already: the
+    manifest names it by its seal. Others are linked, not copied, where the disk allows. `outlink_runs`: runs of
+    `OutlinkRuns` besides those of the parts; `more_files`: what else belongs to the segment.
     Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
     """
     done = read_built(out_dir, facts.take_id)
     if done is not None:
         return done
     parts = list_parts(spool)
-    counts = _checked_counts(parts, facts)
+    counts, scope_added = _checked_counts(parts, facts)
     with os_errors(out_dir):
         shutil.rmtree(out_dir, ignore_errors=True)
         (out_dir / SCRATCH_NAME).mkdir(parents=True)
-        links = _write_tables(parts, out_dir, counts)
-        outlinks = _write_lines(parts, out_dir, facts, handed_on, outlink_runs)
+        counts["links"] = _write_tables(parts, out_dir, counts)
+        outlinks = _write_lines(parts, out_dir, nodes, handed_on, outlink_runs)
         shutil.rmtree(out_dir / SCRATCH_NAME)
         sealed = _gather_warcs(parts, out_dir)
         for path in more_files:
@@ -70,7 +70,14 @@ def build_segment(
         fsync_dir(out_dir)
         reached("segment.build.files")
         files = sorted([*sealed, *map(file_entry, out_dir.iterdir())], key=itemgetter("name"))
-        manifest = _manifest(files, facts, counts | {"links": links}, outlinks, clock())
+        manifest = replace(
+            facts,
+            finished=facts.finished or utc_text(time.time()),
+            counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
+            scope_added=scope_added,
+            files=files,
+            outlinks=outlinks.to_mapping(),
+        )
         write_durable(out_dir / MANIFEST_NAME, manifest.to_bytes())
     reached("segment.build.manifest")
     return manifest
@@ -86,38 +93,40 @@ def read_built(out_dir: Path, take_id: str) -> Manifest | None:
     return manifest if manifest.take_id == take_id else None
 
 
-def _checked_counts(parts: list[Part], facts: SegmentFacts) -> dict[str, Any]:
-    """The sums of all parts. Raises StorageError or DamagedFileError where they cannot be those of the take."""
+def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any], list[str]]:
+    """The sums of all parts, and hosts that join the scope.
+
+    Raises StorageError or DamagedFileError where they cannot be those of the take.
+    """
     total = PartCounts()
-    seen = bytearray(facts.taken)
+    taken, deferred = facts.counts["taken"], facts.counts["deferred"]
+    gone = {name: count for name in ("lost", "dropped") if (count := facts.counts.get(name))}
+    seen = bytearray(taken)
     for part in parts:
         if not part.is_closed:
             raise StorageError(f"{part.warc}: is still open; run the crawl task of node {facts.node} again")
         total.add(part.counts())
         part.require_whole()
         for position in part.positions():
-            if position >= facts.taken or seen[position]:
-                raise DamagedFileError(
-                    f"{part.warc}: position {position} of {facts.taken} taken URLs comes twice or late"
-                )
+            if position >= taken or seen[position]:
+                raise DamagedFileError(f"{part.warc}: position {position} of {taken} taken URLs comes twice or late")
             seen[position] = 1
     if total.pages != sum(total.outcomes.values()) or total.pages != sum(seen):
         raise DamagedFileError(f"{facts.node}: {total.pages} rows of pages, but {sum(seen)} fetched URLs")
-    if facts.taken != total.pages + facts.deferred + facts.lost + facts.dropped:
+    if taken != total.pages + deferred + sum(gone.values()):
         raise DamagedFileError(
-            f"{facts.node}: {facts.taken} URLs were taken, but {total.pages} fetched and {facts.deferred} deferred"
+            f"{facts.node}: {taken} URLs were taken, but {total.pages} fetched and {deferred} deferred"
         )
-    gone = {name: count for name, count in (("lost", facts.lost), ("dropped", facts.dropped)) if count}
-    return gone | {
-        "taken": facts.taken,
+    counts = gone | {
+        "taken": taken,
         "outcomes": dict(sorted(total.outcomes.items())),
-        "deferred": facts.deferred,
+        "deferred": deferred,
         "pages": total.pages,
         "links": total.links,
         "robots_captures": total.robots_captures,
         "rejections": dict(sorted(total.rejections.items())),
-        "scope_added": sorted(total.scope_hosts.union(facts.scope_added)),
     }
+    return counts, sorted(total.scope_hosts.union(facts.scope_added))
 
 
 def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> int:
@@ -133,7 +142,7 @@ def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> i
 def _write_lines(
     parts: list[Part],
     out_dir: Path,
-    facts: SegmentFacts,
+    nodes: Sequence[str],
     handed_on: Iterable[tuple[str, QueuedUrl]],
     more_runs: Sequence[Path],
 ) -> OutlinkWriter:
@@ -141,10 +150,10 @@ def _write_lines(
     with (out_dir / INDEX_NAME).open("wb") as file:
         file.writelines(merge_runs(chain.from_iterable(part.runs("cdxj") for part in parts)))
         fsync_file(file)
-    runs = handed_on_runs(scratch / "handed-on", facts.nodes, handed_on)
+    runs = handed_on_runs(scratch / "handed-on", nodes, handed_on)
     runs += [*more_runs, *chain.from_iterable(part.runs("outlinks") for part in parts)]
     with (out_dir / OUTLINKS_NAME).open("wb") as file:
-        outlinks = merge_outlinks(file, runs, facts.nodes, scratch)
+        outlinks = merge_outlinks(file, runs, nodes, scratch)
         fsync_file(file)
     reached("segment.build.outlinks")
     return outlinks
@@ -160,33 +169,6 @@ def _gather_warcs(parts: list[Part], out_dir: Path) -> list[dict[str, Any]]:
         else:
             _link_or_copy(part.warc, out_dir / part.warc.name)
     return sealed
-
-
-def _manifest(
-    files: list[dict[str, Any]], facts: SegmentFacts, counts: dict[str, Any], outlinks: OutlinkWriter, now_s: float
-) -> Manifest:
-    dates = WarcDates()
-    scope_added = counts.pop("scope_added")
-    return Manifest(
-        format_version=SEALED_VERSION,
-        krake_version=facts.krake_version,
-        take_id=facts.take_id,
-        run_id=facts.run_id,
-        iteration=facts.iteration,
-        folder=facts.folder,
-        node=facts.node,
-        config_digest=facts.config_digest,
-        user_agent=facts.user_agent,
-        robots_policy=facts.robots_policy,
-        started=dates.text(microseconds(facts.started_s)),
-        finished=dates.text(microseconds(now_s)),
-        counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
-        intake=dict(facts.intake),
-        scope_added=scope_added,
-        files=files,
-        outlinks=outlinks.to_mapping(),
-        history=[dict(entry) for entry in facts.history],
-    )
 
 
 def file_entry(path: Path) -> dict[str, Any]:

@@ -113,6 +113,11 @@ class WarcDates:
         return f"{self._text}.{micros:06d}Z"
 
 
+def utc_text(seconds: float) -> str:
+    """POSIX seconds as the text of a WARC date."""
+    return WarcDates().text(microseconds(seconds))
+
+
 def escape_field(text: str) -> str:
     """A text that stays on one line of `application/warc-fields`: backslash, CR and LF escaped."""
     return text.translate(FIELD_ESCAPES)

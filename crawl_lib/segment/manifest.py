@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Self
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, TargetExistsError
-from crawl_lib.sealed import sealed, unsealed_if_new
+from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.storage import Storage
 
 MANIFEST_NAME = "manifest.json"
@@ -26,43 +26,17 @@ PAGES_NAME, LINKS_NAME, INDEX_NAME, OUTLINKS_NAME = "pages.parquet", "links.parq
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class SegmentFacts:
-    """What the caller of `build_segment` knows of it.
-
-    `nodes`: all nodes, in the order of the owners' indexes. `config_digest`: hex SHA-256. `started_s`: POSIX seconds.
-    `taken`: URLs of the take; `deferred`: those of them that were left over. `intake`: counts of this task's intake.
-    `scope_added`: hosts that join the scope besides those that the parts name. `lost`: taken URLs whose records are
-    lost, of a segment that was salvaged; `dropped`: those that were taken out. `history`: see `Manifest`.
-    """
-
-    take_id: str
-    run_id: str
-    iteration: int
-    folder: str
-    node: str
-    nodes: tuple[str, ...]
-    krake_version: str
-    config_digest: str
-    user_agent: str
-    robots_policy: str
-    started_s: float
-    taken: int
-    deferred: int
-    intake: Mapping[str, Any] = field(default_factory=dict)
-    scope_added: tuple[str, ...] = ()
-    lost: int = 0
-    dropped: int = 0
-    history: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The manifest, field by field as in the file. `files`: name, size_bytes and sha256 (hex) of all other files;
     `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC. `history`: what was
-    done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names."""
+    done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names.
 
-    format_version: int | str
+    What `build_segment` is given has of `counts` only `taken` (URLs of the take), `deferred` (those of them that were
+    left over), and where there are some `lost` (whose records are lost, of a segment that was salvaged) and `dropped`;
+    of `scope_added`: hosts that join the scope besides those that the parts name. `intake`: counts of the task's."""
+
+    format_version: int | str = SEALED_VERSION
     krake_version: str
     take_id: str
     run_id: str
@@ -73,12 +47,12 @@ class Manifest:
     user_agent: str
     robots_policy: str
     started: str
-    finished: str
+    finished: str = ""
     counts: dict[str, Any]
-    intake: dict[str, Any]
-    scope_added: list[str]
-    files: list[dict[str, Any]]
-    outlinks: dict[str, dict[str, int]]
+    intake: dict[str, Any] = field(default_factory=dict)
+    scope_added: list[str] = field(default_factory=list)
+    files: list[dict[str, Any]] = field(default_factory=list)
+    outlinks: dict[str, dict[str, int]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:

@@ -18,7 +18,7 @@ from crawl_lib.sealed import sealed, unsealed
 from crawl_lib.segment import build_segment, check_segment
 from crawl_lib.segment.manifest import write_dropped
 from crawl_lib.storage import LocalStorage
-from tests.segment.helpers import facts, fetches, fill, robots, writer
+from tests.segment.helpers import NODES, facts, fetches, fill, robots, writer
 
 WARC = "krake-1-node-a-0-00000.warc.gz"
 
@@ -32,7 +32,7 @@ def segment(tmp_path: Path) -> Path:
     out.close()
     (tmp_path / "dfs" / "crawl" / "1").mkdir(parents=True)
     path = tmp_path / "dfs" / "crawl" / "1" / "node-a"
-    build_segment(tmp_path / "spool", path, facts(8, 1))
+    build_segment(tmp_path / "spool", path, facts(8, 1), NODES)
     return path
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crawl_lib.config import SegmentConfig
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
-from crawl_lib.segment import LinkColumns, PageRow, PartWriter, Position, SegmentFacts, WarcInfo
+from crawl_lib.segment import LinkColumns, Manifest, PageRow, PartWriter, Position, WarcInfo, utc_text
 from crawl_lib.states import Outcome
 
 TIME = 1_795_000_000.123456
@@ -118,20 +118,21 @@ def fill(out: PartWriter, items: list[tuple[TakenUrl, Fetched]]) -> list[Positio
     return positions
 
 
-def facts(count: int, deferred: int = 0, take_id: str = "take1", **more) -> SegmentFacts:
+NODES = ("node-a", "node-b")
+
+
+def facts(count: int, deferred: int = 0, take_id: str = "take1", **more) -> Manifest:
     base = {
         "take_id": take_id,
         "run_id": "run",
         "iteration": 1,
         "folder": "1",
         "node": "node-a",
-        "nodes": ("node-a", "node-b"),
         "krake_version": "0.1.0",
         "config_digest": "c" * 64,
         "user_agent": "krake/0.1.0",
         "robots_policy": "obey",
-        "started_s": TIME,
-        "taken": count,
-        "deferred": deferred,
+        "started": utc_text(TIME),
+        "counts": {"taken": count, "deferred": deferred},
     }
-    return SegmentFacts(**(base | more))
+    return Manifest(**(base | more))

@@ -16,9 +16,9 @@ from fastwarc.warc import ArchiveIterator
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.frontier.outlinks import decode_line
 from crawl_lib.records import QueuedUrl
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader, build_segment, runs, surt
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader, build_segment, runs, surt, utc_text
 from crawl_lib.storage import LocalStorage
-from tests.segment.helpers import TIME, answered, facts, fetches, fill, key, robots, taken, writer
+from tests.segment.helpers import NODES, TIME, answered, facts, fetches, fill, key, robots, taken, writer
 
 
 def built(tmp_path: Path, workers: int = 1, order: int = 0, **more) -> tuple[Manifest, SegmentReader]:
@@ -31,12 +31,14 @@ def built(tmp_path: Path, workers: int = 1, order: int = 0, **more) -> tuple[Man
         if number == 0:
             out.append_robots(robots())
         out.close()
-    manifest = build_segment(tmp_path / "spool", tmp_path / "seg", facts(8, 1, **more), clock=lambda: TIME + 9)
+    manifest = build_segment(
+        tmp_path / "spool", tmp_path / "seg", facts(8, 1, **more, finished=utc_text(TIME + 9)), NODES
+    )
     return manifest, SegmentReader(LocalStorage(tmp_path), "seg")
 
 
 def test_the_manifest_counts_what_is_there(tmp_path):
-    manifest, reader = built(tmp_path, intake={"new": 3}, scope_added=("z.example",))
+    manifest, reader = built(tmp_path, intake={"new": 3}, scope_added=["z.example"])
     assert manifest.counts == {
         "taken": 8,
         "outcomes": {"gone": 1, "ok": 4, "robots_denied": 1, "timeout": 1},
@@ -135,13 +137,13 @@ def test_urls_handed_on_come_first_and_keep_their_mark(tmp_path):
         ("node-b", QueuedUrl("http://z.example/", metadata='{"k": "v"}')),
         ("node-b", QueuedUrl("http://c.example/")),
     ]
-    build_segment(tmp_path / "spool", tmp_path / "seg", facts(7), handed_on=handed)
+    build_segment(tmp_path / "spool", tmp_path / "seg", facts(7), NODES, handed_on=handed)
     lines = list(SegmentReader(LocalStorage(tmp_path), "seg").outlinks("node-b"))
     assert [decode_line(line) for line in lines] == [(handed[0][1], "h"), (handed[1][1], "h")]
 
 
 def test_a_node_with_nothing_to_fetch_has_an_empty_segment(tmp_path):
-    manifest = build_segment(tmp_path / "none", tmp_path / "seg", facts(0))
+    manifest = build_segment(tmp_path / "none", tmp_path / "seg", facts(0), NODES)
     assert manifest.counts["pages"] == manifest.counts["taken"] == manifest.counts["outlinks"] == 0
     reader = SegmentReader(LocalStorage(tmp_path), "seg")
     assert [batch.num_rows for batch in reader.pages()] == []
@@ -157,7 +159,7 @@ def test_sums_that_do_not_agree_are_an_error(tmp_path, count, deferred):
     fill(out, fetches())
     out.close()
     with pytest.raises(DamagedFileError, match="7 fetched"):
-        build_segment(tmp_path / "spool", tmp_path / "seg", facts(count, deferred))
+        build_segment(tmp_path / "spool", tmp_path / "seg", facts(count, deferred), NODES)
     assert not (tmp_path / "seg" / "manifest.json").exists()
 
 
@@ -167,22 +169,24 @@ def test_a_url_fetched_by_two_workers_is_an_error(tmp_path):
         fill(out, [(taken(0), answered("http://a.example/0"))])
         out.close()
     with pytest.raises(DamagedFileError, match="position 0"):
-        build_segment(tmp_path / "spool", tmp_path / "seg", facts(2))
+        build_segment(tmp_path / "spool", tmp_path / "seg", facts(2), NODES)
 
 
 def test_an_open_part_is_named(tmp_path):
     out = writer(tmp_path / "spool")
     fill(out, fetches())
     with pytest.raises(StorageError, match=r"00000\.warc\.gz: is still open"):
-        build_segment(tmp_path / "spool", tmp_path / "seg", facts(7))
+        build_segment(tmp_path / "spool", tmp_path / "seg", facts(7), NODES)
     out.close()
 
 
 def test_a_finished_build_is_found_and_one_of_another_take_is_not(tmp_path):
     first, _ = built(tmp_path)
-    again = build_segment(tmp_path / "spool", tmp_path / "seg", facts(8, 1), clock=lambda: TIME + 100)
+    again = build_segment(tmp_path / "spool", tmp_path / "seg", facts(8, 1, finished=utc_text(TIME + 100)), NODES)
     assert again == first
-    other = build_segment(tmp_path / "spool", tmp_path / "seg", facts(8, 1, take_id="take2"), clock=lambda: TIME + 100)
+    other = build_segment(
+        tmp_path / "spool", tmp_path / "seg", facts(8, 1, take_id="take2", finished=utc_text(TIME + 100)), NODES
+    )
     assert other.take_id == "take2"
 
 

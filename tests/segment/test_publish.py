@@ -14,7 +14,7 @@ from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.publish import upload_checked
 from crawl_lib.storage import LocalStorage, local
 from tests.forked import run_python
-from tests.segment.helpers import facts, fetches, fill, writer
+from tests.segment.helpers import NODES, facts, fetches, fill, writer
 
 STAGE = """
 import os, sys
@@ -24,9 +24,9 @@ from crawl_lib.segment import build_segment, publish
 from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.publish import upload_checked
 from crawl_lib.storage import LocalStorage, local
-from tests.segment.helpers import facts
+from tests.segment.helpers import NODES, facts
 work = Path(sys.argv[1])
-build_segment(work / "spool", work / "seg", facts(7))
+build_segment(work / "spool", work / "seg", facts(7), NODES)
 publish(LocalStorage(work / "dfs"), "crawl/1", "node-a", "take1", work / "seg")
 """
 STEPS = [
@@ -68,7 +68,7 @@ def test_killed_at_every_step_and_run_again(work, step):
 
 def test_run_again_after_success(work):
     storage = LocalStorage(work / "dfs")
-    build_segment(work / "spool", work / "seg", facts(7))
+    build_segment(work / "spool", work / "seg", facts(7), NODES)
     assert publish(storage, "crawl/1", "node-a", "take1", work / "seg") == "crawl/1/node-a"
     before = (work / "dfs/crawl/1/node-a/manifest.json").stat()
     assert publish(storage, "crawl/1", "node-a", "take1", work / "gone") == "crawl/1/node-a"
@@ -77,9 +77,9 @@ def test_run_again_after_success(work):
 
 def test_the_segment_of_another_take_is_not_touched(work):
     storage = LocalStorage(work / "dfs")
-    build_segment(work / "spool", work / "seg", facts(7))
+    build_segment(work / "spool", work / "seg", facts(7), NODES)
     publish(storage, "crawl/1", "node-a", "take1", work / "seg")
-    build_segment(work / "spool", work / "seg", facts(7, take_id="take2"))
+    build_segment(work / "spool", work / "seg", facts(7, take_id="take2"), NODES)
     with pytest.raises(OutputConflictError, match="take1, not of take2"):
         publish(storage, "crawl/1", "node-a", "take2", work / "seg")
     storage.make_dirs("crawl/1/node-b")
@@ -104,12 +104,12 @@ class NoRename(LocalStorage):
 
 
 def test_after_an_error_of_rename_a_manifest_of_ours_is_success(work):
-    build_segment(work / "spool", work / "seg", facts(7))
+    build_segment(work / "spool", work / "seg", facts(7), NODES)
     assert publish(LostAnswer(work / "dfs"), "crawl/1", "node-a", "take1", work / "seg") == "crawl/1/node-a"
 
 
 def test_a_rename_that_failed_is_an_error(work):
-    build_segment(work / "spool", work / "seg", facts(7))
+    build_segment(work / "spool", work / "seg", facts(7), NODES)
     with pytest.raises(StorageError, match="no rename today"):
         publish(NoRename(work / "dfs"), "crawl/1", "node-a", "take1", work / "seg")
 
@@ -124,7 +124,7 @@ class BadUpload(LocalStorage):
 
 def test_an_upload_that_does_not_have_its_digest_is_noticed(work):
     storage = BadUpload(work / "dfs")
-    build_segment(work / "spool", work / "seg", facts(7))
+    build_segment(work / "spool", work / "seg", facts(7), NODES)
     with pytest.raises(StorageError, match="was not stored as it was sent"):
         publish(storage, "crawl/1", "node-a", "take1", work / "seg")
     assert not storage.exists("crawl/1/node-a")
@@ -134,7 +134,7 @@ def test_rubbish_of_an_earlier_attempt_does_not_become_visible(work):
     storage = LocalStorage(work / "dfs")
     storage.write_bytes("crawl/1/.node-a-take1/old", b"x")
     storage.write_bytes("crawl/1/.node-a-take1/pages.parquet", b"half")
-    manifest = build_segment(work / "spool", work / "seg", facts(7))
+    manifest = build_segment(work / "spool", work / "seg", facts(7), NODES)
     publish(storage, "crawl/1", "node-a", "take1", work / "seg")
     names = {entry.name for entry in storage.list("crawl/1/node-a")}
     assert names == {entry["name"] for entry in manifest.files} | {"manifest.json"}
@@ -143,7 +143,7 @@ def test_rubbish_of_an_earlier_attempt_does_not_become_visible(work):
 
 def test_what_a_killed_attempt_made_visible_is_durable_before_it_is_believed(work, monkeypatch):
     """It died between a rename and the fsync of the folder: the take that holds the same is deleted next."""
-    build_segment(work / "spool", work / "seg", facts(7))
+    build_segment(work / "spool", work / "seg", facts(7), NODES)
     store = LocalStorage(work / "dfs")
     synced: list[Path] = []
     monkeypatch.setattr(local, "fsync_dir", synced.append)

@@ -23,7 +23,7 @@ from crawl_lib.segment import (
 from crawl_lib.segment.publish import seal_closed
 from crawl_lib.storage import LocalStorage
 from tests.forked import run_python
-from tests.segment.helpers import facts, fetches, fill, take_back, writer
+from tests.segment.helpers import NODES, facts, fetches, fill, take_back, writer
 
 HIDDEN = hidden_folder("crawl/1", "node-a", "take1")
 REPAIR = "krake fsck --repair"
@@ -42,7 +42,7 @@ def go_on(work: Path, storage: LocalStorage | None = None) -> None:
     """What the crawl task does after fetching."""
     storage = storage or LocalStorage(work / "dfs")
     seal_all(storage, HIDDEN, work / "spool", REPAIR)
-    build_segment(work / "spool", work / "spool" / "segment", facts(7))
+    build_segment(work / "spool", work / "spool" / "segment", facts(7), NODES)
     publish(storage, "crawl/1", "node-a", "take1", work / "spool" / "segment")
 
 
@@ -79,7 +79,7 @@ def unsealed(work, tmp_path_factory):
     out = writer(other / "spool", **SMALL)
     fill(out, fetches())
     out.close()
-    build_segment(other / "spool", other / "segment", facts(7))
+    build_segment(other / "spool", other / "segment", facts(7), NODES)
     publish(LocalStorage(other / "dfs"), "crawl/1", "node-a", "take1", other / "segment")
     return rows(other)
 
@@ -253,7 +253,7 @@ def test_a_sealed_file_that_is_lost_is_named_with_what_to_do(work, damage):
 def test_a_sealed_file_that_is_lost_after_the_build_is_not_published(work):
     storage = LocalStorage(work / "dfs")
     seal_all(storage, HIDDEN, work / "spool", REPAIR)
-    build_segment(work / "spool", work / "segment", facts(7))
+    build_segment(work / "spool", work / "segment", facts(7), NODES)
     name = list_parts(work / "spool")[1].warc.name
     storage.delete(f"{HIDDEN}/{name}")
     with pytest.raises(StorageError, match=name):

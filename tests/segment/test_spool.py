@@ -22,6 +22,7 @@ from crawl_lib.segment.tables import read_blocks
 from crawl_lib.storage import LocalStorage
 from tests.forked import run_python
 from tests.segment.helpers import (
+    NODES,
     add_rows,
     answered,
     facts,
@@ -46,7 +47,7 @@ def content(directory: Path, count: int, deferred: int = 0) -> tuple:
     """What a segment built of a spool says, without positions in files."""
     built = directory / "built"
     shutil.rmtree(built, ignore_errors=True)
-    manifest = build_segment(directory / "spool", built, facts(count, deferred))
+    manifest = build_segment(directory / "spool", built, facts(count, deferred), NODES)
     reader = SegmentReader(LocalStorage(directory), "built")
     columns = ["key", "url", "outcome", "status", "attempts", "metadata", "via_key", "ip", "time"]
     pages = sorted((r for batch in reader.pages(columns) for r in batch.to_pylist()), key=lambda r: r["key"])
@@ -290,16 +291,16 @@ def test_another_byte_in_what_a_closed_part_is_trusted_for_is_found(suffix: str,
         with pytest.raises(DamagedFileError, match=re.escape(path.name)):
             part.require_whole()
         with pytest.raises(DamagedFileError, match=re.escape(path.name)):
-            build_segment(tmp_path / "spool", tmp_path / "out", facts(7))
+            build_segment(tmp_path / "spool", tmp_path / "out", facts(7), NODES)
         if suffix in {".positions", ".closed.json"}:
             with pytest.raises(DamagedFileError, match=re.escape(path.name)):
                 finished_positions(tmp_path / "spool")
     path.unlink()
     if suffix != ".closed.json":
         with pytest.raises(DamagedFileError, match=f"{re.escape(path.name)}: is gone"):
-            build_segment(tmp_path / "spool", tmp_path / "out", facts(7))
+            build_segment(tmp_path / "spool", tmp_path / "out", facts(7), NODES)
     path.write_bytes(data)
-    build_segment(tmp_path / "spool", tmp_path / "out", facts(7))
+    build_segment(tmp_path / "spool", tmp_path / "out", facts(7), NODES)
 
 
 def test_a_part_whose_rows_wait_may_grow_to_twice_its_size(tmp_path):

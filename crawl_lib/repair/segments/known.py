@@ -18,13 +18,11 @@ from crawl_lib.repair.segments.glean import Found
 from crawl_lib.segment import (
     MANIFEST_NAME,
     Manifest,
-    SegmentFacts,
-    WarcDates,
     WarcInfo,
     dropped_files,
-    microseconds,
     microseconds_of,
     read_dropped,
+    utc_text,
 )
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter
@@ -125,7 +123,7 @@ class Known:
                 return take.take_id
         return f"salvaged-{self.name.folder}-{self.name.node}"
 
-    def facts(self, found: Found, lost: int, clock: Callable[[], float]) -> SegmentFacts:
+    def facts(self, found: Found, lost: int, clock: Callable[[], float]) -> Manifest:
         """What the new manifest says. Raises DamagedFileError where not even the iteration is known."""
         old, iteration, info = self.manifest, self.iteration, self.info(found.info)
         if old is None and iteration is None:
@@ -135,41 +133,38 @@ class Known:
         pages, dropped = len(found.keys), self.counts.get("dropped", 0)
         least = max(found.positions, default=-1) + 1
         taken = max(self.counts.get("taken", 0), least, pages + lost + dropped)
-        return SegmentFacts(
+        return Manifest(
             take_id=old.take_id if old else self.take_id(),
             run_id=old.run_id if old else iteration.run_id if iteration else "",
             iteration=old.iteration if old else iteration.iteration if iteration else 0,
             folder=self.name.folder,
             node=self.name.node,
-            nodes=self.nodes,
             krake_version=old.krake_version if old else VERSION,
             config_digest=info.config_digest if old is None else old.config_digest,
             user_agent=info.user_agent if old is None else old.user_agent,
             robots_policy=info.robots_policy if old is None else old.robots_policy,
-            started_s=seconds_of(old.started if old else None, found.first_us),
-            taken=taken,
-            deferred=taken - pages - lost - dropped,
-            lost=lost,
-            dropped=dropped,
+            started=date_of(old.started if old else None, found.first_us),
+            finished=date_of(old.finished if old else None, found.last_us),
+            counts={"taken": taken, "deferred": taken - pages - lost - dropped, "lost": lost, "dropped": dropped},
             intake=old.intake if old else {},
-            scope_added=tuple(old.scope_added) if old else (),
-            history=(*(old.history if old else ()), _history(found, lost, clock)),
+            scope_added=old.scope_added if old else [],
+            history=[*(old.history if old else ()), _history(found, lost, clock)],
         )
 
 
 def _history(found: Found, lost: int, clock: Callable[[], float]) -> dict[str, Any]:
     return {
         "what": "salvage",
-        "time": WarcDates().text(microseconds(clock())),
+        "time": utc_text(clock()),
         "krake_version": VERSION,
         "damage": dict(found.damage),
         "lost": lost,
     }
 
 
-def seconds_of(text: str | None, fallback_us: int | None) -> float:
-    """POSIX seconds of a WARC date; where there is none, those of `fallback_us` (microseconds)."""
+def date_of(text: str | None, fallback_us: int | None) -> str:
+    """A WARC date that can be read; where it cannot, or there is none, that of `fallback_us` (POSIX microseconds)."""
     with suppress(ValueError, TypeError):
         if text:
-            return microseconds_of(text) / 1_000_000
-    return (fallback_us or 0) / 1_000_000
+            return utc_text(microseconds_of(text) / 1_000_000)
+    return utc_text((fallback_us or 0) / 1_000_000)

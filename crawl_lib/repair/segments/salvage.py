@@ -27,7 +27,7 @@ from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.places import require_folder, scratch_room
 from crawl_lib.repair.segments.glean import EXAMPLES, Found, Fragment, Gleaner, fetched_of, is_robots
-from crawl_lib.repair.segments.known import Known, seconds_of
+from crawl_lib.repair.segments.known import Known
 from crawl_lib.repair.segments.lost import LOST_NAME, old_rows, read_lost
 from crawl_lib.repair.segments.old_outlinks import read_old_outlinks
 from crawl_lib.repair.segments.report import SalvageReport
@@ -291,6 +291,5 @@ class _Salvage:
             more.append(self.spool / name)
             self.storage.download(f"{self.path}/{name}", more[-1])
         self.report.lost = self._lost_count(len(self.found.keys), len(named))
-        finished = seconds_of(self.known.manifest.finished if self.known.manifest else None, self.found.last_us)
         facts = self.known.facts(self.found, self.report.lost, self.clock)
-        build_segment(self.spool, self.built, facts, outlink_runs=runs, more_files=more, clock=lambda: finished)
+        build_segment(self.spool, self.built, facts, self.known.nodes, outlink_runs=runs, more_files=more)
