@@ -1,0 +1,375 @@
+"""Random damage to every kind of file: it is found or harmless, what fsck says repairs it, and no URL is lost.
+
+`python -m tests.repair.damage 2000 --seed N` does it N times by hand; `test_random_damage` does it in `make test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from crawl_lib import cli
+from demo import Serving
+from tests.cli.conftest import Done, Krake
+from tests.repair.scenes import (
+    LABEL,
+    SCENES,
+    WEB,
+    Kind,
+    Scene,
+    copy_scene,
+    dropped_page,
+    files_of,
+    known,
+    make_base,
+    make_scene,
+)
+
+LOOKS = (("fsck", "--fast", "--json"), ("keys", "check"), ("status", "--json"), ("show", "0"))
+TIMES = 5
+"""How often the advice of findings is followed until `krake fsck` has to be clean."""
+BY_PEOPLE = {("adopted", "data file"), ("adopted", "state")}
+"""What somebody made by hand has no digest yet."""
+OTHER_NODES = ("rehomed", "handed on", "retired")
+"""Crawls whose nodes have changed."""
+OPEN = {(scene, kind) for scene in OTHER_NODES for kind in ("key table", "manifest of seeds")}
+"""Tables that were made again stay unfilled while a node has no queue yet; the inject that fsck advises fails at the
+manifest that it should replace."""
+PRECIOUS = re.compile(r"\.warc\.gz|pages\.parquet|links\.parquet|outlinks|index\.cdxj")
+CHOICES = ("pages_lost",)
+"""Notes whose advice is followed too: lost pages are queued again."""
+ADVICE = re.compile(
+    r"`krake ([^`]+)`|inject the same|\bdelete (?:(?:its|that|the) file|its tables|its folder|it|them)\b"
+    r"|\bdelete (?:the folder )?([\w./-]+/[\w./-]+)"
+)
+EXPORT = (("export", "--label", LABEL), ("graph", "link", "--export", LABEL), ("graph", "finalize", "--export", LABEL))
+
+
+def run_here(words: list[str]) -> Done:
+    """`krake` in this process. Whatever it raises is a crash."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = cli.main(words)
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def _bits(data: bytearray, rng: Random) -> None:
+    for _ in range(rng.choice((1, 1, 1, 2, 8))):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def _cut(data: bytearray, rng: Random) -> None:
+    del data[rng.choice((rng.randrange(len(data)), max(0, len(data) - rng.randint(1, 20)))) :]
+
+
+def _empty(data: bytearray, rng: Random) -> None:
+    del data[:]
+
+
+def _zero(data: bytearray, rng: Random) -> None:
+    at = rng.randrange(len(data))
+    size = min(len(data) - at, rng.choice((8, 512, 4096)))
+    data[at : at + size] = bytes(size)
+
+
+def _swap(data: bytearray, rng: Random) -> None:
+    """Two parts change places: lines, if there are any."""
+    a, b, c, d = _places(data, rng, 4)
+    data[:] = data[:a] + data[c:d] + data[b:c] + data[a:b] + data[d:]
+
+
+def _double(data: bytearray, rng: Random) -> None:
+    a, b = _places(data, rng, 2)
+    data[b:b] = data[a:b]
+
+
+def _places(data: bytearray, rng: Random, count: int) -> list[int]:
+    ends = [0, *(match.end() for match in re.finditer(rb"\n", data)), len(data)]
+    if len(ends) > count and rng.random() < 0.6:
+        return sorted(rng.sample(ends, count))
+    return sorted(rng.randint(0, len(data)) for _ in range(count))
+
+
+WAYS = {"bits": (_bits, 10), "cut": (_cut, 3), "empty": (_empty, 1), "zero": (_zero, 1), "swap": (_swap, 2)}
+WAYS["double"] = (_double, 2)
+
+
+@dataclass
+class Trial:
+    """One damage and what came of it. `acts`: what was done as advised; `wrong`: what must not be."""
+
+    seed: int
+    scene: str = ""
+    file: str = ""
+    kind: str = ""
+    way: str = ""
+    found: list[str] = field(default_factory=list)
+    acts: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def to_text(self) -> str:
+        """A line, and one for each thing that is wrong."""
+        head = f"seed {self.seed}: {self.scene}: {self.file} ({self.kind}): {self.way}; found {self.found or 'nothing'}"
+        return "\n".join([head, *(f"    {one}" for one in (*self.acts, *self.wrong))])
+
+
+class Ground:
+    """The crawls that are damaged, made once."""
+
+    def __init__(self, directory: Path, web: Serving, scenes: Sequence[Scene] = SCENES) -> None:
+        self._directory, self._web = directory, web
+        self.scenes = scenes
+        base = directory / "base"
+        base.mkdir()
+        make_base(base, web)
+        self.files: dict[str, dict[str, Kind]] = {}
+        for scene in scenes:
+            make_scene(scene, base, directory / scene.name)
+            self.files[scene.name] = files_of(directory / scene.name)
+        self.dropped = dropped_page(base)
+        self.truth = set(web.truth().visits)
+        self._whole: dict[str, set[str]] = {}
+
+    def whole(self, scene: Scene) -> set[str]:
+        """URLs that the crawl knows in the end if nothing is damaged."""
+        if scene.name not in self._whole:
+            copy = self._directory / "copies" / scene.name
+            copy_scene(self._directory / scene.name, copy)
+            krake = Krake(copy, run_here)
+            for words in scene.more:
+                krake.ok(*words)
+            self._whole[scene.name] = known(krake)
+            shutil.rmtree(copy)
+        return self._whole[scene.name]
+
+    def trial(self, seed: int, only: str = "") -> Trial:
+        """Damage one file of a copy of one crawl, and see. `only`: a kind."""
+        rng, trial = Random(seed), Trial(seed)
+        choices = [
+            (scene, name, kind)
+            for scene in self.scenes
+            for name, kind in self.files[scene.name].items()
+            if only in {"", kind.name} and (scene.name, kind.name) not in BY_PEOPLE | OPEN
+        ]
+        scene, trial.file, kind = _weighted(choices, rng)
+        trial.scene, trial.kind = scene.name, kind.name
+        copy = self._directory / "copies" / str(seed)
+        try:
+            copy_scene(self._directory / scene.name, copy)
+            trial.way = _damage(copy / trial.file, rng)
+            _Course(Krake(copy, run_here), scene, kind, trial, self).run(full=rng.random() < 0.2)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+        return trial
+
+    def place(self, scene: Scene) -> Path:
+        """The crawl before any damage."""
+        return self._directory / scene.name
+
+    def seeds(self) -> str:
+        """The seeds, to be injected again."""
+        return "\n".join(self._web.seeds)
+
+
+def _weighted(choices: list[tuple[Scene, str, Kind]], rng: Random) -> tuple[Scene, str, Kind]:
+    """A kind by its weight, then a scene that has it, then a file of it."""
+    kinds = list({kind.name: kind for _, _, kind in choices}.values())
+    [kind] = rng.choices(kinds, [kind.weight for kind in kinds])
+    scenes = list({scene.name: scene for scene, _, other in choices if other is kind}.values())
+    scene = rng.choice(scenes)
+    return rng.choice([one for one in choices if one[0] is scene and one[2] is kind])
+
+
+def _damage(path: Path, rng: Random) -> str:
+    before = path.read_bytes()
+    if not before:
+        path.write_bytes(rng.randbytes(rng.randint(1, 40)))
+        return "bytes in an empty file"
+    while True:
+        [way] = rng.choices(list(WAYS), [weight for _, weight in WAYS.values()])
+        data = bytearray(before)
+        WAYS[way][0](data, rng)
+        if data != before:
+            path.write_bytes(data)
+            at = next((at for at, (old, new) in enumerate(zip(before, data, strict=False)) if old != new), len(data))
+            return f"{way} at {at} of {len(before)}"
+
+
+class _Course:
+    """What is done to a damaged crawl."""
+
+    def __init__(self, krake: Krake, scene: Scene, kind: Kind, trial: Trial, ground: Ground) -> None:
+        self.krake, self.scene, self.kind, self.trial, self.ground = krake, scene, kind, trial, ground
+
+    def run(self, *, full: bool) -> None:
+        trial = self.trial
+        looks = [*LOOKS, *([("export", "--label", "f")] if full else [])]
+        for words in looks:
+            self._krake(*words)
+        shutil.rmtree(self.krake.directory / "dfs/export/f", ignore_errors=True)
+        found = self._fsck()
+        trial.found = sorted({one["name"] for one in found})
+        if not found and self.kind.found:
+            self._must_be_the_same()
+        if found and not self._follow(found):
+            return
+        if not self.trial.file.startswith("dfs/export/"):  # nothing of a crawl is decided by an export
+            self._finish(named=bool(found))
+
+    def _krake(self, *words: str) -> Done | None:
+        """Run a command that must not crash."""
+        try:
+            done = self.krake(*words)
+        except (Exception, SystemExit):
+            lines = traceback.format_exc().splitlines()
+            self.trial.wrong.append(f"crash: {' '.join(words)[:60]}: {' | '.join(lines[-5:])}")
+            return None
+        if "Traceback" in done.err:
+            self.trial.wrong.append(f"traceback: {' '.join(words)[:60]}: {done.err[-300:]}")
+        return done
+
+    def _fsck(self, *more: str) -> list[dict[str, Any]]:
+        """What it finds, or leaves after a repair."""
+        done = self._krake("fsck", *more, "--json")
+        if done is None:
+            return []
+        if not done.out:
+            self.trial.wrong.append(f"fsck fails: {done.err}")
+            return []
+        report = done.json["left"] if more else done.json
+        self.trial.acts += [f"repair: {line}" for line in done.json.get("done", ())]
+        return [one for one in report["findings"] if one["severity"] != "note" or one["name"] in CHOICES]
+
+    def _must_be_the_same(self) -> None:
+        """Bytes that no reader looks at may be others."""
+        name = self.trial.file
+        if not (name.endswith(".parquet") and self.kind.name == "table of an export"):
+            self.trial.wrong.append("not found")
+        elif pq.read_table(self.krake.directory / name) != pq.read_table(self.ground.place(self.scene) / name):
+            self.trial.wrong.append("not found, and its rows are others")
+
+    def _follow(self, found: list[dict[str, Any]]) -> bool:
+        """Do what fsck says until it is clean; False if it never is."""
+        found = self._fsck("--repair")
+        for _ in range(TIMES if found else 0):
+            if self.trial.wrong:
+                return False
+            for words in _advice(found):
+                if error := self._carry_out(words):
+                    for more in _commands(error, error.split(": ")[1]):
+                        self._carry_out(more)
+            found = self._fsck()
+            if not found:
+                return True
+        if not found:
+            return not self.trial.wrong
+        self.trial.wrong += [f"left: {one['name']}: {one['where']}: {one['problem']}; {one['repair']}" for one in found]
+        return False
+
+    def _carry_out(self, words: tuple[str, ...]) -> str:
+        """Delete what is to be deleted, or run a command; returns the error of one that fails."""
+        directory = self.krake.directory
+        if words[0] == "delete":
+            path = next((path for path in (directory / "dfs" / words[1], directory / words[1]) if path.exists()), None)
+            if path is None:
+                return ""
+            inside = str(path.relative_to(directory))
+            if PRECIOUS.search(inside) and not inside.startswith(("dfs/export/", "dfs/crawl/index.cdxj")):
+                self.trial.wrong.append(f"wrong advice: delete {inside}")
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            self.trial.acts.append(f"deleted {inside}")
+            return ""
+        if words == ("segment", "drop"):
+            words = (*words, self.ground.dropped, "--yes")
+        words = tuple(self.ground.seeds() if word == "SEEDS" else word for word in words)
+        done = self._krake(*words)
+        error = next((line for line in done.err.splitlines() if line.startswith("krake: ")), "") if done else ""
+        self.trial.acts.append(f"did {' '.join(words)[:80]}" + (f": {error[:300]}" if error else ""))
+        return error
+
+    def _finish(self, *, named: bool) -> None:
+        """Go on with the crawl. `named`: the damage was found; then a URL with a wrong byte may have been kept."""
+        for words in self.scene.more:
+            done = self._krake(*words)
+            if done is not None and done.code != 0:
+                self.trial.wrong.append(f"then {' '.join(words)} fails: {done.err[-300:]}")
+                return
+        after = known(self.krake)
+        if lost := self.ground.whole(self.scene) - after:
+            self.trial.wrong.append(f"lost: {len(lost)}: {sorted(lost)[:3]}")
+        if not named and (strange := after - self.ground.truth):
+            self.trial.wrong.append(f"not of this web: {sorted(strange)[:3]}")
+        left = self._fsck()
+        if left and not (named and self._follow(left)):
+            text = "; ".join(f"{one['name']}: {one['where']}: {one['problem']}" for one in left[:3])
+            self.trial.wrong.append(f"fsck after it: {text}")
+
+
+def _advice(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """The commands that findings name, each once; "delete it" and "delete PATH" are told as ("delete", path)."""
+    done: set[tuple[str, ...]] = set()
+    for one in found:
+        text = one["repair"]
+        if text.startswith("do "):  # as the problem says
+            text = f"{one['problem']}; {text}"
+        for words in _commands(text, one["where"]):
+            if words not in done:
+                done.add(words)
+                yield words
+        if one["room"] == "export":
+            yield from EXPORT
+
+
+def _commands(text: str, where: str) -> Iterator[tuple[str, ...]]:
+    for match in ADVICE.finditer(text):
+        if match[1]:
+            yield tuple(match[1].split())
+        elif match[0].startswith("inject"):
+            yield "inject", "SEEDS", "--run-id", "one"
+        elif match[0] == "delete its folder":
+            yield "delete", str(Path(where).parent)
+        else:
+            yield "delete", (match[2] or where).rstrip(";,.")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do it by hand; exit code 1 if anything is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.repair.damage", description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=100, help="how many")
+    parser.add_argument("--seed", type=int, default=1, help="the first number; each damage follows from its number")
+    parser.add_argument("--kind", default="", help="only files of this kind")
+    parser.add_argument("--scene", default="", help="only this crawl")
+    given = parser.parse_args(arguments)
+    wrong, kinds, begun = 0, Counter[str](), time.monotonic()
+    scenes = [scene for scene in SCENES if given.scene in {"", scene.name}]
+    with tempfile.TemporaryDirectory(prefix="krake-damage-") as directory, Serving(WEB) as web:
+        ground = Ground(Path(directory), web, scenes)
+        for seed in range(given.seed, given.seed + given.count):
+            trial = ground.trial(seed, given.kind)
+            kinds[trial.kind] += 1
+            if trial.wrong:
+                wrong += 1
+                print(trial.to_text(), flush=True)
+            if (seed - given.seed + 1) % 50 == 0:
+                print(f"-- {seed - given.seed + 1} done, {wrong} wrong, {time.monotonic() - begun:.0f} s", flush=True)
+    print(f"{given.count} damages of {len(kinds)} kinds, {wrong} wrong, {time.monotonic() - begun:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

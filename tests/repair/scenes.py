@@ -1,0 +1,314 @@
+"""Small crawls with every kind of file that Krake writes: settled, and killed in the middle of a step."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import yaml
+
+from crawl_lib.config import load_config
+from crawl_lib.frontier import Queue
+from crawl_lib.frontier.outlinks import encode_line
+from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.keys.held import note_held
+from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.stores import open_stores
+from demo import Serving, SynthWeb
+from tests.cli.conftest import Krake
+from tests.e2e.crawl import Result
+from tests.repair.killed import run_killed
+
+LABEL = "e"
+SALVAGE = ("fsck", "--repair", "--only", "segments")
+WORDS = ("crawl", "--run-id", "one", "--batch-size", "5")
+ROUNDS = 3
+WEB = SynthWeb(seed=7, sites=2, pages_per_site=12, specials=False)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: `pattern` is what its path in a scene looks like; `weight`: how often it is damaged.
+
+    `found`: whether `krake fsck` has to name each damage that changes it; else it may be shown harmless.
+    """
+
+    name: str
+    pattern: str
+    weight: int = 1
+    found: bool = False
+
+    def fits(self, path: str) -> bool:
+        """Whether a file is of this kind."""
+        return re.fullmatch(self.pattern, path) is not None
+
+
+NODE = r"queue/node-[ab]"
+ROUND = r"dfs/crawl/\d+"
+SEGMENT = rf"{ROUND}/node-[ab]"
+HIDDEN = rf"{ROUND}/\.(new-)?node-[ab]-[^/]+"
+SPOOL = rf"{NODE}/spool"
+
+KINDS = (
+    # A node's directory
+    Kind("state", f"{NODE}/state", 3, found=True),
+    Kind("record", rf"{NODE}/state\.krake", 3),
+    Kind("data file", rf"{NODE}/\d+", 3),
+    Kind("meta", rf"{NODE}/\d+\.meta", 2),
+    Kind("take", f"{NODE}/take", 3),
+    Kind("leftover", f"{NODE}/leftover", 2),
+    Kind("journal", f"{NODE}/intake", 2),
+    Kind("files of an intake", rf"{NODE}/new(\.(meta|undecided|claim))?", 2),
+    # Open: fsck does not look at it; the next task names `krake queue repair`
+    Kind("counts of an intake", rf"{NODE}/new\.hosts", 0),
+    Kind("move", f"{NODE}/move", 2),
+    Kind("undecided", f"{NODE}/undecided"),
+    Kind("handed on", f"{NODE}/handed_on"),
+    Kind("added scope", f"{NODE}/scope_added"),
+    Kind("lost", f"{NODE}/lost"),
+    Kind("retire", f"{NODE}/retire"),
+    Kind("leftover that is put back", rf"{NODE}/put_back(\.meta)?"),
+    Kind("files of a rehoming", rf"{NODE}/(rehomed|adopted)(\.\w+)*"),
+    Kind("host counts", rf"{NODE}/hostcounts\.sqlite", 2),
+    Kind("hosts", rf"{NODE}/hosts/.*"),
+    Kind("scope of a take", f"{SPOOL}/scope", 2),
+    Kind("closed part", rf"{SPOOL}/[^/]*\.closed\.json", 2),
+    Kind("seal of a part", rf"{SPOOL}/[^/]*\.sealed\.json", 2),
+    Kind("positions of a part", rf"{SPOOL}/[^/]*\.positions", 2),
+    Kind("rows of a part", rf"{SPOOL}/[^/]*\.arrow", 2),
+    Kind("lines of a part", rf"{SPOOL}/[^/]*\.(outlinks|cdxj)\.\d+", 2),
+    Kind("WARC of a part", rf"{SPOOL}/[^/]*\.warc\.gz"),
+    Kind("segment that is built", f"{SPOOL}/segment/.*", 2),
+    # The crawl directory
+    Kind("iteration", rf"{ROUND}/iteration\.json", 4),
+    Kind("agreed", rf"{ROUND}/agreed-\d+\.json", 3),
+    Kind("index", rf"{ROUND}/index\.json", 4),
+    Kind("scope", f"{ROUND}/scope", 2),
+    Kind("dropped mark", f"{ROUND}/dropped"),
+    Kind("manifest", rf"{SEGMENT}/manifest\.json", 10),
+    Kind("WARC", rf"{SEGMENT}/[^/]*\.warc\.gz", 2, found=True),
+    Kind("pages", rf"{SEGMENT}/pages\.parquet", 4, found=True),
+    Kind("links", rf"{SEGMENT}/links\.parquet", 4, found=True),
+    Kind("outlinks", rf"{SEGMENT}/outlinks", 2, found=True),
+    Kind("index of a segment", rf"{SEGMENT}/index\.cdxj", 2, found=True),
+    Kind("dropped pages", rf"{SEGMENT}/dropped-\w+"),
+    Kind("lost pages", rf"{SEGMENT}/lost\.tsv"),
+    Kind("segment that is uploaded", f"{HIDDEN}/.*", 2),
+    Kind("damaged segment", rf"{ROUND}/\.damaged-[^/]*/.*"),
+    Kind("repair of a segment", rf"{ROUND}/\.swap-[^/]*"),
+    Kind("manifest of seeds", r"dfs/crawl/seeds/\w+/manifest\.json", 4),
+    Kind("seeds", r"dfs/crawl/seeds/\w+/outlinks"),
+    Kind("scope of seeds", r"dfs/crawl/seeds/\w+/scope"),
+    Kind("kept scope", "dfs/crawl/scope/[^/]*"),
+    Kind("started", "dfs/crawl/started/[^/]*", 2),
+    Kind("settled", "dfs/crawl/settled/[^/]*/[^/]*", 2),
+    Kind("held keys", "dfs/crawl/held/[^/]*/[^/]*/keys"),
+    Kind("held note", r"dfs/crawl/held/[^/]*/[^/]*/note\.json", 2),
+    Kind("forgotten", "dfs/crawl/forgotten/[^/]*"),
+    Kind("index of all", r"dfs/crawl/index\.cdxj"),
+    # Key tables, exports
+    Kind("key table", r"keys/\d\.sqlite(-wal|-shm)?", 10),
+    Kind("export", "dfs/export/e/(content|offsets|urlmapping|webgraph|webgraph-index)", 4, found=True),
+    Kind("table of an export", r"dfs/export/e/[^/]*\.parquet", 3, found=True),
+    Kind("inputs of an export", "dfs/export/e/inputs", 2),
+    # Nothing is decided by these
+    Kind("lock", rf"{NODE}/lock"),
+    Kind("scratch", r"scratch/.*"),
+    Kind("progress", rf"{NODE}/progress\.json"),
+)
+NOT_WRITTEN = r"krake\.yml|queue/node-[ab]/worker-\d\.log"
+"""What people wrote, and what only people read."""
+
+
+def kind_of(path: str) -> Kind | None:
+    """The one kind that a file is of."""
+    if re.fullmatch(NOT_WRITTEN, path):
+        return None
+    kinds = [kind for kind in KINDS if kind.fits(path)]
+    assert len(kinds) == 1, f"{path} is of {len(kinds)} kinds: see KINDS"
+    return kinds[0]
+
+
+def files_of(directory: Path) -> dict[str, Kind]:
+    """Every file of a crawl with its kind, but what Krake does not write or read."""
+    names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    return {name: kind for name in names if (kind := kind_of(name)) is not None}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A crawl. `more`: commands after which all that it waits for is done (it is settled, or the iteration over)."""
+
+    name: str
+    make: Callable[[Path], None]
+    more: tuple[tuple[str, ...], ...]
+
+
+def _run(directory: Path, *words: str, kill_at: str | None = None) -> None:
+    done = run_killed(["--config", str(directory / "krake.yml"), *words], kill_at)
+    assert done.code == (-9 if kill_at else 0), (words, kill_at, done)
+
+
+def _killed(kill_at: str) -> Callable[[Path], None]:
+    return lambda directory: _run(directory, *WORDS, "--iterations", str(ROUNDS + 1), kill_at=kill_at)
+
+
+def _settled(directory: Path) -> None:
+    """With what people do by hand: pages are dropped and forgotten, the index of all is made, held keys are noted."""
+    _run(directory, "settle")
+    urls = _pages(directory)
+    _run(directory, "segment", "drop", dropped_page(directory), "--yes")
+    _run(directory, "forget", urls[1], "--yes")
+    _run(directory, "index")
+    note_held(open_stores(load_config(str(directory / "krake.yml"))), "node-a")
+
+
+def dropped_page(directory: Path) -> str:
+    """The page that is dropped where one is."""
+    return _pages(directory)[0]
+
+
+def _pages(directory: Path) -> list[str]:
+    """URLs of the newest segment."""
+    [newest] = _newest(directory).glob("node-?/pages.parquet")
+    return sorted(pq.read_table(newest, columns=["url"]).column("url").to_pylist())
+
+
+def _salvaged(directory: Path) -> None:
+    """A segment was made again, its damaged one is kept; the next intake was killed while it moved files."""
+    _damage(min(directory.glob("dfs/crawl/1*/node-a/*.warc.gz")))
+    _run(directory, *SALVAGE)
+    _killed("queue.move.written")(directory)
+
+
+def _swapping(directory: Path) -> None:
+    """A salvage lost pages, and was killed once it had decided on the segment that it made; a repair lost URLs."""
+    (directory / "queue/node-a/lost").write_bytes(b"1\n")
+    warc = max(directory.glob("dfs/crawl/1*/node-a/*.warc.gz"))
+    _damage(warc)
+    _run(directory, *SALVAGE, kill_at="repair.swap.decided")
+
+
+def _damage(warc: Path) -> None:
+    """Pages of a WARC file are lost."""
+    data = bytearray(warc.read_bytes())
+    for share in (3, 7):
+        data[len(data) * share // 10] ^= 0xFF
+    warc.write_bytes(data)
+
+
+def _with_second_node(kill_at: str) -> Callable[[Path], None]:
+    """A second node came: URLs of its hosts are handed on to it; some URLs are undecided."""
+
+    def make(directory: Path) -> None:
+        _run(directory, "settle")
+        _with_servers(directory, "node-a", "node-b")
+        _undecided(directory)
+        [hosts] = {path.read_bytes() for path in _newest(directory).glob("scope")}
+        (directory / "queue/node-a/scope_added").write_bytes(hosts)
+        (directory / "dfs/crawl/scope").mkdir()
+        shutil.copy(min(directory.glob("dfs/crawl/1*/scope")), directory / "dfs/crawl/scope" / _newest(directory).name)
+        _run(directory, *SECOND[0], kill_at=kill_at)
+
+    return make
+
+
+def _adopted(directory: Path) -> None:
+    """Somebody made a queue by hand, of URLs that are known."""
+    _run(directory, "settle")
+    queue = directory / "queue/node-a"
+    urls = [one.url for one in Queue(queue, "node-a").read()]
+    for path in [path for path in queue.iterdir() if path.name.partition(".")[0].isdecimal()]:
+        path.unlink()
+    (queue / "0").write_text("".join(f"{url}\n" for url in urls))
+    (queue / "state").write_text(f"0\n{len(urls)}\n")
+    _run(directory, "settle", kill_at="adopt.files_written")
+
+
+def _newest(directory: Path) -> Path:
+    return max(directory.glob("dfs/crawl/1*"))
+
+
+def _retired(directory: Path) -> None:
+    _run(directory, "settle")
+    _with_servers(directory, "node-b")
+    _run(directory, "nodes", "retire", "node-a", kill_at="retire.decided")
+    _undecided(directory)
+
+
+def _undecided(directory: Path) -> None:
+    line = encode_line(QueuedUrl(_pages(directory)[0])) + b"\n"
+    (directory / "queue/node-a/undecided").write_bytes(line)
+
+
+def _with_servers(directory: Path, *nodes: str) -> None:
+    path = directory / "krake.yml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "servers": list(nodes)}))
+
+
+ON = (("crawl", "--run-id", "one", "--iterations", str(ROUNDS + 1)), ("settle",))
+SECOND = (("crawl", "--run-id", "two", "--batch-size", "5"), ("settle",))
+SCENES = (
+    Scene("settled", _settled, (("settle",),)),
+    Scene("taken", _killed("take.written"), ON),
+    Scene("fetched", _killed("take.leftover"), ON),
+    Scene("built", _killed("segment.publish.uploaded"), ON),
+    Scene("published", _killed("segment.publish.renamed"), ON),
+    Scene("intake", _killed("intake.chunk.inserted"), ON),
+    Scene("salvaged", _salvaged, ON),
+    Scene("started", _killed("start.renamed"), ON),
+    Scene("swapping", _swapping, ON),
+    Scene("rehomed", _with_second_node("rehome.written"), SECOND),
+    Scene("handed on", _with_second_node("take.written"), SECOND),
+    Scene("put back", _killed("take.put_back"), ON),
+    Scene("adopted", _adopted, (("settle",),)),
+    Scene("retired", _retired, (("nodes", "retire", "node-a"), ("settle",))),
+)
+
+
+def make_base(directory: Path, web: Serving) -> None:
+    """A crawl of three rounds, exported; its queue is not empty."""
+    krake = Krake(directory, lambda words: run_killed(words, None))
+    krake.configure(
+        servers=["node-a"],
+        key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"], "replication": 2},
+        urls={"scope": "hosts", "max_pages_per_host": 1000},
+    )
+    krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
+    krake.ok(*WORDS, "--iterations", str(ROUNDS))
+    for words in (["export", "--label", LABEL], ["graph", "link"], ["graph", "finalize"]):
+        krake.ok(*words)
+
+
+def make_scene(scene: Scene, base: Path, directory: Path) -> None:
+    """One of the crawls, from a copy of the base."""
+    shutil.copytree(base, directory)
+    scene.make(directory)
+
+
+def copy_scene(scene: Path, directory: Path) -> None:
+    """A copy, whose open moves name the files of the copy."""
+    shutil.copytree(scene, directory)
+    for move in directory.glob("queue/*/move"):
+        value = unsealed(move.read_bytes())
+        inodes = {
+            (scene / path.relative_to(directory)).stat().st_ino: path.stat().st_ino
+            for path in move.parent.rglob("*")
+            if path.is_file()
+        }
+        for step in (step for group in value["groups"] for step in group):
+            step[1] = inodes.get(step[1], step[1])
+        move.write_bytes(sealed_json(value))
+
+
+def known(krake: Krake) -> set[str]:
+    """URLs that were visited or wait in a queue."""
+    config = load_config(str(krake.file))
+    found = set(Result(config).visited())
+    for node in Path(config.queue.local_dir).iterdir():
+        found |= {one.url for one in Queue(node, node.name).read()}
+    return found

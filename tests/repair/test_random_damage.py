@@ -1,0 +1,33 @@
+"""Random damage to every kind of file; `python -m tests.repair.damage 2000` does more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from demo import Serving
+from tests.repair.damage import Ground
+from tests.repair.scenes import KINDS, WEB
+
+SEEDS = range(1, 101)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    directory: Path = tmp_path_factory.mktemp("damage")
+    with Serving(WEB) as web:
+        yield Ground(directory, web)
+
+
+def test_every_file_is_of_a_kind_and_every_kind_is_there(ground: Ground) -> None:
+    """A file of no kind fails while the crawls are made."""
+    there = {kind.name for files in ground.files.values() for kind in files.values()}
+    assert sorted(kind.name for kind in KINDS if kind.name not in there) == []
+
+
+def test_a_damage_is_found_or_harmless_and_its_repair_loses_nothing(ground: Ground) -> None:
+    trials = [ground.trial(seed) for seed in SEEDS]
+    wrong = [trial.to_text() for trial in trials if trial.wrong]
+    assert not wrong, "\n".join(wrong)
