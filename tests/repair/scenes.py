@@ -55,7 +55,7 @@ SPOOL = rf"{NODE}/spool"
 
 KINDS = (
     # A node's directory
-    Kind("state", f"{NODE}/state", 3, found=True),
+    Kind("state", f"{NODE}/state", 3),
     Kind("record", rf"{NODE}/state\.krake", 3),
     Kind("data file", rf"{NODE}/\d+", 3),
     Kind("meta", rf"{NODE}/\d+\.meta", 2),
