@@ -78,14 +78,14 @@ TOOLS: dict[str, Callable[[Config, SegmentRef, Path], None]] = {
 }
 
 
-def child(tool: str, config: Config, name: SegmentRef, home: Path, step: str) -> None:
+def child(tool: str, config: Config, name: str, home: Path, step: str) -> None:
     os.environ[KILL_VARIABLE] = step
-    TOOLS[tool](config, name, home)
+    TOOLS[tool](config, stores_of(config).crawl.segment_named(name), home)
 
 
 def killed_at(tool: str, config: Config, name: SegmentRef, home: Path, step: str) -> bool:
     """Run a tool in a process of its own that dies at a step; False if it came to its end."""
-    return run_forked(child, tool, config, name, home, step) != 0
+    return run_forked(child, tool, config, str(name), home, step) != 0
 
 
 def prepare(tool: str, crawl: Result, home: Path) -> SegmentRef:
