@@ -282,7 +282,7 @@ def nothing_is_valid(krake: Krake) -> None:
     with UrlMapping(place / "urlmapping") as mapping, ContentReader(place / "content", place / "offsets") as content:
         assert list(mapping) == list(content) == []
         assert mapping.node_id(b"\0" * 20) is None
-    with open_web_graph(open_stores(config).storage, config, name="none") as graph:
+    with open_web_graph(open_stores(config), name="none") as graph:
         assert list(graph) == []
         assert graph.stats()
     assert pq.read_table(place / "pages.parquet").num_rows == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha1
 from typing import Any
 
@@ -46,13 +46,17 @@ def move_forgotten_early() -> None:
 def key_first() -> None:
     """An intake inserts keys before their URLs are durable in `new`."""
     intake = sys.modules["crawl_lib.frontier.intake"]  # the package's `intake` is the function
-    append = intake._Intake._append
+    begin, append = intake._Intake.__init__, intake.Draft.append
 
-    def insert_first(self: Any, lines: list[bytes]) -> None:
-        self.keys.insert([sha1(split_line(line)[0]).digest() for line in lines])
-        append(self, lines)
+    def with_keys(self: Any, queue: Any, waiting: Any, keys: Any, rules: Any) -> None:
+        begin(self, queue, waiting, keys, rules)
+        self.draft.key_store = keys
 
-    intake._Intake._append = insert_first
+    def insert_first(self: Any, lines: Sequence[bytes]) -> list[bytes]:
+        self.key_store.insert([sha1(split_line(line)[0]).digest() for line in lines])
+        return append(self, lines)
+
+    intake._Intake.__init__, intake.Draft.append = with_keys, insert_first
 
 
 PLANTS: dict[str, Callable[[], None]] = {
