@@ -82,6 +82,16 @@ def test_what_is_not_the_warc_is_made_again_from_it(table: str, harm: str, crawl
     assert salvage(crawl, name).state == "whole"
 
 
+def test_two_repairs_in_one_second_keep_both_damaged_segments(crawl: Result) -> None:
+    segment, name = largest(crawl)
+    asides = set()
+    for _ in range(2):
+        cut(segment / "pages.parquet")
+        asides.add(salvage_segment(stores_of(crawl.config), name, clock=lambda: 1_700_000_000.0).aside)
+        assert problems(crawl.config, name) == []
+    assert len(asides) == 2
+
+
 def test_all_but_the_warc_is_gone(crawl: Result) -> None:
     segment, name = largest(crawl)
     before = rows(segment), rows(segment, "links"), sorted(outlinks_of(crawl, segment))

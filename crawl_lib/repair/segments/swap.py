@@ -113,7 +113,9 @@ def replace_segment(
         if not storage.exists(f"{path}/{new}/{name}"):
             storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
     reached("repair.swap.uploaded")
-    swap = Swap(node, new, f"{DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{int(clock())}", keep_old)
+    numbers = [int(match[2]) for entry in storage.list(path) if (match := _ASIDE.fullmatch(entry.name))]
+    number = max(int(clock()), *(taken + 1 for taken in numbers), 0)  # two repairs may fall into one second
+    swap = Swap(node, new, f"{DAMAGED_PREFIX if keep_old else COMPACTED_PREFIX}{node}-{number}", keep_old)
     storage.write_bytes(f"{path}/{SWAP_PREFIX}{node}{SWAP_SUFFIX}", sealed_json(asdict(swap)))
     reached("repair.swap.decided")
     _carry_out(stores, segment.folder, swap)
