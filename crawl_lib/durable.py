@@ -4,8 +4,6 @@
 `KRAKE_KILL_AT=queue.move.written:2` sends SIGKILL to the process itself at the second time that step is reached.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter

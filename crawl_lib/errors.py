@@ -27,8 +27,6 @@ A failed fetch is not an error of this tree: it is an `Outcome` in a row of `pag
 No exception of a foreign library (socket, pymysql, sqlite3, hdfs, pycurl, pyarrow) leaves the module that calls it.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What a check finds: one inconsistency each, with the command that repairs it."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing

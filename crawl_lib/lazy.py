@@ -1,7 +1,5 @@
 """Names of a package whose modules take long to load, and are loaded at the first use (PEP 562)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any

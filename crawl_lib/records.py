@@ -1,7 +1,5 @@
 """The plain records that travel between the rooms."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from hashlib import sha1
 

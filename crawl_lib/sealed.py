@@ -1,7 +1,5 @@
 """Small files of JSON with a digest inside, and errors that say which command repairs what cannot be read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ once; so does the first one while modules are loaded. The exit code is 128 and t
 130 for SIGINT (Ctrl-C), 143 for SIGTERM.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

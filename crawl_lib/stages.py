@@ -11,8 +11,6 @@ KrakeError, never anything else.
            -> maintain_keys -> export_pages -> link_export -> finalize_export
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path

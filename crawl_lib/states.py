@@ -4,8 +4,6 @@ A key's state only grows: unknown -> QUEUED -> CRAWLED or GONE. It never goes ba
 makes a key unknown again. Every URL that leaves the queue for good ends in exactly one Outcome.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum, StrEnum
 
 

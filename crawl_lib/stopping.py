@@ -5,8 +5,6 @@ at least each second, and raises StoppedError there. Files that it was writing a
 hidden until the next run deletes them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a stage works on: the config with its stores opened, and the secrets they need."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -33,7 +31,7 @@ class Secrets:
     dfs: DfsAccess = field(default_factory=DfsAccess)
 
     @classmethod
-    def from_environment(cls) -> Secrets:
+    def from_environment(cls) -> "Secrets":
         """Secrets from `KRAKE_KEY_STORAGE_PASSWORD`."""
         return cls(key_storage_password=os.environ.get(PASSWORD_VARIABLE))
 

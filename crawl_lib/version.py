@@ -1,7 +1,5 @@
 """The version of Krake, as WARC records, manifests and the User-Agent header have it, and a digest of its code."""
 
-from __future__ import annotations
-
 from functools import cache
 from hashlib import sha256
 from pathlib import Path

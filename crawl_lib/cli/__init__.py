@@ -7,8 +7,6 @@ Every command ends within 5 s of SIGINT (Ctrl-C) or SIGTERM, says so in one line
 it goes on, or begins again where it only looks. The second signal ends it at once. See `signals`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from crawl_lib.signals import end_on_signals

@@ -1,7 +1,5 @@
 """What all commands share: the config, tables on standard output, progress on standard error."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import select

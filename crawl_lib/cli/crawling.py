@@ -1,7 +1,5 @@
 """`krake inject`, `krake crawl`, `krake settle`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """`krake keys create|check|reshard|dump|load` and `krake forget`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """`krake status`, `krake show`, `krake graph stats`, `krake config`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,7 +1,5 @@
 """`krake nodes list|retire|admit|restart`."""
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from pathlib import Path

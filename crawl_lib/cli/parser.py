@@ -1,7 +1,5 @@
 """Which commands and options `krake` has."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import re

@@ -1,7 +1,5 @@
 """`krake export`, `krake graph link`, `krake graph finalize`."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

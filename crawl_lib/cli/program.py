@@ -1,7 +1,5 @@
 """One command from its words to its exit code."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """`krake fsck` and `krake sweep`."""
 
-from __future__ import annotations
-
 import argparse
 
 from crawl_lib.cli.common import one_node, print_dry_run, print_json, tool_stores

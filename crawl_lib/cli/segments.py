@@ -1,7 +1,5 @@
 """`krake segment drop|compact`, `krake import` and `krake index`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -97,7 +95,7 @@ def import_archives(arguments: argparse.Namespace) -> int:
     return 1 if report.refused else 0
 
 
-def _show_import(report: ImportReport) -> None:
+def _show_import(report: "ImportReport") -> None:
     """A line an archive, and below it the first of what was rejected, each with its place."""
     for file in report.files:
         print(plain(f"{file.name}: {_import_text(file)}"))
@@ -108,7 +106,7 @@ def _show_import(report: ImportReport) -> None:
         print("next: krake settle takes in what its pages link to; the next crawl does so too")
 
 
-def _import_text(file: FileReport) -> str:
+def _import_text(file: "FileReport") -> str:
     if file.state == "already_imported":
         return "already imported"
     if file.state == "refused":

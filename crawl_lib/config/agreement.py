@@ -4,8 +4,6 @@ Every option is one of them unless it is named here with the reason why it is no
 agree until somebody has thought about it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

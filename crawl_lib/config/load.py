@@ -1,7 +1,5 @@
 """YAML file -> `Config`: unknown keys, wrong types and impossible values are one clear line each."""
 
-from __future__ import annotations
-
 import difflib
 import ipaddress
 import json

@@ -4,8 +4,6 @@ Names contain units. `metadata` of a field holds what `load` checks: `minimum`, 
 (relative paths are taken relative to the config file), `pattern`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

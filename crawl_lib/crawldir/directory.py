@@ -18,8 +18,6 @@
 <crawl>/unfilled/<name>           what key tables that were made again still lack, see `unfilled`
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +64,7 @@ class Iteration:
     limited: bool = False
 
     @classmethod
-    def from_mapping(cls, folder: str, value: dict[str, Any]) -> Iteration:
+    def from_mapping(cls, folder: str, value: dict[str, Any]) -> "Iteration":
         """The content of an `iteration.json`. Raises KeyError, TypeError or ValueError."""
         return cls(
             folder=folder,
@@ -123,15 +121,15 @@ class CrawlDirectory:
         """The path of something in it."""
         return "/".join((self.path, *names))
 
-    def folder(self, name: str) -> Folder:
+    def folder(self, name: str) -> "Folder":
         """An iteration's folder, whether it is there or not."""
         return Folder(self, name)
 
-    def segment(self, folder: str, node: str) -> SegmentRef:
+    def segment(self, folder: str, node: str) -> "SegmentRef":
         """A node's segment of an iteration, whether it is there or not."""
         return SegmentRef(self, folder, node)
 
-    def segment_named(self, text: str) -> SegmentRef:
+    def segment_named(self, text: str) -> "SegmentRef":
         """A segment as the user names it: `<folder>/<node>`, or a path that ends so. Raises InputError."""
         folder, _, node = "/".join(text.rstrip("/").split("/")[-2:]).rpartition("/")
         if not folder.isdecimal() or not node or node.startswith("."):
@@ -159,7 +157,7 @@ class CrawlDirectory:
         found = (self.folder(name).iteration() for name in reversed(self.folders()))
         return next((iteration for iteration in found if not iteration.is_import), None)
 
-    def segments(self) -> list[SegmentRef]:
+    def segments(self) -> "list[SegmentRef]":
         """All segments, by iteration and node."""
         return [self.segment(folder, node) for folder in self.folders() for node in self.folder(folder).segments()]
 

@@ -9,8 +9,6 @@ to work meanwhile has taken its note away before it sent its first key. A note h
 no sign that the node rested.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ A clock that is set back names a folder by the newest one, plus one second; by m
 (`require_clock`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time

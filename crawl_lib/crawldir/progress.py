@@ -1,7 +1,5 @@
 """Progress of a node's task: handed to the caller about once a second, and left in a file for `krake status`."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

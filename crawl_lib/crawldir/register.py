@@ -3,8 +3,6 @@
 Each file is written once, by a rename that refuses a target: of two writers of a number, one wins.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Whatever it lacks is out of the crawl for good, since each iteration takes its s
 file next to it (`manifest.json`, `iteration.json`) holds its SHA-256, and each reader compares.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError

@@ -6,8 +6,6 @@ deletes the note before it takes URLs again, so a note never says of a node at w
 the holder of the node's lock writes or deletes them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

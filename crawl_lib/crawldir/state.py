@@ -1,7 +1,5 @@
 """What a folder's index and its segments say together, also where segments came after the commit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +21,7 @@ class FolderState:
     present: list[str]
 
     @classmethod
-    def read(cls, crawl: CrawlDirectory, name: str) -> FolderState:
+    def read(cls, crawl: CrawlDirectory, name: str) -> "FolderState":
         """That of a folder now. Raises DamagedFileError naming the index."""
         folder = crawl.folder(name)
         return cls(folder, index=folder.index(), present=folder.segments())

@@ -4,8 +4,6 @@
 all segments. `krake fsck --repair` writes them before it makes tables, and deletes each once its keys are in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from crawl_lib.crawldir.directory import CrawlDirectory

@@ -5,8 +5,6 @@ places of the records. What the pages led to stays: `outlinks` as it is, and the
 manifest lists, so that the pages stay known. `swap` puts the new segment in place and deletes the old one.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from bisect import bisect_right

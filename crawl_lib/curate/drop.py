@@ -6,8 +6,6 @@ looks closer (`curate.drop.marked`), then the file of keys (`curate.drop.written
 already. The keys stay known, so the pages are not crawled again, until `krake forget`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ deleted on every key server; (4) the file takes its name. Killed after (1), the 
 Pages stay in their segments. They are fetched again when their URLs are injected or found.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections import Counter

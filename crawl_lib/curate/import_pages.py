@@ -1,7 +1,5 @@
 """The pages of a foreign archive: which of its records are one exchange, and whether that is a page of this crawl."""
 
-from __future__ import annotations
-
 import json
 from base64 import b32decode
 from collections.abc import Callable, Iterator
@@ -33,7 +31,7 @@ class ImportedPage(NamedTuple):
 
 
 def paired(
-    archive: BinaryIO, file: FileReport, tell: Callable[[str, int], None]
+    archive: BinaryIO, file: "FileReport", tell: Callable[[str, int], None]
 ) -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
     """The responses of an archive with their requests, whichever comes first; all else is counted in `file`."""
     response: WarcRecord | None = None
@@ -73,7 +71,7 @@ def _match(response: WarcRecord, request: WarcRecord) -> bool:
     return any(a == b for a, b in ids) if ids else response.url == request.url
 
 
-def page_of(response: WarcRecord, request: WarcRecord | None, file: FileReport) -> ImportedPage | None:
+def page_of(response: WarcRecord, request: WarcRecord | None, file: "FileReport") -> ImportedPage | None:
     """What a response is as a page of this crawl; None, counted in `file`, if it is none."""
     if request is not None and not request.block.startswith(b"GET "):
         file.reject("not_get", response.offset, response.url)

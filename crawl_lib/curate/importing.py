@@ -19,8 +19,6 @@ Run again it goes on there, also for what an import of other archives left open 
 that takes in links at that very moment may queue a URL that was imported: it is fetched once more, and nothing is lost.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

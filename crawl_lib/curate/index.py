@@ -8,8 +8,6 @@ The file is derived: it may be deleted and made again, and takes the place of on
 by hand (`krake segment`) or deletes folders makes it old.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Container, Iterator

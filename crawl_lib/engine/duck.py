@@ -1,7 +1,5 @@
 """DuckDB for the batch queries: bounded memory, a place to spill, progress, our errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a stage asks of an engine, and what both engines share."""
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ Spark reads `hdfs://` by Hadoop's own client, not by ours. That takes the ticket
 core-site.xml and hdfs-site.xml, or from options `spark.hadoop.*` of spark-defaults.conf.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Files of a remote store, as DuckDB reads them: without a copy on the local disk."""
 
-from __future__ import annotations
-
 from collections import deque
 from datetime import UTC, datetime
 from io import SEEK_CUR, SEEK_END, SEEK_SET

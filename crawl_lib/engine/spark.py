@@ -4,8 +4,6 @@ Spark answers an `order by` with ranges: each task sorts one, and writes it as a
 their numbers. A stream reads them one after the other and counts on, so nothing is ever sorted or numbered by one task.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

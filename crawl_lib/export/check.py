@@ -4,8 +4,6 @@ An export that is not finished is no damage. Fast: which files there are, and si
 and offsets the same both ways, the web graph's lists ascending and symmetric.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """Which segments an export takes in, and what it is called."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from crawl_lib.errors import ConfigError, PathNotFoundError

@@ -5,8 +5,6 @@ then the buckets are written out one after the other, so that each of them fits 
 memory: 12 bytes a page (size and place), the buffers (an eighth of `scratch.memory_bytes`), and the pages in flight.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 from collections import deque

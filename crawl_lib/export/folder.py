@@ -1,7 +1,5 @@
 """The export directory: names of its files, `inputs`, and how a file of it becomes visible."""
 
-from __future__ import annotations
-
 import json
 import re
 import uuid
@@ -88,7 +86,7 @@ class Inputs:
         }
         return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
-    def late(self, now: Inputs) -> tuple[SegmentInput, ...] | None:
+    def late(self, now: "Inputs") -> tuple[SegmentInput, ...] | None:
         """Segments that came late: `now` has them besides these, in the same iterations, and differs in nothing else.
 
         None where it does. `crawl.min_nodes` lets a round, and an export, go on without a node, whose segment comes
@@ -102,7 +100,7 @@ class Inputs:
         return tuple(segment for segment in now.segments if segment not in mine)
 
     @classmethod
-    def from_bytes(cls, data: bytes, place: str) -> Inputs:
+    def from_bytes(cls, data: bytes, place: str) -> "Inputs":
         """Read a file `inputs`; `place` names it in errors. Raises DamagedFileError."""
         try:
             value = json.loads(data)

@@ -4,8 +4,6 @@ They take local paths; `crawl_lib.export.show.open_export` brings files from a r
 or by a `with` block. A file that is not what its format says raises DamagedFileError naming the file and the byte.
 """
 
-from __future__ import annotations
-
 import mmap
 import zlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Local room for one stage of one export: a folder of its own, held by one process at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

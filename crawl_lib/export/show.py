@@ -1,7 +1,5 @@
 """Looking things up in an export: a page with its in- and out-links, by URL, key or NodeID."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Response records out of WARC files, read once from start to end, and the content of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 

@@ -1,7 +1,5 @@
 """The reader of the web graph: streamed, at random by NodeID, and counted."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -119,7 +117,7 @@ class WebGraph:
         if self._index is not None:
             self._index.close()
 
-    def __enter__(self) -> WebGraph:
+    def __enter__(self) -> "WebGraph":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,8 +5,6 @@ that the special-purpose registries do not give to the public internet, and addr
 inside (IPv4-mapped, 6to4, NAT64).
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 

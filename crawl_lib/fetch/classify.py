@@ -1,7 +1,5 @@
 """What a reply means: curl's numbers and our marks become an `Outcome`. No curl number is known outside this module."""
 
-from __future__ import annotations
-
 import pycurl as _curl  # type: ignore[import-untyped]
 
 from crawl_lib.fetch.messages import Mark, Reply, head_is_whole

@@ -3,8 +3,6 @@
 An answer, or a failure, is reported, or its URL is tried again; its host rests, or is given up.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from functools import partial

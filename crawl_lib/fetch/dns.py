@@ -8,8 +8,6 @@ Names are looked up as the system does it, by c-ares, which does not block. It g
 the loop, in its thread: c-ares says which sockets it waits for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import socket

@@ -4,8 +4,6 @@ The handle's options are set once, and handles are used again: a request sets it
 another one than the last time.
 """
 
-from __future__ import annotations
-
 import math
 import socket
 import ssl
@@ -42,7 +40,7 @@ class InflightBudget:
         self._first: Exchange | None = None
         self._paused: list[Exchange] = []
 
-    def takes(self, holder: Exchange, had: int, more: int) -> bool:
+    def takes(self, holder: "Exchange", had: int, more: int) -> bool:
         """Whether a transfer that has `had` bytes may take `more`; if not, it is resumed when there may be room."""
         count = max(0, had + more - max(had, self.share))
         if count > max(0, self._room) and self._first is not holder:
@@ -54,7 +52,7 @@ class InflightBudget:
         holder.held += count
         return True
 
-    def release(self, holder: Exchange) -> None:
+    def release(self, holder: "Exchange") -> None:
         """A transfer has ended, and its body is counted no more."""
         self._room += holder.held
         holder.held = 0
@@ -77,7 +75,7 @@ class Exchange:
         headers: list[str],
         address_filter: AddressFilter | None,
         budget: InflightBudget,
-        on_resumed: Callable[[Exchange], None],
+        on_resumed: "Callable[[Exchange], None]",
     ) -> None:
         self.filter = address_filter
         self.budget = budget

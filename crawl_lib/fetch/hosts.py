@@ -5,8 +5,6 @@ is over. It is in the heap at most once, under the time of its next request; whi
 robots.txt it is not. Everything is O(log n) of the hosts that are begun and not done.
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 from collections import deque

@@ -11,8 +11,6 @@ It lies in the folder `hosts` of the node's directory, with the turns: the only 
 process may write to, and SQLite makes files of its own there. Older versions had them next to the queue.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -138,7 +136,7 @@ class HostStore:
         with self._translated():
             return self._db.execute(query, values).fetchone()
 
-    def __enter__(self) -> HostStore:
+    def __enter__(self) -> "HostStore":
         return self
 
     def __exit__(self, *error: object) -> None:

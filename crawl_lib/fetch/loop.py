@@ -9,8 +9,6 @@ A host is begun when none that is begun is ready, those with most URLs first, an
 and its delay is over: so a run holds the state of some hundred hosts, however many its batch has.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

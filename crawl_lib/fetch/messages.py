@@ -1,7 +1,5 @@
 """What a transport is asked for and what it gives back, and the little it must understand of a head to do so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -4,8 +4,6 @@ A failure of scope `host` holds back the whole host, and counts towards giving i
 host's other URLs go on meanwhile. The host's delay comes on top of every wait.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

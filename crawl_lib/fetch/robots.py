@@ -7,8 +7,6 @@ their own host that failed. Where rules from before are known they stay in force
 `fetch.max_robots_bytes` (2.5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 

@@ -8,8 +8,6 @@ Groups of one name are one (2.2.1). A Crawl-delay, which the RFC does not know, 
 before it: files give one name after the other its delay, without a rule between.
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote_from_bytes
 
@@ -209,7 +207,7 @@ class Rules:
                 self.size_bytes += self._paths.size_bytes
 
     @classmethod
-    def refusing(cls, outcome: Outcome, error: str, expires: float) -> Rules:
+    def refusing(cls, outcome: Outcome, error: str, expires: float) -> "Rules":
         """Rules under which every URL ends as `outcome`."""
         rules = cls(None, "", expires)
         rules.refusal = (outcome, error)

@@ -1,7 +1,5 @@
 """What `fetch_all` is given, and what tests may put in the place of clocks, resolver and network."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

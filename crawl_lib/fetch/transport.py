@@ -8,8 +8,6 @@ The sockets of all transfers are in one epoll set, and the loop watches that set
 one reader instead of one a connection, and one turn of the loop serves every socket that is ready.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import select

@@ -11,8 +11,6 @@ no turn for one delay. So damage makes the crawler slower for a moment, never fo
 for longer delays are known to the `HostStore`.
 """
 
-from __future__ import annotations
-
 import fcntl
 import mmap
 import os
@@ -95,7 +93,7 @@ class Turns:
             _FLOOR.pack_into(self._map, _FLOOR_AT, self._clock() + self._delay_s)
 
     @classmethod
-    def of(cls, folder: Path, fetch: FetchConfig) -> Turns:
+    def of(cls, folder: Path, fetch: FetchConfig) -> "Turns":
         """The turns in a node's folder `hosts`: taken while a request may last, and for the delay after it."""
         delay_s = max(fetch.host_delay_s, fetch.ip_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts))
         return cls(
@@ -104,7 +102,7 @@ class Turns:
             delay_s=delay_s,
         )
 
-    def __enter__(self) -> Turns:
+    def __enter__(self) -> "Turns":
         return self
 
     def __exit__(self, *error: object) -> None:

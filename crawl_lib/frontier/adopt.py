@@ -4,8 +4,6 @@ Both write what stays to files of their own, and what other nodes own after what
 puts all of it in place. Killed before it, nothing has changed but keys; after it, it is carried out.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterator

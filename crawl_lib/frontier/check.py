@@ -4,8 +4,6 @@ An open move, take or intake is no damage: the next task of the node goes on wit
 can. Fast: small files, sizes, numbers of lines. Full: also each line, and the records of a spool.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

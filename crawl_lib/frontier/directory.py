@@ -1,7 +1,5 @@
 """A node's directory on its own disk: every file in it by name, and nothing else knows these names."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
@@ -16,10 +14,10 @@ class _File:
         self.name = name
 
     @overload
-    def __get__(self, directory: None, owner: type[NodeDirectory]) -> str: ...
+    def __get__(self, directory: None, owner: "type[NodeDirectory]") -> str: ...
     @overload
-    def __get__(self, directory: NodeDirectory, owner: type[NodeDirectory]) -> Path: ...
-    def __get__(self, directory: NodeDirectory | None, owner: type[NodeDirectory]) -> Path | str:
+    def __get__(self, directory: "NodeDirectory", owner: "type[NodeDirectory]") -> Path: ...
+    def __get__(self, directory: "NodeDirectory | None", owner: "type[NodeDirectory]") -> Path | str:
         return self.name if directory is None else directory.path / self.name
 
 

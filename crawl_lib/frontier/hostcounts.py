@@ -1,7 +1,5 @@
 """How many URLs of each host this node has admitted, for `urls.max_pages_per_host`."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Taking in the URLs that segments and seeds hold for this node: those whose key is new join the queue."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing

@@ -3,8 +3,6 @@
 Each method of `Draft` that changes something is durable when it returns. The order of the steps is `intake`'s.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -59,12 +57,12 @@ class IntakeReport:
         return asdict(self)
 
     @classmethod
-    def from_mapping(cls, value: dict[str, Any]) -> IntakeReport:
+    def from_mapping(cls, value: dict[str, Any]) -> "IntakeReport":
         """The report of a mapping; what is missing is 0."""
         known = {item.name for item in fields(cls)}
         return cls(**{name: item for name, item in value.items() if name in known})
 
-    def plus(self, other: IntakeReport) -> IntakeReport:
+    def plus(self, other: "IntakeReport") -> "IntakeReport":
         """Both together; at most 20 examples."""
         total = IntakeReport()
         for item in fields(self):
@@ -161,7 +159,7 @@ class Draft:
         self.hosts: Counter[bytes] = Counter()
 
     @classmethod
-    def open(cls, queue: Queue, waiting: Sequence[Pair]) -> Draft:
+    def open(cls, queue: Queue, waiting: Sequence[Pair]) -> "Draft":
         """Go on where the journal says, or begin."""
         journal = read_journal(queue.directory)
         if journal is None:
@@ -171,7 +169,7 @@ class Draft:
         return draft
 
     @classmethod
-    def begin(cls, queue: Queue, waiting: Sequence[Pair]) -> Draft:
+    def begin(cls, queue: Queue, waiting: Sequence[Pair]) -> "Draft":
         """Begin anew, with empty files, and plan what is to be taken in: what was undecided first."""
         for name in (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_undecided):
             write_durable((queue.directory / name), b"")
@@ -182,7 +180,7 @@ class Draft:
         return draft
 
     @classmethod
-    def go_on(cls, queue: Queue, journal: Journal) -> Draft:
+    def go_on(cls, queue: Queue, journal: Journal) -> "Draft":
         """Cut off what was written and not decided, and count the hosts of what is kept."""
         draft = cls(queue, journal)
         sizes = (journal.new_bytes, journal.meta_bytes, journal.undecided_bytes)

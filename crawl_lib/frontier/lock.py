@@ -1,7 +1,5 @@
 """The lock of a node's directory: one attempt of one task at a time, whatever Airflow believes."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """The only way in which a queue changes: a durable list of what is to be done, then the doing, repeatable."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

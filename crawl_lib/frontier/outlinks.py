@@ -7,8 +7,6 @@ or empty; `flags` is empty, or `h` = handed on past the key check, by a node tha
 The file `outlinks` is a row of gzip members, one part per owner; the manifest holds where each part lies.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass

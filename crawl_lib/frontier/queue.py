@@ -1,7 +1,5 @@
 """A node's queue as it lies on the disk: data files `0`, `1`..., their meta, and `state`. Reading, never changing."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterator
@@ -41,7 +39,7 @@ class State:
         """The bytes of the file."""
         return b"".join(b"%d\n" % number for number in (self.processed, *self.totals))
 
-    def after(self, count: int) -> tuple[State, int]:
+    def after(self, count: int) -> "tuple[State, int]":
         """The state with `count` more URLs processed, and how many files are used up and go.
 
         Raises ValueError if the queue holds fewer; the caller asked for too many.
@@ -260,7 +258,7 @@ class QueueReader:
         if seen < share:
             raise queue.error(f"file {number} or its meta ends after {start + seen} of {start + share} lines")
 
-    def _open_meta(self, number: int) -> BinaryIO | _NoFile:
+    def _open_meta(self, number: int) -> "BinaryIO | _NoFile":
         if number not in self._metas:
             return _NoFile()
         return _open_if_there(self.queue.files.meta(number))

@@ -1,7 +1,5 @@
 """`state.krake`: what Krake remembers beside `state`. A queue made by hand has none, or one that does not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import file_digest
@@ -30,12 +28,12 @@ class TakenIn:
         folder, node = source
         return folder in self.complete or node in self.partial.get(folder, ())
 
-    def __le__(self, other: TakenIn) -> bool:
+    def __le__(self, other: "TakenIn") -> bool:
         """Whether the other one has all that this one has."""
         pairs = ((folder, node) for folder, nodes in self.partial.items() for node in nodes)
         return self.complete <= other.complete and all(pair in other for pair in pairs)
 
-    def with_sources(self, sources: Iterable[tuple[str, str]], complete: Collection[str] = ()) -> TakenIn:
+    def with_sources(self, sources: Iterable[tuple[str, str]], complete: Collection[str] = ()) -> "TakenIn":
         """A new record with these pairs; `complete`: folders of which nothing else will ever be taken in."""
         more = TakenIn(self.complete, {folder: list(nodes) for folder, nodes in self.partial.items()})
         for folder, node in sources:
@@ -46,7 +44,7 @@ class TakenIn:
                 more.complete.add(folder)
         return more
 
-    def __or__(self, other: TakenIn) -> TakenIn:
+    def __or__(self, other: "TakenIn") -> "TakenIn":
         """What either of them has."""
         pairs = ((folder, node) for folder, nodes in other.partial.items() for node in nodes)
         return TakenIn(self.complete | other.complete, self.to_mapping()["partial"]).with_sources(pairs)

@@ -1,7 +1,5 @@
 """What a node fetches in one iteration: the durable file `take`, the decision `leftover`, and the queue's advance."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

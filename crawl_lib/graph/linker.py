@@ -1,7 +1,5 @@
 """The linker: from rows of `links` to distinct arcs between NodeIDs, sorted both ways."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any

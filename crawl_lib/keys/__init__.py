@@ -13,8 +13,6 @@ servers costs double fetches, never a URL. A server that does not answer (KeySer
 everything stops between two steps in the life of a key: docs/protocol.md.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from crawl_lib.keys.dump import dump_keys, load_keys

@@ -7,8 +7,6 @@ server has. A block of 0 keys ends them; then an int64 with the number of all ke
 `load_keys` reads the file twice: first all of it, so that nothing of a damaged file reaches a server.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Sequence

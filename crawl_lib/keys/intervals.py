@@ -4,8 +4,6 @@ The 2^160 keys are cut into as many intervals as there are servers, in the order
 key is its interval's; the replicas are the next servers in the ring.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge

@@ -1,7 +1,5 @@
 """The contract of a key store, and of one key server behind it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ connection. Lanes of different servers run side by side, at most `connections` a
 A round ends when all its lanes have ended, so a call that returns or raises leaves nothing running behind it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar

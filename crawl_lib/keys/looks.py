@@ -1,7 +1,5 @@
 """Whether key tables are whole: servers answer, their notes can be read, their files and replicas say the same."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

@@ -10,8 +10,6 @@ Only prefixes whose digests differ are read, in statements of bounded size, merg
 with the tables. Every digest is asked for by prefix too, so no statement takes longer than 1/256 of a table needs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

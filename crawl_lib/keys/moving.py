@@ -16,8 +16,6 @@ holder lacks are written, and only on servers that are not holders any more are 
 Killed or stopped anywhere: run it again. A key is never deleted before all its new holders have it.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

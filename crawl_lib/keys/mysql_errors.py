@@ -1,7 +1,5 @@
 """Errors of MySQL, MariaDB, PyMySQL and sockets, translated at this border into the error tree."""
 
-from __future__ import annotations
-
 import re
 
 import pymysql

@@ -7,8 +7,6 @@ password is proved. Over an open line Krake takes only ways that do not give it 
 never hidden by a key that the server names in the same breath. On loopback there are no others who listen.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """What a check or a repair of the key servers saw and did."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any

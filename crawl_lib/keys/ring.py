@@ -9,8 +9,6 @@ gives a server that came back with an empty disk its note again, and refuses any
 (`keys.moving`) moves the keys and writes new notes. While it is under way the notes say so, and that is refused too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,7 +33,7 @@ class Ring:
         """How many servers there are."""
         return len(self.names)
 
-    def same_places(self, other: Ring) -> bool:
+    def same_places(self, other: "Ring") -> bool:
         """Whether keys lie at the same places, whatever the servers are called."""
         return (self.count, self.replication) == (other.count, other.replication)
 

@@ -6,8 +6,6 @@ chunks one after the other; rounds follow each other. Answers are put together i
 calling thread, so which server was faster changes nothing.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

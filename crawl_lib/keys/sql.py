@@ -3,8 +3,6 @@
 Hex digits need no quoting, so key lists are put into the text itself: one C call for 5,000 keys.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from binascii import unhexlify
 from collections import Counter

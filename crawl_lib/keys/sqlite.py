@@ -5,8 +5,6 @@ another up to the time limit. `synchronous=FULL` costs one fsync a statement of 
 keys over a power loss; so the order "URL durable, then key durable" holds here too.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sqlite3

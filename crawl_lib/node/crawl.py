@@ -3,8 +3,6 @@
 `docs/protocol.md` says what is true after each step.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -3,8 +3,6 @@
 What is in the spool needs no second look: an attempt after a kill fetches only what has no record there.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

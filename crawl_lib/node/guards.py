@@ -10,8 +10,6 @@ what is fetched would lie where no one looks for it. Nothing that the queue has 
 settled. (Folders that were deleted by hand leave injected seeds, and the folder of settled notes.)
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ that waits goes. Once that folder exists the URLs are others': the queue has to 
 afterwards. Before that nothing has happened.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -14,8 +14,6 @@ A node that was retired with its queue, and returns with an empty directory, nee
 that move.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace

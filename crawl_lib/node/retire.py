@@ -6,8 +6,6 @@ directory was copied to. What was undecided goes through the key check of the ne
 A node whose directory is gone is another case (`lost`).
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from hashlib import sha1

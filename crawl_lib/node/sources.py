@@ -1,7 +1,5 @@
 """What was found for a node and waits to be taken in: injected seeds first, then segments by folder and node."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from crawl_lib.crawldir import MANIFEST_FILE, FolderState, Iteration

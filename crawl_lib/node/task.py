@@ -1,7 +1,5 @@
 """What the steps of a node's task share while it holds the node's lock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ in the log, in the task's progress (`krake status`, Airflow's task state store),
 up waiting; Airflow tries that one again later.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import threading

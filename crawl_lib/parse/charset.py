@@ -6,8 +6,6 @@ Labels mean what the Encoding Standard (https://encoding.spec.whatwg.org/#names-
 a page that calls itself iso-8859-1 is windows-1252.
 """
 
-from __future__ import annotations
-
 import re
 from codecs import getincrementaldecoder
 

@@ -1,7 +1,5 @@
 """Undoing the codings of a body: chunked, gzip, deflate, br, stacked in any order, damaged or hostile."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Callable

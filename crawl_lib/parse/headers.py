@@ -1,7 +1,5 @@
 """The head of an answer, read leniently: status line and header lines; what robots directives say about its links."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One page: its links in document order, and what it says of itself. docs/links.md says what is a link."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -83,7 +81,7 @@ class Page(NamedTuple):
         return json.dumps(self._replace(links=columns))  # type: ignore[arg-type]
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Page:
+    def from_json(cls, text: str | bytes) -> "Page":
         """Return the page that `to_json` wrote."""
         page = cls._make(json.loads(text))
         return page._replace(links=Links(*page.links))

@@ -1,7 +1,5 @@
 """What type content is: a small part of the MIME Sniffing Standard (https://mimesniff.spec.whatwg.org/)."""
 
-from __future__ import annotations
-
 import re
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})

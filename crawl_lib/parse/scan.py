@@ -3,8 +3,6 @@
 `make setup` compiles it. Its cost is linear in the page's bytes, in time and in memory, whatever they are.
 """
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 from typing import NamedTuple

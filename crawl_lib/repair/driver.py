@@ -14,8 +14,6 @@ then its nodes as the config names them. A node that somebody works on is left o
 anywhere, it is run again: each part finds what it had begun. A dry run goes through the parts once and changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ the keys that they hold (`held.note_held`). Once every other node has one, the c
 whole crawl, wherever it runs.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """The room a repair works in, and the locks it holds."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 from collections.abc import Callable, Iterator

@@ -14,8 +14,6 @@ A repair that was killed before it decided leaves `<folder>/.new-<node>-<digest>
 it, since another machine's may be at work there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress

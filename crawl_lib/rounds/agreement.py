@@ -5,8 +5,6 @@ that is meant is made known by running the iteration's `start` again, which note
 What is written is never changed.
 """
 
-from __future__ import annotations
-
 import logging
 from contextlib import suppress
 from typing import Any

@@ -7,8 +7,6 @@ No stage changes the index; a repair that puts a segment in the place of another
 went on without is named in it; the node's segment may appear in the folder later (`crawldir.FolderState`).
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterable

@@ -6,8 +6,6 @@ open: then the new owners get what is theirs from the queues themselves (`fronti
 where no queue is, so it asks what the nodes had settled (`crawldir.settled`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 

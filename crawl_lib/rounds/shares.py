@@ -8,8 +8,6 @@ before it begins again, and none will be: a task of an iteration that is *limite
 of its node exists. So what an iteration of a failed run had put by is free again, and the URLs are still in the queue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from crawl_lib.crawldir import Iteration, read_settled

@@ -10,8 +10,6 @@ by each start, and a node whose segment is missing counts as if it fetched its w
 as it may (`shares`).
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

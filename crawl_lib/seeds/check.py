@@ -1,7 +1,5 @@
 """Whether a folder of injected seeds is whole, and what to do if it is not."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who crawls other people's sites says how to reach him: without `fetch.contact` only one's own machines are seeds."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 

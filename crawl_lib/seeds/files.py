@@ -4,8 +4,6 @@ Who triggers a DAG may name a path and is no user of the machine, so links are r
 the file is then opened step by step without following any: what was judged is what is read.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

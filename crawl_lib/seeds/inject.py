@@ -1,7 +1,5 @@
 """Injecting seeds: one folder that holds them for their nodes, in the form of a segment's outlinks."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

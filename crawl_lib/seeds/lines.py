@@ -1,7 +1,5 @@
 """Seeds as people write them: a text, a file, or a directory of files; one URL a line, `key=value` after tabs."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator
@@ -100,7 +98,7 @@ class Seeds:
             self.place = where()
             yield seed
 
-    def _lines(self) -> Iterator[tuple[_Place, bytes]]:
+    def _lines(self) -> "Iterator[tuple[_Place, bytes]]":
         for name, source in self._files:
             opened = io.BytesIO(source) if isinstance(source, bytes) else source.open()
             with os_errors(f"seeds: {name}", "cannot be read", InputError), opened as file:

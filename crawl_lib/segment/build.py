@@ -1,7 +1,5 @@
 """From a spool of closed parts to the files of a segment, streaming."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

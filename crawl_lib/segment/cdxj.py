@@ -8,8 +8,6 @@ default ports, empty and dot segments and the slash at the end are taken out; fi
 the host reversed, those of an IPv4 address too; all in lower case. So several pages may have one urlkey.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from functools import lru_cache

@@ -4,8 +4,6 @@ spool: closed parts, sealed WARC files, the segment that is built and waits to b
 Closed parts are trusted when a segment is built, so they have to be whole; an open one is made again from its WARC.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import suppress
 from hashlib import sha256

@@ -3,8 +3,6 @@
 Memory: 25 bytes a record, 20 bytes a page.
 """
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections import Counter
@@ -65,9 +63,9 @@ def file_entries(manifest: Manifest) -> Iterator[dict[str, Any]]:
 class _Records:
     """The records of a WARC file that may be pointed at, in file order."""
 
-    offsets: array[int] = field(default_factory=lambda: array("Q"))
-    lengths: array[int] = field(default_factory=lambda: array("Q"))
-    urls: array[int] = field(default_factory=lambda: array("Q"))
+    offsets: "array[int]" = field(default_factory=lambda: array("Q"))
+    lengths: "array[int]" = field(default_factory=lambda: array("Q"))
+    urls: "array[int]" = field(default_factory=lambda: array("Q"))
     needs_row: bytearray = field(default_factory=bytearray)
     is_response: bytearray = field(default_factory=bytearray)
 

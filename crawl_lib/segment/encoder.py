@@ -6,8 +6,6 @@ its metadata record, which carries all that a rerun needs to make the rows again
 Source: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

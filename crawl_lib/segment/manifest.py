@@ -7,8 +7,6 @@ the same drop twice is one file. Readers leave these pages out. `compact` writes
 keeps their keys in a file of that name, which the new manifest lists: the pages are gone then, but stay known.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

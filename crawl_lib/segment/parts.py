@@ -8,8 +8,6 @@ Of a *sealed* part the WARC file is on the store, checked, and the local one goe
 <part>.sealed.json         name, size in bytes and SHA-256 of the WARC file on the store; the local one may be gone
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections import Counter
@@ -47,7 +45,7 @@ class PartCounts:
     rejections: Counter[str] = field(default_factory=Counter)
     scope_hosts: set[str] = field(default_factory=set)
 
-    def add(self, other: PartCounts) -> None:
+    def add(self, other: "PartCounts") -> None:
         """Add another part's."""
         self.pages += other.pages
         self.links += other.links
@@ -107,7 +105,7 @@ class Part:
         for suffix, expected in self._note()[1].items():
             _require_sum(self.path(suffix), expected)
 
-    def positions(self) -> array[int]:
+    def positions(self) -> "array[int]":
         """Batch positions that a closed part holds. Raises StorageError or DamagedFileError naming the file.
 
         They are believed: a wrong one would be taken for a fetch that was done.

@@ -20,8 +20,6 @@ The steps of one part, each durable before the next one begins:
 `seal_all` does the rest before the segment is built, and checks that the store still has everything.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from contextlib import suppress

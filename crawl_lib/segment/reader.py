@@ -1,7 +1,5 @@
 """Reading a committed segment: manifest, tables, single records, whole WARC files, outlinks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager

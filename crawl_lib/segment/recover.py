@@ -1,7 +1,5 @@
 """Reading a worker's spool again: whole groups out of a WARC file that a kill cut anywhere."""
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -123,7 +121,7 @@ def microseconds_of(date: str) -> int:
     return (datetime.fromisoformat(date) - EPOCH) // MICROSECOND
 
 
-def read_positions(path: Path) -> array[int]:
+def read_positions(path: Path) -> "array[int]":
     """Batch positions that a closed part holds. Raises StorageError or DamagedFileError naming the file."""
     positions: array[int] = array("Q")
     try:

@@ -8,8 +8,6 @@ a URL it knows of (`OutlinkRuns`, bounded), and `merge_outlinks` finds the first
 first place of each is kept, and these are sorted by owner and place, in bounded memory.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The writer of one worker: groups of records into WARC files, rows next to them, a new part when a file is full."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time
@@ -181,7 +179,7 @@ class PartWriter:
         self.before_close: Callable[[], None] = lambda: None
         self.may_close: Callable[[], bool] = lambda: True
 
-    def __enter__(self) -> PartWriter:
+    def __enter__(self) -> "PartWriter":
         return self
 
     def __exit__(self, kind: object, *rest: object) -> None:

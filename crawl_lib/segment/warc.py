@@ -9,8 +9,6 @@ line that begins so. What a hostile server put into a record that is damaged cou
 for true that a record of ours would not say. A record is held in memory whole; `max_record_bytes` bounds it.
 """
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections import Counter

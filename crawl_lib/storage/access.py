@@ -1,7 +1,5 @@
 """From the config to a file store."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event

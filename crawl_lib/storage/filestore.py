@@ -1,7 +1,5 @@
 """The contract of a file store, and what every back end shares."""
 
-from __future__ import annotations
-
 import io
 import uuid
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """A file store in HDFS, over WebHDFS."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import time
@@ -32,7 +30,7 @@ class _Identity(NamedTuple):
     modified: int
 
     @classmethod
-    def of(cls, status: dict[str, Any]) -> _Identity:
+    def of(cls, status: dict[str, Any]) -> "_Identity":
         # An HttpFS before 3.4 gives no file id: then kind, size and time must do.
         return cls(status["type"], status.get("fileId") or 0, status["length"], status.get("modificationTime") or 0)
 
@@ -49,7 +47,7 @@ class HdfsStorage(Storage):
         self._hdfs = hdfs
 
     @classmethod
-    def open(cls, address: str, config: DfsConfig, stop: Event | None = None, *, make: bool = True) -> HdfsStorage:
+    def open(cls, address: str, config: DfsConfig, stop: Event | None = None, *, make: bool = True) -> "HdfsStorage":
         """The store at an address (`webhdfs.parse_address`); its root path is made if it is missing (and `make`).
 
         `stop`: see `open_storage`. Raises ConfigError if the address is none, StorageError if no namenode answers or

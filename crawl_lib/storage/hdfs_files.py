@@ -1,7 +1,5 @@
 """Open files of HDFS: a reader that goes on after an error, a writer that streams in constant memory."""
 
-from __future__ import annotations
-
 import io
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A file store in a local directory."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import io
@@ -32,7 +30,7 @@ class LocalStorage(Storage):
         self.root = root
 
     @classmethod
-    def open(cls, root: Path, *, make: bool = True) -> LocalStorage:
+    def open(cls, root: Path, *, make: bool = True) -> "LocalStorage":
         """The store in a directory, which is made if its parent is there (and `make`).
 
         Raises ConfigError if the parent is missing or `root` is a file, StorageError if it cannot be made.

@@ -4,8 +4,6 @@ Exceptions of the HTTP client, answers with an error status and answers that nam
 these. Nothing here asks a server.
 """
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass

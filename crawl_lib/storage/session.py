@@ -17,8 +17,6 @@ Not by requests-kerberos, which HdfsCLI has for it: that one keeps the state of 
 threads of several open files mix it up, and tells only the log why there is no ticket.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

@@ -5,8 +5,6 @@ request that is sent again is safe to send again: reads, `MKDIRS`, `DELETE`, and
 ids. Documentation of the protocol: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress

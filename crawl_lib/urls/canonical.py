@@ -14,8 +14,6 @@ Decoding may lay bare a new escape (`%%32e` -> `%2e`) or a dot segment, and a ho
 changes nothing. A step that asks for a repetition has made the text shorter, so the end is certain.
 """
 
-from __future__ import annotations
-
 import re
 
 import ada_url

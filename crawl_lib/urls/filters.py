@@ -1,7 +1,5 @@
 """Which URLs belong to the crawl: `urls.rules`, then `urls.scope`; refused ports and `urls.max_depth` over all."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable
 
@@ -63,7 +61,7 @@ class UrlFilter:
         """Return what of `host` is in the scope or not: its registrable domain with scope `domains`, else the host."""
         return domain_of(host) if self._by_domain else host
 
-    def with_scope(self, more: Iterable[str]) -> UrlFilter:
+    def with_scope(self, more: Iterable[str]) -> "UrlFilter":
         """Return a filter whose scope also holds the hosts (or domains) in `more`; itself if it holds them all."""
         wider = self.scope_hosts.union(more)
         if len(wider) == len(self.scope_hosts):

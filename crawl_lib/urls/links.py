@@ -1,7 +1,5 @@
 """Resolving links on the hot path: the answers of `resolve`, remembered, and without a parser for the plain ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from hashlib import sha1

@@ -1,7 +1,5 @@
 """What a canonical URL carries: key, host, authority, port, registrable domain; which node owns its host."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache

@@ -1,7 +1,5 @@
 """Why a URL did not become one to fetch: the one list of names, for counters, manifests and task results."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -8,8 +8,6 @@ that child. The server says how the child ended, and hands the file over. It inh
 die with it.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -66,7 +64,7 @@ class Aside:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
-    def __enter__(self) -> Aside:
+    def __enter__(self) -> "Aside":
         return self
 
     def __exit__(self, *rest: object) -> None:

@@ -4,8 +4,6 @@ Written for whole columns: what is the same for a page is asked once a page, wha
 A page of 62 links, 35 of them different, costs 210 us; link by link it was 230.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import compress
 from operator import not_

@@ -12,8 +12,6 @@ a new process, and how one ended; only the server knows that, as their parent, a
 else's. Each process dies with the one above it (`die_with_parent`), so none outlives the task, whatever ends that.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -78,7 +76,7 @@ class Forked:
     `subprocess.Popen`, None until it is known.
     """
 
-    def __init__(self, server: ForkServer, pid: int, stdout: int) -> None:
+    def __init__(self, server: "ForkServer", pid: int, stdout: int) -> None:
         self._server = server
         self.pid = pid
         self.stdout = stdout

@@ -4,8 +4,6 @@ Such a page waits here with the place of its records, not with its body. One at 
 with others; `drain` takes over at any point, and waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator

@@ -9,8 +9,6 @@ cost 1,160 us each that way, and 970 where 64 of them are handled in a row. Noth
 of an open part are made again from its records.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ And with an allocator that keeps what is freed: the tree of a page is some hundr
 glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

@@ -7,8 +7,6 @@ charset), and what is coded and has a body of more or decodes to more, is read b
 the links of every page are written by slices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields
 from hashlib import sha1

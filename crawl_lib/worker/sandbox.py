@@ -16,8 +16,6 @@ for those.
 Each version of Landlock (its ABI) knows more kinds of access; what a kernel does not know it cannot refuse.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import ssl

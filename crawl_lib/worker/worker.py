@@ -6,8 +6,6 @@ What it wrote is in the spool, so it answers with counts only. SIGTERM stops it 
 once it has said its first line, has it begin nothing more, bring what is in flight to its end, and end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

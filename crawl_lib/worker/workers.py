@@ -5,8 +5,6 @@ with JSON lines on standard output (progress, then a last line), and logs to a f
 node's lock, so the lock is free only when the last writer is dead, and dies with its parent.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -6,8 +6,6 @@ REQUIREMENTS: a lock file, with hashes, that names the compiler of PyPI (ziglang
 compiler works only, and deleted again. Needs neither headers of Python nor any package.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -3,8 +3,6 @@
 By hand, when Python's table has changed (HTML promises that it never will): `python make_references.py`.
 """
 
-from __future__ import annotations
-
 from html.entities import html5
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`krake fsck` of the small files of the crawl directory: iterations, injected seeds, and what outlives them."""
 
-from __future__ import annotations
-
 from crawl_lib.crawldir import (
     DROPPED_MARK,
     INDEX_FILE,

@@ -19,8 +19,6 @@ command is run again. Nobody may crawl meanwhile; while a file is away, stages f
 (`Stores.stop`) nothing more is changed, since what could not be read any more would look like damage.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection
 from contextlib import suppress

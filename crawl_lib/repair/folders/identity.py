@@ -6,8 +6,6 @@ has, come from the iteration before: that may be less than `start` wrote, and th
 than it would have to, with the same sums.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`index.json` of an iteration's folder: whether it says what its segments say, and writing it anew."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """`krake fsck`: nodes that left, pages that a salvage lost, and what killed attempts left on the store."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from contextlib import suppress
 

@@ -5,8 +5,6 @@ digest of the old one says that the new one is the same, it is; else lines of th
 kept too.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -34,7 +32,7 @@ class OldScope:
     is_whole: bool
 
     @classmethod
-    def read(cls, stores: Stores, folder: str) -> OldScope:
+    def read(cls, stores: Stores, folder: str) -> "OldScope":
         """That of `<folder>/scope`; nothing, if it is not there."""
         try:
             data = stores.storage.read_bytes(f"{folder}/{SCOPE_FILE}")

@@ -5,8 +5,6 @@ machine against the tables: a page that the tables do not know would be fetched 
 nodes what they hold, every key that is queued against the files that may hold its URL (`held`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field

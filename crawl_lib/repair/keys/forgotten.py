@@ -7,8 +7,6 @@ then the keys, 20 bytes each, ascending. While it is being carried out the name 
 finishes it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +39,7 @@ class Forget:
         return json.dumps(head, sort_keys=True).encode() + b"\n" + self.keys.tobytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes, name: str, where: str) -> Forget:
+    def from_bytes(cls, data: bytes, name: str, where: str) -> "Forget":
         """Read the file. Raises DamagedFileError naming `where`."""
         head, _, keys = data.partition(b"\n")
         try:

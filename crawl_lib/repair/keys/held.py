@@ -11,8 +11,6 @@ The other way round, a URL that waits and whose key is unknown is taken for new 
 is fetched twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Many keys in little memory: in memory up to a limit, beyond it in files, one for each first byte."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path

@@ -13,8 +13,6 @@ them in the segments. What nothing holds is known where each node's queue is on 
 Every statement may be repeated, and states only rise: killed anywhere, it is run again from the start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field

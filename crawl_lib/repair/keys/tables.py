@@ -1,7 +1,5 @@
 """Key tables that are missing or broken, made again: empty, and marked, so that no task asks them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from crawl_lib.config import is_sqlite_server

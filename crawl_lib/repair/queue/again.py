@@ -1,7 +1,5 @@
 """Taking in everything anew: for URLs that no queue holds any more, and that segments and seeds still have."""
 
-from __future__ import annotations
-
 from crawl_lib.durable import write_durable
 from crawl_lib.frontier import Queue, finish_open_move, read_journal, record_bytes, taken_in_anew
 

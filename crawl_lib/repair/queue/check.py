@@ -1,7 +1,5 @@
 """`krake fsck` of a node's directory: what each room says of its files, and what segments and the DFS say of it."""
 
-from __future__ import annotations
-
 from crawl_lib.crawldir import MANIFEST_FILE
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.fetch import HOSTS_TABLES, host_stores

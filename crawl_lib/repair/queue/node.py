@@ -17,8 +17,6 @@ Each step may be done again, and the command may be stopped anywhere (`Stores.st
 copy, made of hard links: nothing is written in place.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -3,8 +3,6 @@
 What depends on segments (an open take whose segment stands, a spool, host counts) is in `crawl_lib.repair`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1

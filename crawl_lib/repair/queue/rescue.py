@@ -6,8 +6,6 @@ before the data file is durable, and what is lost is noted first, so a repair th
 again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from pathlib import Path

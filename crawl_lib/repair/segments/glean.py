@@ -1,7 +1,5 @@
 """Good groups out of the WARC files of a damaged segment, byte for byte, and what is known of the others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Each of them may be damaged too, so each answer says what is best known.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress

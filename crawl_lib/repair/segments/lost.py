@@ -1,7 +1,5 @@
 """Pages that a salvage could not bring back: their URLs, as far as old tables name them, and crawling them again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Sequence

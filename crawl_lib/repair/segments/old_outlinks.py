@@ -1,7 +1,5 @@
 """What can still be read of a damaged file `outlinks`: of each owner's part the lines before the damage, in order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What `krake fsck --repair` says."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -11,8 +11,6 @@ are lost, as far as the old tables or broken groups name them, are written to `l
 `swap` puts the new segment in place; the damaged one stays beside it as `.damaged-<node>-<time>`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress

@@ -12,8 +12,6 @@ After a kill between any two, `finish_swaps` goes on: each repair tool calls it 
 stands; a crawl task of it refuses to make another one while the decision is there.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Sequence
