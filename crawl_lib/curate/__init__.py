@@ -14,14 +14,3 @@ from crawl_lib.curate.forget import Pages, forget
 from crawl_lib.curate.import_pages import FileReport, ImportReport
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.curate.index import merge_indexes
-
-__all__ = [
-    "FileReport",
-    "ImportReport",
-    "Pages",
-    "compact_segment",
-    "drop_pages",
-    "forget",
-    "import_archives",
-    "merge_indexes",
-]

@@ -12,11 +12,3 @@ After a crash nothing of an engine is needed: the next run of the stage empties 
 """
 
 from crawl_lib.engine.engine import Engine, Room, in_batches, open_engine, sql_text
-
-__all__ = [
-    "Engine",
-    "Room",
-    "in_batches",
-    "open_engine",
-    "sql_text",
-]

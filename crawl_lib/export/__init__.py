@@ -43,37 +43,3 @@ if TYPE_CHECKING:
     from crawl_lib.export.check import check_export
 else:
     __getattr__ = loads_later(__name__, {"check": ("check_export",)})  # no stage looks for damage
-
-__all__ = [
-    "ARCS_IN",
-    "ARCS_OUT",
-    "ARC_SCHEMAS",
-    "CONTENT",
-    "EXPORT_SCHEMA",
-    "GRAPH_INDEX",
-    "INPUTS",
-    "KEY_PATTERN",
-    "OFFSETS",
-    "PAGES",
-    "URL_MAPPING",
-    "WEB_GRAPH",
-    "ContentReader",
-    "ExportFolder",
-    "ExportReport",
-    "Inputs",
-    "Node",
-    "SegmentInput",
-    "UrlMapping",
-    "WebGraph",
-    "check_export",
-    "check_segments",
-    "export_pages",
-    "list_exports",
-    "local_files",
-    "newest_export",
-    "open_web_graph",
-    "row_count",
-    "scratch_folder",
-    "show_page",
-    "write_table",
-]

@@ -27,24 +27,3 @@ from crawl_lib.fetch.retry import RETRIES, Trouble
 from crawl_lib.fetch.robots import MIN_TTL_S
 from crawl_lib.fetch.seams import Control, Recorder, Seams
 from crawl_lib.fetch.turns import Turns, boot_id
-
-__all__ = [
-    "HOSTS_TABLES",
-    "MIN_TTL_S",
-    "RETRIES",
-    "AddressFilter",
-    "Control",
-    "HostRow",
-    "HostStore",
-    "Recorder",
-    "RobotsRow",
-    "Seams",
-    "Trouble",
-    "Turns",
-    "boot_id",
-    "fetch_all",
-    "host_stores",
-    "make_hosts_folder",
-    "outcome_of_status",
-    "user_agent_header",
-]

@@ -12,13 +12,3 @@ linker needs the segments as they were; the finalizer needs only files of the ex
 from crawl_lib.export import Node, WebGraph, open_web_graph
 from crawl_lib.graph.finalizer import FinalizeReport, finalize_export
 from crawl_lib.graph.linker import LinkReport, link_export
-
-__all__ = [
-    "FinalizeReport",
-    "LinkReport",
-    "Node",
-    "WebGraph",
-    "finalize_export",
-    "link_export",
-    "open_web_graph",
-]

@@ -16,18 +16,3 @@ from crawl_lib.node.guards import mismatch
 from crawl_lib.node.lost import admit_node, plan_admission, retire_lost
 from crawl_lib.node.retire import plan_retirement, retire_node
 from crawl_lib.node.sources import OUTLINKS_FILE, waiting_sources
-
-__all__ = [
-    "OUTLINKS_FILE",
-    "admit_node",
-    "crawl_node",
-    "mark_pages",
-    "mismatch",
-    "plan_admission",
-    "plan_retirement",
-    "require_ready",
-    "retire_lost",
-    "retire_node",
-    "settle_node",
-    "waiting_sources",
-]

@@ -21,21 +21,3 @@ from crawl_lib.parse.headers import Headers, parse_content_type, parse_head, x_r
 from crawl_lib.parse.html import Link, Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
 from crawl_lib.parse.scan import require_scanner
-
-__all__ = [
-    "HTML_TYPES",
-    "Content",
-    "Headers",
-    "Link",
-    "Links",
-    "Page",
-    "charset_of",
-    "decode_body",
-    "decode_content",
-    "detect_mime",
-    "parse_content_type",
-    "parse_head",
-    "parse_html",
-    "require_scanner",
-    "x_robots_nofollow",
-]

@@ -26,36 +26,3 @@ from crawl_lib.repair.segments.report import SalvageReport
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.repair.segments.swap import finish_all_swaps, finish_swaps, replace_segment
 from crawl_lib.repair.sweep import sweep
-
-__all__ = [
-    "EXAMPLES",
-    "IMPORTED_FROM",
-    "OPEN_PREFIX",
-    "Forget",
-    "Forgotten",
-    "Keys",
-    "RepairReport",
-    "SalvageReport",
-    "fetched_of",
-    "finish_all_swaps",
-    "finish_swaps",
-    "fsck",
-    "held_keys",
-    "is_among",
-    "is_robots",
-    "key_array",
-    "key_bytes",
-    "keys_of",
-    "node_locked",
-    "repair_crawl",
-    "repairs_locked",
-    "replace_segment",
-    "require_folder",
-    "restart_node",
-    "salvage_segment",
-    "scratch_base",
-    "scratch_room",
-    "sweep",
-    "take_all_in_again",
-    "urls_on_their_way",
-]

@@ -13,21 +13,3 @@ from crawl_lib.rounds.layout import SEEDS_NODE, at_work, is_retired, nodes_chang
 from crawl_lib.rounds.shares import share_of_node
 from crawl_lib.rounds.start import start_import
 from crawl_lib.rounds.status import crawl_status, status_of
-
-__all__ = [
-    "FIRST_FILE",
-    "SEEDS_NODE",
-    "at_work",
-    "commit_iteration",
-    "crawl_status",
-    "is_retired",
-    "keep_late_scope",
-    "needed_segments",
-    "nodes_changed",
-    "require_agreement",
-    "require_iteration",
-    "require_layout",
-    "share_of_node",
-    "start_import",
-    "status_of",
-]

@@ -10,16 +10,3 @@ from crawl_lib.seeds.check import check_seeds, set_damaged_aside
 from crawl_lib.seeds.contact import has_contact, is_our_own
 from crawl_lib.seeds.inject import Division, hand_over, inject
 from crawl_lib.seeds.lines import SeedReport, Seeds, parse_seeds
-
-__all__ = [
-    "Division",
-    "SeedReport",
-    "Seeds",
-    "check_seeds",
-    "hand_over",
-    "has_contact",
-    "inject",
-    "is_our_own",
-    "parse_seeds",
-    "set_damaged_aside",
-]

@@ -20,15 +20,3 @@ if TYPE_CHECKING:
     from crawl_lib.storage.hdfs import HdfsStorage
 else:
     __getattr__ = loads_later(__name__, {"hdfs": ("HdfsStorage",)})  # requests takes 200 ms
-
-__all__ = [
-    "DELETED",
-    "DfsAccess",
-    "Entry",
-    "HdfsStorage",
-    "LocalStorage",
-    "Storage",
-    "check_path",
-    "is_hdfs",
-    "open_storage",
-]

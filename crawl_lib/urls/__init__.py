@@ -31,22 +31,3 @@ from crawl_lib.urls.names import (
     whole_hosts,
 )
 from crawl_lib.urls.rejections import Rejection
-
-__all__ = [
-    "LinkResolver",
-    "Owners",
-    "Rejection",
-    "Target",
-    "UrlFilter",
-    "authority_of",
-    "canonicalize",
-    "domain_of",
-    "host_of",
-    "is_address",
-    "is_list_of_hosts",
-    "key_of",
-    "refused_port",
-    "resolve",
-    "scope_bytes",
-    "whole_hosts",
-]

@@ -23,9 +23,3 @@ else:
     __getattr__ = loads_later(
         __name__, {"page": ("PageHandler",), "worker": ("WorkerTask",), "workers": ("run_workers",)}
     )
-
-__all__ = [
-    "PageHandler",
-    "WorkerTask",
-    "run_workers",
-]
