@@ -10,18 +10,15 @@ from collections.abc import Sequence
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry (and multicast, and reserved)
 # 169.254.169.254 and 192.0.0.192 are metadata addresses, and 168.63.129.16, which lies in a public network
-_INNER_V4 = tuple(
-    ipaddress.IPv4Network(text)
+_INNER = tuple(
+    ipaddress.ip_network(text)
     for text in (
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
         *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
         *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32"),
+        # https://www.iana.org/assignments/iana-ipv6-special-registry; only 2000::/3 is given out to the internet
+        *("::/3", "4000::/2", "8000::/1", "2001::/23", "2001:db8::/32", "3fff::/20"),
     )
-)
-# https://www.iana.org/assignments/iana-ipv6-special-registry; only 2000::/3 is given out to the internet
-_GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
-_INNER_V6 = tuple(
-    ipaddress.IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "3fff::/20", "fd00:ec2::254/128")
 )
 # https://www.rfc-editor.org/rfc/rfc6052#section-2.1
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -56,25 +53,16 @@ class AddressFilter:
             address = ipaddress.ip_address(text.partition("%")[0])
         except ValueError:
             return False
-        inside = _carried(address)
-        if self._named(address) or (inside is not None and self._named(inside)):
+        end = _end_of(address)
+        if any(address in network or end in network for network in self._allowed):
             return True
-        return not _is_inner(address if inside is None else inside)
-
-    def _named(self, address: _Address) -> bool:
-        return any(address.version == network.version and address in network for network in self._allowed)
+        return not any(end in network for network in _INNER)
 
 
-def _carried(address: _Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that packets to an IPv6 address end at, if it carries one."""
+def _end_of(address: _Address) -> _Address:
+    """Where packets to an address end: at the IPv4 address that it carries, if it carries one."""
     if isinstance(address, ipaddress.IPv4Address):
-        return None
+        return address
     if address in _NAT64 or address in _COMPATIBLE:
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour
-
-
-def _is_inner(address: _Address) -> bool:
-    if isinstance(address, ipaddress.IPv4Address):
-        return any(address in network for network in _INNER_V4)
-    return address not in _GLOBAL_V6 or any(address in network for network in _INNER_V6)
+    return address.ipv4_mapped or address.sixtofour or address

@@ -10,7 +10,7 @@ from itertools import count
 
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.classify import failure_of, fetched_of, one_line, retry_after_s
-from crawl_lib.fetch.dns import Answer, AtOnce, DnsCache, SystemResolver, literal_address
+from crawl_lib.fetch.dns import Answer, DnsCache, literal_address
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
 from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope, Trouble
@@ -53,8 +53,7 @@ class Dispatch:
         self._mime_types = frozenset(kind.lower() for kind in config.mime_types) if config.mime_types else None
         self._gates: dict[str, Gate] = {}
         self._numbers = count()
-        resolver = AtOnce(seams.resolver) if seams.resolver else SystemResolver(seams.dns_servers)
-        self._dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, resolver)
+        self._dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, seams.resolver)
 
     def close(self) -> None:
         """Abandon what runs, without calling back."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import pycares
 
@@ -28,7 +28,7 @@ _MAX_ENTRIES = 10_000
 _NEGATIVE_TTL_S = 60.0
 _TICK_S = 0.05
 # A channel keeps every answer as long as its DNS record says, 2 KB each; and a new one has read the system's files.
-_QUESTIONS_PER_CHANNEL = 4096
+_QUESTIONS_PER_RESOLVER = 4096
 _CHANNEL_TICK_S = 0.25
 # There is no such name, or no address of it. Whatever else c-ares says, asking later may help.
 _FINAL = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA, pycares.errno.ARES_EBADNAME})
@@ -47,45 +47,6 @@ class Answer:
     expires: float = 0.0
 
 
-class Resolver(Protocol):
-    """Looks names up on the running loop, in its thread."""
-
-    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
-        """Look a name up; `then` is called once, perhaps before `ask` returns. It must not raise."""
-
-    def close(self) -> None:
-        """Give up what is asked; its `then` may still be called."""
-
-
-class LookupFailed(Exception):  # noqa: N818  (it is an answer that travels, not an error that is reported)
-    """A name has no address, as a resolver of tests says it. `temporary`: asking later may help."""
-
-    def __init__(self, reason: str, temporary: bool = False) -> None:
-        super().__init__(reason)
-        self.temporary = temporary
-
-
-class AtOnce:
-    """A resolver that asks a function, which answers at once: for tests. The function may raise LookupFailed."""
-
-    def __init__(self, addresses_of: Callable[[str], list[str]]) -> None:
-        self._addresses_of = addresses_of
-
-    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
-        """See `Resolver`."""
-        try:
-            addresses = tuple(self._addresses_of(host))
-        except LookupFailed as error:
-            then(Answer((), str(error), error.temporary))
-        except Exception as error:
-            then(Answer((), f"{type(error).__name__}: {error}"))
-        else:
-            then(Answer(addresses, "" if addresses else "no address"))
-
-    def close(self) -> None:
-        """See `Resolver`."""
-
-
 def literal_address(host: str) -> str | None:
     """The address that a canonical URL's host is, without brackets; None if it is a name."""
     text = host[1:-1] if host.startswith("[") else host
@@ -97,8 +58,79 @@ def literal_address(host: str) -> str | None:
         return None
 
 
+class SystemResolver:
+    """Looks names up as the system does, on the running loop, by one channel of c-ares.
+
+    `servers`: name servers (`127.0.0.1:5353`) in the place of the system's.
+    """
+
+    def __init__(self, servers: Sequence[str] = ()) -> None:
+        self._servers = servers
+        self._ares: Any = None
+        self._open = 0
+        self._retired = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
+        """Look a name up; `then` is called once, perhaps before `ask` returns. It must not raise."""
+        self._open += 1
+        try:
+            if self._ares is None:
+                # With a callback for its sockets it needs no thread, and no inotify, of which a user has few.
+                self._ares = pycares.Channel(sock_state_cb=self._watch, servers=self._servers or None)
+            self._ares.getaddrinfo(host, None, type=socket.SOCK_STREAM, callback=partial(self._answered, then))
+        except (UnicodeError, ValueError, pycares.AresError) as error:
+            self._open -= 1
+            # Of c-ares: a file of the system cannot be read, or memory is short.
+            then(Answer((), str(error), isinstance(error, pycares.AresError)))
+        if self._timer is None and self._open:
+            self._timer = self._loop.call_later(_CHANNEL_TICK_S, self._tick)
+
+    def retire(self) -> None:
+        """Ask nothing more; close when the last question is answered."""
+        self._retired = True
+        if not self._open:
+            self.close()
+
+    def close(self) -> None:
+        """Give up what is asked; its `then` may still be called."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ares is not None:
+            # Another thread destroys the channel; its sockets, which are the loop's, are closed here and now.
+            self._ares.cancel()
+            self._ares.close()
+
+    def _answered(self, then: Callable[[Answer], None], result: Any, error: int | None) -> None:
+        self._open -= 1
+        if error is None:
+            addresses = [node.addr[0] for node in result.nodes]
+            texts = dict.fromkeys(text.decode() if isinstance(text, bytes) else text for text in addresses)
+            then(Answer(tuple(texts), "" if texts else "no address"))
+        else:
+            then(Answer((), str(pycares.errno.strerror(error)), error not in _FINAL))
+        if self._retired and not self._open:
+            self._loop.call_soon(self.close)  # c-ares is still in its work on the socket
+
+    def _watch(self, fd: int, reads: bool, writes: bool) -> None:
+        if reads:
+            self._loop.add_reader(fd, self._ares.process_read_fd, fd)
+        else:
+            self._loop.remove_reader(fd)
+        if writes:
+            self._loop.add_writer(fd, self._ares.process_write_fd, fd)
+        else:
+            self._loop.remove_writer(fd)
+
+    def _tick(self) -> None:
+        """Let c-ares see what has run out of time."""
+        self._ares.process_fd(pycares.ARES_SOCKET_BAD, pycares.ARES_SOCKET_BAD)
+        self._timer = self._loop.call_later(_CHANNEL_TICK_S, self._tick) if self._open else None
+
+
 class DnsCache:
-    """Answers of a resolver, kept `ttl_s` seconds (failures: at most 60); the last 10,000 names.
+    """Answers of resolvers, one after the other, kept `ttl_s` seconds (failures: at most 60); the last 10,000 names.
 
     `timeout_s`: a name that takes longer has no address. `clock`: seconds, monotonic. Made on the running loop; all
     methods belong to its thread.
@@ -107,11 +139,15 @@ class DnsCache:
     * A slow name, or one that never answers, delays no other by more than that.
     """
 
-    def __init__(self, ttl_s: float, timeout_s: float, clock: Callable[[], float], resolver: Resolver) -> None:
+    def __init__(
+        self, ttl_s: float, timeout_s: float, clock: Callable[[], float], new_resolver: Callable[[], SystemResolver]
+    ) -> None:
         self._ttl_s = ttl_s
         self._timeout_s = timeout_s
         self._clock = clock
-        self._resolver = resolver
+        self._new_resolver = new_resolver
+        self._resolver = new_resolver()
+        self._asked = 0
         self._loop = asyncio.get_running_loop()
         self._answers: dict[str, Answer] = {}
         self._waiting: dict[str, list[Callable[[Answer], None]]] = {}
@@ -157,6 +193,10 @@ class DnsCache:
         while self._queue and len(self._young) < YOUNG:
             host = self._queue.popleft()
             self._young[host] = self._clock()
+            if self._asked == _QUESTIONS_PER_RESOLVER:
+                self._resolver.retire()
+                self._resolver, self._asked = self._new_resolver(), 0
+            self._asked += 1
             self._resolver.ask(host, partial(self._answered, host))
         if self._timer is None and (self._young or self._slow):
             self._timer = self._loop.call_later(_TICK_S, self._tick)
@@ -201,95 +241,3 @@ class DnsCache:
 def _older(asked: dict[str, float], than: float) -> list[str]:
     """The names at the head of `asked` that were asked for before `than`."""
     return [host for host, _ in takewhile(lambda item: item[1] <= than, asked.items())]
-
-
-class SystemResolver:
-    """Looks names up as the system does. `servers`: name servers (`127.0.0.1:5353`) in the place of the system's."""
-
-    def __init__(self, servers: Sequence[str] = ()) -> None:
-        self._servers = servers
-        self._channel: _Channel | None = None
-
-    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
-        """See `Resolver`."""
-        if self._channel is not None and self._channel.asked >= _QUESTIONS_PER_CHANNEL:
-            self._channel.retire()
-            self._channel = None
-        if self._channel is None:
-            try:
-                self._channel = _Channel(self._servers)
-            except pycares.AresError as error:  # a file of the system cannot be read, or memory is short
-                then(Answer((), f"no look-up: {error}", temporary=True))
-                return
-        self._channel.ask(host, then)
-
-    def close(self) -> None:
-        """See `Resolver`."""
-        if self._channel is not None:
-            self._channel.close()
-
-
-class _Channel:
-    """A channel of c-ares: its sockets on the loop, and its open questions."""
-
-    def __init__(self, servers: Sequence[str]) -> None:
-        self.asked = 0
-        self._open = 0
-        self._retired = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-        # With a callback for its sockets it needs no thread, and no inotify, of which a user has few.
-        self._ares = pycares.Channel(sock_state_cb=self._watch, servers=servers or None)
-
-    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
-        self.asked += 1
-        self._open += 1
-        try:
-            self._ares.getaddrinfo(host, None, type=socket.SOCK_STREAM, callback=partial(self._answered, then))
-        except (UnicodeError, ValueError) as error:
-            self._open -= 1
-            then(Answer((), str(error)))
-        if self._timer is None and self._open:
-            self._timer = self._loop.call_later(_CHANNEL_TICK_S, self._tick)
-
-    def retire(self) -> None:
-        """Ask nothing more; close when the last question is answered."""
-        self._retired = True
-        if not self._open:
-            self.close()
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        # Another thread destroys the channel; its sockets, which are the loop's, are closed here and now.
-        self._ares.cancel()
-        self._ares.close()
-
-    def _answered(self, then: Callable[[Answer], None], result: Any, error: int | None) -> None:
-        self._open -= 1
-        then(_answer(result, error))
-        if self._retired and not self._open:
-            self._loop.call_soon(self.close)  # c-ares is still in its work on the socket
-
-    def _watch(self, fd: int, reads: bool, writes: bool) -> None:
-        if reads:
-            self._loop.add_reader(fd, self._ares.process_read_fd, fd)
-        else:
-            self._loop.remove_reader(fd)
-        if writes:
-            self._loop.add_writer(fd, self._ares.process_write_fd, fd)
-        else:
-            self._loop.remove_writer(fd)
-
-    def _tick(self) -> None:
-        """Let c-ares see what has run out of time."""
-        self._ares.process_fd(pycares.ARES_SOCKET_BAD, pycares.ARES_SOCKET_BAD)
-        self._timer = self._loop.call_later(_CHANNEL_TICK_S, self._tick) if self._open else None
-
-
-def _answer(result: Any, error: int | None) -> Answer:
-    if error is not None:
-        return Answer((), str(pycares.errno.strerror(error)), error not in _FINAL)
-    addresses = [node.addr[0] for node in result.nodes]
-    texts = dict.fromkeys(text.decode() if isinstance(text, bytes) else text for text in addresses)
-    return Answer(tuple(texts), "" if texts else "no address")

@@ -203,7 +203,7 @@ class Hosts:
             self.host(site.host).sites.append(site)
             port = refused_port(authority, site.host)
             if port is not None:
-                site.rules = Rules.refusing(Outcome.PORT_REFUSED, port_error(port), float("inf"))
+                site.rules = Rules(None, "", float("inf"), (Outcome.PORT_REFUSED, port_error(port)))
             elif self.config.robots == "ignore":
                 site.rules = Rules(None, "", float("inf"))
         return site

@@ -30,8 +30,7 @@ HOSTS_TABLES = {
     "marks": "name, value",
 }
 """Its tables with their columns."""
-_FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE)
-_MOVING_FOLDER = ".hosts"
+_FILES = (f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE, FILE_NAME)
 _KEPT_S = 30 * 86400.0
 
 _SCHEMA = """
@@ -64,29 +63,24 @@ class RobotsRow(NamedTuple):
 def make_hosts_folder(node_dir: Path) -> Path:
     """The folder `hosts` of a node's directory, made if it is missing; files of before are moved into it.
 
-    All at once, since SQLite's belong together: they are gathered in a hidden folder, which then gets its name. The
-    caller holds the node's lock. Raises StorageError naming the path; the operator looks at the disk.
+    SQLite's belong together, so a move that was killed goes on before anything is opened. The caller holds the node's
+    lock. Raises StorageError naming the path; the operator looks at the disk.
     """
-    folder, moving = NodeDirectory(node_dir).hosts, node_dir / _MOVING_FOLDER
+    folder = NodeDirectory(node_dir).hosts
     with os_errors(folder, "cannot be made"):
-        if not folder.is_dir():
-            moving.mkdir(exist_ok=True)
-            for name in _FILES:
-                if (node_dir / name).exists():
-                    (node_dir / name).rename(moving / name)
-                    reached("hosts.gathered")
-            fsync_dir(moving)
-            fsync_dir(node_dir)
-            moving.rename(folder)
-            fsync_dir(node_dir)
+        folder.mkdir(exist_ok=True)
+        for name in filter(lambda name: (node_dir / name).exists(), _FILES):
+            (node_dir / name).rename(folder / name)
             reached("hosts.moved")
+        fsync_dir(folder)
+        fsync_dir(node_dir)
     return folder
 
 
 def host_stores(node_dir: Path) -> list[Path]:
     """The files of host stores in a node's directory, where they are and where they were before: none, or one."""
-    places = (NodeDirectory(node_dir).hosts, node_dir / _MOVING_FOLDER, node_dir)
-    return [place / FILE_NAME for place in places if (place / FILE_NAME).exists()]
+    paths = (NodeDirectory(node_dir).hosts / FILE_NAME, node_dir / FILE_NAME)
+    return [path for path in paths if path.exists()]
 
 
 def _without_programs(action: int, first: str | None, second: str | None, base: str | None, inner: str | None) -> int:

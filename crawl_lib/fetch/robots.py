@@ -45,9 +45,9 @@ def rules_of_row(row: RobotsRow, token: str) -> Rules | None:
     if row.verdict in (Verdict.RULES, Verdict.ALLOW):
         return Rules(row.body if row.verdict == Verdict.RULES else None, token, row.expires)
     if row.verdict == Verdict.UNREACHABLE:
-        return Rules.refusing(Outcome.ROBOTS_UNREACHABLE, row.error, row.expires)
+        return Rules(None, "", row.expires, (Outcome.ROBOTS_UNREACHABLE, row.error))
     if row.verdict in _FAILURES:
-        return Rules.refusing(Outcome(row.verdict), row.error, row.expires)
+        return Rules(None, "", row.expires, (Outcome(row.verdict), row.error))
     return None
 
 
@@ -154,7 +154,7 @@ class Robots:
     def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:
         host, store = self._hosts.host(site.host), self._hosts.store
         if hops == 0 and fetched.outcome in _SHARED_ENDS:
-            site.rules = Rules.refusing(fetched.outcome, fetched.error, float("inf"))
+            site.rules = Rules(None, "", float("inf"), (fetched.outcome, fetched.error))
         else:
             new = row_of(site.authority, fetched, hops, self._hosts.wall(), self._hosts.config)
             row = kept_instead(store.robots(site.authority), new)

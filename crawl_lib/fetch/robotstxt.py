@@ -17,13 +17,13 @@ MAX_WORK = 1 << 25
 """Steps that a question may take, at most half a nanosecond each: a byte compared is one, a part of a rule 256."""
 _PART_WORK = 256
 
-# https://github.com/google/robotstxt/blob/master/robots.cc (ParsedRobotsKey): a name may go on.
+# https://github.com/google/robotstxt/blob/master/robots.cc (ParsedRobotsKey): a name may go on. A byte order mark, even
+# a cut one, is none of it.
 _LINE = re.compile(
-    rb"(?:\A|[\r\n])[ \t\v\f]*(user[- ]?agent|allow|crawl[- ]?delay"
+    rb"(?:\A(?:\xef(?:\xbb\xbf?)?)?|[\r\n])[ \t\v\f]*(user[- ]?agent|allow|crawl[- ]?delay"
     rb"|disallow|dissallow|dissalow|disalow|diasllow|disallaw)([^\r\n#]*)",
     re.IGNORECASE,
 )
-_BOM = b"\xef\xbb\xbf"
 _PRODUCT_TOKEN = re.compile(rb"[A-Za-z_-]*")
 _SECONDS = re.compile(rb"\d{1,9}(?:\.\d{1,9})?")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -31,66 +31,49 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _ODD_IN_PATH = re.compile(rb"%([0-9A-Fa-f]{2})|%|[^A-Za-z0-9._~:/?#@!&()+,;=%\[\]-]+")
 _ODD_IN_PATTERN = re.compile(rb"%([0-9A-Fa-f]{2})|%|[^A-Za-z0-9._~:/?#@!&()+,;=%\[\]*-]+")
 _NOT_US, _ALL, _US = range(3)
+_END = b"\0"  # behind a path, and behind a rule that has to reach its end: in neither it could be anything else
 
 
-class Groups:
-    """What a text says to the crawler `token`: the rules in their order, whether each allows, and its Crawl-delay.
+def said_to(token: bytes, body: bytes) -> tuple[list[tuple[bytes, bool]], float]:
+    """What a text says to the crawler `token` (lower case): rules in order, whether each allows, and its Crawl-delay.
 
     Where a group names the crawler, what is said to all (`*`) does not count.
     """
-
-    def __init__(self, body: bytes, token: str) -> None:
-        self.rules: list[tuple[bytes, bool]] = []
-        self.crawl_delay_s = 0.0
-        self._token = token.encode().lower()
-        self._level = self._group = self._paced = _NOT_US
-        self._ruled = self._delayed = False
-        for line in _LINE.finditer(_without_bom(body)):
-            value, kind = _value(line), line[1][:1].lower()
-            if value is None:
-                continue
-            if kind == b"u":
-                self._agent(value)
-            elif kind == b"c":
-                self._delay(value)
-            else:
-                self._ruled = True
-                if value and self._group == self._level != _NOT_US:
-                    self.rules.append((value, kind == b"a"))
-
-    def _agent(self, name: bytes) -> None:
-        if self._ruled:
-            self._group = _NOT_US
-        if self._ruled or self._delayed:
-            self._paced = _NOT_US
-        self._ruled = self._delayed = False
-        level = self._level_of(name)
-        self._group = max(self._group, level)
-        self._paced = max(self._paced, level)
-        if level > self._level:
-            self._level = level
-            self.rules = []
-            self.crawl_delay_s = 0.0
-
-    def _level_of(self, name: bytes) -> int:
-        if name[:1] == b"*":
-            return _ALL if len(name) == 1 or name[1:2].isspace() else _NOT_US
-        found = _PRODUCT_TOKEN.match(name)
-        return _US if found is not None and found[0].lower() == self._token else _NOT_US
-
-    def _delay(self, text: bytes) -> None:
-        self._delayed = True
-        seconds = _SECONDS.match(text)
-        if seconds is not None and self._paced == self._level != _NOT_US:
-            self.crawl_delay_s = max(self.crawl_delay_s, float(seconds[0]))
+    rules: list[tuple[bytes, bool]] = []
+    crawl_delay_s = 0.0
+    level = group = paced = _NOT_US
+    ruled = delayed = False
+    for line in _LINE.finditer(body):
+        value, kind = _value(line), line[1][:1].lower()
+        if value is None:
+            continue
+        if kind == b"u":
+            if ruled:
+                group = _NOT_US
+            if ruled or delayed:
+                paced = _NOT_US
+            ruled = delayed = False
+            named = _level_of(value, token)
+            group, paced = max(group, named), max(paced, named)
+            if named > level:
+                level, rules, crawl_delay_s = named, [], 0.0
+        elif kind == b"c":
+            delayed = True
+            seconds = _SECONDS.match(value)
+            if seconds is not None and paced == level != _NOT_US:
+                crawl_delay_s = max(crawl_delay_s, float(seconds[0]))
+        else:
+            ruled = True
+            if value and group == level != _NOT_US:
+                rules.append((value, kind == b"a"))
+    return rules, crawl_delay_s
 
 
-def _without_bom(body: bytes) -> bytes:
-    """The text without a byte order mark, even a cut one."""
-    for length in (3, 2, 1):
-        if body.startswith(_BOM[:length]):
-            return body[length:]
-    return body
+def _level_of(name: bytes, token: bytes) -> int:
+    if name[:1] == b"*":
+        return _ALL if len(name) == 1 or name[1:2].isspace() else _NOT_US
+    found = _PRODUCT_TOKEN.match(name)
+    return _US if found is not None and found[0].lower() == token else _NOT_US
 
 
 def _value(line: re.Match[bytes]) -> bytes | None:
@@ -117,18 +100,25 @@ def _escape(odd: re.Match[bytes]) -> bytes:
     return bytes((octet,)) if octet in _UNRESERVED else odd[0].upper()
 
 
-class PathRules:
-    """Rules of a group, made ready to be asked. `size_bytes`: about what they take of memory.
+class Rules:
+    """Whether URLs of one authority may be fetched, until `expires` (POSIX seconds).
+
+    `body`: of its robots.txt, if it has one; `token`: our product token. `refusal`: what every URL ends as instead, if
+    nothing may be fetched. `size_bytes`: about what the rules take of memory.
 
     The rule with the most octets decides, Allow where two have as many (RFC 9309, 2.2.2). A rule's rank is twice its
     octets, and one more if it allows, so that the greatest rank decides.
     """
 
-    def __init__(self, rules: list[tuple[bytes, bool]]) -> None:
+    def __init__(
+        self, body: bytes | None, token: str, expires: float, refusal: tuple[Outcome, str] | None = None
+    ) -> None:
+        self.expires = expires
+        self.refusal = refusal
+        self.size_bytes = 1024
         self._plain: dict[bytes, int] = {}
-        self._exact: dict[bytes, int] = {}
-        self._wild: list[tuple[int, int, bool, list[bytes]]] = []
-        self.size_bytes = 512
+        self._wild: list[tuple[int, int, list[bytes]]] = []
+        rules, self.crawl_delay_s = said_to(token.encode().lower(), body or b"")
         for pattern, allows in rules:
             self._add(pattern, allows)
             folder, slash, page = pattern.rpartition(b"/")
@@ -142,80 +132,52 @@ class PathRules:
         text = _ODD_IN_PATTERN.sub(_escape, pattern[:-1] if ends else pattern)
         rank = 2 * (len(text) + ends) + allows
         if text.endswith(b"*"):  # a star at the end says nothing, and after it nor does the end
-            text, ends = text.rstrip(b"*"), False
+            text = text.rstrip(b"*")
+        elif ends:
+            text += _END
         self.size_bytes += len(text) + 150
-        if b"*" not in text:
-            known = self._exact if ends else self._plain
-            known[text] = max(rank, known.get(text, 0))
-            return
         head, *rest = text.split(b"*")
-        parts = [head, *filter(None, rest)]
-        self.size_bytes += 100 * len(parts)
-        self._wild.append((rank, max(map(len, parts[1:])), ends, parts))
+        if not rest:
+            self._plain[text] = max(rank, self._plain.get(text, 0))
+            return
+        parts = list(filter(None, rest))
+        self.size_bytes += 100 * len(parts) + 100
+        self._wild.append((rank, max(map(len, parts)), [head, *parts]))
 
-    def allows(self, path: bytes) -> bool:
-        """Whether the rules allow a path of `comparable_path`; not where `MAX_WORK` does not suffice to say so."""
-        best = self._exact.get(path, 0)
+    def allows(self, url: str) -> bool:
+        """Whether the rules let us fetch a canonical URL; not where `MAX_WORK` does not suffice to say so.
+
+        Only asked where there is no `refusal`.
+        """
+        if not self._plain and not self._wild:
+            return True
+        path, best = comparable_path(url) + _END, 0
+        if path == b"/robots.txt" + _END:
+            return True
         for length in self._lengths:
             if length > len(path):
                 break
             best = max(best, self._plain.get(path[:length], 0))
         work = MAX_WORK
-        for rank, longest, ends, parts in self._wild:
+        for rank, longest, parts in self._wild:
             if rank <= best:
                 break
             work -= _PART_WORK
             if path.startswith(parts[0]):
                 work -= _PART_WORK * len(parts) + longest * len(path)
-                if work >= 0 and _matches(path, parts, ends):
+                if work >= 0 and _matches(path, parts):
                     best = rank
             if work < 0:
                 return False
         return best == 0 or best % 2 == 1
 
 
-def _matches(path: bytes, parts: list[bytes], ends: bool) -> bool:
-    """Whether the parts between stars are in a path one after the other; `ends`: the last one at its end."""
-    place = len(parts[0])
-    for part in parts[1:-1]:
+def _matches(path: bytes, parts: list[bytes]) -> bool:
+    """Whether the parts between stars are in a path one after the other; it begins with the first."""
+    place = 0
+    for part in parts:
         place = path.find(part, place)
         if place < 0:
             return False
         place += len(part)
-    last = parts[-1]
-    return path.endswith(last, place) if ends else path.find(last, place) >= 0
-
-
-class Rules:
-    """Whether URLs of one authority may be fetched, until `expires` (POSIX seconds).
-
-    `token`: our product token. `refusal`: what every URL ends as instead, if nothing may be fetched. `size_bytes`:
-    about what the rules take of memory.
-    """
-
-    def __init__(self, body: bytes | None, token: str, expires: float) -> None:
-        self.expires = expires
-        self.refusal: tuple[Outcome, str] | None = None
-        self.crawl_delay_s = 0.0
-        self.size_bytes = 512
-        self._paths: PathRules | None = None
-        if body:
-            groups = Groups(body, token)
-            self.crawl_delay_s = groups.crawl_delay_s
-            if groups.rules:
-                self._paths = PathRules(groups.rules)
-                self.size_bytes += self._paths.size_bytes
-
-    @classmethod
-    def refusing(cls, outcome: Outcome, error: str, expires: float) -> "Rules":
-        """Rules under which every URL ends as `outcome`."""
-        rules = cls(None, "", expires)
-        rules.refusal = (outcome, error)
-        return rules
-
-    def allows(self, url: str) -> bool:
-        """Whether the rules let us fetch `url` (only asked where there is no `refusal`)."""
-        if self._paths is None:
-            return True
-        path = comparable_path(url)
-        return path == b"/robots.txt" or self._paths.allows(path)
+    return True

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crawl_lib.config import FetchConfig
+from crawl_lib.fetch.dns import SystemResolver
 from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import RETRIES, Retry, Trouble
 from crawl_lib.fetch.transport import Transport
@@ -47,12 +48,11 @@ class Carrier(Protocol):
 class Seams:
     """What tests put in the place of clocks, resolver, retry table and network.
 
-    `resolver`: says a name's addresses at once, or raises `dns.LookupFailed`. `dns_servers`: see `SystemResolver`.
+    `resolver`: makes one on the running loop.
     """
 
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    resolver: Callable[[str], list[str]] | None = None
-    dns_servers: tuple[str, ...] = ()
+    resolver: Callable[[], SystemResolver] = SystemResolver
     retries: Mapping[Outcome | Trouble, Retry] = field(default_factory=lambda: RETRIES)
     carrier: Callable[[FetchConfig, Callable[[BaseException], None]], Carrier] = Transport

@@ -26,9 +26,7 @@ from crawl_lib.errors import os_errors
 
 TURNS_FILE = "ip-turns"
 _ENTRY = struct.Struct("<Qd")
-_HEADER_BYTES = 72
-_FLOOR = struct.Struct("<d")
-_FLOOR_AT = 64
+_HEADER_BYTES = 64
 _PROBES = 8
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _MAGIC = b"krake turns 1 ".ljust(24)
@@ -87,10 +85,12 @@ class Turns:
         if found == header and not is_damaged:
             return
         is_damaged = is_damaged or found[: len(_MAGIC)] not in (_MAGIC, bytes(len(_MAGIC)))
-        self._map[:] = bytes(len(self._map))
         self._map[: len(header)] = header
-        if is_damaged:
-            _FLOOR.pack_into(self._map, _FLOOR_AT, self._clock() + self._delay_s)
+        self._empty(self._delay_s if is_damaged else 0.0)
+
+    def _empty(self, hold_s: float) -> None:
+        """All entries are of no name, for `hold_s` seconds."""
+        self._map[_HEADER_BYTES:] = _ENTRY.pack(0, self._clock() + hold_s) * (self._mask + 1)
 
     @classmethod
     def of(cls, folder: Path, fetch: FetchConfig) -> "Turns":
@@ -135,8 +135,7 @@ class Turns:
         """
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
-            self._map[_HEADER_BYTES:] = bytes(len(self._map) - _HEADER_BYTES)
-            _FLOOR.pack_into(self._map, _FLOOR_AT, self._clock() + hold_s)
+            self._empty(hold_s)
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
@@ -147,30 +146,17 @@ class Turns:
         try:
             now = self._clock()
             place, found_key, until = self._find(key, now)
-            if not self._may_be(until, now):
+            if not until <= now + self._longest_s:  # too far away to have been written, or no number
                 until = now + self._delay_s
                 _ENTRY.pack_into(self._map, place, found_key, until)
-            if wait:
-                earliest = max(until, self._floor(now))
-                if earliest > now:
-                    return float(earliest - now)
+            if wait and until > now:
+                return until - now
             # An entry that is shared with another name moves forward only.
             later = now + delay_s if found_key == key or until <= now else max(until, now + delay_s)
-            _ENTRY.pack_into(self._map, place, found_key if until > now else key, later)
+            _ENTRY.pack_into(self._map, place, found_key if found_key and until > now else key, later)
             return 0.0
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def _may_be(self, until: float, now: float) -> bool:
-        """Whether a time of the file can have been written: False for what is too far away, and for no number."""
-        return until <= now + self._longest_s
-
-    def _floor(self, now: float) -> float:
-        floor: float = _FLOOR.unpack_from(self._map, _FLOOR_AT)[0]
-        if not self._may_be(floor, now):
-            floor = now + self._delay_s
-            _FLOOR.pack_into(self._map, _FLOOR_AT, floor)
-        return floor
 
     def _find(self, key: int, now: float) -> tuple[int, int, float]:
         """(offset, key in it, time in it): the name's entry, else one that has run out, else its first neighbour."""

@@ -6,12 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import uvloop
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch import RETRIES, HostStore, Seams, Turns, fetch_all
+from crawl_lib.fetch.dns import Answer
 from crawl_lib.fetch.messages import Ask, Mark, Reply
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 
@@ -28,6 +30,32 @@ AT_ONCE = {failure: replace(row, wait_s=0.0) for failure, row in RETRIES.items()
 
 def taken(urls: Sequence[str]) -> list[TakenUrl]:
     return [TakenUrl(position, b"k" * 20, QueuedUrl(url)) for position, url in enumerate(urls)]
+
+
+class NoAddressError(Exception):
+    """A name has no address. `temporary`: asking later may help."""
+
+    def __init__(self, reason: str, temporary: bool = False) -> None:
+        super().__init__(reason)
+        self.temporary = temporary
+
+
+class AtOnce:
+    """A resolver that asks a function, which answers at once, and may raise NoAddressError."""
+
+    def __init__(self, addresses_of: Callable[[str], list[str]]) -> None:
+        self.addresses_of = addresses_of
+
+    def ask(self, host: str, then: Callable[[Answer], None]) -> None:
+        try:
+            then(Answer(tuple(self.addresses_of(host))))
+        except NoAddressError as error:
+            then(Answer((), str(error), error.temporary))
+
+    def close(self) -> None:
+        pass
+
+    retire = close
 
 
 def to_loopback(host: str) -> list[str]:
@@ -80,7 +108,7 @@ def run(
 ) -> Run:
     """Run `fetch_all` to its end; `limit_s` from now is its deadline."""
     found = Run(stop, on_fetched)
-    seams = seams or Seams(resolver=to_loopback, retries=AT_ONCE)
+    seams = seams or Seams(resolver=partial(AtOnce, to_loopback), retries=AT_ONCE)
     store = hosts or HostStore(directory, wall=seams.wall)
     deadline_s = seams.clock() + limit_s
     found.is_late = lambda: seams.clock() >= deadline_s
@@ -189,7 +217,7 @@ def run_virtual(directory: Path, urls: Sequence[str], config: FetchConfig, carri
     seams = Seams(
         clock=loop.time,
         wall=loop.time,
-        resolver=more.pop("resolver", to_loopback),
+        resolver=partial(AtOnce, more.pop("resolver", to_loopback)),
         retries=more.pop("retries", RETRIES),
         carrier=lambda *_: carrier,
     )

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pycares
@@ -13,8 +14,8 @@ import pytest
 import uvloop
 
 from crawl_lib.fetch import Seams
-from crawl_lib.fetch.dns import YOUNG, YOUNG_S, Answer, AtOnce, DnsCache, LookupFailed, SystemResolver
-from tests.fetch.driver import AT_ONCE, CONFIG, VirtualLoop, run
+from crawl_lib.fetch.dns import YOUNG, YOUNG_S, Answer, DnsCache, SystemResolver
+from tests.fetch.driver import AT_ONCE, CONFIG, AtOnce, NoAddressError, VirtualLoop, run
 from tests.web.hostile import HostileWeb
 from tests.web.names import NameServer, Said
 
@@ -35,6 +36,8 @@ class Written:
     def close(self) -> None:
         pass
 
+    retire = close
+
 
 def looked_up(names: list[str], written: Written, *, for_s: float, timeout_s: float = 5.0) -> dict[str, Answer]:
     """What a cache says of names that are asked for at the same time, after some (virtual) seconds."""
@@ -42,7 +45,7 @@ def looked_up(names: list[str], written: Written, *, for_s: float, timeout_s: fl
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        cache = DnsCache(60.0, timeout_s, loop.time, written)
+        cache = DnsCache(60.0, timeout_s, loop.time, lambda: written)
         for name in names:
             cache.look_up(name, lambda answer, name=name: found.__setitem__(name, answer))
         await asyncio.sleep(for_s)
@@ -79,7 +82,7 @@ def test_an_answer_that_came_while_the_loop_was_held_up_counts() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        cache = DnsCache(60.0, 5.0, loop.time, written)
+        cache = DnsCache(60.0, 5.0, loop.time, lambda: written)
         for name in ("a.test", "b.test"):
             cache.look_up(name, found.append)
         await asyncio.sleep(1.0)
@@ -98,7 +101,7 @@ def test_one_question_serves_all_who_ask_and_a_late_answer_none() -> None:
     found: list[Answer] = []
 
     async def main() -> None:
-        cache = DnsCache(60.0, 1.0, asyncio.get_running_loop().time, written)
+        cache = DnsCache(60.0, 1.0, asyncio.get_running_loop().time, lambda: written)
         for _ in range(3):
             cache.look_up("a.test", found.append)
         assert len(written.asked) == 1
@@ -114,7 +117,7 @@ def test_one_question_serves_all_who_ask_and_a_late_answer_none() -> None:
 
 
 def test_answers_are_kept_as_long_as_they_hold_and_so_many_as_there_is_room() -> None:
-    failing = {"gone.test": LookupFailed("no such name"), "down.test": LookupFailed("no answer", temporary=True)}
+    failing = {"gone.test": NoAddressError("no such name"), "down.test": NoAddressError("no answer", temporary=True)}
 
     def addresses_of(host: str) -> list[str]:
         if host in failing:
@@ -123,7 +126,7 @@ def test_answers_are_kept_as_long_as_they_hold_and_so_many_as_there_is_room() ->
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        cache = DnsCache(100.0, 1.0, loop.time, AtOnce(addresses_of))
+        cache = DnsCache(100.0, 1.0, loop.time, lambda: AtOnce(addresses_of))
         for host in ("a.test", *failing):
             cache.look_up(host, lambda answer: None)
         await asyncio.sleep(1.0)
@@ -142,18 +145,6 @@ def test_answers_are_kept_as_long_as_they_hold_and_so_many_as_there_is_room() ->
         runner.run(main())
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("planted"), UnicodeError("planted")])
-def test_a_resolver_that_fails_in_an_unforeseen_way_is_an_answer(error: Exception) -> None:
-    """Else the URLs of the name would wait until the batch ends."""
-
-    def addresses_of(host: str) -> list[str]:
-        raise error
-
-    found: list[Answer] = []
-    AtOnce(addresses_of).ask("a.test", found.append)
-    assert [(answer.addresses, answer.error) for answer in found] == [((), f"{type(error).__name__}: planted")]
-
-
 # -- with a name server ---------------------------------------------------------------------------------------------
 
 
@@ -163,7 +154,7 @@ def system_says(names: list[str], server: str, *, limit_s: float = 20.0) -> dict
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        asked, over = SystemResolver((server,)), loop.create_future()
+        asked, over = DnsCache(60.0, limit_s, loop.time, partial(SystemResolver, (server,))), loop.create_future()
 
         def note(name: str, answer: Answer) -> None:
             found[name] = answer
@@ -171,7 +162,7 @@ def system_says(names: list[str], server: str, *, limit_s: float = 20.0) -> dict
                 over.set_result(None)
 
         for name in names:
-            asked.ask(name, lambda answer, name=name: note(name, answer))
+            asked.look_up(name, lambda answer, name=name: note(name, answer))
         await asyncio.wait_for(over, limit_s)
         asked.close()
 
@@ -248,7 +239,7 @@ def test_a_resolver_that_cannot_be_set_up_is_a_temporary_failure(monkeypatch: py
 
 def test_channels_are_changed_and_closed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A channel of c-ares keeps its answers: without another one now and then a crawl would keep them all."""
-    monkeypatch.setattr("crawl_lib.fetch.dns._QUESTIONS_PER_CHANNEL", 50)
+    monkeypatch.setattr("crawl_lib.fetch.dns._QUESTIONS_PER_RESOLVER", 50)
     before = set(Path("/proc/self/fd").iterdir())
     names = [f"h{number}.test" for number in range(501)]
     with NameServer(lambda name: replace(LOOPBACK, delay_s=0.2 if name.endswith("3.test") else 0.0)) as dns:
@@ -268,7 +259,7 @@ def test_320_slow_names_do_not_delay_a_good_page(tmp_path: Path, delay_s: float 
         return LOOPBACK if name == "good.test" else Said(["127.0.0.1"], delay_s)
 
     with HostileWeb() as web, NameServer(says) as dns:
-        seams = Seams(dns_servers=(dns.address,), retries=AT_ONCE)
+        seams = Seams(resolver=partial(SystemResolver, (dns.address,)), retries=AT_ONCE)
         urls = [web.url(host=f"slow{number}.test") for number in range(320)] + [web.url(host="good.test")]
         began = time.time()
         found = run(tmp_path, urls, replace(CONFIG, dns_timeout_s=10.0 if delay_s else 2.0), seams=seams)
@@ -283,7 +274,7 @@ def test_a_name_server_that_never_answers_does_not_hold_the_stop(
 ) -> None:
     began = time.monotonic()
     with NameServer(lambda name: Said(delay_s=None)) as dns:
-        seams = Seams(dns_servers=(dns.address,), retries=AT_ONCE)
+        seams = Seams(resolver=partial(SystemResolver, (dns.address,)), retries=AT_ONCE)
         found = run(tmp_path, [f"http://h{number}.test/" for number in range(300)], seams=seams, limit_s=0.2)
     assert time.monotonic() - began < 5
     assert found.left == 300

@@ -294,7 +294,7 @@ def test_files_of_before_are_moved_with_all_that_they_hold(before):
     assert is_moved(before)
 
 
-@pytest.mark.parametrize("step", [*(f"hosts.gathered:{number}" for number in range(1, 5)), "hosts.moved"])
+@pytest.mark.parametrize("step", [f"hosts.moved:{number}" for number in range(1, 5)])
 def test_a_move_that_is_killed_goes_on(before, step):
     code = "import sys; from crawl_lib.fetch.hoststore import *; make_hosts_folder(Path(sys.argv[1]))"
     assert run_python(code, [str(before)], {**os.environ, "KRAKE_KILL_AT": step}).returncode == -9
@@ -304,6 +304,6 @@ def test_a_move_that_is_killed_goes_on(before, step):
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / ".hosts").write_bytes(b"in the way")
+    (tmp_path / "hosts").write_bytes(b"in the way")
     with pytest.raises(StorageError, match=r"hosts: cannot be made: File exists"):
         make_hosts_folder(tmp_path)

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from crawl_lib.fetch import HostRow, HostStore, RobotsRow
-from crawl_lib.fetch.dns import LookupFailed
 from crawl_lib.fetch.robots import MAX_RULES_BYTES, UNREACHABLE_TTL_S, Verdict, rules_of_row
-from crawl_lib.fetch.robotstxt import PathRules, Rules
+from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.states import Outcome
-from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual
+from tests.fetch.driver import CONFIG, FakeCarrier, NoAddressError, answer, run, run_virtual
 from tests.ports import free_port
 from tests.web.hostile import HostileWeb
 
@@ -72,7 +71,7 @@ def test_a_name_without_address_and_an_inner_address_are_told_as_such(tmp_path):
     def resolver(host: str) -> list[str]:
         if host == "inner.test":
             return ["10.1.2.3"]
-        raise LookupFailed("no such name")
+        raise NoAddressError("no such name")
 
     carrier = FakeCarrier(lambda *_: answer())
     found = run_virtual(tmp_path, ["http://none.test/", "http://inner.test/"], OBEY, carrier, resolver=resolver)
@@ -137,7 +136,7 @@ def test_the_memory_for_rules_is_bounded(tmp_path, monkeypatch):
     assert 300 * 100 < size < MAX_RULES_BYTES
     monkeypatch.setattr("crawl_lib.fetch.robots.MAX_RULES_BYTES", 3 * size)
     made = []
-    monkeypatch.setattr("crawl_lib.fetch.robotstxt.PathRules", lambda rules: made.append(1) or PathRules(rules))
+    monkeypatch.setattr("crawl_lib.fetch.robots.Rules", lambda *given: made.append(1) or Rules(*given))
     carrier = FakeCarrier(lambda *_: answer(body=body))
     urls = [f"http://h{host}.test/{page}" for page in ("1", "2", "no") for host in range(8)]
     found = run_virtual(tmp_path, urls, replace(OBEY, host_delay_s=1.0), carrier)

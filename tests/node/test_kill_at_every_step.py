@@ -35,7 +35,7 @@ ELSEWHERE = {
     "commit.scope": "only where a seed's redirect widened the scope: tests/rounds/test_start.py",
     "segment.part.recovered": "only in a second attempt: the test below",
     "repair.": "only in repairs by hand: tests/repair",
-    "hosts.gathered": "only with files of before: tests/fetch/test_hoststore.py",
+    "hosts.moved": "only with files of before: tests/fetch/test_hoststore.py",
     "page.noted": "only on large pages: tests/worker/test_large_pages.py",
     "export.buckets": "reached by name built at run time: tests/export",
 }
