@@ -3,20 +3,18 @@
 Else each would load them again, and a small take, or one shared among many processes, would pay more for that than for
 its pages. Forking the task itself would be cheaper still, and wrong: it has threads, whose locks a fork leaves held,
 and it has secrets. The server is started by exec, with an environment of its own (`sandbox`), so its memory never held
-one.
+one. (That of `multiprocessing` has the environment and a tracker of its process, and what it forks may outlive it.)
 
 `ForkServer` is the task's side, `serve` the other process: no thread but that of an allocator, which knows of forks,
-and nothing open but its socket. On that (SOCK_SEQPACKET, so a message stays whole) the task says `fork`, with four
-descriptors (standard input, output, error, and the node's lock), or which process gets which signal. It hears the id of
-a new process, and how one ended; only the server knows that, as their parent, and that an id is not yet somebody
-else's. Each process dies with the one above it (`die_with_parent`), so none outlives the task, whatever ends that.
+and nothing open but its socket (SOCK_SEQPACKET, so a message stays whole). The task says `fork`, with four descriptors
+(standard input, output, error, and the node's lock). Only the server, as the parent, knows how a process ended, and
+until it was waited for its id is not somebody else's; so signals go that way too. Each process dies with the one above
+it (`die_with_parent`), so none outlives the task, whatever ends that.
 """
 
 import ctypes
-import json
 import os
 import select
-import selectors
 import signal
 import socket
 import subprocess
@@ -25,24 +23,19 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
+from crawl_lib.errors import KrakeError
 from crawl_lib.worker.sandbox import clean_environment
 
-IDLE_S = 60.0
-"""A server that has nothing to do for so long ends; the next take begins another one."""
 _PR_SET_PDEATHSIG = 1
 _FORK_DESCRIPTORS = 4
-_MAX_MESSAGE_BYTES = 1024
+_MAX_MESSAGE_BYTES = 64
 _HELD_BACK = (signal.SIGINT, signal.SIGTERM)
+_WEEK_S = 7 * 86400.0
 _here = threading.local()
-
-
-class GoneError(Exception):
-    """The server has ended, by itself or not. The text is what it said last; the next one may do better."""
 
 
 def die_with_parent(parent: int) -> None:
@@ -73,7 +66,7 @@ class Forked:
     """One forked process, as its task sees it.
 
     `stdout`: a descriptor; its end of file means that the process is dead. `returncode`: as that of
-    `subprocess.Popen`, None until it is known.
+    `subprocess.Popen`, None until it was waited for.
     """
 
     def __init__(self, server: "ForkServer", pid: int, stdout: int) -> None:
@@ -84,18 +77,18 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         """Send a signal; nothing if the process is dead."""
-        with suppress(GoneError):
-            self._server.tell(self.pid, number)
-
-    def wait(self, timeout_s: float | None = None) -> int | None:
-        """Wait until the process is dead, or that long; returns its `returncode`."""
         if self.returncode is None:
-            try:
-                self._server.hear_of(self, timeout_s)
-            except GoneError:
-                while os.read(self.stdout, 1 << 16):  # it dies with the server; what it still says is not needed
-                    pass
-                self.returncode = -signal.SIGKILL
+            self._server.ask(f"kill {self.pid} {number:d}")
+
+    def wait(self, timeout_s: float = _WEEK_S) -> int | None:
+        """Wait until the process is dead, or that long; returns its `returncode`. What it still says is not needed."""
+        end_s = time.monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(self.stdout, select.POLLIN)
+        while self.returncode is None and poll.poll(max(0.0, 1000 * (end_s - time.monotonic()))):
+            if not os.read(self.stdout, 1 << 16):
+                code = self._server.ask(f"wait {self.pid}")
+                self.returncode = -signal.SIGKILL if code is None else code  # it dies with the server
         return self.returncode
 
     def close(self) -> None:
@@ -107,22 +100,19 @@ class ForkServer:
     """A server of this thread, which dies with the thread. It gets what `environment` lets through of that of now."""
 
     def __init__(self) -> None:
-        self._made_of = _surroundings()
-        self._forked: dict[int, Forked] = {}
+        self.made_of = _surroundings()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
         # Held back in the server for good: a Ctrl-C reaches all processes, and the task decides who stops when.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "crawl_lib.worker.process", str(os.getpid()), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(),),
                 cwd="/",
-                env=self._made_of[-1],
+                env=self.made_of[-1],
             )
         except OSError:
             self._socket.close()
@@ -130,100 +120,41 @@ class ForkServer:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
-        self._end = weakref.finalize(self, _end, os.getpid(), self._process, self._socket)
-
-    def is_of_now(self) -> bool:
-        """Whether it belongs to this process, runs, and has the environment that a new one would have."""
-        return self._made_of == _surroundings() and self._end.alive and self._process.poll() is None
-
-    def end(self) -> str:
-        """End it, and with it what it forked. Returns what it said last, "" if it is not known."""
-        return self._end() or ""
+        self._end = weakref.finalize(self, _end, os.getpid(), self.process, self._socket)
 
     def fork(self, task: bytes, log: int, lock: int) -> Forked:
         """Fork a process that reads `task` from its standard input, logs to a descriptor and holds another one.
 
-        Raises GoneError if there is no server any more, OSError if the system has no room for another process.
+        Raises KrakeError if there is no server any more, OSError if the system has no room for another process.
         """
-        stdin, to_stdin = os.pipe()
-        with suppress(BrokenPipeError), os.fdopen(to_stdin, "wb") as pipe:  # it may die at once, as will be seen
-            stdout = self._ask(stdin, log, lock)
-            pipe.write(task)
+        stdout, theirs = os.pipe()
+        with os.fdopen(theirs, "wb"), os.fdopen(os.memfd_create("task"), "w+b", buffering=0) as stdin:
+            stdin.write(task)
+            stdin.seek(0)
+            pid = self.ask("fork", [stdin.fileno(), theirs, log, lock])
+        if pid is not None and pid > 0:
+            return Forked(self, pid, stdout)
+        os.close(stdout)
+        if pid is None:
+            raise KrakeError(f"fetching processes cannot be started: {self._end() or 'no reason given'}")
+        raise OSError(-pid, os.strerror(-pid))
+
+    def ask(self, order: str, descriptors: Sequence[int] = ()) -> int | None:
+        """Have an order of `serve` carried out; returns the answer, None if the server is gone."""
         try:
-            pid = self._await_pid()
-        except BaseException:
-            os.close(stdout)
-            raise
-        forked = self._forked[pid] = Forked(self, pid, stdout)
-        return forked
-
-    def _ask(self, stdin: int, log: int, lock: int) -> int:
-        """Ask for a process, whose pipes only it and we hold; returns our end of its output."""
-        with os.fdopen(stdin, "rb"):
-            ours, stdout = os.pipe()
-            try:
-                self._send({"do": "fork"}, [stdin, stdout, log, lock])
-            except BaseException:
-                os.close(ours)
-                raise
-            finally:
-                os.close(stdout)
-        return ours
-
-    def tell(self, pid: int, number: int) -> None:
-        """Send a signal to a forked process, if it is alive. Raises GoneError."""
-        self._send({"do": "signal", "pid": pid, "number": number}, [])
-
-    def hear_of(self, forked: Forked, timeout_s: float | None) -> None:
-        """Take in what the server says until it says how that one ended, or so long. Raises GoneError."""
-        end_s = None if timeout_s is None else time.monotonic() + timeout_s
-        while forked.returncode is None and self._receive(end_s) is not None:
-            pass
-
-    def _await_pid(self) -> int:
-        try:
-            while True:
-                message = self._receive(None) or {}
-                if "errno" in message:
-                    raise OSError(message["errno"], os.strerror(message["errno"]))
-                if "begun" in message:
-                    return int(message["begun"])
-        except (KeyboardInterrupt, SystemExit):
-            self.end()  # or a process would run that is not known here
-            raise
-
-    def _send(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        if not self._end.alive:
-            raise GoneError
-        try:
-            socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)
-        except ConnectionError as error:
-            raise GoneError(self.end()) from error
-
-    def _receive(self, end_s: float | None) -> dict[str, Any] | None:
-        """Take in one message; None if there was none until then."""
-        if not self._end.alive:
-            raise GoneError
-        if not self._poll.poll(None if end_s is None else max(0.0, 1000 * (end_s - time.monotonic()))):
+            socket.send_fds(self._socket, [order.encode()], descriptors)
+            return int(self._socket.recv(_MAX_MESSAGE_BYTES))
+        except (OSError, ValueError):
             return None
-        try:
-            data = self._socket.recv(_MAX_MESSAGE_BYTES)
-        except ConnectionError as error:
-            raise GoneError(self.end()) from error
-        if not data:
-            raise GoneError(self.end())
-        message: dict[str, Any] = json.loads(data)
-        if "ended" in message:
-            self._forked.pop(message["ended"]).returncode = message["code"]
-        return message
+        except BaseException:
+            self._end()  # or a process would run that is not known here
+            raise
 
 
 def fork_server() -> ForkServer:
     """The server of this thread. Begins one if there is none yet, or none that would do."""
     server: ForkServer | None = getattr(_here, "server", None)
-    if server is None or not server.is_of_now():
-        if server is not None:
-            server.end()
+    if server is None or server.made_of != _surroundings() or server.process.poll() is not None:
         server = _here.server = ForkServer()
     return server
 
@@ -242,78 +173,43 @@ def _end(owner: int, process: subprocess.Popen[bytes], ours: socket.socket) -> s
             return ""
         process.kill()
         process.wait()
-        lines = said.read().decode(errors="replace").split("\n")
-    return next((line for line in reversed(lines) if line.strip()), "")
+        return said.read().decode(errors="replace").rstrip().rpartition("\n")[-1]
 
 
 def serve(parent: int, descriptor: int, run: Callable[[], int]) -> None:
-    """Fork processes that `run`, as the other end of the socket says, until it closes, or nothing happens for long.
+    """Do what the other end of the socket says, until it closes: one order, one answer.
 
-    `parent`: the process that must be there; `run`: returns an exit code.
+    `fork`: a process that `run`s; answered with its id, or an error number below 0. `kill <id> <signal>`. `wait <id>`:
+    answered with its exit code. `parent`: the process that must be there; `run`: returns an exit code.
     """
     die_with_parent(parent)
-    _Serving(socket.socket(fileno=descriptor), run).serve()
-
-
-class _Serving:
-    """What runs in the server's process."""
-
-    def __init__(self, told: socket.socket, run: Callable[[], int]) -> None:
-        self._told = told
-        self._run = run
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(told, selectors.EVENT_READ)
-        self._alive: dict[int, int] = {}
-        """Processes by their sentinels: pipes of which a process holds the other end until it is dead."""
-
-    def serve(self) -> None:
-        while ready := self._selector.select(None if self._alive else IDLE_S):
-            for key, _ in ready:
-                if key.fd in self._alive:
-                    self._bury(key.fd)
-                    continue
-                data, descriptors, _, _ = socket.recv_fds(self._told, _MAX_MESSAGE_BYTES, _FORK_DESCRIPTORS)
-                if not data:
+    with socket.socket(fileno=descriptor) as task, suppress(ConnectionError):
+        while True:
+            order, descriptors, _, _ = socket.recv_fds(task, _MAX_MESSAGE_BYTES, _FORK_DESCRIPTORS)
+            answer = 0
+            match order.split():
+                case [b"fork"]:
+                    try:
+                        answer = fork_child(partial(_be, task, descriptors, run))
+                    except OSError as error:
+                        answer = -(error.errno or 1)
+                    for one in descriptors:
+                        os.close(one)
+                case [b"kill", pid, number]:
+                    os.kill(int(pid), int(number))
+                case [b"wait", pid]:
+                    os.kill(int(pid), signal.SIGKILL)  # it is dead, unless it has closed its output to hide
+                    answer = os.waitstatus_to_exitcode(os.waitpid(int(pid), 0)[1])
+                case _:
                     return
-                message = json.loads(data)
-                if message["do"] == "fork":
-                    self._fork(descriptors)
-                elif message["pid"] in self._alive.values():
-                    os.kill(message["pid"], message["number"])
+            task.send(b"%d" % answer)  # of `fork`: only now is the new process the one that holds the lock
 
-    def _fork(self, descriptors: list[int]) -> None:
-        sentinel, held = os.pipe()
-        try:
-            pid = fork_child(partial(self._be, descriptors))
-        except OSError as error:
-            os.close(sentinel)
-            answer = {"errno": error.errno}
-        else:
-            self._selector.register(sentinel, selectors.EVENT_READ)
-            self._alive[sentinel] = pid
-            answer = {"begun": pid}
-        for one in (held, *descriptors):
-            os.close(one)
-        self._say(answer)  # only now is the new process the one that holds the lock
 
-    def _bury(self, sentinel: int) -> None:
-        self._selector.unregister(sentinel)
-        os.close(sentinel)
-        pid, status = os.waitpid(self._alive.pop(sentinel), 0)
-        self._say({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
-
-    def _say(self, message: dict[str, Any]) -> None:
-        with suppress(ConnectionError):  # the task is gone, and so are we in a moment
-            self._told.send(json.dumps(message).encode())
-
-    def _be(self, descriptors: list[int]) -> int:
-        """Be the new process: of what the server has open, it keeps the lock and its end of the sentinel."""
-        for number, descriptor in enumerate(descriptors[:3]):
-            os.dup2(descriptor, number)
-            os.close(descriptor)
-        self._told.close()
-        self._selector.close()
-        for sentinel in self._alive:
-            os.close(sentinel)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        return self._run()
+def _be(task: socket.socket, descriptors: Sequence[int], run: Callable[[], int]) -> int:
+    """Be the new process: of what the server has open, it keeps the lock."""
+    for number, descriptor in enumerate(descriptors[:3]):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    task.close()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    return run()

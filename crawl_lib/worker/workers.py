@@ -12,14 +12,13 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.errors import KrakeError, StoppedError, os_error
-from crawl_lib.worker.forkserver import Forked, GoneError, fork_server
+from crawl_lib.worker.forkserver import Forked, fork_server
 from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
 
 log = logging.getLogger(__name__)
@@ -30,7 +29,6 @@ POLL_S = 0.1
 
 @dataclass
 class _Worker:
-    number: int
     process: Forked
     log: Path
     buffer: bytes = b""
@@ -60,7 +58,10 @@ def run_workers(
     _say_if_there_are_no_walls()
     try:
         for number, task in enumerate(tasks):
-            workers.append(_start(number, task, log_dir, lock_descriptor))
+            path = log_dir / f"worker-{number}.log"
+            with path.open("wb") as log:
+                forked = fork_server().fork(json.dumps(task).encode() + b"\n", log.fileno(), lock_descriptor)
+            workers.append(_Worker(forked, path))
         _wait(workers, stop, on_progress, pause)
     except OSError as error:
         raise os_error(error, f"{log_dir}: fetching processes") from error
@@ -80,17 +81,6 @@ def _say_if_there_are_no_walls() -> None:
         log.warning("%s", NONE_TEXT)
 
 
-def _start(number: int, task: dict[str, Any], log_dir: Path, lock_descriptor: int) -> _Worker:
-    path, line = log_dir / f"worker-{number}.log", json.dumps(task).encode() + b"\n"
-    with path.open("wb") as log:
-        try:
-            with suppress(GoneError):  # it may have had nothing to do for long, and ended just now
-                return _Worker(number, fork_server().fork(line, log.fileno(), lock_descriptor), path)
-            return _Worker(number, fork_server().fork(line, log.fileno(), lock_descriptor), path)
-        except GoneError as error:
-            raise KrakeError(f"fetching processes cannot be started: {error or 'no reason given'}") from error
-
-
 def _wait(
     workers: list[_Worker],
     stop: Callable[[], bool],
@@ -104,21 +94,17 @@ def _wait(
             if stop():
                 raise StoppedError("stopped as asked; run the task again to go on")
             if pause():
-                _pause(workers)
+                for worker in workers:
+                    # One that has not said a line yet would die of the signal, and is told later.
+                    if worker.progress and not worker.told_to_pause:
+                        worker.process.send_signal(PAUSE_SIGNAL)
+                        worker.told_to_pause = True
             for key, _ in selector.select(POLL_S):
                 if not _read(key.data):
                     selector.unregister(key.fileobj)
                     key.data.process.wait()
                     _result(key.data)  # or what it died of is raised
             on_progress([worker.progress for worker in workers])
-
-
-def _pause(workers: list[_Worker]) -> None:
-    """Tell every worker once; one that has not said a line yet would die of the signal, and is told later."""
-    for worker in workers:
-        if worker.progress and not worker.told_to_pause:
-            worker.process.send_signal(PAUSE_SIGNAL)
-            worker.told_to_pause = True
 
 
 def _read(worker: _Worker) -> bool:
@@ -139,7 +125,7 @@ def _result(worker: _Worker) -> dict[str, Any]:
         raise KrakeError(f"{final['error']}")
     if final is None or code:
         reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        raise KrakeError(f"fetching process {worker.number} died ({reason}); see {worker.log}, and run the task again")
+        raise KrakeError(f"a fetching process died ({reason}); see {worker.log}, and run the task again")
     return final
 
 

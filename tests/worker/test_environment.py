@@ -78,7 +78,7 @@ def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
 
     def on_progress(progress: Mapping[str, Any]) -> None:
         if progress["phase"] == "fetch" and progress["fetched"] and not found:
-            server = fork_server()._process.pid
+            server = fork_server().process.pid
             [worker] = children_of(server)
             os.kill(worker, signal.SIGSTOP)  # it has time while it is looked at
             found.update({"server": holds(server, mark), "worker": holds(worker, mark)})
