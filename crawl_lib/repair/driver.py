@@ -7,7 +7,7 @@ not be; it may cost fetches, and how many at most is said first. In this order, 
 2. folders: whose iteration, scope, index, seeds (`folders.folders`);
 3. segments, from their WARC files; lost pages that are known by name are queued again (`segments.salvage`);
 4. queues of this machine (`queue.node`); one that has to be judged by the key tables waits until these have all pages;
-5. key tables, filled from all of it (`keys.rebuild`).
+5. key tables, filled from all of it (`keys.fill`).
 
 Then all of it again, at most three times. Locks are held from beginning to end, in one order: repairs of this machine,
 then its nodes as the config names them. A node that somebody works on is left out, with its segments, and named. Killed
@@ -26,7 +26,7 @@ from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
 from crawl_lib.keys import check, open_key_store, repair
 from crawl_lib.repair.folders.folders import repair_folder, repair_strays
 from crawl_lib.repair.fsck import FsckReport, Look, held_nodes
-from crawl_lib.repair.keys.rebuild import RebuildReport, rebuild_keys
+from crawl_lib.repair.keys.fill import KeysReport, fill_keys
 from crawl_lib.repair.keys.tables import make_tables
 from crawl_lib.repair.places import repairs_locked
 from crawl_lib.repair.queue.node import repair_node
@@ -65,7 +65,7 @@ class RepairReport:
     fetches: int = 0
     done: list[str] = field(default_factory=list)
     next: list[str] = field(default_factory=list)
-    keys: RebuildReport | None = None
+    keys: KeysReport | None = None
     left: FsckReport = field(default_factory=lambda: FsckReport(full=True))
 
     def to_mapping(self) -> dict[str, Any]:
@@ -230,13 +230,13 @@ class _Driver:
         if not (drop or found & FILLED or unfilled(self.stores.crawl)):
             return
         with self._left_to_people("key tables"):
-            done = rebuild_keys(self.stores, self.look.nodes, drop_queued=drop, dry_run=self.report.dry_run)
+            done = fill_keys(self.stores, self.look.nodes, drop_queued=drop, dry_run=self.report.dry_run)
             if self.report.keys is None:
                 self.report.keys = done
-            if done.changes or done.filled or (lost and done.has_dropped):
+            if done.changes or done.filled:
                 self.say(f"key tables: {done.to_text()}")
-            if done.unknown:
-                self._failed.append(f"key tables: keys that nothing holds were left: {done.unknown}")
+            for text in done.unknown:
+                self._failed.append(f"key tables: keys that nothing holds were left: {text}")
             for text in done.unread:
                 self._failed.append(f"key tables: not filled from what cannot be read: {text}")
             if found & REPLICAS:
@@ -252,7 +252,7 @@ class _Driver:
         if count:
             self.say(f"key tables: {count:,} keys were copied to replicas that lacked them")
 
-    def _tell_next(self, done: RebuildReport) -> None:
+    def _tell_next(self, done: KeysReport) -> None:
         """What else to run, as the last fill says."""
         if done.anew:
             nodes = ", ".join(done.anew)

@@ -23,7 +23,7 @@ from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, held_without_trace
 from crawl_lib.repair.folders.check import check_iteration, check_kept_scope, check_started
 from crawl_lib.repair.folders.nodes import check_leftovers, check_lost, check_nodes
-from crawl_lib.repair.keys.check import check_keys
+from crawl_lib.repair.keys.fill import check_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.queue.check import check_node
 from crawl_lib.seeds import check_seeds
@@ -195,14 +195,14 @@ class Look:
         """The key tables. `noting`: nodes whose keys are noted before."""
         try:
             self._note(noting)
-            found = check_keys(self.stores, self.nodes, full=self.full)
+            found, report = check_keys(self.stores, self.nodes, full=self.full)
         except KrakeError as error:
             findings = Findings("keys", "do what it says, then run `krake fsck` again")
             findings.add("not_checked", "key_storage", str(error))
             return self._add("key servers", findings.list(), 0)
-        self._add("queues noted elsewhere", [], found.noted)
-        self.report.skipped += found.skipped
-        return self._add("key servers", found.findings, found.servers)
+        self._add("queues noted elsewhere", [], report.noted)
+        self.report.skipped += report.unknown
+        return self._add("key servers", found, report.servers)
 
     def exports(self) -> None:
         """All exports."""

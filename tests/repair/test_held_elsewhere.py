@@ -20,8 +20,7 @@ from crawl_lib.config import load_config
 from crawl_lib.crawldir.heldnotes import HeldNote, noted_keys, read_note
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import all_keys
-from crawl_lib.repair.keys import check as fsck_keys
-from crawl_lib.repair.keys import rebuild
+from crawl_lib.repair.keys import fill
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from demo import Serving
@@ -252,14 +251,14 @@ def test_a_node_that_began_to_work_while_keys_are_compared_is_no_damage(
     before = known(a)
     machines.c.ok("inject", "\n".join(strangers("new")), "--run-id", "three")
 
-    unheld = fsck_keys.unheld_keys
+    unheld = fill.unheld_keys
 
     def b_settles_first(*arguments: Any) -> Any:
         b.ok("settle", "--node", "node-b")
         return unheld(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fsck_keys, "unheld_keys", b_settles_first)
+        patched.setattr(fill, "unheld_keys", b_settles_first)
         found = report(a)
     assert found["findings"] == []
     assert "somebody began to work on node-b meanwhile" in found["skipped"][-1]
@@ -268,7 +267,7 @@ def test_a_node_that_began_to_work_while_keys_are_compared_is_no_damage(
 
     b.ok("fsck", "--node", "node-b")
     with monkeypatch.context() as patched:
-        patched.setattr(rebuild, "unheld_keys", b_settles_first)
+        patched.setattr(fill, "unheld_keys", b_settles_first)
         error = a(*DROP).out
     assert "somebody began to work on node-b meanwhile" in error
     assert "`krake fsck --node node-b`" in error

@@ -8,7 +8,7 @@ finishes it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -84,9 +84,9 @@ class Forgotten:
             if not name.startswith(".") or name.startswith(OPEN_PREFIX)
         ]
 
-    def of_page(self, keys: Keys, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def of_page(self, keys: Sequence[bytes], times_us: npt.NDArray[np.int64]) -> list[bool]:
         """Which of these captures, by key and time, were forgotten after they were made."""
-        found = np.zeros(len(keys), np.bool_)
+        captured, found = np.array(keys, f"S{KEY_BYTES}"), np.zeros(len(keys), np.bool_)
         for decision in self.decisions:
-            found |= np.isin(keys, decision.keys) & (times_us <= decision.time_us)
-        return found
+            found |= np.isin(captured, decision.keys) & (times_us <= decision.time_us)
+        return found.tolist()

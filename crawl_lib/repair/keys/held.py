@@ -11,11 +11,12 @@ The other way round, a URL that waits and whose key is unknown is taken for new 
 is fetched twice.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import sha1
-from itertools import islice
+from heapq import merge
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,6 @@ from crawl_lib.keys import KEY_BYTES, KeyServer, side_by_side
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.repair.keys.forgotten import Forgotten
-from crawl_lib.repair.keys.keyheap import KeyHeap
 from crawl_lib.repair.places import scratch_room
 from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader, microseconds_of
@@ -82,19 +82,18 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
     reader = SegmentReader(stores.storage, path)
     for batch in reader.pages(["key", "time", "outcome"], with_dropped=True):
         times = batch.column(1).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        gone = forgotten.of_page(np.array(batch.column(0).to_pylist(), "S20"), times).tolist()
         found: dict[KeyState, list[bytes]] = {}
-        rows: list[list[Any]] = [batch.column(0).to_pylist(), batch.column(2).to_pylist()]
-        for key, outcome, is_gone in zip(*rows, gone, strict=True):
+        keys: list[Any] = batch.column(0).to_pylist()
+        outcomes: list[Any] = batch.column(2).to_pylist()
+        for key, outcome, is_gone in zip(keys, outcomes, forgotten.of_page(keys, times), strict=True):
             if not is_gone:
                 found.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
         yield found
     taken_out = sorted(reader.taken_out - reader.dropped)
-    if taken_out:
-        # When they were captured nobody knows any more, but that it was not before the segment was begun.
-        began_us = np.full(len(taken_out), microseconds_of(reader.manifest.started), np.int64)
-        gone = forgotten.of_page(np.array(taken_out, "S20"), began_us).tolist()
-        yield {KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]}
+    # When they were captured is not known any more, but that it was not before the segment was begun.
+    began_us = np.full(len(taken_out), microseconds_of(reader.manifest.started), np.int64)
+    gone = forgotten.of_page(taken_out, began_us)
+    yield {KeyState.CRAWLED: [key for key, is_gone in zip(taken_out, gone, strict=True) if not is_gone]}
 
 
 def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
@@ -116,7 +115,9 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     journal = read_journal(queue.directory)
     if journal is not None:
         sent = journal.chunk_bytes if journal.phase == INSERT else journal.new_bytes
-        yield from ((NodeDirectory.new, some) for some in _some(_first_lines(queue.files.new, sent)))
+        with queue.files.new.open("rb") as file:
+            lines = iter(lambda: file.readline() if file.tell() < sent else b"", b"")
+            yield from ((NodeDirectory.new, some) for some in _some(line.rstrip(b"\n") for line in lines))
 
 
 def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None) -> Iterator[list[bytes]]:
@@ -175,15 +176,16 @@ def note_held(stores: Stores, node: str) -> HeldNote:
         return write_note(
             stores.crawl,
             node,
-            heap.blocks(),
+            map(b"".join, _some(heap)),
             taken_in=_taken_in(stores, node),
             lost=NodeDirectory(stores.node_dir(node)).lost.exists(),
-            take=_open_folder(stores, node),
+            take=open_folder(stores, node),
             config=stores.config_digest,
         )
 
 
-def _open_folder(stores: Stores, node: str) -> str:
+def open_folder(stores: Stores, node: str) -> str:
+    """The folder of a node's open take; "" if there is none, or it cannot be read."""
     try:
         take = open_take(stores.node_dir(node))
     except DamagedFileError:
@@ -203,27 +205,34 @@ class Sight:
     unknown: dict[str, str] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
 
-    def refusal(self) -> str:
+    def refusals(self) -> list[str]:
         """All that has to be done, in words."""
-        return "; ".join(f"node {node} {problem}" for node, problem in self.unknown.items())
+        return [f"node {node} {problem}" for node, problem in self.unknown.items()]
 
     def began(self, stores: Stores) -> list[str]:
         """Nodes that somebody began to work on since: what was read of the key tables says nothing of them."""
         return [node for node, note in self.notes.items() if not note.is_there(stores.crawl)]
 
 
-def look(stores: Stores, nodes: Collection[str]) -> Sight:
-    """See what is known of the nodes that hold URLs elsewhere. `nodes`: those whose lock is held."""
+def look(stores: Stores, nodes: Collection[str], heap: "KeyHeap | None" = None) -> Sight:
+    """See what is known of the nodes that hold URLs elsewhere. `nodes`: those whose lock is held; `heap`: gets the keys
+    that the others noted."""
     sight = Sight()
     for node in nodes_unseen(stores, nodes):
+        note = None
         try:
             note = read_note(stores.crawl, node)
+            if node in stores.config.servers and note is not None and note.is_of(stores.config_digest):
+                if heap is not None:
+                    for keys in noted_keys(stores.crawl, note):
+                        heap.add(keys)
+                sight.notes[node] = note
+                continue
         except DamagedFileError as error:
-            note, sight.damaged[node] = None, str(error)
-        if node in stores.config.servers and note is not None and note.is_of(stores.config_digest):
-            sight.notes[node] = note
-        else:
-            sight.unknown[node] = _to_do(stores, node, note, damaged=node in sight.damaged)
+            sight.damaged[node] = str(error)
+        except PathNotFoundError:
+            note = None  # it was taken away meanwhile
+        sight.unknown[node] = _to_do(stores, node, note, damaged=node in sight.damaged)
     return sight
 
 
@@ -243,17 +252,7 @@ def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -
     return f"has lost its queue: put it back, or run `krake nodes restart {node}`"
 
 
-def hold_noted(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> None:
-    """Put into a heap what nodes on other machines hold.
-
-    Raises DamagedFileError naming the note, PathNotFoundError where one was taken away meanwhile.
-    """
-    for note in notes.values():
-        for keys in noted_keys(stores.crawl, note):
-            heap.add(keys)
-
-
-def hold_all(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> None:
+def hold_all(stores: Stores, notes: Mapping[str, HeldNote], heap: "KeyHeap") -> None:
     """Put into a heap what the other nodes' directories hold, and what is on its way to any node.
 
     Raises DamagedFileError, as `urls_on_their_way` does.
@@ -267,10 +266,40 @@ def hold_all(stores: Stores, notes: Mapping[str, HeldNote], heap: KeyHeap) -> No
             heap.add(keys_of(urls))
 
 
+class KeyHeap:
+    """A set of keys that is filled first, and then read in ascending order, each key once.
+
+    `make_room`: gives an empty folder, once there are more than `most` keys in memory: they go to a file there.
+    """
+
+    def __init__(self, make_room: Callable[[], Path], *, most: int = 500_000) -> None:
+        self._make_room, self._most = make_room, most
+        self._keys: set[bytes] = set()
+        self._files: list[Path] = []
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        """Add keys; they may be there already. Raises what `make_room` does."""
+        self._keys.update(keys)
+        if len(self._keys) > self._most:
+            room = self._files[0].parent if self._files else self._make_room()
+            self._files.append(room / str(len(self._files)))
+            self._files[-1].write_bytes(b"".join(sorted(self._keys)))
+            self._keys.clear()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (key for key, _ in groupby(merge(sorted(self._keys), *map(_keys_of_file, self._files))))
+
+
+def _keys_of_file(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(KEY_BYTES), b"")
+
+
 def unheld_keys(servers: Sequence[KeyServer], heap: KeyHeap) -> Iterator[list[bytes]]:
     """Keys that are queued, in whatever words, on any of some servers, on none more than that, and not in a heap."""
-    scans = [server.scan(LOWEST, HIGHEST) for server in servers]
-    return heap.without(key for key, states in side_by_side(scans) if max(states.values()) is KeyState.QUEUED)
+    scans = [((key, KeyState.QUEUED) for key in heap), *(server.scan(LOWEST, HIGHEST) for server in servers)]
+    rows = side_by_side(scans)
+    return _some(key for key, states in rows if 0 not in states and max(states.values()) is KeyState.QUEUED)
 
 
 def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
@@ -315,12 +344,6 @@ def _canonical(lines: Iterable[bytes], max_length_chars: int) -> Iterator[bytes]
 
 def _url_of(line: bytes) -> bytes:
     return line.partition(b"\t")[0]
-
-
-def _first_lines(path: Path, size: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while file.tell() < size and (line := file.readline()):
-            yield line.rstrip(b"\n")
 
 
 def _some(urls: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -1,0 +1,357 @@
+"""Do the key tables know what pages and queues say? `krake fsck` asks; `krake fsck --repair` fills what is missing.
+
+Both go the same way, never by links: the pages of all committed segments, oldest first, so that the newest capture of
+a key decides between CRAWLED and GONE; then, of the nodes of this machine, what their queues hold, an open take, URLs
+handed on, here or on their way, and what an open intake has decided upon. Not known become: links, seeds and undecided
+URLs that no intake has decided upon (they would be dropped as known), and pages that `krake forget` forgot.
+
+Keys that are queued and whose URLs nothing holds are found last. With `drop_queued` a fill takes them out, so that they
+are new when they are found again; and, before that, the nodes of this machine forget what they have taken in, so that
+the next intake finds them in the segments. What nothing holds is known where each node's queue is on this machine, or
+its keys are noted by `krake fsck --node NODE` (`held`); else nothing is done.
+
+Every statement may be repeated, and states only rise: killed anywhere, it is run again from the start.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import islice
+
+from crawl_lib.config import is_sqlite_server
+from crawl_lib.crawldir import (
+    PAGES,
+    delete_settled,
+    mark_filled,
+    note_command,
+    read_settled,
+    take_note_away,
+    unfilled,
+    urls_of_lost_queue,
+)
+from crawl_lib.durable import delete_durable, reached
+from crawl_lib.errors import (
+    DamagedFileError,
+    KeyServerDownError,
+    KeyStoreError,
+    LockedError,
+    PathNotFoundError,
+    QueueError,
+)
+from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
+from crawl_lib.keys import STATEMENT_KEYS, ShardedKeyStore, check_tables, open_key_store
+from crawl_lib.repair.keys.forgotten import Forgotten
+from crawl_lib.repair.keys.held import (
+    HIGHEST,
+    LOWEST,
+    KeyHeap,
+    Sight,
+    hold_all,
+    keys_of,
+    look,
+    open_folder,
+    page_states,
+    queued_urls,
+    unheld_keys,
+    urls_on_their_way,
+)
+from crawl_lib.repair.places import scratch_room
+from crawl_lib.repair.queue.again import take_in_anew
+from crawl_lib.states import KeyState
+from crawl_lib.stores import Stores, has_tables
+
+REPAIR = "run `krake fsck --repair`"
+EXAMPLES = 3
+_NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes hold"
+
+
+@dataclass
+class KeysReport:
+    """What was read of pages and queues, and what the tables lacked: filled, unless it was a check or a dry run.
+
+    `pages`, `queued`: keys that were read. `added`: those of them that no server knew; `raised`: those that were
+    queued, and their page was crawled. `dropped`: keys that are queued, and that nothing holds; `anew`: nodes that take
+    in every segment again for them. `elsewhere`: nodes whose queues are not on this machine: run it there too.
+    `unread`: what could not be read. `filled`: sources whose keys the tables lacked before. `unknown`: why queued keys
+    were not compared. `servers`: how many were looked at; `noted`: see `FsckReport`.
+    """
+
+    dry_run: bool = True
+    pages: int = 0
+    queued: int = 0
+    added: int = 0
+    raised: int = 0
+    dropped: int = 0
+    anew: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    filled: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    servers: int = 0
+    noted: int = 0
+
+    @property
+    def changes(self) -> int:
+        """How many keys were changed, or would be."""
+        return self.added + self.raised + self.dropped
+
+    def to_text(self) -> str:
+        """For people."""
+        return (
+            f"{self.added:,} keys of {self.pages:,} pages and {self.queued:,} queued URLs were missing,"
+            f" {self.raised:,} in a lower state; {self.dropped:,} that nothing holds were taken out"
+        )
+
+
+def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> tuple[list[Finding], KeysReport]:
+    """What is wrong with the key tables; nothing is changed, and no table is made.
+
+    Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that should be known.
+    `nodes`: whose queues may be read: they lie on this machine, and no one works on them.
+    """
+    findings, report = Findings("keys", REPAIR), KeysReport()
+    with ExitStack() as stack:
+        store = stack.enter_context(open_key_store(stores.config.key_storage, stores.secrets.key_storage_password))
+        if not nodes and _are_to_be_made(stores, store):
+            names = ", ".join(server.name for server in store.servers)
+            report.unknown.append(f"key servers: nothing was crawled yet, and the first task makes {names}")
+            return [], report
+        report.servers = len(store.servers)
+        for name in unfilled(stores.crawl):
+            source = "the pages of all segments" if name == PAGES else f"the queue of node {name}"
+            again = REPAIR + ("" if name == PAGES else " on its machine")
+            findings.add("keys_unfilled", name, f"tables were made again, and lack the keys of {source}", repair=again)
+        if check_tables(store, findings, full=full) and full:
+            heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "fsck")))
+            sight = look(stores, nodes, heap)
+            for problem in sight.damaged.values():
+                where = problem.partition(":")[0]
+                findings.add("held_note_damaged", where, problem, repair="do so", severity=Severity.WARNING)
+            # A repair noted that URLs are gone: that says what to do about their keys.
+            lost = [node for node in stores.config.servers if NodeDirectory(stores.node_dir(node)).lost.exists()]
+            lost += [node for node, note in sight.notes.items() if note.lost]
+            why = sight.refusals() + [f"a repair found URLs gone that {node} held" for node in lost]
+            report.unknown = [f"{_NOT_COMPARED}: {text}" for text in why]
+            try:
+                _Walk(stores, store, nodes, sight, None if why else heap, report, findings).run()
+            except (KeyStoreError, LockedError) as error:
+                report.unknown.append(f"{_NOT_COMPARED}: {error}")
+    return findings.list(), report
+
+
+def _are_to_be_made(stores: Stores, store: ShardedKeyStore) -> bool:
+    """Whether no task of the crawl has come to the embedded tables: no file is there, nor what goes with keys."""
+    return (
+        all(is_sqlite_server(server.name) and not has_tables(server) for server in store.servers)
+        and not any(urls_of_lost_queue(stores.crawl, node) is not None for node in stores.config.servers)
+        and not stores.crawl.segments()
+    )
+
+
+def fill_keys(stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, drop_queued: bool = False) -> KeysReport:
+    """Fill the key tables. `drop_queued`: take out what is only queued and held by nothing, so that URLs that are in no
+    queue any more are new when they are found again. `dry_run`: count only.
+
+    `nodes`: those of this machine, whose locks the caller holds. A segment or a queue that cannot be read is left out,
+    and named; then nothing is taken out. Raises LockedError naming which node of another machine somebody began to work
+    on; KeyStoreError.
+    """
+    with ExitStack() as stack:
+        report = KeysReport(dry_run)
+        report.elsewhere = [node for node in stores.config.servers if not stores.node_dir(node).is_dir()]
+        heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "rebuild"))) if drop_queued else None
+        sight = look(stores, nodes, heap)
+        if heap is not None and sight.unknown:
+            report.unknown, heap = sight.refusals(), None
+        store = stack.enter_context(open_key_store(stores.config.key_storage, stores.secrets.key_storage_password))
+        walk = _Walk(stores, store, nodes, sight, heap, report, Findings("keys", REPAIR), write=not dry_run)
+        if not dry_run:
+            store.require_ring()
+        elif not store.exists():
+            walk.heap, walk.is_empty = None, True
+        if walk.heap is not None:
+            walk.drop_foreign()
+        walk.run()
+        for node in nodes if walk.heap is not None and not report.unread else ():
+            lost = NodeDirectory(stores.node_dir(node)).lost
+            report.filled += [node] if lost.exists() else []
+            if not dry_run:
+                delete_durable(lost)
+    return report
+
+
+def take_all_in_again(stores: Stores, node: str) -> None:
+    """Have a node's next intake read every segment: for URLs whose keys were taken out. The caller holds its lock."""
+    with suppress(DamagedFileError):  # it says no more that the node has settled than none does
+        mark = read_settled(stores.crawl, node)
+        if mark is None or not mark.retired:
+            delete_settled(stores.crawl, node)
+    take_note_away(stores.crawl, node)
+    take_in_anew(Queue(stores.node_dir(node), node))
+
+
+@dataclass
+class _Walk:
+    """Asks the tables for every key that they should have; with `write` they get it.
+
+    `heap`: has the keys that other machines noted; None: queued keys whose URLs nothing holds are not looked for.
+    `is_empty`: there are no tables to be asked, and a dry run makes none.
+    """
+
+    stores: Stores
+    store: ShardedKeyStore
+    nodes: Collection[str]
+    sight: Sight
+    heap: KeyHeap | None
+    report: KeysReport
+    findings: Findings
+    write: bool = False
+    is_empty: bool = False
+
+    def run(self) -> None:
+        self._pages()
+        for node in self.stores.config.servers:
+            if node not in self.sight.notes and node not in self.sight.unknown:
+                self._waiting(node)
+        if self.heap is not None and not self.report.unread:
+            self._unheld(self.heap)
+
+    def drop_foreign(self) -> None:
+        """Delete the keys whose keyinfo is none of ours; what should be known of them is written after that."""
+        for server in self.store.servers:
+            rows = (key for key, keyinfo in server.scan(LOWEST, HIGHEST) if keyinfo not in set(KeyState))
+            while keys := list(islice(rows, STATEMENT_KEYS)):
+                self.report.dropped += len(keys)
+                if self.write:
+                    server.delete(keys)
+        reached("repair.rebuild.dropped")
+
+    @contextmanager
+    def _if_readable(self, source: str = "") -> Iterator[None]:
+        """What cannot be read is noted: it is repaired first, or people have to choose. Else the source is filled."""
+        before = len(self.report.unread)
+        try:
+            yield
+        except (DamagedFileError, QueueError, PathNotFoundError) as error:
+            self.report.unread.append(str(error))
+        if source and len(self.report.unread) == before and source in unfilled(self.stores.crawl):
+            self.report.filled.append(source)
+            if self.write:
+                mark_filled(self.stores.crawl, source)
+
+    def _pages(self) -> None:
+        crawl = self.stores.crawl
+        # The task of an open take marks its keys before it ends.
+        takes = {f"{crawl.path}/{open_folder(self.stores, node)}/{node}" for node in self.nodes}
+        takes |= {f"{crawl.path}/{note.take}/{node}" for node, note in self.sight.notes.items()}
+        with self._if_readable(PAGES):
+            forgotten = self._forgotten()
+            for segment in crawl.segments():
+                with self._if_readable():
+                    for by_state in page_states(self.stores, segment.path, forgotten):
+                        for state, keys in by_state.items():
+                            self.report.pages += len(keys)
+                            self._ask(keys, state, "page_key_unknown", segment.path, marked=segment.path not in takes)
+                if self.write:
+                    reached("repair.rebuild.folder")
+
+    def _forgotten(self) -> Forgotten:
+        try:
+            forgotten = Forgotten(self.stores.storage, self.stores.crawl.path)
+        except DamagedFileError as error:
+            self.findings.add("forgotten_damaged", str(error).split(":")[0], str(error), repair="delete the file")
+            raise
+        for decision in forgotten.decisions:
+            if decision.is_open:
+                where = f"{forgotten.folder}/{decision.name}"
+                self.findings.add("forget_open", where, "was not carried out to its end", repair="run `krake forget`")
+        return forgotten
+
+    def _waiting(self, node: str) -> None:
+        """URLs that wait for a node, here or on their way; an unknown one is fetched again when it is found again."""
+        stores, directory = self.stores, self.stores.node_dir(node)
+        with self._if_readable(node):
+            if node in self.nodes:
+                if self.write:
+                    finish_open_move(Queue(directory, node))
+                for file, urls in queued_urls(stores, node):
+                    self._ask_of(urls, "queued_key_unknown", f"{directory}/{file}")
+                if (take := open_take(directory)) is not None:
+                    self._ask([url.key for url in take.urls()], KeyState.QUEUED, "queued_key_unknown", str(take.path))
+                if self.write:
+                    reached("repair.rebuild.node")
+            for urls in urls_on_their_way(stores, node):
+                self._ask_of(urls, "handed_key_unknown", f"{stores.crawl.path}: handed on to {node}")
+
+    def _ask_of(self, urls: Sequence[bytes], name: str, where: str) -> None:
+        self.report.queued += len(urls)
+        self._ask(keys_of(urls), KeyState.QUEUED, name, where, urls)
+
+    def _ask(
+        self,
+        keys: Sequence[bytes],
+        state: KeyState,
+        name: str,
+        where: str,
+        urls: Sequence[bytes] = (),
+        *,
+        marked: bool = True,
+    ) -> None:
+        """Ask for keys that should be known; what is missing, or queued and not to be, is counted, and written."""
+        known = dict.fromkeys(keys) if self.is_empty else self.store.states(keys)
+        missing = [key for key, before in known.items() if before is None]
+        behind = [key for key, before in known.items() if before is KeyState.QUEUED and state is not before]
+        if missing:
+            names = dict(zip(keys, (f"of {url.decode('utf-8', 'replace')}" for url in urls), strict=False))
+            examples = ", ".join(names.get(key, key.hex()) for key in missing[:EXAMPLES])
+            self.findings.add(name, where, f"no key server knows the key {examples}", count=len(missing))
+        if behind and marked:
+            problem = f"the key servers call {behind[0].hex()} queued, and its page was crawled"
+            self.findings.add("page_key_behind", where, problem, severity=Severity.WARNING, count=len(behind))
+        self.report.added += len(missing)
+        self.report.raised += len(behind)
+        if self.write:
+            if missed := self.store.set_state(keys, state).missed:
+                raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
+        elif self.heap is not None:
+            self.heap.add(behind)
+        done = self.report.pages + self.report.queued
+        self.stores.report(checking=f"keys of {where}", done=done, unit="keys")
+
+    def _unheld(self, heap: KeyHeap) -> None:
+        """Keys that are queued, and whose URLs are nowhere."""
+        with self._if_readable():
+            hold_all(self.stores, self.sight.notes, heap)
+        if self.report.unread:
+            return
+        for keys in unheld_keys(self.store.servers, heap):
+            self._refuse_if_began()  # these were read before: none was sent by a node whose note is there now
+            if not self.report.anew:
+                # Before any key is dropped: killed between, what nothing holds is found once more.
+                self.report.anew = list(self.nodes)
+                if self.write:
+                    for node in self.nodes:
+                        take_all_in_again(self.stores, node)
+                    reached("repair.rebuild.anew")
+            self.report.dropped += self.store.forget(keys) if self.write else len(keys)
+            examples = ", ".join(key.hex() for key in keys[:EXAMPLES])
+            self.findings.add(
+                "key_without_url",
+                "key tables",
+                f"{examples} is queued, and no queue, take or segment has its URL: links to it are dropped as known",
+                repair=f"{REPAIR}, then `krake settle`, which finds what segments link to",
+                count=len(keys),
+            )
+        self.report.noted = len(self.sight.notes)
+        if self.write:
+            reached("repair.rebuild.unheld")
+
+    def _refuse_if_began(self) -> None:
+        """Raise LockedError if somebody began to work on a node elsewhere: its note does not say what it holds now."""
+        if began := self.sight.began(self.stores):
+            again = " and ".join(f"`{note_command(node)}`" for node in began)
+            raise LockedError(
+                f"somebody began to work on {', '.join(began)} meanwhile: when that is over, run {again} there, then"
+                " this again"
+            )
