@@ -4,7 +4,6 @@ import argparse
 
 from crawl_lib.cli.common import one_node, print_dry_run, print_json, tool_stores
 from crawl_lib.errors import ConfigError
-from crawl_lib.stores import Stores
 
 # The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
 
@@ -15,40 +14,24 @@ def fsck(arguments: argparse.Namespace) -> int:
     Raises ConfigError where `--only` comes without `--repair`.
     """
     from crawl_lib.repair import fsck as check  # noqa: PLC0415
+    from crawl_lib.repair import repair_crawl  # noqa: PLC0415
 
     if arguments.only and not arguments.repair:
         raise ConfigError("--only is for --repair: a check looks at everything")
+    full, dry_run = not arguments.fast, arguments.dry_run
     with tool_stores(arguments) as stores:
         if arguments.repair:
-            return _repair(arguments, stores)
-        here = [one_node(node, stores.config) for node in arguments.node]
-        report = check(stores, full=not arguments.fast, here=here, dry_run=arguments.dry_run)
+            say = (lambda line: None) if arguments.json else print
+            report = repair_crawl(stores, only=arguments.only, full=full, dry_run=dry_run, say=say)
+        else:
+            here = [one_node(node, stores.config) for node in arguments.node]
+            report = check(stores, full=full, here=here, dry_run=dry_run)
     if arguments.json:
         print_json(report.to_mapping())
     else:
         print(report.to_text())
         print_dry_run(arguments)
     return 0 if report.clean else 1
-
-
-def _repair(arguments: argparse.Namespace, stores: Stores) -> int:
-    from crawl_lib.repair import repair_crawl  # noqa: PLC0415
-
-    report = repair_crawl(
-        stores,
-        only=arguments.only,
-        full=not arguments.fast,
-        dry_run=arguments.dry_run,
-        say=(lambda line: None) if arguments.json else print,
-    )
-    if arguments.json:
-        print_json(report.to_mapping())
-    else:
-        print(report.left.to_text())
-        for line in report.next:
-            print(f"next: {line}")
-        print_dry_run(arguments)
-    return 0 if report.left.clean else 1
 
 
 def sweep(arguments: argparse.Namespace) -> int:
@@ -58,7 +41,7 @@ def sweep(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         report = delete_leftovers(stores, dry_run=arguments.dry_run, damaged=arguments.damaged)
     if arguments.json:
-        print_json(report.to_mapping())
+        print_json(vars(report))
         return 0
     for text in report.skipped:
         print(f"skipped: {text}")

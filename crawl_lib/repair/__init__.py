@@ -1,25 +1,18 @@
 """Checking and repairing a crawl by hand: what `krake fsck` finds, and the commands that each finding names.
 
-How data flows: `fsck` walks through the rooms; the `check` of each subroom looks and changes nothing, and returns
-`Finding`s. The subrooms repair what they look at: `queue` a node's directory, `folders` the small files of iterations
-and seeds, `segments` a segment from its WARC files, `keys` the key tables. `sweep` deletes what killed attempts left.
+How data flows: `fsck` goes through the parts of a crawl; each subroom looks at what it knows and returns `Finding`s,
+and repairs it, if asked: `queue` a node's directory, `folders` the small files of iterations and seeds, `segments` a
+segment from its WARC files, `keys` the key tables. `sweep` deletes what killed attempts left.
 
 Each command may be killed anywhere and run again. A dry run leaves no trace, not even a lock. No URL is dropped: in
 doubt it is fetched again.
 """
 
-from crawl_lib.repair.driver import RepairReport, repair_crawl
-from crawl_lib.repair.fsck import fsck
+from crawl_lib.repair.fsck import fsck, repair_crawl
 from crawl_lib.repair.keys.fill import take_all_in_again
 from crawl_lib.repair.keys.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
-from crawl_lib.repair.places import (
-    node_locked,
-    repairs_locked,
-    require_folder,
-    scratch_base,
-    scratch_room,
-)
+from crawl_lib.repair.places import node_locked, repairs_locked, require_folder, scratch_base, scratch_room
 from crawl_lib.repair.queue.node import restart_node
 from crawl_lib.repair.segments.glean import EXAMPLES, IMPORTED_FROM, fetched_of, is_robots
 from crawl_lib.repair.segments.report import SalvageReport

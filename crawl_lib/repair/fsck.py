@@ -1,41 +1,76 @@
-"""`krake fsck`: everything of a crawl that this machine can see, part by part. It changes nothing of the crawl.
+"""`krake fsck`: everything of a crawl that this machine can see, part by part; `--repair` repairs what needs no choice.
 
-Queues are those of the nodes on this machine; a node that somebody works on is skipped, and said to be. A node's queue
-that is gone is missed where it has to be: where keys lie in files (there is no other machine), where the node's
-directory is, on the machine of the node's name, and where the caller says so. Elsewhere it is skipped.
+A look changes nothing of the crawl. Queues are those of the nodes on this machine; a node at work is skipped and named,
+in a repair with its segments. A node's queue that is gone is missed where it has to be: where keys lie in files (there
+is no other machine), where the node's directory is, on the machine of the node's name, and where the caller says so.
+Where queues are on several machines, a check that is told which of its nodes are here leaves a note of the keys that
+they hold (`held.note_held`). Once every other node has one, it compares the queued keys of the whole crawl.
 
-Where the queues of a crawl are on several machines, a check that is told which of its nodes are here leaves a note of
-the keys that they hold (`held.note_held`). Once every other node has one, the check compares the queued keys of the
-whole crawl, wherever it runs.
+A repair deletes or hides nothing that could hold a URL or a page, and marks nothing known that might not be; it may
+cost fetches, and how many at most is said first. In this order, since each part is read by the next:
+
+1. key tables that are missing or broken are made, empty, and marked so (`keys.tables`);
+2. folders: whose iteration, scope, index, seeds (`folders.folders`);
+3. segments, from their WARC files; lost pages that are known by name are queued again (`segments.salvage`);
+4. queues of this machine (`queue.node`); one that has to be judged by the key tables waits until these have all pages;
+5. key tables, filled from all of it (`keys.fill`).
+
+Then all of it again, at most three times. Locks are held from beginning to end, in one order: repairs of this machine,
+then its nodes as the config names them. Killed anywhere, it is run again: each part finds what it had begun. A dry run
+goes through the parts once and changes nothing.
 """
 
 import socket
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldir import read_settled, settled_nodes, urls_of_lost_queue
-from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
+from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
+from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
 from crawl_lib.export import check_export, list_exports
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, held_without_trace
-from crawl_lib.repair.folders.check import check_iteration, check_kept_scope, check_started
-from crawl_lib.repair.folders.nodes import check_leftovers, check_lost, check_nodes
-from crawl_lib.repair.keys.fill import check_keys
+from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, finish_open_move, held_without_trace, open_take
+from crawl_lib.keys import check, open_key_store, repair
+from crawl_lib.repair.folders.folders import SmallFiles
+from crawl_lib.repair.folders.nodes import check_lost, check_nodes
+from crawl_lib.repair.keys.fill import KeysReport, check_keys, fill_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
+from crawl_lib.repair.keys.tables import make_tables
+from crawl_lib.repair.places import repairs_locked
 from crawl_lib.repair.queue.check import check_node
-from crawl_lib.seeds import check_seeds
+from crawl_lib.repair.queue.node import repair_node
+from crawl_lib.repair.segments.lost import lost_and_not_queued, requeue_urls
+from crawl_lib.repair.segments.salvage import salvage_segment
+from crawl_lib.repair.sweep import check_leftovers
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
+
+ROUNDS = 3
+MISMATCH = frozenset({"queue_rolled_back", "crawl_missing"})
+"""Findings that make a node's directory one of another time, or another crawl: it is left as it is."""
+CHOICES = MISMATCH | {"queue_missing", "take_folder_gone", "urls_lost"}
+"""Findings of a node's directory that a repair of it does not cure."""
+REPLICAS = frozenset({"replica_missing", "replica_behind"})
+FILLED = REPLICAS | {"page_key_unknown", "page_key_behind", "queued_key_unknown", "handed_key_unknown"}
+DROPPED = frozenset({"key_without_url", "keyinfo_unknown", "urls_lost"})
+INPUTS = {
+    "folders": (),
+    "segments": ("folders",),
+    "queue": ("folders", "segments"),
+    "keys": ("folders", "segments", "queue"),
+}
+"""The parts of a repair, in order, and what each is made from."""
 
 
 @dataclass
 class FsckReport:
-    """What a check found. `checked`: how many of each kind; `skipped`: what was not looked at, and why.
+    """What a check found, or what is left after a repair.
 
-    `noted`: nodes whose held keys it left a note of.
+    `checked`: how many of each kind; `skipped`: what was not looked at or not repaired, and why; `noted`: nodes whose
+    held keys it left a note of. Of a repair: `done`: what was done, or would be, a line each; `fetches`: how many URLs
+    may be fetched again, at most; `keys`: of the first fill of the key tables; `next`: what else to run.
     """
 
     full: bool
@@ -43,6 +78,10 @@ class FsckReport:
     checked: dict[str, int] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
     noted: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    fetches: int = 0
+    keys: KeysReport | None = None
+    next: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -51,10 +90,11 @@ class FsckReport:
 
     def to_mapping(self) -> dict[str, Any]:
         """The form for `--json`."""
-        return {**vars(self), "clean": self.clean, "findings": [finding.to_mapping() for finding in self.findings]}
+        findings = [finding.to_mapping() for finding in self.findings]
+        return {**vars(self), "clean": self.clean, "findings": findings, "keys": self.keys and vars(self.keys)}
 
     def to_text(self) -> str:
-        """The report for people: a line a finding, then what was looked at."""
+        """The report for people: a line a finding, then what was looked at, then what else to run."""
         lines = [finding.to_text() for finding in self.findings]
         lines += [f"skipped: {text}" for text in self.skipped]
         lines += [f"noted the keys of node {node} for checks on other machines" for node in self.noted]
@@ -62,31 +102,72 @@ class FsckReport:
         count = sum(finding.severity is not Severity.NOTE for finding in self.findings)
         verdict = "clean" if self.clean else f"{count} findings"
         lines.append(f"{verdict}: {looked}{'' if self.full else ' (sizes and counts only)'}")
-        return "\n".join(lines)
+        return "\n".join(lines + [f"next: {text}" for text in self.next])
 
 
 def fsck(stores: Stores, *, full: bool = True, here: Collection[str] = (), dry_run: bool = False) -> FsckReport:
     """Check a whole crawl. `full`: every byte, else sizes and counts. `here`: nodes whose queues have to be here.
 
     Where there are other machines, a full check leaves a note of the keys that the nodes `here` hold.
-
-    `dry_run`: nothing is noted; locks are held without a trace, so whoever waits for one is not told that this holds
-    it.
+    `dry_run`: nothing is noted; locks are held without a trace, so a process that waits for one does not see this one.
     Raises StorageError where the file store itself fails.
     """
-    with held_nodes(stores, "krake fsck", make=False, dry_run=dry_run) as (nodes, at_work):
-        look = Look(stores, full, nodes, at_work, here)
-        look.queues()
+    report = FsckReport(full)
+    with _held_nodes(stores, "krake fsck", make=False, dry_run=dry_run) as (nodes, at_work):
+        look = _Pass(stores, report, nodes, at_work, here)
+        look.queue()
         look.folders()
         look.segments()
         look.others()
-        look.tables(() if dry_run or not full else here)
+        look.keys(() if dry_run or not full else here)
     look.exports()
-    return look.report
+    return report
+
+
+def repair_crawl(
+    stores: Stores,
+    *,
+    only: str | None = None,
+    full: bool = True,
+    dry_run: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> FsckReport:
+    """Repair what needs no choice. `only`: one of `PARTS`; `full`: every byte is looked at; `say`: told each line.
+
+    Raises DamagedFileError if what `only` is made from is damaged, LockedError while another repair is at work on this
+    machine, StorageError, StoppedError.
+    """
+    report = FsckReport(full)
+    with (
+        repairs_locked(stores, dry_run=dry_run),
+        _held_nodes(stores, "krake fsck --repair", make=True, dry_run=dry_run) as (nodes, at_work),
+    ):
+        work = _Pass(stores, report, nodes, at_work)
+        for part in INPUTS.get(only or "", ()):
+            getattr(work, part)()
+        for finding in report.findings:
+            if finding.severity is Severity.ERROR and finding.name not in CHOICES:
+                problem = finding.problem.partition("; run `")[0]
+                raise DamagedFileError(f"{finding.where}: {problem}; this comes first: run `krake fsck --repair`")
+        work.say, work.dry_run = say, dry_run
+        for _ in range(ROUNDS):
+            before = len(report.done)
+            report.findings, report.checked, report.skipped = [], {}, []
+            if only in {None, "keys"}:
+                with work.left_to_people("key tables"):
+                    make_tables(stores, full=full, say=work.did, dry_run=dry_run)
+            for part in [part for part in INPUTS if only in {None, part}]:
+                getattr(work, part)()
+            if len(report.done) == before or dry_run:
+                break
+        if only is None:
+            work.others()
+            work.exports()
+    return report
 
 
 @contextmanager
-def held_nodes(
+def _held_nodes(
     stores: Stores, what: str, *, make: bool, dry_run: bool = False
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Hold the nodes of this machine, in the config's order, without waiting: those, and who works on the others.
@@ -109,34 +190,119 @@ def held_nodes(
         yield nodes, at_work
 
 
-class Look:
-    """A look at a crawl, part by part; each part returns what it found, which `report` has too.
+class _Pass:
+    """One pass through a crawl, part by part, which adds what it finds to the report.
 
-    `nodes`: of this machine, whose locks are held. `at_work`: those that are not, and why. `here`: see `fsck`.
+    `nodes`: of this machine, whose locks are held. `at_work`: those that are not, and why. `here`: see `fsck`. `say`:
+    told each line of a repair; None: nothing is repaired. `dry_run`: of a repair.
     """
 
     def __init__(
-        self, stores: Stores, full: bool, nodes: list[str], at_work: dict[str, str], here: Collection[str] = ()
+        self, stores: Stores, report: FsckReport, nodes: list[str], at_work: dict[str, str], here: Collection[str] = ()
     ) -> None:
-        self.stores, self.full, self.nodes, self.at_work = stores, full, nodes, at_work
+        self.stores, self.report, self.nodes, self.at_work = stores, report, nodes, at_work
         host = socket.gethostname()
         self.here = {*here, host, host.partition(".")[0]}
-        self.report = FsckReport(full)
+        self.say: Callable[[str], None] | None = None
+        self.dry_run = False
 
-    def queues(self) -> dict[str, list[Finding]]:
-        """The directories of this machine's nodes, by node."""
-        found: dict[str, list[Finding]] = {}
+    # Telling
+
+    def _add(self, room: str, found: list[Finding], count: int = 1) -> set[str]:
+        """Note what a look found; returns the names of the findings."""
+        self.report.findings += found
+        if count:
+            self.report.checked[room] = self.report.checked.get(room, 0) + count
+        return {one.name for one in found}
+
+    def did(self, line: str) -> None:
+        """Note something that is done, or would be."""
+        self.report.done.append(line)
+        if self.say is not None:
+            self.say(f"would: {line}" if self.dry_run else line)
+
+    @contextmanager
+    def left_to_people(self, where: str) -> Iterator[None]:
+        """What cannot be repaired without a choice is named, and the rest goes on."""
+        try:
+            yield
+        except StoppedError:
+            raise
+        except KrakeError as error:
+            self.report.skipped.append(f"{where}: {error}")
+
+    def _may_cost(self, fetches: int, what: str) -> None:
+        """Say, before something is done, how many URLs may be fetched again for it."""
+        self.report.fetches += fetches
+        if fetches and self.say is not None:
+            self.say(f"{what}: at most {fetches:,} URLs are fetched again")
+
+    # Parts
+
+    def folders(self) -> None:
+        """The small files of the crawl directory: injected seeds, iterations, and what outlives them."""
+        crawl = self.stores.crawl
+        files = SmallFiles(self.stores, self.did if self.say else None, dry_run=self.dry_run)
+        files.shared(self.nodes)
+        for digest in crawl.seeds():
+            with self.left_to_people(crawl.seeds_path(digest)):
+                files.seeds(digest, full=self.report.full)
+            self._add("seeds", [])
+        for folder in crawl.folders():
+            with self.left_to_people(crawl.at(folder)):
+                files.iteration(folder)
+            self._add("iterations", [])
+        self._add("", files.findings.list(), 0)
+
+    def segments(self) -> None:
+        """All segments."""
+        for name in self.stores.crawl.segments():
+            found = check_segment(self.stores.storage, name.path, full=self.report.full, work=self.stores)
+            self._add("segments", found)
+            if self.say is None or (name.node in self.at_work and not found):
+                continue
+            with self.left_to_people(name.path):
+                if name.node in self.at_work:
+                    raise LockedError(self.at_work[name.node])
+                if any(one.severity is Severity.ERROR and one.name != "dropped_damaged" for one in found):
+                    self._salvage(name)
+                if lost := lost_and_not_queued(self.stores, name):
+                    self._may_cost(len(lost), name.path)
+                    if not self.dry_run:
+                        requeue_urls(self.stores, name, lost)
+                    self.did(f"{name.path}: {len(lost)} lost pages are queued again")
+
+    def _salvage(self, name: SegmentRef) -> None:
+        planned = salvage_segment(self.stores, name, dry_run=True)
+        if planned.lost and self.say is not None:
+            self.say(f"{name.path}: {planned.lost:,} pages are lost, {planned.lost_named:,} of them are known by name")
+        text = f"{name.path}: made again from its WARC files: {planned.pages} pages"
+        if self.dry_run:
+            self._may_cost(planned.lost_named, name.path)
+            self.did(text)
+        else:
+            self.did(f"{text}; the damaged one is {salvage_segment(self.stores, name).aside}")
+
+    def queue(self) -> None:
+        """The directories of this machine's nodes."""
         for node in self.stores.config.servers:
-            if node in self.nodes:
-                one = check_node(self.stores, node, full=self.full)
-                found[node] = self._add("queues", one)
-            elif node in self.at_work:
+            directory = self.stores.node_dir(node)
+            if node in self.at_work:
                 self.report.skipped.append(f"node {node}: {self.at_work[node]}")
+            elif node not in self.nodes:
+                self._missing_queue(node)
             else:
-                found[node] = self._add("queues", self._missing_queue(node), 0)
-        return found
+                names = self._add("queues", check_node(self.stores, node, full=self.report.full))
+                if self.say is None or names <= CHOICES or names & MISMATCH:
+                    continue
+                with self.left_to_people(str(directory)):
+                    with suppress(DamagedFileError):
+                        take = open_take(directory)
+                        self._may_cost(take.count if take is not None else 0, str(directory))
+                    for line in repair_node(self.stores, node, dry_run=self.dry_run).done:
+                        self.did(f"{directory}: {line}")
 
-    def _missing_queue(self, node: str) -> list[Finding]:
+    def _missing_queue(self, node: str) -> None:
         """A queue that was there is lost, or on another machine."""
         directory = self.stores.node_dir(node)
         embedded = all(map(is_sqlite_server, self.stores.config.key_storage.servers))
@@ -145,57 +311,69 @@ class Look:
             used = f"; if that is here, run `krake settle --node {node}` first" if node in self.here else ""
             self.report.skipped.append(f"node {node}: its queue is not on this machine, or was not used yet{used}")
         elif embedded or directory.is_dir() or node in self.here:
-            findings = Findings(
-                "queue",
+            again = (
                 "put the directory, or queue.local_dir, back as it was; if it is lost, run"
-                f" `krake nodes restart {node}`",
+                f" `krake nodes restart {node}`"
             )
-            findings.add("queue_missing", str(directory), f"holds no queue, and node {node} had one in this crawl")
-            return findings.list()
+            problem = f"holds no queue, and node {node} had one in this crawl"
+            self._add("queues", [Finding("queue", "queue_missing", str(directory), problem, again)], 0)
         else:
             said = f" ({waited} URLs waited in it when it settled last)" if waited else ""
             self.report.skipped.append(
                 f"node {node}: its queue{said} is not on this machine; run `krake fsck --node {node}` where it has to"
                 " be"
             )
-        return []
 
-    def folders(self) -> list[Finding]:
-        """The small files of the crawl directory: injected seeds, marks, iterations."""
-        stores, found = self.stores, []
-        for digest in stores.crawl.seeds():
-            found += self._add("seeds", check_seeds(stores.crawl, digest, full=self.full))
-        for node in settled_nodes(stores.crawl):
-            try:
-                read_settled(stores.crawl, node)
-            except DamagedFileError as error:
-                again = f"krake settle --node {node}" if node in stores.config.servers else f"krake nodes retire {node}"
-                findings = Findings("folder", f"delete it, and run `{again}`")
-                findings.add("mark_damaged", str(error).split(":")[0], str(error))
-                found += self._add("queues", findings.list(), 0)
-        found += self._add("iterations", check_kept_scope(stores) + check_started(stores), 0)
-        for folder in stores.crawl.folders():
-            found += self._add("iterations", check_iteration(stores, folder))
-        return found
-
-    def segments(self) -> dict[str, list[Finding]]:
-        """All segments, by their names."""
-        found = {}
-        for name in self.stores.crawl.segments():
-            one = check_segment(self.stores.storage, name.path, full=self.full, work=self.stores)
-            found[str(name)] = self._add("segments", one)
-        return found
-
-    def others(self) -> list[Finding]:
+    def others(self) -> None:
         """What no part repairs: nodes that left, lost pages, what killed attempts left."""
         found = check_nodes(self.stores) + check_lost(self.stores) + check_leftovers(self.stores, self.nodes)
-        return self._add("queues", found, 0)
+        self._add("queues", found, 0)
 
-    def tables(self, noting: Collection[str] = ()) -> list[Finding]:
+    def exports(self) -> None:
+        """All exports."""
+        for name in list_exports(self.stores):
+            self._add("exports", check_export(self.stores, name, full=self.report.full))
+
+    def keys(self, noting: Collection[str] = ()) -> None:
         """The key tables. `noting`: nodes whose keys are noted before."""
+        for node in self.nodes if self.say and not self.dry_run else ():
+            with suppress(KrakeError):  # a finding of the queue
+                finish_open_move(Queue(self.stores.node_dir(node), node))  # else its URLs have no keys to be looked for
+        names = self._look_at_tables(noting)
+        lost = [node for node in self.nodes if NodeDirectory(self.stores.node_dir(node)).lost.exists()]
+        drop = bool(names & DROPPED or lost)
+        if self.say is None or not (drop or names & FILLED or unfilled(self.stores.crawl)):
+            return
+        with self.left_to_people("key tables"):
+            done = fill_keys(self.stores, self.nodes, drop_queued=drop, dry_run=self.dry_run)
+            self.report.keys = self.report.keys or done
+            if done.changes or done.filled:
+                self.did(f"key tables: {done.to_text()}")
+            for text in done.unknown:
+                self.report.skipped.append(f"key tables: keys that nothing holds were left: {text}")
+            for text in done.unread:
+                self.report.skipped.append(f"key tables: not filled from what cannot be read: {text}")
+            if names & REPLICAS:
+                self._replicas()
+            if done.anew:
+                nodes = ", ".join(done.anew)
+                self.report.next.append(f"run `krake settle`: these nodes take in every segment again: {nodes}")
+            if done.elsewhere and done.changes:
+                words = "`krake settle --all-again`" if done.dropped else "`krake fsck --repair`"
+                self.report.next.append(f"run {words} where these nodes are: {', '.join(done.elsewhere)}")
+
+    def _look_at_tables(self, noting: Collection[str]) -> set[str]:
         try:
-            self._note(noting)
-            found, report = check_keys(self.stores, self.nodes, full=self.full)
+            for node in noting if nodes_unseen(self.stores, self.nodes) else ():
+                if node not in self.nodes:
+                    continue  # skipped already, or a finding
+                if NodeDirectory(self.stores.node_dir(node)).lock.exists():
+                    note_held(self.stores, node)
+                    self.report.noted.append(node)
+                else:
+                    why = f"its keys were not noted, since no task has used it: run `krake settle --node {node}` first"
+                    self.report.skipped.append(f"node {node}: {why}")
+            found, report = check_keys(self.stores, self.nodes, full=self.report.full)
         except KrakeError as error:
             findings = Findings("keys", "do what it says, then run `krake fsck` again")
             findings.add("not_checked", "key_storage", str(error))
@@ -204,26 +382,10 @@ class Look:
         self.report.skipped += report.unknown
         return self._add("key servers", found, report.servers)
 
-    def exports(self) -> None:
-        """All exports."""
-        for name in list_exports(self.stores):
-            one = check_export(self.stores, name, full=self.full)
-            self._add("exports", one)
-
-    def _note(self, noting: Collection[str]) -> None:
-        """Note the keys of nodes that the caller named, where checks on other machines may ask for them."""
-        for node in noting if nodes_unseen(self.stores, self.nodes) else ():
-            if node not in self.nodes:
-                continue  # skipped already, or a finding
-            if not NodeDirectory(self.stores.node_dir(node)).lock.exists():
-                first = f"run `krake settle --node {node}` first"
-                self.report.skipped.append(f"node {node}: its keys were not noted, since no task has used it: {first}")
-                continue
-            note_held(self.stores, node)
-            self.report.noted.append(node)
-
-    def _add(self, room: str, found: list[Finding], count: int = 1) -> list[Finding]:
-        self.report.findings += found
-        if count:
-            self.report.checked[room] = self.report.checked.get(room, 0) + count
-        return found
+    def _replicas(self) -> None:
+        """What only some replicas know, and no page or queue says."""
+        config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
+        with open_key_store(config, password) as store:
+            done = (check if self.dry_run else repair)(store, work=self.stores)
+        if count := done.missing.total() + done.behind.total():
+            self.did(f"key tables: {count:,} keys were copied to replicas that lacked them")

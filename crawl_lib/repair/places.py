@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.errors import LockedError, PathNotFoundError, os_errors
-from crawl_lib.frontier import NodeDirectory, NodeLock, held_without_trace
+from crawl_lib.frontier import NodeLock, held_without_trace
 from crawl_lib.stores import Stores
 
 
@@ -39,21 +39,8 @@ def node_locked(
 
 
 @contextmanager
-def held_quietly(directory: Path, node: str, what: str) -> Iterator[None]:
-    """Hold a node's lock without waiting for it, and without making its file: a node that has none is at rest.
-
-    Raises LockedError naming the holder.
-    """
-    if not NodeDirectory(directory).lock.exists():
-        yield
-        return
-    with NodeLock(directory, node, 0.0, what=what):
-        yield
-
-
-@contextmanager
 def repairs_locked(stores: Stores, *, dry_run: bool = False) -> Iterator[None]:
-    """One repair of segments at a time on this machine: what is dropped while a segment is made anew could be missed.
+    """One repair of segments at a time on this machine: what is dropped while a segment is made again could be missed.
 
     A dry run, which leaves no trace, does not count. Raises LockedError if there is another one.
     """

@@ -15,7 +15,7 @@ from crawl_lib.curate.compact import compact_segment
 from crawl_lib.curate.drop import DropReport, drop_pages
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError
 from crawl_lib.export.show import show_page
-from crawl_lib.repair.folders.folders import repair_folder
+from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.segments import swap
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.segment import SegmentReader
@@ -120,17 +120,24 @@ def test_a_compaction_whose_decision_cannot_be_read_leaves_no_dropped_page_aside
     with pytest.raises(DamagedFileError, match="krake fsck --repair"):
         drop(crawl, url)
     before = tree(crawl.crawl_dir)
-    planned = repair_folder(stores_of(crawl.config), name.folder, dry_run=True).done
+    planned = repaired(crawl, name, dry_run=True)
     assert tree(crawl.crawl_dir) == before
     assert f"{crawl.config.crawl.directory}/{name.folder}/.swap-{name.node}.json: " in planned[0]
-    repair_folder(stores_of(crawl.config), name.folder)
-    assert repair_folder(stores_of(crawl.config), name.folder).done == []
+    repaired(crawl, name)
+    assert repaired(crawl, name) == []
     aside = [path.name for path in segment.parent.iterdir() if path.name.startswith(".") and path.is_dir()]
     assert [path.partition(f"-{name.node}-")[0] for path in aside] == ([".new"] if step.endswith("decided") else [])
     assert problems(crawl.config, name) == []
     compact_segment(stores_of(crawl.config), name)
     assert key_of(url) not in {row["key"] for row in rows(segment)}
     assert not list(segment.parent.glob(".[cn]*"))
+
+
+def repaired(crawl: Result, name: SegmentRef, *, dry_run: bool = False) -> list[str]:
+    """What a repair of the segment's folder did."""
+    done: list[str] = []
+    SmallFiles(stores_of(crawl.config), done.append, dry_run=dry_run).iteration(name.folder)
+    return done
 
 
 def killed_at(step: str, crawl: Result, name: SegmentRef, monkeypatch: pytest.MonkeyPatch) -> None:

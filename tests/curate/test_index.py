@@ -13,7 +13,7 @@ from crawl_lib.curate.drop import drop_pages
 from crawl_lib.curate.index import IndexReport, merge_indexes
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, StorageError
 from crawl_lib.repair.segments.salvage import salvage_segment
-from crawl_lib.repair.sweep import leftovers
+from crawl_lib.repair.sweep import check_leftovers
 from crawl_lib.segment import surt
 from crawl_lib.storage.local import LocalStorage
 from tests.curate.test_drop_and_compact import killed_at
@@ -131,7 +131,7 @@ def test_an_index_that_is_there_is_replaced_as_a_whole(crawl: Result, tmp_path: 
     file.write_text(OLD)
     done = run_killed(words, "repair.index.written")
     assert (done.code, file.read_text()) == (-9, OLD)
-    assert [leftover.path for leftover in leftovers(stores_of(crawl.config), ())] == [
+    assert [leftover.where for leftover in check_leftovers(stores_of(crawl.config), ())] == [
         f"crawl/{found.name}" for found in file.parent.glob(".index.cdxj.*")
     ]
     done = run_killed([*words, "--json"], None)

@@ -257,9 +257,8 @@ class _Course:
         if not done.out:
             self.trial.wrong.append(f"fsck fails: {done.err}")
             return []
-        report = done.json["left"] if more else done.json
-        self.trial.acts += [f"repair: {line}" for line in done.json.get("done", ())]
-        return [one for one in report["findings"] if one["severity"] != "note" or one["name"] in CHOICES]
+        self.trial.acts += [f"repair: {line}" for line in done.json["done"]]
+        return [one for one in done.json["findings"] if one["severity"] != "note" or one["name"] in CHOICES]
 
     def _must_be_the_same(self) -> None:
         """Bytes that no reader looks at may be others."""

@@ -12,7 +12,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.repair.fsck import check_iteration
+from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.segments.lost import read_lost, requeue_urls
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.segments.swap import Swap
@@ -314,7 +314,11 @@ def test_fsck_tells_of_a_swap_that_was_stopped_and_salvage_goes_on(crawl: Result
     swap = Swap(name.node, f".new-{name.node}-x", f".damaged-{name.node}-1", keep_old=False)
     (folder / f".swap-{name.node}.json").write_text(json.dumps(asdict(swap)))
     segment.rename(folder / swap.new)
-    (found,) = check_iteration(stores, name.folder)
+    files = SmallFiles(stores)
+    files.iteration(name.folder)
+    (found,) = files.findings.list()
     assert (found.name, found.repair) == ("repair_open", "run `krake fsck --repair`, which goes on")
     assert salvage(crawl, name).state == "whole"
-    assert check_iteration(stores, name.folder) == []
+    files = SmallFiles(stores)
+    files.iteration(name.folder)
+    assert files.findings.list() == []

@@ -1,18 +1,17 @@
-"""`krake fsck --repair`: the small files of an iteration's folder, or of injected seeds, made again from what stands.
+"""The small files of the crawl directory: each is looked at, and, if asked, made again from what else is there.
 
-Of an iteration, in this order, since each needs what is before it:
+Of an iteration's folder, in this order, since each needs what is before it:
 
-1. `iteration.json` (`folder_identity`);
-2. `scope` (`folder_scope`), and its digest in `iteration.json`;
-3. the file of `started` that says which attempt's folder it is (any name of no attempt says that it was chosen); notes
-   of what machines agreed on that cannot be read are set aside: none asks for them;
-4. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
-   old one stands; of segments that lie aside while none stands the newest is put back; one without dropped pages
+1. `iteration.json` (`identity`), `scope` (`scope`) and its digest;
+2. notes of what machines agreed on: one that cannot be read is set aside, since no task asks for it;
+3. a repair of a segment whose decision cannot be read: the new segment takes its place if that was prepared, else the
+   old one stays; of segments that lie aside while there is no other the newest is put back; one without dropped pages
    replaces the one with them;
-5. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
-6. the mark of dropped pages, and `index.json`, from the manifests of the segments.
+4. hosts that the folder added to the scope, which outlive it in the crawl directory's `scope`;
+5. the mark of dropped pages, and `index.json`, from the manifests of the segments.
 
-Of seeds: `scope`, and its digest in `manifest.json`.
+Of seeds: `scope`, and its digest in `manifest.json`. Of all: choices of `start` (where the chosen folder has its name,
+any name of no attempt says that the choice is made), lists of hosts that outlive their folders, marks of settled nodes.
 
 What cannot be used is renamed to `.broken-<name>`. Each file is replaced by itself: killed or stopped anywhere, the
 command is run again. Nobody may crawl meanwhile; while a file is away, stages fail and say so. Once it is to stop
@@ -22,7 +21,6 @@ command is run again. Nobody may crawl meanwhile; while a file is away, stages f
 import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha1, sha256
 from typing import Any
@@ -35,248 +33,228 @@ from crawl_lib.crawldir import (
     SCOPE_DIGEST,
     SCOPE_FILE,
     SCOPE_FOLDER,
-    SEEDS_FOLDER,
     STARTED_FOLDER,
     Iteration,
     delete_settled,
     follower,
+    is_choice,
     read_json,
     read_settled,
     scope_digest,
+    settled_nodes,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.repair.folders.identity import CHOSEN_AGAIN, Identity, broken_choices
-from crawl_lib.repair.folders.index import dropped_and_not_marked, index_problem, refresh_index
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.findings import Findings, Severity
+from crawl_lib.repair.folders.identity import Identity
+from crawl_lib.repair.folders.index import index_problem, refresh_index
 from crawl_lib.repair.folders.scope import (
-    OldScope,
-    kept_files,
-    lacks_of_kept_scope,
+    added_by_index,
+    kept_hosts,
+    old_scope,
     scope_of_iteration_again,
     scope_of_seeds_again,
 )
 from crawl_lib.repair.segments.swap import COMPACTED_PREFIX, all_aside, finish_swaps, read_swap, swap_files
-from crawl_lib.stopping import go_on, until_stopped
+from crawl_lib.seeds import check_seeds
+from crawl_lib.segment import dropped_files
 from crawl_lib.stores import Stores
-from crawl_lib.urls import is_list_of_hosts, scope_bytes
+from crawl_lib.urls import scope_bytes, whole_hosts
 
 BROKEN_PREFIX = ".broken-"
+CHOSEN_AGAIN = f".start-{'0' * 40}-{'0' * 32}".encode()
+"""What to write in place of a choice that cannot be read, where the chosen folder has its name: no attempt's name."""
 
 
-@dataclass
-class FolderReport:
-    """What was done with a folder, or would be, a line each; none: nothing was wrong."""
+class SmallFiles:
+    """Looks at the small files, a folder at a time, and repairs what it finds if it is told to.
 
-    folder: str
-    done: list[str] = field(default_factory=list)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return dict(vars(self))
-
-
-def repair_folder(stores: Stores, name: str, *, dry_run: bool = False) -> FolderReport:
-    """Repair a folder of the crawl. `name`: `<iteration>` or `seeds/<digest>`.
-
-    Raises InputError (no such folder; or nothing says whose it is), DamagedFileError naming a file that has to be
-    repaired by something else first, StorageError, StoppedError.
+    `findings`: what was wrong. `say`: told each step of a repair; None: nothing is repaired. `dry_run`: nothing is done
+    but to say so. While repairing, each method raises InputError (nothing says what a file should be), DamagedFileError
+    naming a file that has to be repaired by something else first, StorageError, StoppedError.
     """
-    repair = _Repair(stores, FolderReport(name), dry_run)
-    parent, _, digest = name.rpartition("/")
-    if parent == SEEDS_FOLDER and digest in stores.crawl.seeds():
-        repair.seeds(digest)
-    elif not parent and name in stores.crawl.folders():
-        repair.iteration(name)
-    else:
-        raise InputError(f"{name}: is no folder of {stores.crawl.path}; name an iteration, or seeds/<digest>")
-    return repair.report
 
+    def __init__(self, stores: Stores, say: Callable[[str], None] | None = None, *, dry_run: bool = False) -> None:
+        self.stores, self.crawl, self.storage = stores, stores.crawl, stores.storage
+        self.findings = Findings("folder", "run `krake fsck --repair`")
+        self._say, self._dry_run = say, dry_run
 
-def repair_strays(stores: Stores, nodes: Collection[str], *, dry_run: bool) -> list[str]:
-    """Small files of the crawl directory that belong to no folder that is there; returns what was done.
+    def shared(self, nodes: Collection[str]) -> None:
+        """Files that belong to no folder alone. `nodes`: those whose locks are held; their marks may be deleted.
 
-    A choice that no folder followed: the next start makes it again. Hosts of a folder that is gone: each iteration
-    since has them. A mark of a node that settled: the next settle writes it. `nodes`: those whose locks are held.
-    """
-    repair = _Repair(stores, FolderReport(""), dry_run)
-    crawl, folders = stores.crawl, stores.crawl.folders()
-    for name in broken_choices(stores):
-        if follower(folders, name) is None:
-            repair.set_aside(crawl.at(STARTED_FOLDER, name), "names no attempt of a start")
-    for name, data in kept_files(stores):
-        if name.partition("-")[0] not in folders and not is_list_of_hosts(data):
-            repair.set_aside(crawl.at(SCOPE_FOLDER, name), "is no list of hosts")
-    for node in nodes:
-        try:
-            read_settled(crawl, node)
-        except DamagedFileError as error:
-            repair.do(str(error), partial(delete_settled, crawl, node))
-    return repair.report.done
+        Without a choice the next start makes it again; without a mark the next settle writes it.
+        """
+        folders = self.crawl.folders()
+        for name in self.crawl.names(STARTED_FOLDER, files=True):
+            where = self.crawl.at(STARTED_FOLDER, name)
+            if not is_choice(self.storage.read_bytes(where)):
+                follows = follower(folders, name) is not None
+                act = partial(self._write, where, CHOSEN_AGAIN) if follows else partial(self._aside, where)
+                self._found("started_damaged", where, "names no attempt of a start", act)
+        for name, hosts in kept_hosts(self.stores):
+            if hosts is None:
+                where = self.crawl.at(SCOPE_FOLDER, name)
+                self._found("kept_scope_damaged", where, "is no list of hosts", partial(self._aside, where))
+        for node in settled_nodes(self.crawl):
+            try:
+                read_settled(self.crawl, node)
+            except DamagedFileError as error:
+                again = f"settle --node {node}" if node in self.stores.config.servers else f"nodes retire {node}"
+                delete = partial(delete_settled, self.crawl, node) if node in nodes else None
+                repair = f"delete it, and run `krake {again}`"
+                self._found("mark_damaged", str(error).split(":")[0], str(error), delete, repair=repair)
 
-
-@dataclass
-class _Repair:
-    stores: Stores
-    report: FolderReport
-    dry_run: bool
-
-    def seeds(self, digest: str) -> None:
-        path = self.stores.crawl.seeds_path(digest)
-        try:
-            self.stores.crawl.seeds_scope(digest)
-        except DamagedFileError as error:
-            manifest = read_json(self.stores.storage, f"{path}/{MANIFEST_FILE}")
-            data = scope_bytes(scope_of_seeds_again(self.stores, digest))
-            self._replace(f"{path}/{SCOPE_FILE}", data, str(error))
-            if manifest.get(SCOPE_DIGEST) != scope_digest(data):
-                changed = write_json_bytes({**manifest, SCOPE_DIGEST: scope_digest(data)})
-                self._replace(f"{path}/{MANIFEST_FILE}", changed, "has the digest of the new scope")
+    def seeds(self, digest: str, *, full: bool) -> None:
+        """A folder of injected seeds. `full`: each line is read."""
+        for one in check_seeds(self.crawl, digest, full=full):
+            self.findings.add(one.name, one.where, one.problem, repair=one.repair)
+            if one.name == "scope_damaged" and self._say:
+                path = self.crawl.seeds_path(digest)
+                manifest = self.crawl.seeds_manifest(digest)
+                data = scope_bytes(scope_of_seeds_again(self.stores, digest))
+                self._do(f"{one.where}: made again", partial(self._write, one.where, data))
+                self._note_digest(f"{path}/{MANIFEST_FILE}", manifest, data)
 
     def iteration(self, folder: str) -> None:
-        path = self.stores.crawl.at(folder)
-        iteration, value = self._identity(path, folder)
-        self._scope(path, iteration, value)
-        self._choices(folder)
-        self._agreed(path)
-        self._swaps(path, folder)
-        self._kept_scope(folder)
-        if dropped_and_not_marked(self.stores, folder):
-            act = partial(self.stores.storage.write_bytes, f"{path}/{DROPPED_MARK}", b"")
-            self.do(f"{path}/{DROPPED_MARK}: made: pages were dropped", act)
-        problem = index_problem(self.stores, folder)
-        if problem and not problem.missing:
-            self.do(f"{path}/{INDEX_FILE}: made again: {problem}", lambda: refresh_index(self.stores, folder))
-
-    def _kept_scope(self, folder: str) -> None:
-        path = self.stores.crawl.at(SCOPE_FOLDER)
-        for name, data in kept_files(self.stores):
-            if name.partition("-")[0] == folder and not is_list_of_hosts(data):
-                self.do(f"{path}/{name}: is no list of hosts", partial(self._aside, f"{path}/{name}"))
-        lacks = lacks_of_kept_scope(self.stores, folder)
-        if lacks:
-            data = scope_bytes(lacks)
-            where = f"{path}/{folder}-{sha1(data).hexdigest()}"
-            text = f"{where}: made: {len(lacks)} hosts that {folder} added to the scope"
-            self.do(text, partial(self.stores.storage.write_bytes, where, data))
-
-    def _identity(self, path: str, folder: str) -> tuple[Iteration, dict[str, Any]]:
-        """The iteration, and the content of its file; its digest of the scope is "" if the file was made again."""
-        try:
-            iteration = self.stores.crawl.folder(folder).iteration()
-            other = Identity(self.stores, folder).contradicts(iteration)
-            if not other:
-                return iteration, read_json(self.stores.storage, f"{path}/{ITERATION_FILE}")
-            self._say(f"{path}/{ITERATION_FILE}: {other}")
-        except (DamagedFileError, PathNotFoundError) as error:
-            self._say(str(error))
-        hosts = OldScope.read(self.stores, path).hosts
-        value = {**Identity(self.stores, folder).mapping(hosts), SCOPE_DIGEST: ""}
-        return Iteration.from_mapping(folder, value), value
-
-    def _scope(self, path: str, iteration: Iteration, value: dict[str, Any]) -> None:
-        try:
-            self.stores.crawl.scope(iteration)
-        except DamagedFileError as error:
-            old = OldScope.read(self.stores, path)
-            hosts = scope_of_iteration_again(self.stores, iteration)
-            data = scope_bytes(hosts)
-            if not (old.is_whole and old.hosts == hosts):
-                why = f"has {len(old.hosts)} of {len(hosts)} hosts" if not iteration.scope_sha256 else str(error)
-                self._replace(f"{path}/{SCOPE_FILE}", data, why)
-            if iteration.scope_sha256 != scope_digest(data):
-                whole = write_json_bytes({**value, SCOPE_DIGEST: scope_digest(data)})
-                whose = f"iteration {iteration.iteration} of {iteration.run_id}"
-                self._replace(f"{path}/{ITERATION_FILE}", whole, whose)
-
-    def _agreed(self, path: str) -> None:
-        for entry in until_stopped(self.stores.storage.list(path), self.stores.stop):
+        """An iteration's folder, and what outlives it."""
+        path = self.crawl.at(folder)
+        self._identity(path, folder)
+        for entry in self.stores.until_stopped(self.storage.list(path)):
             if entry.name.startswith("agreed-"):
                 try:
-                    read_json(self.stores.storage, f"{path}/{entry.name}")
+                    read_json(self.storage, f"{path}/{entry.name}")
                 except DamagedFileError as error:
-                    self.do(str(error), partial(self._aside, f"{path}/{entry.name}"))
+                    where = f"{path}/{entry.name}"
+                    self._found("agreed_damaged", where, str(error), partial(self._aside, where))
+        undone = self._swaps(path, folder)
+        self._kept_scope(folder)
+        self._dropped_mark(path, folder)
+        problem = None if undone else index_problem(self.stores, folder)  # it may be anything meanwhile
+        if problem and problem[0] == "segment_missing":
+            # Deleting a settled folder by hand is allowed; half of one too, but it may have been an accident.
+            repair = "bring them back from a copy; if they were deleted on purpose, move the whole folder away"
+            self.findings.add(problem[0], path, problem[1], repair=repair, severity=Severity.WARNING)
+        elif problem:
+            self._found(problem[0], f"{path}/{INDEX_FILE}", problem[1], partial(refresh_index, self.stores, folder))
 
-    def _choices(self, folder: str) -> None:
-        folders = self.stores.crawl.folders()
-        for name in broken_choices(self.stores):
-            if follower(folders, name) == folder:
-                where = f"{self.stores.crawl.path}/{STARTED_FOLDER}/{name}"
-                self._replace(where, CHOSEN_AGAIN, "named no attempt of a start")
+    # Looking, and repairing
 
-    def _swaps(self, path: str, folder: str) -> None:
-        storage = self.stores.storage
-        begun = swap_files(storage, path)
-        readable = 0
+    def _identity(self, path: str, folder: str) -> None:
+        """`iteration.json`, and the scope whose digest it has: "" while the file is made again."""
+        where, identity, value = f"{path}/{ITERATION_FILE}", Identity(self.stores, folder), dict[str, Any]()
+        try:
+            iteration = self.crawl.folder(folder).iteration()
+            problem = identity.contradicts(iteration)
+        except (DamagedFileError, PathNotFoundError) as error:
+            problem = str(error)
+        if problem:
+            self.findings.add("iteration_damaged", where, problem)
+            if self._say is None:
+                return
+            value = {**identity.mapping(whole_hosts(old_scope(self.stores, path))), SCOPE_DIGEST: ""}
+            iteration = Iteration.from_mapping(folder, value)
+        try:
+            self.crawl.scope(iteration)
+        except DamagedFileError as error:
+            if not problem:
+                self.findings.add("scope_damaged", f"{path}/{SCOPE_FILE}", str(error))
+            if self._say:
+                data = scope_bytes(scope_of_iteration_again(self.stores, iteration))
+                if data != old_scope(self.stores, path):
+                    self._do(f"{path}/{SCOPE_FILE}: made again", partial(self._write, f"{path}/{SCOPE_FILE}", data))
+                self._note_digest(where, value or read_json(self.storage, where), data)
+
+    def _note_digest(self, where: str, value: dict[str, Any], scope: bytes) -> None:
+        """Write the file that has the digest of a scope, unless it has it."""
+        whole = {**value, SCOPE_DIGEST: scope_digest(scope)}
+        if value.get(SCOPE_DIGEST) != whole[SCOPE_DIGEST]:
+            self._do(f"{where}: made again, for this scope", partial(self._write, where, write_json_bytes(whole)))
+
+    def _swaps(self, path: str, folder: str) -> bool:
+        """Repairs of segments that were stopped half-way; whether some still are."""
+        begun, readable, undone = swap_files(self.storage, path), 0, self._say is None or self._dry_run
         for node, name in begun:
+            where = f"{path}/{name}"
             try:
-                read_swap(storage, f"{path}/{name}")
+                read_swap(self.storage, where)
                 readable += 1
+                again = "run `krake fsck --repair`, which goes on"
+                self.findings.add("repair_open", f"{path}/{node}", "a repair of it was stopped half-way", repair=again)
             except DamagedFileError as error:
-                self.do(str(error), partial(self._undecided, path, node, name))
-        go_on(self.stores.stop)
+                self._found("repair_damaged", where, str(error), partial(self._undecided, path, node, name))
         if readable:
             text = f"{path}: a repair that was stopped half-way is carried out"
-            self.do(text, partial(finish_swaps, self.stores, folder))
-        self._put_aside(path, folder, {node for node, _ in begun} if self.dry_run else set())
-
-    def _put_aside(self, path: str, folder: str, settled: set[str]) -> None:
-        """Segments that lie aside, of nodes that are not `settled`, once no decision means them any more."""
-        storage = self.stores.storage
-        for node, name in all_aside(storage, path):
+            self._do(text, partial(finish_swaps, self.stores, folder))
+        decided = {node for node, _ in begun} if undone else set()
+        for node, name in all_aside(self.storage, path):
             where, target = f"{path}/{name}", f"{path}/{node}"
-            was_compacted = name.startswith(COMPACTED_PREFIX)
-            if node in settled:
+            if node in decided:
                 continue
-            if not storage.exists(target):
-                settled.add(node)
-                again = f"krake segment {'compact' if was_compacted else 'salvage'} {folder}/{node}"
-                text = f"{where}: no other segment of {node} stands; put back: run `{again}`"
-                self.do(text, partial(storage.rename, where, target))
-            elif was_compacted:
-                text = f"{where}: deleted: the segment without dropped pages stands"
-                self.do(text, partial(storage.delete, where))
+            if not self.storage.exists(target):
+                decided.add(node)
+                problem = "was put aside, and there is no other segment of its node"
+                self._found("segment_missing", where, problem, partial(self.storage.rename, where, target), "put back")
+            elif name.startswith(COMPACTED_PREFIX):
+                self._do(f"{where}: deleted: the segment without dropped pages is there",
+                         partial(self.storage.delete, where))  # fmt: skip
+        return bool(begun) and undone
 
     def _undecided(self, path: str, node: str, name: str) -> None:
         """A decision that cannot be read: what is whole of the new segment decides."""
-        storage = self.stores.storage
         new = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
-        for entry in storage.list(path):
-            if new.fullmatch(entry.name) and not storage.exists(f"{path}/{node}"):
+        for entry in self.storage.list(path):
+            if new.fullmatch(entry.name) and not self.storage.exists(f"{path}/{node}"):
                 with suppress(PathNotFoundError):
-                    manifest = storage.read_bytes(f"{path}/{entry.name}/{MANIFEST_FILE}")
+                    manifest = self.storage.read_bytes(f"{path}/{entry.name}/{MANIFEST_FILE}")
                     if sha256(manifest).hexdigest()[:16] == entry.name[-16:]:
-                        storage.rename(f"{path}/{entry.name}", f"{path}/{node}")
+                        self.storage.rename(f"{path}/{entry.name}", f"{path}/{node}")
         reached("repair.folder.placed")
-        storage.delete(f"{path}/{name}")
+        self.storage.delete(f"{path}/{name}")
+
+    def _kept_scope(self, folder: str) -> None:
+        kept = [hosts for name, hosts in kept_hosts(self.stores) if name.partition("-")[0] == folder and hosts]
+        if lacks := added_by_index(self.stores, folder).difference(*kept):
+            where, data = self.crawl.at(SCOPE_FOLDER, folder), scope_bytes(lacks)
+            act = partial(self.storage.write_bytes, f"{where}-{sha1(data).hexdigest()}", data)
+            self._found("kept_scope_damaged", where, f"lacks {min(lacks)}", act, count=len(lacks))
+
+    def _dropped_mark(self, path: str, folder: str) -> None:
+        where = f"{path}/{DROPPED_MARK}"
+        if self.storage.exists(where):
+            return
+        nodes = self.crawl.folder(folder).segments()
+        if unmarked := [node for node in nodes if dropped_files(self.storage, f"{path}/{node}")]:
+            problem = f"is not there, and pages of {', '.join(unmarked)} were dropped: `krake status` counts them"
+            act = partial(self.storage.write_bytes, where, b"")
+            self._found("dropped_unmarked", where, problem, act, severity=Severity.WARNING)
 
     # Changing
 
-    def _say(self, text: str) -> None:
-        self.report.done.append(text)
+    def _found(
+        self, name: str, where: str, problem: str, act: Callable[[], object] | None, how: str = "repaired", **more: Any
+    ) -> None:
+        """Note a finding, and repair it. `how`: what `act` does."""
+        self.findings.add(name, where, problem, **more)
+        if act is not None:
+            self._do(f"{where}: {problem.removeprefix(f'{where}: ').partition('; ')[0]}; {how}", act)
 
-    def do(self, text: str, act: Callable[[], object]) -> None:
-        go_on(self.stores.stop)
-        self._say(text)
-        if not self.dry_run:
-            act()
-
-    def set_aside(self, path: str, why: str) -> None:
-        """Rename a file so that nobody reads it."""
-        self.do(f"{path}: {why}; renamed to {BROKEN_PREFIX}{path.rpartition('/')[2]}", partial(self._aside, path))
-
-    def _replace(self, path: str, data: bytes, why: str) -> None:
-        self.do(f"{path}: made again: {why}", lambda: self._write(path, data))
+    def _do(self, text: str, act: Callable[[], object]) -> None:
+        if self._say is not None:
+            self.stores.go_on()
+            self._say(text)
+            if not self._dry_run:
+                act()
 
     def _write(self, path: str, data: bytes) -> None:
         self._aside(path)
         reached("repair.folder.aside")
-        self.stores.storage.write_bytes(path, data)
+        self.storage.write_bytes(path, data)
         reached("repair.folder.written")
 
     def _aside(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
         with suppress(PathNotFoundError):
-            if self.stores.storage.exists(path):
-                self.stores.storage.delete(f"{folder}/{BROKEN_PREFIX}{name}")
-                self.stores.storage.rename(path, f"{folder}/{BROKEN_PREFIX}{name}")
+            if self.storage.exists(path):
+                self.storage.delete(f"{folder}/{BROKEN_PREFIX}{name}")
+                self.storage.rename(path, f"{folder}/{BROKEN_PREFIX}{name}")

@@ -1,4 +1,4 @@
-"""`krake fsck`: nodes that left, pages that a salvage lost, and what killed attempts left on the store."""
+"""`krake fsck`: nodes that left, and pages that a salvage lost."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -8,7 +8,6 @@ from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.repair.segments.lost import lost_and_not_queued
-from crawl_lib.repair.sweep import leftovers
 from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
@@ -16,7 +15,7 @@ from crawl_lib.urls import key_of
 
 
 def check_nodes(stores: Stores) -> list[Finding]:
-    """Nodes that had a part in the crawl and are in `servers` no more, and that nobody has retired."""
+    """Nodes that had a part in the crawl and are in `servers` no more, and were not retired."""
     findings = Findings("queue", "")
     parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
     for node in sorted({*parts, *settled_nodes(stores.crawl)} - set(stores.config.servers)):
@@ -59,12 +58,3 @@ def _not_crawled_since(stores: Stores, name: SegmentRef, keys: Collection[bytes]
             for batch in SegmentReader(stores.storage, other.path).pages(["key"], with_dropped=True):
                 left.difference_update(batch.column(0).to_pylist())
     return left
-
-
-def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
-    """What killed attempts left on the store, and nobody owns. `nodes`: those whose lock is held."""
-    findings = Findings("segment", "run `krake sweep`, which deletes it")
-    if stores.crawl.folders():
-        for leftover in leftovers(stores, nodes):
-            findings.add("leftover", leftover.path, leftover.problem, severity=Severity.NOTE)
-    return findings.list()
