@@ -65,9 +65,13 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
         return {"node": node, "retired": True, "handed_over": 0}
     require_others_settled(stores, node)
     newest = stores.crawl.newest()
-    name = sha1(f"lost {node} {newest}".encode()).hexdigest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
-    sources, _ = waiting_sources(stores, node, TakenIn(), before=None, planned=[])
+    before = read_settled(stores.crawl, node)
+    handed, again = TakenIn(), ""
+    if before is not None and before.retired:  # seeds came since; what came before them others have already
+        handed, again = before.taken_in, f" {before.taken_in.to_mapping()}"
+    sources, _ = waiting_sources(stores, node, handed, before=None, planned=[])
+    name = sha1(f"lost {node} {newest}{again}".encode()).hexdigest()
     with stores.keys(make=not dry_run) as keys:
         lines = _lost_lines(stores, sources, keys, counts)
         if dry_run:
@@ -75,7 +79,6 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
         facts = {"retired": node, "lost": counts}
         manifest = hand_over(stores.crawl, name, lines, Division.of(stores.config), facts=facts)
     reached("retire.handed_over")
-    before = read_settled(stores.crawl, node)
     take_note_away(stores.crawl, node)
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)

@@ -51,29 +51,32 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
 
     They were injected with another list, which was changed back: no one would ever take them in.
     """
-    known = before.seeds if before else ()
     for digest in stores.crawl.seeds():
-        if digest in known:
+        if before is not None and digest in before.seeds:
             continue
-        path = stores.crawl.seeds_path(digest)
-        for node, part in stores.crawl.seeds_manifest(digest).get("outlinks", {}).items():
-            if node in stores.config.servers or not part.get("count"):
-                continue
-            settled = read_settled(stores.crawl, node)
-            if settled is None or (digest, SEEDS_NODE) not in settled.taken_in:
-                hint = "" if is_retired(stores, node) else f", or run `krake nodes retire {node} --lost`"
+        for node in stores.crawl.seeds_manifest(digest).get("outlinks", {}):
+            if node not in stores.config.servers and _wait(stores, digest, node, read_settled(stores.crawl, node)):
                 raise ConfigError(
-                    f"servers: {path} has {part['count']} seeds for {node}, which is not in servers: put it back{hint}"
+                    f"servers: {stores.crawl.seeds_path(digest)} has seeds for {node}, which is not in servers: put it"
+                    f" back, or run `krake nodes retire {node}` on its machine (with --lost if its disk is gone)"
                 )
 
 
 def is_retired(stores: Stores, node: str) -> bool:
-    """Whether a node was retired, and has had no part in an iteration since."""
+    """Whether a node was retired, has had no part in an iteration since, and was sent no seeds since."""
     settled, crawl = read_settled(stores.crawl, node), stores.crawl
     if settled is None or not settled.retired:
         return False
     since = [name for name in crawl.folders() if int(name) > int(settled.newest or 0)]
-    return not any(node in crawl.folder(name).iteration().nodes for name in since)
+    if any(node in crawl.folder(name).iteration().nodes for name in since):
+        return False
+    return not any(_wait(stores, digest, node, settled) for digest in crawl.seeds())
+
+
+def _wait(stores: Stores, digest: str, node: str, settled: Settled | None) -> bool:
+    """Whether seeds wait for a node that has not taken them in."""
+    taken_in = settled is not None and (digest, SEEDS_NODE) in settled.taken_in
+    return not taken_in and _holds_lines_for(stores, node, digest, SEEDS_NODE)
 
 
 def unsettled(stores: Stores, before: Iteration) -> list[str]:

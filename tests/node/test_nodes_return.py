@@ -104,6 +104,32 @@ def test_a_retirement_that_was_begun_and_given_up(step: str, serving: Serving, t
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 
+@pytest.mark.parametrize("has_disk", [True, False])
+def test_what_was_sent_to_a_node_after_it_was_retired_goes_to_others(
+    has_disk: bool, serving: Serving, tmp_path: Path
+) -> None:
+    """Node-0 was being replaced by node-2, whose turn had been over: its operator died, and took the list back."""
+    before = serving.log().counts()
+    old = begun(tmp_path, serving, 0, 1, 2)
+    settle(old)
+    two = with_nodes(old, 0, 1)
+    assert retire(two, "node-2")["handed_over"]
+    run_iteration(two, "two", 1)
+    settle(two)
+    assert run_stage(with_nodes(old, 1, 2), "retire_node", "retire.handed_over", node="node-0") == -9
+    settle(two)
+    with pytest.raises(ConfigError, match=r"seeds for node-2, .* run `krake nodes retire node-2`"):
+        stages.start_iteration(open_stores(two), run_id="again", iteration=1)
+    if has_disk:
+        assert retire(two, "node-2")["handed_over"]
+    else:
+        shutil.rmtree(Path(old.queue.local_dir) / "node-2")
+        done = retire_lost(open_stores(two), node="node-2")
+        assert done["handed_over"] == done["requeued"] > 0
+        assert retire_lost(open_stores(two), node="node-2")["handed_over"] == 0
+    assert_truth(to_the_end(two), serving, serving.log().counts() - before)
+
+
 def test_a_retired_node_that_returns_with_nothing_crawls_nothing_again(serving: Serving, tmp_path: Path) -> None:
     """All that was ever handed on to it stands in old segments, past the key check; others crawled it meanwhile."""
     before = serving.log().counts()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -84,7 +85,10 @@ class Acts:
         rng = self.it.rng
         words = ("crawl", "--run-id", self.it.run_id(), "--iterations", str(rng.choice((1, 1, 2))))
         words += ("--batch-size", str(rng.randint(2, 14)))
-        if self.it.krake(*words, refused=NOT_SETTLED).code and not self.it.is_between:
+        done = self.it.krake(*words, refused=f"{NOT_SETTLED}|is not in servers: put it back")
+        if done.code and not self.it.is_between:
+            if left := re.search("`krake nodes retire ([^`]+)`", done.err):
+                self.it.krake("nodes", "retire", left[1])
             self.it.krake("settle")
             self.it.krake(*words)
 
