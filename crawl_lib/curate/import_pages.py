@@ -11,10 +11,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 from crawl_lib.errors import UrlError
 from crawl_lib.records import Fetched
-from crawl_lib.repair import EXAMPLES, IMPORTED_FROM, fetched_of
+from crawl_lib.repair import fetched_of
 from crawl_lib.segment import Damage, WarcRecord, read_archive
 from crawl_lib.urls import canonicalize, key_of
 
+EXAMPLES = 20
 DIGESTS: dict[str, Callable[[bytes], Any]] = {"sha1": sha1, "md5": md5, "sha256": sha256}
 RECORD_TYPES = frozenset(
     {"warcinfo", "request", "response", "resource", "revisit", "metadata", "conversion", "continuation"}
@@ -91,7 +92,7 @@ def page_of(response: WarcRecord, request: WarcRecord | None, file: "FileReport"
         return None
     if request is not None:
         fetched.request = request.block
-    origin = {IMPORTED_FROM: Path(file.name).name, "record_id": response.headers.get("warc-record-id", "")}
+    origin = {"imported_from": Path(file.name).name, "record_id": response.headers.get("warc-record-id", "")}
     return ImportedPage(fetched, key_of(url), response.offset, json.dumps(origin))
 
 

@@ -42,7 +42,7 @@ from crawl_lib.repair.places import repairs_locked
 from crawl_lib.repair.queue.check import check_node
 from crawl_lib.repair.queue.node import repair_node
 from crawl_lib.repair.segments.lost import lost_and_not_queued, requeue_urls
-from crawl_lib.repair.segments.salvage import salvage_segment
+from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.sweep import check_leftovers
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
@@ -273,15 +273,16 @@ class _Pass:
                     self.did(f"{name.path}: {len(lost)} lost pages are queued again")
 
     def _salvage(self, name: SegmentRef) -> None:
-        planned = salvage_segment(self.stores, name, dry_run=True)
-        if planned.lost and self.say is not None:
-            self.say(f"{name.path}: {planned.lost:,} pages are lost, {planned.lost_named:,} of them are known by name")
-        text = f"{name.path}: made again from its WARC files: {planned.pages} pages"
-        if self.dry_run:
-            self._may_cost(planned.lost_named, name.path)
-            self.did(text)
-        else:
-            self.did(f"{text}; the damaged one is {salvage_segment(self.stores, name).aside}")
+        def tell(plan: SalvageReport) -> None:
+            known = len(plan.lost_urls)
+            if plan.lost and self.say is not None:
+                self.say(f"{name.path}: {plan.lost:,} pages are lost, {known:,} of them are known by name")
+            if self.dry_run:
+                self._may_cost(known, name.path)
+
+        done = salvage_segment(self.stores, name, dry_run=self.dry_run, planned=tell)
+        aside = f"; the damaged one is {done.aside}" if done.aside else ""
+        self.did(f"{name.path}: made again from its WARC files: {done.pages} pages{aside}")
 
     def queue(self) -> None:
         """The directories of this machine's nodes."""

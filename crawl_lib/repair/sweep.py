@@ -26,7 +26,7 @@ from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.findings import Finding, Severity
 from crawl_lib.frontier import held_without_trace, open_take
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.repair.segments.swap import all_aside, set_aside
+from crawl_lib.repair.segments.swap import DAMAGED_PREFIX, all_aside
 from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
 from crawl_lib.storage import DELETED
@@ -83,14 +83,15 @@ def _damaged(stores: Stores, report: SweepReport) -> Iterator[str]:
             else:
                 report.skipped.append(f"{crawl.seeds_path(entry.name)}: {crawl.seeds_path(found[1])} is not whole")
     for folder in stores.until_stopped(crawl.folders()):
-        for node in sorted({node for node, name in all_aside(storage, crawl.at(folder))}):
+        aside = all_aside(storage, crawl.at(folder))
+        for node in sorted({node for node, name in aside}):
             segment = crawl.segment(folder, node)
-            paths = [crawl.at(folder, name) for name in set_aside(storage, crawl.at(folder), node)]
+            names = sorted(name for other, name in aside if other == node and name.startswith(DAMAGED_PREFIX))
             found_now = check_segment(storage, segment.path) if segment.exists() else None
             if found_now is None or any(one.severity is Severity.ERROR for one in found_now):
-                report.skipped += [f"{path}: {segment.path} is not whole" for path in paths]
+                report.skipped += [f"{crawl.at(folder, name)}: {segment.path} is not whole" for name in names]
             else:
-                yield from paths
+                yield from (crawl.at(folder, name) for name in names)
 
 
 def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:

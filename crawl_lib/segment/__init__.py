@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 from crawl_lib.segment.build import build_segment, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
-from crawl_lib.segment.encoder import Position, WarcDates, WarcInfo, microseconds, split_head, utc_text
+from crawl_lib.segment.encoder import Position, RecordEncoder, WarcDates, WarcInfo, microseconds, split_head, utc_text
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
@@ -44,7 +44,7 @@ from crawl_lib.segment.parts import (
 )
 from crawl_lib.segment.publish import Sealer, hidden_folder, publish, seal_all, upload_checked
 from crawl_lib.segment.reader import SegmentReader, repair_of
-from crawl_lib.segment.recover import group_of, microseconds_of, warc_fields
+from crawl_lib.segment.recover import group_of, microseconds_of, taken_of, warc_fields
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter, merge_runs
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow
 from crawl_lib.segment.spool import PartWriter

@@ -160,21 +160,18 @@ class RecordEncoder:
 
     def group(self, fetched: Fetched, taken: TakenUrl | None) -> Group:
         """All records of a URL; `taken` is None for a robots.txt capture."""
+        if not (fetched.head and fetched.outcome in WITH_RESPONSE):
+            data = self.metadata(fetched, taken)
+            return Group(data, 0, len(data), False, "")
         uri, date = safe_uri(fetched.url), self._dates.text(microseconds(fetched.time))
         ip = f"WARC-IP-Address: {fetched.ip}\r\n" if fetched.ip else ""
-        if fetched.head and fetched.outcome in WITH_RESPONSE:
-            return self._answered(fetched, taken, uri, date, ip)
-        data = self._metadata(fetched, taken, uri, date, ip)
-        return Group(data, 0, len(data), False, "")
-
-    def _answered(self, fetched: Fetched, taken: TakenUrl | None, uri: str, date: str, ip: str) -> Group:
         response_id = self._new_id()
         concurrent = f"WARC-Concurrent-To: {response_id}\r\n"
         # What is imported or salvaged may have no request; none is made up.
         request = self._request(fetched.request, uri, date, concurrent + ip) if fetched.request else b""
         marks = f"{ip}WARC-Truncated: {fetched.truncated}\r\n" if fetched.truncated else ip
         response, digest = self._response(fetched, response_id, uri, date, marks)
-        metadata = self._metadata(fetched, taken, uri, date, concurrent)
+        metadata = self.metadata(fetched, taken, response_id)
         return Group(request + response + metadata, len(request), len(response), True, digest)
 
     def _request(self, block: bytes, uri: str, date: str, more: str) -> bytes:
@@ -199,7 +196,12 @@ class RecordEncoder:
         )
         return self._member(lines, head, body), digest
 
-    def _metadata(self, fetched: Fetched, taken: TakenUrl | None, uri: str, date: str, more: str) -> bytes:
+    def metadata(self, fetched: Fetched, taken: TakenUrl | None, response_id: str = "") -> bytes:
+        """The record that ends a group; `response_id`: of its response, if it has one."""
+        uri, date = safe_uri(fetched.url), self._dates.text(microseconds(fetched.time))
+        more = f"WARC-IP-Address: {fetched.ip}\r\n" if fetched.ip else ""
+        if response_id:
+            more = f"WARC-Concurrent-To: {response_id}\r\n"
         block = metadata_fields(fetched, taken, uri).encode("utf-8", "backslashreplace")
         digest = _digest(block)
         head = (

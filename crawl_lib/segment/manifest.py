@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.segment.recover import microseconds_of
 from crawl_lib.storage import Storage
 
 MANIFEST_NAME = "manifest.json"
@@ -75,23 +76,19 @@ class Manifest:
         for entry in self.files:
             if not (entry["name"] and "/" not in entry["name"] and _SHA256.fullmatch(entry["sha256"])):
                 raise ValueError(f"{entry} names no file")
-            _require_count(entry["size_bytes"])
+        numbers = [*(entry["size_bytes"] for entry in self.files), self.counts["taken"], self.counts["deferred"]]
         for owner, part in self.outlinks.items():
             if part.keys() != {"offset", "length", "count"}:
                 raise ValueError(f"{part} is no part of outlinks, of {owner}")
-            for number in part.values():
-                _require_count(number)
-        if not isinstance(self.counts["outcomes"], dict):
-            raise TypeError("counts have no outcomes")
-        for kind, names in ((str, ("folder", "node", "take_id", "run_id")), (list, ("scope_added", "history"))):
-            for name in names:
-                if not isinstance(getattr(self, name), kind):
-                    raise TypeError(f"{name} is {getattr(self, name)!r}")
-
-
-def _require_count(number: object) -> None:
-    if not isinstance(number, int) or number < 0:
-        raise ValueError(f"{number!r} is no count")
+            numbers += part.values()
+        if not all(isinstance(number, int) and number >= 0 for number in numbers):
+            raise ValueError(f"not all of these are counts: {numbers}")
+        kinds: list[tuple[type, Any]] = [(str, getattr(self, name)) for name in ("folder", "node", "take_id", "run_id")]
+        kinds += [(list, self.scope_added), (list, self.history), (dict, self.counts["outcomes"])]
+        for kind, value in kinds:
+            if not isinstance(value, kind):
+                raise TypeError(f"{value!r} is no {kind.__name__}")
+        microseconds_of(self.started)
 
 
 DROPPED_PREFIX = "dropped-"

@@ -80,7 +80,7 @@ def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recover
         error=fields.get("krake-error", ""),
     )
     digest = main.headers.get("warc-payload-digest", "") if response else None
-    return Recovered(_taken(fields, url), fetched, Position(warc_file, main.offset, main.length), digest, end)
+    return Recovered(taken_of(fields, url), fetched, Position(warc_file, main.offset, main.length), digest, end)
 
 
 def _http(response: WarcRecord | None, fields: dict[str, str]) -> tuple[bytes, bytes]:
@@ -92,7 +92,8 @@ def _http(response: WarcRecord | None, fields: dict[str, str]) -> tuple[bytes, b
     return split_head(response.block)
 
 
-def _taken(fields: dict[str, str], url: str) -> TakenUrl | None:
+def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:
+    """The URL that a metadata record is about; None for a robots.txt capture. Raises KeyError or ValueError."""
     if fields["krake-kind"] == "robots":
         return None
     via = fields.get("via")

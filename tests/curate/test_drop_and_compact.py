@@ -296,7 +296,7 @@ def test_what_was_dropped_or_compacted_stays_out_after_a_salvage(crawl: Result) 
     drop(crawl, dropped)
     (segment / "pages.parquet").unlink()
     report = salvage_segment(stores_of(crawl.config), name)
-    assert (report.lost, report.lost_named) == (0, 0)
+    assert (report.lost, report.lost_urls) == (0, [])
     assert problems(crawl.config, name) == []
     assert not {compacted, dropped} & urls_in(reader_of(crawl, name))
     assert compact_segment(stores_of(crawl.config), name).pages == 1

@@ -1,30 +1,38 @@
-"""What is known of a damaged segment beside its records: from its manifest, the folder's small files, and an open take.
+"""What the files of a damaged segment say besides its records, and the small files of its folder, and an open take.
 
 Each of them may be damaged too, so each answer says what is best known.
 """
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from crawl_lib.crawldir import INDEX_FILE, SCOPE_FILE, Iteration, SegmentRef, read_json, read_lines
-from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
-from crawl_lib.frontier import open_take
-from crawl_lib.repair.segments.glean import Found
+from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, read_json
+from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
+from crawl_lib.frontier import decode_line, open_take, part_mapping, read_outlinks
+from crawl_lib.records import QueuedUrl
+from crawl_lib.repair.segments.glean import is_robots
 from crawl_lib.segment import (
+    INDEX_NAME,
     MANIFEST_NAME,
+    OUTLINKS_NAME,
     Manifest,
+    SegmentReader,
     WarcInfo,
     dropped_files,
-    microseconds_of,
     read_dropped,
     utc_text,
 )
+from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
-from crawl_lib.urls import UrlFilter
+from crawl_lib.urls import UrlFilter, canonicalize, key_of
 from crawl_lib.version import VERSION
+
+OUTCOMES = frozenset(Outcome)
+OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms")
 
 
 class Known:
@@ -37,20 +45,16 @@ class Known:
     @cached_property
     def manifest(self) -> Manifest | None:
         """The old manifest, if it can be used."""
-        where = f"{self.path}/{MANIFEST_NAME}"
-        try:
-            manifest = Manifest.from_bytes(self.storage.read_bytes(where), where)
-            usable = isinstance(manifest.counts["taken"], int) and isinstance(manifest.counts["deferred"], int)
-        except (DamagedFileError, PathNotFoundError, KeyError, TypeError):
-            return None
-        return manifest if usable and (manifest.folder, manifest.node) == (self.name.folder, self.name.node) else None
+        with suppress(DamagedFileError, PathNotFoundError):
+            manifest = SegmentReader(self.storage, self.path).manifest
+            if (manifest.folder, manifest.node) == (self.name.folder, self.name.node):
+                return manifest
+        return None
 
     @cached_property
-    def iteration(self) -> Iteration | None:
-        """The folder's `iteration.json`, if it can be read."""
-        with suppress(DamagedFileError, PathNotFoundError):
-            return self.stores.crawl.folder(self.name.folder).iteration()
-        return None
+    def iteration(self) -> Iteration:
+        """Whose iteration the folder is, which is repaired before. Raises PathNotFoundError, DamagedFileError."""
+        return self.stores.crawl.folder(self.name.folder).iteration()
 
     @cached_property
     def index(self) -> dict[str, Any]:
@@ -62,9 +66,8 @@ class Known:
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """The nodes that own what was found."""
-        if self.iteration is not None and self.name.node in self.stores.config.servers:
-            return self.iteration.nodes
-        return self.stores.config.servers
+        servers = self.stores.config.servers
+        return self.iteration.nodes if self.name.node in servers else servers
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -86,13 +89,9 @@ class Known:
     def url_filter(self) -> UrlFilter:
         """The filter of links, with the iteration's scope."""
         bare = UrlFilter(self.stores.config.urls, ())
-        if self.iteration is not None:
-            hosts = self.stores.crawl.scope(self.iteration)
-        else:
-            hosts = set(read_lines(self.storage, f"{self.folder_path}/{SCOPE_FILE}"))
-        return bare.with_scope(bare.scope_name(host) for host in hosts)
+        return bare.with_scope(bare.scope_name(host) for host in self.stores.crawl.scope(self.iteration))
 
-    def info(self, said: Mapping[str, str]) -> WarcInfo:
+    def info(self, said: dict[str, str]) -> WarcInfo:
         """What new WARC files say of the crawl. `said`: what an old one said."""
         return WarcInfo(
             krake_version=VERSION,
@@ -109,60 +108,72 @@ class Known:
         return set()
 
     def pending(self) -> list[str]:
-        """Files of dropped pages that still stand in the segment's files."""
+        """Files of dropped pages that are still in the segment's files."""
         listed = {entry["name"] for entry in self.manifest.files} if self.manifest else set()
         return [name for name in dropped_files(self.storage, self.path) if name not in listed]
 
-    def take_id(self) -> str:
-        """The id of the take, if it is still open on this machine: its task has to find its own segment."""
-        with suppress(KrakeError):
+    def facts(self, info: WarcInfo) -> Manifest:
+        """What the manifest said, or has to say."""
+        if self.manifest is not None:
+            return self.manifest
+        take_id, began = f"salvaged-{self.name.folder}-{self.name.node}", utc_text(int(self.name.folder))
+        with suppress(KrakeError):  # a task whose take is open has to find its own segment
             take = open_take(self.stores.node_dir(self.name.node))
             if take is not None and take.header.folder == self.name.folder:
-                return take.take_id
-        return f"salvaged-{self.name.folder}-{self.name.node}"
-
-    def facts(self, found: Found, lost: int, clock: Callable[[], float]) -> Manifest:
-        """What the new manifest says. Raises DamagedFileError where not even the iteration is known."""
-        old, iteration, info = self.manifest, self.iteration, self.info(found.info)
-        if old is None and iteration is None:
-            raise DamagedFileError(
-                f"{self.folder_path}/iteration.json, {self.path}/{MANIFEST_NAME}: neither can be read; bring one back"
-            )
-        pages, dropped = len(found.keys), self.counts.get("dropped", 0)
-        least = max(found.positions, default=-1) + 1
-        taken = max(self.counts.get("taken", 0), least, pages + lost + dropped)
+                take_id = take.take_id
         return Manifest(
-            take_id=old.take_id if old else self.take_id(),
-            run_id=old.run_id if old else iteration.run_id if iteration else "",
-            iteration=old.iteration if old else iteration.iteration if iteration else 0,
+            take_id=take_id,
+            run_id=self.iteration.run_id,
+            iteration=self.iteration.iteration,
             folder=self.name.folder,
             node=self.name.node,
-            krake_version=old.krake_version if old else VERSION,
-            config_digest=info.config_digest if old is None else old.config_digest,
-            user_agent=info.user_agent if old is None else old.user_agent,
-            robots_policy=info.robots_policy if old is None else old.robots_policy,
-            started=date_of(old.started if old else None, found.first_us),
-            finished=date_of(old.finished if old else None, found.last_us),
-            counts={"taken": taken, "deferred": taken - pages - lost - dropped, "lost": lost, "dropped": dropped},
-            intake=old.intake if old else {},
-            scope_added=old.scope_added if old else [],
-            history=[*(old.history if old else ()), _history(found, lost, clock)],
+            krake_version=VERSION,
+            config_digest=info.config_digest,
+            user_agent=info.user_agent,
+            robots_policy=info.robots_policy,
+            started=began,
+            finished=began,
+            counts={},
         )
 
+    def rows(self) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
+        """Rows of `pages`, as far as it can be read; without it, URLs of the index.
 
-def _history(found: Found, lost: int, clock: Callable[[], float]) -> dict[str, Any]:
-    return {
-        "what": "salvage",
-        "time": utc_text(clock()),
-        "krake_version": VERSION,
-        "damage": dict(found.damage),
-        "lost": lost,
-    }
+        A row whose URL is not that of its key, or whose outcome is none, was changed: it is left out.
+        """
+        rows = 0
+        with suppress(KrakeError, OSError, ValueError, KeyError, AttributeError):
+            for batch in SegmentReader(self.storage, self.path).pages(OLD_COLUMNS, with_dropped=True):
+                for row in batch.to_pylist():
+                    rows += 1
+                    if key_of(row["url"]) == row["key"] and row["outcome"] in OUTCOMES:
+                        yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, row["metadata"] or ""), row
+        if rows:
+            return
+        with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
+            for line in file:
+                with suppress(ValueError, KeyError, IndexError, TypeError, UrlError):
+                    url = canonicalize(json.loads(line.split(b" ", 2)[2])["url"])
+                    if not is_robots(url):
+                        yield QueuedUrl(url), {"key": key_of(url)}
 
+    def outlinks(self, use: Callable[[str, QueuedUrl, str], None]) -> bool:
+        """Hand over what can be read of `outlinks`: of each owner's part the lines before the damage, in order.
 
-def date_of(text: str | None, fallback_us: int | None) -> str:
-    """A WARC date that can be read; where it cannot, or there is none, that of `fallback_us` (POSIX microseconds)."""
-    with suppress(ValueError, TypeError):
-        if text:
-            return utc_text(microseconds_of(text) / 1_000_000)
-    return utc_text((fallback_us or 0) / 1_000_000)
+        `use`: gets the owner ("" where no manifest says it), the URL and its flags. Returns whether this is all of it.
+        """
+        where, whole, end = f"{self.path}/{OUTLINKS_NAME}", True, 0
+        found = self.storage.stat(where)
+        size = found.size_bytes if found else -1
+        said = self.manifest.outlinks if self.manifest else self.index.get("outlinks", {}).get(self.name.node)
+        parts = said if isinstance(said, dict) else {"": {"offset": 0, "length": size, "count": 0}}
+        for owner, value in parts.items():
+            try:
+                part = part_mapping(value, where)
+                end = max(end, part.offset + part.length)
+                file = self.storage.open_read(where, part.offset, part.length)
+                for line in read_outlinks(file, where, part.count if owner else None):
+                    use(owner, *decode_line(line, where))
+            except (DamagedFileError, PathNotFoundError, ValueError):
+                whole = False
+        return whole and end == size

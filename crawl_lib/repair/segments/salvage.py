@@ -1,51 +1,77 @@
-"""`krake fsck --repair`: a damaged segment made anew from its WARC files, which are the log.
+"""`krake fsck --repair`: a damaged segment is made again from its WARC files, which are the log.
 
-How data flows: `glean` copies the whole groups of each WARC file, byte for byte, into the scratch directory, as a
-spool with open parts, the state that a kill leaves; so the crawl's own recovery makes tables, index and outlinks from
-them. URLs that were found stay found, whatever became of their pages: what can be read of the old `outlinks` comes
-first, in its order, so that an intake that was half-way through it finds its place. What the manifest says of the
-segment is kept where it can be read, else put together from `iteration.json`, the folder's index and the records.
+How data flows: `glean` finds the whole groups in each WARC file. They are copied, byte for byte, into the scratch
+directory, as a spool with open parts, the state that a kill leaves; so the crawl's own recovery makes tables, index and
+outlinks from them. URLs that were found stay found, whatever became of their pages: what can be read of the old
+`outlinks` comes first, in its order, so that an intake that was half-way through it finds its place. What the manifest
+says of the segment is kept where it can be read, else put together from `iteration.json`, the folder's index and the
+records.
 
-A response whose metadata record is lost is kept too (its row in the old `pages` says the rest). The URLs of pages that
-are lost, as far as the old tables or broken groups name them, are written to `lost.tsv` in the new segment.
-`swap` puts the new segment in place; the damaged one stays beside it as `.damaged-<node>-<time>`.
+A response whose metadata record is lost is kept too, with a new one (its row in the old `pages` says the rest). The
+URLs of pages that are lost, as far as the old tables or broken groups name them, are written to `lost.tsv` in the new
+segment. `swap` puts the new segment in place; the damaged one stays next to it as `.damaged-<node>-<time>`.
 """
 
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Severity
-from crawl_lib.frontier import HANDED_ON, decode_line, encode_line
+from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.places import require_folder, scratch_room
-from crawl_lib.repair.segments.glean import EXAMPLES, Found, Fragment, Gleaner, fetched_of, is_robots
+from crawl_lib.repair.segments.glean import Gleaner, Piece, fetched_of, is_robots
 from crawl_lib.repair.segments.known import Known
-from crawl_lib.repair.segments.lost import LOST_NAME, old_rows, read_lost
-from crawl_lib.repair.segments.old_outlinks import read_old_outlinks
-from crawl_lib.repair.segments.report import SalvageReport
+from crawl_lib.repair.segments.lost import LOST_NAME, read_lost
 from crawl_lib.repair.segments.swap import finish_swaps, replace_segment
+from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     SEQUENCE,
     WARC_SUFFIX,
+    Manifest,
     OutlinkRuns,
     PartWriter,
+    RecordEncoder,
     SegmentReader,
     build_segment,
     check_segment,
     dropped_files,
     list_parts,
-    part_prefix,
+    utc_text,
 )
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
-from crawl_lib.urls import Owners, canonicalize, host_of, key_of
+from crawl_lib.urls import Owners, host_of, key_of
+from crawl_lib.version import VERSION
 from crawl_lib.worker import PageHandler
+
+
+@dataclass
+class SalvageReport:
+    """What a salvage found and did.
+
+    `state`: `whole` (nothing to do), `salvaged`, `damaged` (dry run). `findings`: what was wrong. `pages`: those that
+    are kept; `without_metadata`: those of them whose metadata record is lost. `damage`: places of the WARC files that
+    are not kept, by reason. `lost`: how many pages are lost; `lost_urls`: of those whose URLs are known. `aside`: where
+    the damaged segment is kept.
+    """
+
+    state: str = "whole"
+    findings: list[str] = field(default_factory=list)
+    pages: int = 0
+    without_metadata: int = 0
+    damage: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
+    lost_urls: list[str] = field(default_factory=list)
+    aside: str = ""
 
 
 def salvage_segment(
@@ -53,241 +79,156 @@ def salvage_segment(
     name: SegmentRef,
     *,
     dry_run: bool = False,
+    planned: Callable[[SalvageReport], None] = lambda report: None,
     clock: Callable[[], float] = time.time,
 ) -> SalvageReport:
     """Make a damaged segment whole.
 
-    `dry_run`: change nothing, write nothing.
-    The caller holds the node's lock where he can. Raises PathNotFoundError (no such segment), DamagedFileError (not
-    even the iteration's number is known), StorageError.
+    `planned`: told what is kept and lost before anything is written; `dry_run`: that is all. The caller holds the
+    node's lock where he can. Raises PathNotFoundError (no such segment), DamagedFileError (the folder's
+    `iteration.json` or scope), StorageError.
     """
     require_folder(name)
-    path = name.path
     if not dry_run:
         finish_swaps(stores, name.folder)
-    if not stores.storage.exists(path):
-        raise PathNotFoundError(f"{path}: there is no such segment; its crawl task, run again, makes it")
-    report = SalvageReport(str(name))
-    found = check_segment(stores.storage, path, full=True, work=stores)
+    if not stores.storage.exists(name.path):
+        raise PathNotFoundError(f"{name.path}: there is no such segment; its crawl task, run again, makes it")
+    report = SalvageReport()
+    found = check_segment(stores.storage, name.path, full=True, work=stores)
     report.findings = [finding.to_text() for finding in found if finding.severity is Severity.ERROR]
-    if report.findings:
-        place = f"salvage-{name.folder}-{name.node}"
-        never_made = Path(stores.config.scratch.directory) / place
-        with nullcontext(never_made) if dry_run else scratch_room(stores, place) as room:
-            salvage = _Salvage(stores, name, room, report=report, clock=clock)
-            salvage.run(dry_run=dry_run)
+    if not report.findings:
+        return report
+    report.state = "damaged"
+    salvage = _Salvage(stores, name, report, clock)
+    planned(report)
+    if not dry_run:
+        with scratch_room(stores, f"salvage-{name.folder}-{name.node}") as room:
+            salvage.carry_out(room)
     return report
 
 
 class _Salvage:
-    """One salvage under way."""
+    """What is kept of a segment, and what is lost; `carry_out` then does it."""
 
-    def __init__(
-        self,
-        stores: Stores,
-        name: SegmentRef,
-        room: Path,
-        *,
-        report: SalvageReport,
-        clock: Callable[[], float],
-    ) -> None:
-        self.stores, self.storage, self.name = stores, stores.storage, name
-        self.path, self.folder = name.path, stores.crawl.at(name.folder)
-        self.known = Known(stores, name)
-        self.spool, self.built = room / "spool", room / "segment"
+    def __init__(self, stores: Stores, name: SegmentRef, report: SalvageReport, clock: Callable[[], float]) -> None:
+        self.stores, self.storage, self.name, self.path = stores, stores.storage, name, name.path
         self.report, self.clock = report, clock
-        self.found = Found()
+        self.known, self.found = Known(stores, name), Gleaner(stores)
+        for entry in self.storage.list(self.path):
+            if entry.name.endswith(WARC_SUFFIX):
+                with self.storage.open_read(f"{self.path}/{entry.name}") as file:
+                    self.found.read(entry.name, file)
         self.rows: dict[bytes, dict[str, Any]] = {}
+        self.lost = self._lost()
+        report.pages, report.without_metadata = len(self.found.keys), len(self.lone)
+        report.damage, report.lost_urls = dict(self.found.damage), [queued.url for queued in self.lost]
+        counts = self.known.counts
+        report.lost = len(self.lost)
+        if counts:
+            report.lost = max(0, counts["taken"] - counts["deferred"] - counts["dropped"] - report.pages)
 
-    def run(self, *, dry_run: bool) -> None:
-        """Glean, make the tables anew, swap."""
-        names = [entry.name for entry in self.storage.list(self.path) if entry.name.endswith(WARC_SUFFIX)]
-        if not dry_run:
-            self.spool.mkdir()
-        gleaner = Gleaner(self.found, self.stores)
-        for name in names:
-            self._glean(gleaner, name, dry_run=dry_run)
-        lost = self._lost()
-        self._note(lost)
-        if dry_run:
-            self.report.state = "damaged"
-            self.report.without_metadata = len(self._fragments())
-            return
-        self.report.without_metadata = self._keep_fragments()
-        self._report_sums()
-        runs = self._old_outlinks()
-        self._build(lost, runs)
-        reached("repair.salvage.built")
-        aside = replace_segment(
-            self.stores,
-            self.name,
-            self.built,
-            carried=self.known.pending(),
-            keep_old=True,
-            clock=self.clock,
-        )
-        self.report.state, self.report.aside = "salvaged", f"{self.folder}/{aside}"
-
-    def _glean(self, gleaner: Gleaner, name: str, *, dry_run: bool) -> None:
-        """Copy the good groups of one file into the spool, and make the rows of its part."""
-        stem = name.removesuffix(WARC_SUFFIX)
-        if not SEQUENCE.search(stem):
-            self.report.notes.append(f"{name}: is not a file of Krake, and was left out")
-            return
-        with self.storage.open_read(f"{self.path}/{name}") as file:
-            if dry_run:
-                gleaner.glean(name, file, None)
-                return
-            copy = self.spool / name
-            with copy.open("wb") as out:
-                groups = gleaner.glean(name, file, out)
-        if not groups:
-            copy.unlink()
-            return
-        prefix = SEQUENCE.sub("", stem)
-        with self._writer(prefix) as writer:
-            handler = self._handler(writer)
-            for taken, fetched, position in writer.recovered():
-                if taken is not None:
-                    handler.handle(taken, fetched, position)
-
-    def _writer(self, prefix: str) -> PartWriter:
-        info = self.known.info(self.found.info)
-        return PartWriter(self.spool, prefix, info, self.stores.config.segment, clock=self.clock)
-
-    def _handler(self, writer: PartWriter, *, seeds_widen_scope: bool = True) -> PageHandler:
-        nodes = self.known.nodes
-        own = nodes.index(self.name.node) if self.name.node in nodes else 0
-        is_import = self.name.node not in self.stores.config.servers
-        return PageHandler(
-            self.stores.config,
-            nodes,
-            own,
-            self.known.url_filter,
-            writer,
-            seeds_widen_scope=seeds_widen_scope and not is_import,
-        )
-
-    # Lost pages
-
-    def _lost(self) -> dict[bytes, QueuedUrl]:
-        """URLs of pages whose groups are not whole, by key. Reads the old rows of those that may still be kept."""
+    def _lost(self) -> list[QueuedUrl]:
+        """URLs of pages that are not kept, in order. Which responses without metadata are, the old rows decide."""
         found, lost = self.found, dict(self.found.unfetched)
-        wanted = {key_of(fragment.url) for fragment in found.fragments}
-        for queued, row in old_rows(self.storage, self.path, self.report.notes):
-            key = row["key"]
-            if key in wanted:
-                self.rows[key] = row
-            if key not in found.keys:
-                lost[key] = queued
+        for queued, row in self.known.rows():
+            lost[row["key"]] = queued
+            if row["key"] in found.lone:
+                self.rows[row["key"]] = row
         with suppress(DamagedFileError):
             lost |= {key_of(queued.url): queued for queued in read_lost(self.stores, self.name)}
+        lone = {key: url for key, url in found.lone.items() if key in self.rows or not is_robots(url)}
+        free = (position for position in count() if position not in found.positions)
+        self.lone = {
+            key: TakenUrl(next(free), key, lost.get(key, QueuedUrl(url)))
+            for key, url in lone.items()
+            if key not in found.keys
+        }
+        found.keys |= self.lone.keys()
         for key in found.keys | self.known.dropped():
             lost.pop(key, None)
-        return lost
+        return sorted(lost.values(), key=lambda queued: queued.url)
 
-    def _fragments(self) -> dict[bytes, Fragment]:
-        """Responses without a metadata record that are to be kept as pages, by key."""
-        return {
-            key: fragment
-            for fragment in self.found.fragments
-            if (key := key_of(fragment.url)) not in self.found.keys
-            and (key in self.rows or not is_robots(fragment.url))
-        }
+    def carry_out(self, room: Path) -> None:
+        """Copy what is kept, make the tables again, swap. `room`: an empty folder."""
+        spool, built = room / "spool", room / "segment"
+        spool.mkdir()
+        for name, pieces in self.found.pieces.items():
+            self._part(spool, name, pieces)
+        runs = self._old_outlinks(spool)
+        more = []
+        if self.lost:
+            more.append(spool / LOST_NAME)
+            more[-1].write_bytes(b"".join(encode_line(queued, HANDED_ON) + b"\n" for queued in self.lost))
+        for name in sorted({*dropped_files(self.storage, self.path)} - {*self.known.pending()}):
+            more.append(spool / name)
+            self.storage.download(f"{self.path}/{name}", more[-1])
+        build_segment(spool, built, self._facts(), self.known.nodes, outlink_runs=runs, more_files=more)
+        reached("repair.salvage.built")
+        carried = self.known.pending()
+        aside = replace_segment(self.stores, self.name, built, carried=carried, keep_old=True, clock=self.clock)
+        self.report.state, self.report.aside = "salvaged", self.stores.crawl.at(self.name.folder, aside)
 
-    def _keep_fragments(self) -> int:
-        """Write these responses, and what their old rows say, into a part of their own; returns how many."""
-        fragments, kept = self._fragments(), 0
-        if not fragments:
-            return 0
-        reader = SegmentReader(self.storage, self.path)
-        prefix = f"{part_prefix(self.name.folder, self.name.node, 0)}-salvaged-{int(self.clock())}"
-        with self._writer(prefix) as writer:
-            handler = self._handler(writer, seeds_widen_scope=False)
-            places = self._free_positions()
-            for key, fragment in fragments.items():
-                try:
-                    record = reader.read_record(fragment.warc_file, fragment.offset, fragment.length)
-                    fetched = fetched_of(record, canonicalize(fragment.url))
-                except (KrakeError, KeyError, ValueError):
+    def _part(self, spool: Path, name: str, pieces: list[Piece]) -> None:
+        """Copy what is kept of one file into the spool, and make the rows of its part."""
+        with (spool / name).open("wb") as out:
+            for piece in pieces:
+                if piece.key is not None and piece.key not in self.lone:
                     continue
-                row = self.rows.get(key, {})
-                if "outcome" in row:
-                    fetched.outcome = Outcome(row["outcome"])
-                    fetched.attempts, fetched.duration_ms = row["attempts"], row["duration_ms"]
-                queued = QueuedUrl(fetched.url, row.get("via_key"), row.get("depth", 0), 0, row.get("metadata") or "")
-                taken = TakenUrl(next(places), key, queued)
-                handler.handle(taken, fetched, writer.append(taken, fetched))
-                self.found.keys.add(key)
-                self.found.positions.add(taken.position)
-                kept += 1
-        return kept
+                with self.storage.open_read(f"{self.path}/{name}", piece.offset, piece.end - piece.offset) as file:
+                    shutil.copyfileobj(file, out)
+                if piece.key is not None:
+                    out.write(self._metadata(name, piece, self.lone[piece.key]))
+        config, nodes = self.stores.config, self.known.nodes
+        prefix = SEQUENCE.sub("", name.removesuffix(WARC_SUFFIX))
+        info, own = self.known.info(self.found.info), nodes.index(self.name.node) if self.name.node in nodes else 0
+        with PartWriter(spool, prefix, info, config.segment, clock=self.clock) as writer:
+            given = (config, nodes, own, self.known.url_filter, writer)
+            of_seeds = PageHandler(*given, seeds_widen_scope=self.name.node in config.servers)
+            of_others = PageHandler(*given, seeds_widen_scope=False)
+            for taken, fetched, position in writer.recovered():
+                if taken is not None:
+                    handler = of_others if taken.key in self.lone else of_seeds
+                    handler.handle(taken, fetched, position)
 
-    def _free_positions(self) -> Iterator[int]:
-        """Batch positions that no kept group has, in ascending order."""
-        position, used = 0, set(self.found.positions)
-        while True:
-            if position not in used:
-                yield position
-            position += 1
+    def _metadata(self, name: str, piece: Piece, taken: TakenUrl) -> bytes:
+        """A metadata record for a response that has lost its own."""
+        record = SegmentReader(self.storage, self.path).read_record(name, piece.offset, piece.end - piece.offset)
+        fetched, row = fetched_of(record, taken.queued.url), self.rows.get(taken.key, {})
+        if "outcome" in row:
+            fetched.outcome = Outcome(row["outcome"])
+            fetched.attempts, fetched.duration_ms = row["attempts"], row["duration_ms"]
+        return RecordEncoder().metadata(fetched, taken, record.headers["warc-record-id"])
 
-    # Putting it together
-
-    def _note(self, lost: Mapping[bytes, QueuedUrl]) -> None:
-        """What the report says of the reading."""
-        found, report = self.found, self.report
-        report.pages, report.robots = found.pages, found.robots
-        report.requests_lost, report.repeated = found.requests_lost, found.repeated
-        report.damage, report.damaged_bytes = dict(found.damage), found.damaged_bytes
-        report.places = list(found.places)
-        gone = sorted(queued.url for key, queued in lost.items() if key not in self._fragments())
-        report.lost_named, report.lost_urls = len(gone), gone[:EXAMPLES]
-        pages = found.pages + len(self._fragments())
-        report.lost = self._lost_count(pages, len(gone))
-
-    def _lost_count(self, pages: int, named: int) -> int:
-        counts = self.known.counts
-        return max(0, counts["taken"] - counts["deferred"] - counts["dropped"] - pages) if counts else named
-
-    def _report_sums(self) -> None:
-        self.report.pages = len(self.found.keys)
-
-    def _old_outlinks(self) -> list[Path]:
+    def _old_outlinks(self, spool: Path) -> list[Path]:
         """Runs of what can be read of the old `outlinks`; if that is all of it, the parts' own are not needed."""
-        known = self.known
-        parts = known.manifest.outlinks if known.manifest else known.index.get("outlinks", {}).get(self.name.node)
-        runs = OutlinkRuns(self.spool / "old-outlinks")
-        owners = Owners(known.nodes)
+        known, numbers = self.known, count()
+        runs = OutlinkRuns(spool / "old-outlinks")
         local = self.stores.config.frontier.routing == "local" and self.name.node in known.nodes
-        index_of = (lambda host: known.nodes.index(self.name.node)) if local else owners.index
-        old = read_old_outlinks(self.storage, self.path, parts)
-        for number, (owner, line) in enumerate(old.lines()):
-            queued, flags = decode_line(line)
+        index_of = (lambda host: known.nodes.index(self.name.node)) if local else Owners(known.nodes).index
+
+        def add(owner: str, queued: QueuedUrl, flags: str) -> None:
             at = known.nodes.index(owner) if owner in known.nodes else index_of(host_of(queued.url))
-            runs.add(at, 0, number, (queued.url, queued.via, queued.depth, queued.redirects, queued.metadata), flags)
-            self.report.outlinks_kept += 1
-        runs.flush()
-        self.report.outlinks_whole = old.is_whole
-        if old.is_whole:
-            for part in list_parts(self.spool):
+            found = (queued.url, queued.via, queued.depth, queued.redirects, queued.metadata)
+            runs.add(at, 0, next(numbers), found, flags)
+
+        if known.outlinks(add):
+            for part in list_parts(spool):
                 part.drop_outlinks()
-        else:
-            self.report.notes.append(
-                "outlinks: what could not be read was made anew from the pages that are whole; URLs that were handed on"
-                " from a queue made by hand, and those of lost pages, may be missing"
-            )
+        runs.flush()
         return runs.paths
 
-    def _build(self, lost: Mapping[bytes, QueuedUrl], runs: list[Path]) -> None:
-        more = []
-        named = [queued for key, queued in lost.items() if key not in self.found.keys]
-        if named:
-            more.append(self.spool / LOST_NAME)
-            data = b"".join(encode_line(queued, HANDED_ON) + b"\n" for queued in sorted(named, key=lambda q: q.url))
-            more[-1].write_bytes(data)
-        for name in sorted({*dropped_files(self.storage, self.path)} - {*self.known.pending()}):
-            more.append(self.spool / name)
-            self.storage.download(f"{self.path}/{name}", more[-1])
-        self.report.lost = self._lost_count(len(self.found.keys), len(named))
-        facts = self.known.facts(self.found, self.report.lost, self.clock)
-        build_segment(self.spool, self.built, facts, self.known.nodes, outlink_runs=runs, more_files=more)
+    def _facts(self) -> Manifest:
+        """What the new manifest says."""
+        found, lost, dropped = self.found, self.report.lost, self.known.counts.get("dropped", 0)
+        least, pages = max(found.positions, default=-1) + 1, self.report.pages
+        taken = max(self.known.counts.get("taken", 0), least, pages + lost + dropped)
+        done = {"what": "salvage", "time": utc_text(self.clock()), "krake_version": VERSION}
+        facts = self.known.facts(self.known.info(found.info))
+        return replace(
+            facts,
+            format_version=SEALED_VERSION,
+            counts={"taken": taken, "deferred": taken - pages - lost - dropped, "lost": lost, "dropped": dropped},
+            files=[],
+            outlinks={},
+            history=[*facts.history, {**done, "damage": dict(found.damage), "lost": lost}],
+        )

@@ -1,16 +1,16 @@
-"""Putting a segment that was made anew in the place of the one that stands.
+"""Putting a segment that was made again in the place of the old one.
 
 A folder cannot be replaced in one step, so the decision is a file, `<folder>/.swap-<node>.json`, written when the new
 segment is whole on the store, under a hidden name; its effects may be carried out twice:
 
-1. the standing segment is renamed to a hidden name (`repair.segments.swap.aside`);
-2. the new one takes its place (`repair.segments.swap.placed`);
-3. the old one is deleted, unless it is to be kept; the folder's index is written anew (`repair.segments.swap.indexed`), since
+1. the old segment is renamed to a hidden name (`repair.swap.aside`);
+2. the new one takes its place (`repair.swap.placed`);
+3. the old one is deleted, unless it is to be kept; the folder's index is written again (`repair.swap.indexed`), since
    other parts of `outlinks` may lie elsewhere now; then the decision is deleted.
 
-After a kill between any two, `finish_swaps` goes on: each repair tool calls it first. Between 1 and 2 no segment
-stands; a crawl task of it refuses to make another one while the decision is there.
-"""  # noqa: E501
+After a kill between any two, `finish_swaps` goes on: each repair tool calls it first. Between 1 and 2 there is no
+segment; a crawl task of it refuses to make another one while the decision is there.
+"""
 
 import re
 import time
@@ -24,12 +24,11 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folders.index import refresh_index
 from crawl_lib.sealed import sealed_json, unsealed_if_new
 from crawl_lib.segment import MANIFEST_NAME, Manifest, file_entry, upload_checked
-from crawl_lib.stopping import until_stopped
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
 DAMAGED_PREFIX, COMPACTED_PREFIX = ".damaged-", ".compacted-"
-"""Of the names that standing segments are given: one that is kept, one that is deleted."""
+"""Of the names that old segments are given: one that is kept, one that is deleted."""
 _ASIDE = re.compile(rf"(?:{re.escape(DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
 
 
@@ -74,12 +73,6 @@ def all_aside(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
     return [(node, name) for _, node, name in sorted(aside, reverse=True)]
 
 
-def set_aside(storage: Storage, folder_path: str, node: str) -> list[str]:
-    """Names of the damaged segments of a node that were kept, oldest first."""
-    name = re.compile(re.escape(f"{DAMAGED_PREFIX}{node}-") + r"\d+")
-    return [entry.name for entry in storage.list(folder_path) if name.fullmatch(entry.name)]
-
-
 def replace_segment(
     stores: Stores,
     segment: SegmentRef,
@@ -89,9 +82,9 @@ def replace_segment(
     keep_old: bool,
     clock: Callable[[], float] = time.time,
 ) -> str:
-    """Put a built segment in the place of the one that stands; returns the old one's name, "" if it was deleted.
+    """Put a built segment in the place of the old one; returns the old one's name, "" if it was deleted.
 
-    `built`: a folder as `build_segment` leaves it. `carried`: small files of the standing segment that its manifest
+    `built`: a folder as `build_segment` leaves it. `carried`: small files of the old segment that its manifest
     does not list, and that the new one gets too. The caller holds the node's lock, where the node is of this machine,
     and has called `finish_swaps`. Raises StorageError; run the tool again then.
     """
@@ -120,17 +113,15 @@ def replace_segment(
     return swap.old if keep_old else ""
 
 
-def finish_swaps(stores: Stores, folder: str) -> list[str]:
-    """Carry out what a killed repair of a folder decided; returns the nodes whose segments were put in place."""
-    found = open_swaps(stores.storage, stores.crawl.at(folder))
-    for swap in until_stopped(found, stores.stop):
+def finish_swaps(stores: Stores, folder: str) -> None:
+    """Carry out what a killed repair of a folder decided."""
+    for swap in stores.until_stopped(open_swaps(stores.storage, stores.crawl.at(folder))):
         _carry_out(stores, folder, swap)
-    return [swap.node for swap in found]
 
 
 def finish_all_swaps(stores: Stores) -> None:
-    """The same in all folders: for tools that look for segments, since one that is put aside stands nowhere."""
-    for folder in until_stopped(stores.crawl.folders(), stores.stop):
+    """The same in all folders: for tools that look for segments, which would not see one that is put aside."""
+    for folder in stores.until_stopped(stores.crawl.folders()):
         finish_swaps(stores, folder)
 
 
