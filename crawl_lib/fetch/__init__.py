@@ -3,9 +3,9 @@
 `loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is what the node remembers of them). When
 a host is ready, `robots` says whether its next URL may be fetched (`robotstxt` reads the rules), asking for robots.txt
 first where nothing is known. `dispatch` sends the request: `dns` finds an address that the `address` filter allows,
-`turns` gives the turns of IP and host, and `transport` carries it by an `exchange` of curl (`messages`: what goes in
-and comes out). `classify` says what came back means, `retry` what to do after a failure; `dispatch` does it: the
-answer goes to the caller, or the URL back to its host, which rests for its delay.
+`turns` gives the turns of IP and host, and `transport`, woken by sockets and by an `alarm`, carries it by an `exchange`
+of curl. `classify` says what came back means, `retry` what to do after a failure; `dispatch` does it: the answer goes
+to the caller, or the URL back to its host, which rests for its delay.
 
 After a crash: URLs that were not reported are fetched again by the caller's next run. `hoststore` finds its mark, so
 every host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
@@ -13,6 +13,7 @@ every host waits one delay (its own, since answers to robots.txt are stored at o
 
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.classify import outcome_of_status
+from crawl_lib.fetch.exchange import user_agent_header
 from crawl_lib.fetch.hoststore import (
     HOSTS_TABLES,
     HostRow,
@@ -22,7 +23,6 @@ from crawl_lib.fetch.hoststore import (
     make_hosts_folder,
 )
 from crawl_lib.fetch.loop import fetch_all
-from crawl_lib.fetch.messages import user_agent_header
 from crawl_lib.fetch.retry import RETRIES, Trouble
 from crawl_lib.fetch.robots import MIN_TTL_S
 from crawl_lib.fetch.seams import Control, Recorder, Seams

@@ -1,25 +1,26 @@
-"""What a reply means: curl's numbers and our marks become an `Outcome`. No curl number is known outside this module."""
+"""What a transfer's end means: curl's numbers, and why we ended it ourselves, become rows of the retry table.
+
+Also the little that must be understood of a head to say so. No curl number is known outside this module and those that
+drive it (`exchange`, `transport`).
+"""
 
 import pycurl as _curl  # type: ignore[import-untyped]
 
-from crawl_lib.fetch.messages import Mark, Reply, head_is_whole
 from crawl_lib.fetch.retry import Trouble
 from crawl_lib.parse import parse_head
-from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
-_OUTCOME_OF_MARK = {
-    Mark.ADDRESS: Outcome.ADDRESS_REFUSED,
-    Mark.MIME: Outcome.MIME_REFUSED,
-    Mark.HEADER: Outcome.PROTOCOL_ERROR,
-    Mark.STALE: Outcome.CONNECT_FAILED,
-    Mark.UNUSABLE: Outcome.PROTOCOL_ERROR,
+Failure = Outcome | Trouble
+"""A row of the retry table. An answer, too, falls under one."""
+End = tuple[Failure | None, str]
+"""Why we ended a transfer ourselves, and what is said of it. None: it is an answer, cut at its limit."""
+
+OUTCOME_OF_TROUBLE = {
+    Trouble.STALE_CONNECTION: Outcome.CONNECT_FAILED,
+    Trouble.TOO_MANY_REQUESTS: Outcome.CLIENT_ERROR,
+    Trouble.UNAVAILABLE: Outcome.SERVER_ERROR,
 }
-_WORDS_OF_MARK = {
-    Mark.MIME: "",
-    Mark.HEADER: "the headers pass fetch.max_header_bytes",
-    Mark.STALE: "the server closed a kept connection before it answered",
-}
+_TROUBLE_OF_STATUS = {429: Trouble.TOO_MANY_REQUESTS, 503: Trouble.UNAVAILABLE}
 # https://curl.se/libcurl/c/libcurl-errors.html
 _OUTCOME_OF_CODE: dict[int, Outcome] = {
     _curl.E_COULDNT_RESOLVE_HOST: Outcome.DNS_FAILED,
@@ -59,59 +60,44 @@ def outcome_of_status(status: int, head: bytes) -> Outcome:
         return Outcome.GONE
     if 400 <= status <= 499:
         return Outcome.CLIENT_ERROR
-    if 500 <= status <= 599:
-        return Outcome.SERVER_ERROR
-    return Outcome.UNEXPECTED_STATUS
+    return Outcome.SERVER_ERROR if 500 <= status <= 599 else Outcome.UNEXPECTED_STATUS
 
 
-def fetched_of(url: str, reply: Reply, attempts: int) -> Fetched:
-    """The record of a try. Answers whose headers were whole count, cut or not; others are failures."""
-    outcome, truncated, error = _judge(reply)
-    answered = outcome is None
-    has_head = answered or outcome is Outcome.MIME_REFUSED
-    return Fetched(
-        url,
-        reply.started,
-        outcome_of_status(reply.status, reply.head) if outcome is None else outcome,
-        status=reply.status if has_head else None,
-        ip=reply.ip,
-        request=reply.request,
-        head=reply.head if has_head else b"",
-        body=reply.body if answered else b"",
-        truncated=truncated,
-        attempts=attempts,
-        duration_ms=round(reply.duration_s * 1000),
-        error=error,
-    )
+def meaning(end: End | None, code: int, message: str, status: int, head: bytes) -> tuple[Failure, str | None, str]:
+    """(row of the retry table, WARC-Truncated's word, error). Answers whose headers were whole count, cut or not.
 
-
-def _judge(reply: Reply) -> tuple[Outcome | None, str | None, str]:
-    """(outcome or None for an answer, WARC-Truncated's word, error)."""
-    if reply.mark is Mark.LENGTH:
-        return None, "length", ""
-    if reply.mark:
-        return _OUTCOME_OF_MARK[reply.mark], None, one_line(_WORDS_OF_MARK.get(reply.mark, reply.message))
-    whole = head_is_whole(reply.head)
-    if reply.code == 0:
-        return (None, None, "") if whole else (Outcome.PROTOCOL_ERROR, None, "the headers do not end")
-    error = one_line(f"{reply.message or 'curl failed'} (curl {reply.code})")
-    if whole and reply.status >= 200:
-        return None, "time" if reply.code == _curl.E_OPERATION_TIMEDOUT else "disconnect", error
-    return _OUTCOME_OF_CODE.get(reply.code, Outcome.PROTOCOL_ERROR), None, error
-
-
-def failure_of(fetched: Fetched, reply: Reply) -> Outcome | Trouble:
-    """The row of the retry table that a try falls under."""
-    if reply.mark is Mark.STALE:
-        return Trouble.STALE_CONNECTION
-    if fetched.status == 429:
-        return Trouble.TOO_MANY_REQUESTS
-    if fetched.status == 503:
-        return Trouble.UNAVAILABLE
-    return fetched.outcome
+    `code`, `message`: of curl, 0 is whole; `status`, `head`: of the last block of headers.
+    """
+    answer = _TROUBLE_OF_STATUS.get(status) or outcome_of_status(status, head)
+    if end is not None:
+        return end[0] or answer, None if end[0] else "length", one_line(end[1])
+    is_whole = head.endswith((b"\r\n\r\n", b"\n\n", b"\n\r\n"))
+    if code == 0:
+        return (answer, None, "") if is_whole else (Outcome.PROTOCOL_ERROR, None, "the headers do not end")
+    error = one_line(f"{message or 'curl failed'} (curl {code})")
+    if is_whole and status >= 200:
+        return answer, "time" if code == _curl.E_OPERATION_TIMEDOUT else "disconnect", error
+    return _OUTCOME_OF_CODE.get(code, Outcome.PROTOCOL_ERROR), None, error
 
 
 def retry_after_s(head: bytes) -> float:
     """Seconds that a Retry-After header asks for; 0 if there is none, or if it is a date."""
     text = parse_head(head).get("retry-after") or ""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0
+
+
+def mime_allowed(mime: str | None, allowed: frozenset[str]) -> bool:
+    """Whether `allowed` names the type, itself or as `text/*`. No type, and what is none, is allowed."""
+    return not mime or mime in allowed or f"{mime.partition('/')[0]}/*" in allowed
+
+
+def last_block(lines: list[bytes]) -> bytes:
+    """The last header block among the lines that came: interim 1xx blocks before it and trailers after it dropped."""
+    if lines.count(b"\r\n") == 1 and lines[-1] == b"\r\n":
+        return b"".join(lines)
+    start = 0
+    for index, line in enumerate(lines):
+        if line[:5] == b"HTTP/" and (index == 0 or not lines[index - 1].strip()):
+            start = index
+    end = next((index + 1 for index in range(start, len(lines)) if not lines[index].strip()), len(lines))
+    return b"".join(lines[start:end])

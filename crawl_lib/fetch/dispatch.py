@@ -9,13 +9,12 @@ from functools import partial
 from itertools import count
 
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.classify import failure_of, fetched_of, one_line, retry_after_s
+from crawl_lib.fetch.classify import Failure, one_line, retry_after_s
 from crawl_lib.fetch.dns import Answer, DnsCache, literal_address
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
-from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope, Trouble
 from crawl_lib.fetch.robots import Robots
-from crawl_lib.fetch.seams import Carrier, Recorder, Seams
+from crawl_lib.fetch.seams import Recorder, Seams
 from crawl_lib.fetch.turns import Turns
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
@@ -24,7 +23,8 @@ from crawl_lib.states import Outcome
 class Dispatch:
     """The requests of one run. All methods belong to the loop's thread.
 
-    `act`: makes a change to the run, then starts what is ready; nothing once the run is over. `in_flight`: requests
+    `act`: makes a change to the run, then starts what is ready; nothing once the run is over. `fail`: ends the run with
+    an error. `in_flight`: requests
     that the transport has, or that have answered and are not reported yet. `left`: URLs that are not reported.
     """
 
@@ -36,7 +36,7 @@ class Dispatch:
         seams: Seams,
         *,
         act: Callable[[Callable[[], None]], None],
-        transport: Carrier,
+        fail: Callable[[BaseException], None],
     ) -> None:
         self.in_flight = 0
         self.left = 0
@@ -45,15 +45,15 @@ class Dispatch:
         self._turns = turns
         self._recorder = recorder
         self._act = act
-        self._transport = transport
         self._config = config = hosts.config
         self._clock = seams.clock
         self._retries = seams.retries
         self._filter = AddressFilter(config.allow_networks)
-        self._mime_types = frozenset(kind.lower() for kind in config.mime_types) if config.mime_types else None
         self._gates: dict[str, Gate] = {}
         self._numbers = count()
         self._dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, seams.resolver)
+        before_send = self._before_send if config.ip_delay_s > 0 and not config.proxy else None
+        self._transport = seams.carrier(config, fail, before_send)
 
     def close(self) -> None:
         """Abandon what runs, without calling back."""
@@ -124,18 +124,8 @@ class Dispatch:
     def _start(self, host: Host, job: Job, address: str | None) -> None:
         self.in_flight += 1
         host.in_flight += 1
-        is_robots = job.robots_for is not None
-        ask = Ask(
-            job.url,
-            job.site.scheme_end,
-            job.site.path_start,
-            address,
-            self._config.max_robots_bytes if is_robots else self._config.max_body_bytes,
-            None if is_robots else self._mime_types,
-            False,
-            self._before_send if self._config.ip_delay_s > 0 and address is not None else None,
-        )
-        self._transport.start(ask, partial(self._replied, host, job))
+        job.tries += 1
+        self._transport.start(job, address, lambda *ended: self._act(partial(self._take, host, job, *ended)))
 
     def _before_send(self, ip: str) -> None:
         # It took time to connect: the IP's delay runs from the request.
@@ -178,25 +168,20 @@ class Dispatch:
 
     # -- and back -------------------------------------------------------------------------------------------------
 
-    def _replied(self, host: Host, job: Job, reply: Reply) -> None:
-        self._act(partial(self._take, host, job, reply))
-
-    def _take(self, host: Host, job: Job, reply: Reply) -> None:
-        """An answer, or a failure, of a request that was sent."""
+    def _take(self, host: Host, job: Job, fetched: Fetched, failure: Failure) -> None:
+        """What a request that was sent ended in."""
         self.in_flight -= 1
         host.in_flight -= 1
-        job.tries += 1
-        fetched = fetched_of(job.url, reply, job.tries)
-        row = self._retries[failure_of(fetched, reply)]
+        row = self._retries[failure]
         self._note_failure(host, fetched, row)
         if job.tries < row.max_tries and host.ending is None:
             wait_s = row.wait_s
-            if fetched.status in (429, 503):
+            if failure in (Trouble.TOO_MANY_REQUESTS, Trouble.UNAVAILABLE):
                 wait_s = max(wait_s, min(retry_after_s(fetched.head), self._config.max_crawl_delay_s))
             self._put_back(host, job, row, wait_s)
         else:
             self._report(job, fetched)
-        self._rest(host, reply.duration_s)
+        self._rest(host, (fetched.duration_ms + 0.5) / 1000)  # it may have been rounded down
         self._hosts.schedule(host)
 
     def end(self, job: Job, outcome: Outcome, error: str) -> None:

@@ -4,7 +4,6 @@ The handle's options are set once, and handles are used again: a request sets it
 another one than the last time.
 """
 
-import math
 import socket
 import ssl
 import time
@@ -17,11 +16,30 @@ import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.messages import Ask, Mark, Reply, declared_type, last_block, mime_allowed
+from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, End, Failure, last_block, meaning, mime_allowed
+from crawl_lib.fetch.hosts import Job
+from crawl_lib.fetch.retry import Trouble
+from crawl_lib.parse import parse_head
+from crawl_lib.records import Fetched
+from crawl_lib.states import WITH_RESPONSE, Outcome
+from crawl_lib.version import VERSION
 
 # https://github.com/curl/curl/blob/master/include/curl/curl.h (pycurl has no name for it)
 _SUPPRESS_CONNECT_HEADERS = 265
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+# Not br, though we could undo it: warcio 1.8.1's `check` ends in an AttributeError on such a body with brotli 1.2.
+ACCEPT_ENCODING = "gzip, deflate"
+_LONG_HEAD: End = Outcome.PROTOCOL_ERROR, "the headers pass fetch.max_header_bytes"
 _DEBIAN_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+Done = Callable[[Fetched, Failure], None]
+"""Gets what one request ended in, and the row of the retry table that it falls under."""
+
+
+def user_agent_header(config: FetchConfig) -> str:
+    """The User-Agent header: `<token>/<version> (+<contact>)`, or `<token>/<version>` without a contact."""
+    contact = f" (+{config.contact})" if config.contact else ""
+    return f"{config.user_agent}/{VERSION}{contact}"
 
 
 class InflightBudget:
@@ -67,110 +85,104 @@ class InflightBudget:
 
 
 class Exchange:
-    """An easy handle with the state of the transfer it runs. `held`: what that has of the budget's common half."""
+    """An easy handle with the state of the transfer it runs: `prepare` begins one, `result` ends it.
+
+    `before_send`: called with the address once it is connected, right before the request is written. `held`: what the
+    transfer has of the budget's common half. `due`: when it ends; `ended`: why we ended it ourselves, if we did.
+    """
 
     def __init__(
         self,
         config: FetchConfig,
-        headers: list[str],
         address_filter: AddressFilter | None,
         budget: InflightBudget,
+        before_send: Callable[[str], None] | None,
         on_resumed: "Callable[[Exchange], None]",
     ) -> None:
+        self.config = config
         self.filter = address_filter
         self.budget = budget
+        self.before_send = before_send
         self.on_resumed = on_resumed
-        self.limits = config.connect_timeout_s, config.time_limit_s
-        self.due = math.inf
-        self.left = self.last = 0.0
-        self.is_paused = False
+        self.mime_types = frozenset(kind.lower() for kind in config.mime_types or ())
+        headers = [
+            f"User-Agent: {user_agent_header(config)}",
+            f"Accept: {ACCEPT}",
+            f"Accept-Encoding: {ACCEPT_ENCODING}",
+        ]
+        self.tail = "".join(f"{line}\r\n" for line in headers) + "\r\n"
+        self.forwards = bool(config.proxy) and not str(config.proxy).lower().startswith("socks")
         self.held = 0
-        self.spared = False
-        self.header_limit = config.max_header_bytes
         self.lines: list[bytes] = []
-        self.parts: list[bytes] = []
-        self.room = 0
-        self.sent = 0
-        self.mark = Mark.NONE
-        self.address_refused = ""
         self.connect_to: str | None = None
-        self.is_fresh = False
         self.opened: socket.socket | None = None
-        self.started = self.started_wall = 0.0
-        self.ask: Ask
-        self.done: Callable[[Reply], None]
         self.handle: Any = pycurl.Curl()
-        self._configure(config, headers)
+        self._configure([*headers, "Proxy-Connection:"] if self.forwards else headers)
 
-    def _configure(self, config: FetchConfig, headers: list[str]) -> None:
-        setopt = self.handle.setopt
-        setopt(pycurl.NOSIGNAL, 1)
-        setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
-        setopt(pycurl.HTTP_TRANSFER_DECODING, 0)
-        setopt(pycurl.HTTP09_ALLOWED, 0)
-        setopt(pycurl.FOLLOWLOCATION, 0)
-        setopt(pycurl.PATH_AS_IS, 1)
-        setopt(pycurl.HTTPHEADER, headers)
-        # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
-        setopt(pycurl.PROXY, _proxy(config.proxy or ""))
-        setopt(pycurl.NOPROXY, "")
-        if not config.proxy:
-            # curl is given addresses, and keeping them costs it more the more there are.
-            setopt(pycurl.DNS_CACHE_TIMEOUT, 0)
-        setopt(_SUPPRESS_CONNECT_HEADERS, 1)
-        setopt(pycurl.SSL_VERIFYPEER, 1 if config.verify_tls else 0)
-        setopt(pycurl.SSL_VERIFYHOST, 2 if config.verify_tls else 0)
-        # The system's certificates (or `SSL_CERT_FILE`, `SSL_CERT_DIR`): the wheel knows its builder's path only.
-        paths = ssl.get_default_verify_paths()
-        if paths.cafile or _DEBIAN_CERTIFICATES.is_file():
-            setopt(pycurl.CAINFO, paths.cafile or str(_DEBIAN_CERTIFICATES))
-        if paths.capath:
-            setopt(pycurl.CAPATH, paths.capath)
+    def _configure(self, headers: list[str]) -> None:
+        config = self.config
         # Time is ours to watch (`due`): curl would end a transfer whose answer has come while the loop was held, or
         # that is paused. It divides the time to connect among the addresses of a proxy, and so must know it there.
         connect_s = config.connect_timeout_s + (0 if config.proxy else config.time_limit_s)
-        setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000)))
-        setopt(pycurl.BUFFERSIZE, 65536)
-        setopt(pycurl.HEADERFUNCTION, self.lines.append)
-        setopt(pycurl.WRITEFUNCTION, self.on_body)
-        setopt(pycurl.OPENSOCKETFUNCTION, self.on_open)
-        setopt(pycurl.PREREQFUNCTION, self.on_connected)
+        options: dict[int, Any] = {
+            pycurl.NOSIGNAL: 1,
+            pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
+            pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
+            pycurl.HTTP_TRANSFER_DECODING: 0,
+            pycurl.HTTP09_ALLOWED: 0,
+            pycurl.FOLLOWLOCATION: 0,
+            pycurl.PATH_AS_IS: 1,
+            pycurl.HTTPHEADER: headers,
+            # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
+            pycurl.PROXY: _proxy(config.proxy or ""),
+            pycurl.NOPROXY: "",
+            # Without a proxy curl is given addresses, and keeping them costs it more the more there are.
+            pycurl.DNS_CACHE_TIMEOUT: 60 if config.proxy else 0,
+            _SUPPRESS_CONNECT_HEADERS: 1,
+            pycurl.SSL_VERIFYPEER: 1 if config.verify_tls else 0,
+            pycurl.SSL_VERIFYHOST: 2 if config.verify_tls else 0,
+            pycurl.CONNECTTIMEOUT_MS: max(1, int(connect_s * 1000)),
+            pycurl.BUFFERSIZE: 65536,
+            pycurl.HEADERFUNCTION: self.lines.append,
+            pycurl.WRITEFUNCTION: self.on_body,
+            pycurl.OPENSOCKETFUNCTION: self.on_open,
+            pycurl.PREREQFUNCTION: self.on_connected,
+        }
+        # The system's certificates (or `SSL_CERT_FILE`, `SSL_CERT_DIR`): the wheel knows its builder's path only.
+        paths = ssl.get_default_verify_paths()
+        if paths.cafile or _DEBIAN_CERTIFICATES.is_file():
+            options[pycurl.CAINFO] = paths.cafile or str(_DEBIAN_CERTIFICATES)
+        if paths.capath:
+            options[pycurl.CAPATH] = paths.capath
+        for option, value in options.items():
+            self.handle.setopt(option, value)
 
-    def prepare(self, ask: Ask, done: Callable[[Reply], None]) -> None:
+    def prepare(self, job: Job, address: str | None, done: Done) -> None:
         """Make ready for a request; `done` is for the one that collects it. Raises ValueError without an address."""
-        self.ask = ask
-        self.done = done
+        self.job, self.done = job, done
         self.lines.clear()
-        self.parts = []
-        self.room = ask.max_body_bytes
-        self.sent = 0
-        self.mark, self.address_refused = Mark.NONE, ""
-        self.started_wall = time.time()
-        self.started = time.monotonic()
-        self.due = self.started + min(self.limits)
-        self.last = self.started + 2 * self.limits[1]
-        self.is_paused = False
-        self.spared = False
-        if ask.address is None and self.filter is not None:
+        self.parts: list[bytes] = []
+        self.most = self.room = self.config.max_robots_bytes if job.robots_for else self.config.max_body_bytes
+        self.sent = False
+        self.ended: End | None = None
+        self.started_wall, self.started = time.time(), time.monotonic()
+        self.due = self.started + min(self.config.connect_timeout_s, self.config.time_limit_s)
+        self.last = self.started + 2 * self.config.time_limit_s
+        self.is_paused = self.spared = False
+        if address is None and self.filter is not None:
             raise ValueError("no address was found for its host, and curl looks up none")
-        handle = self.handle
-        handle.setopt(pycurl.URL, ask.url)
-        if ask.address != self.connect_to:
+        self.handle.setopt(pycurl.URL, job.url)
+        if address != self.connect_to:
             # An address instead of a name to look up; kept connections are told apart by it too.
-            self.connect_to = ask.address
-            text = f"[{ask.address}]" if ask.address and ":" in ask.address else ask.address
-            handle.setopt(pycurl.CONNECT_TO, [f"::{text}:"] if text else [])
-        if ask.fresh != self.is_fresh:
-            self.is_fresh = ask.fresh
-            handle.setopt(pycurl.FRESH_CONNECT, 1 if ask.fresh else 0)
+            self.connect_to = address
+            text = f"[{address}]" if address and ":" in address else address
+            self.handle.setopt(pycurl.CONNECT_TO, [f"::{text}:"] if text else [])
 
     def on_open(self, _purpose: int, address: Any) -> Any:
         """Open the socket for a resolved address, if the filter allows it."""
         family, kind, protocol, where = address
         if self.filter is not None and not self.filter.allows(str(where[0])):
-            self.mark = Mark.ADDRESS
-            self.address_refused = str(where[0])
+            self.ended = Outcome.ADDRESS_REFUSED, f"address {where[0]} is refused"
             return pycurl.SOCKET_BAD
         self.close_opened()
         self.opened = socket.socket(family, kind, protocol)
@@ -188,12 +200,12 @@ class Exchange:
         # curl itself would send the request again where a kept connection broke; that would be a second request
         # without the host's delay. A retry is ours to plan.
         if self.sent:
-            self.mark = Mark.STALE
+            self.ended = Trouble.STALE_CONNECTION, "the server closed a kept connection before it answered"
             return int(pycurl.PREREQFUNC_ABORT)
-        self.sent = 1
-        self.due = self.started + self.limits[1]
-        if self.ask.before_send is not None:
-            self.ask.before_send(primary_ip)
+        self.sent = True
+        self.due = self.started + self.config.time_limit_s
+        if self.before_send is not None:
+            self.before_send(primary_ip)
         return int(pycurl.PREREQFUNC_OK)
 
     def on_body(self, data: bytes) -> int:
@@ -201,14 +213,14 @@ class Exchange:
         if not self.parts and not self._takes_body():
             return -1
         room = self.room
-        if not self.budget.takes(self, self.ask.max_body_bytes - room, min(len(data), room)):
+        if not self.budget.takes(self, self.most - room, min(len(data), room)):
             self.left, self.due = self.due - time.monotonic(), self.last
             self.is_paused = True
             return int(pycurl.WRITEFUNC_PAUSE)
         if len(data) > room:
             self.parts.append(data[:room])
             self.room = 0
-            self.mark = Mark.LENGTH
+            self.ended = None, ""
             return -1
         self.parts.append(data)
         self.room = room - len(data)
@@ -218,53 +230,56 @@ class Exchange:
         """Go on after a pause, which does not count as the transfer's time; all pauses may last as long as that."""
         self.due = min(time.monotonic() + self.left, self.last)
         self.is_paused = False
-        with suppress(pycurl.error):  # of the body's callback, which has set the mark
+        with suppress(pycurl.error):  # of the body's callback, which has set `ended`
             self.handle.pause(pycurl.PAUSE_CONT)
         self.on_resumed(self)
 
     def _takes_body(self) -> bool:
-        allowed = self.ask.mime_types
-        if sum(map(len, self.lines)) > self.header_limit:
-            self.mark = Mark.HEADER
-            return False
-        if allowed is None:
-            return True
-        head = last_block(self.lines)
-        if head[9:10] == b"2" and not mime_allowed(declared_type(head), allowed):
-            self.mark = Mark.MIME
-            return False
-        return True
+        if sum(map(len, self.lines)) > self.config.max_header_bytes:
+            self.ended = _LONG_HEAD
+        elif self.mime_types and not self.job.robots_for:
+            head = last_block(self.lines)
+            if head[9:10] == b"2" and not mime_allowed(parse_head(head).content_type[0], self.mime_types):
+                self.ended = Outcome.MIME_REFUSED, ""
+        return self.ended is None
 
-    def late_message(self) -> str:
-        """What is said of a transfer whose time is over."""
-        what = "received all of an answer" if self.sent else "connected"
-        return f"not {what} after {time.monotonic() - self.started:.1f} s"
-
-    def reply(self, code: int, message: str, request: bytes) -> Reply:
-        """What came, after the transfer's end. `code`, `message`: of curl; `request`: the head as sent."""
+    def result(self, code: int, message: str = "") -> tuple[Fetched, Failure]:
+        """What came, and its row of the retry table, after the transfer's end. `code`, `message`: of curl."""
         duration_s = time.monotonic() - self.started
-        body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
-        self.parts = []
-        self.due = math.inf
+        if code == pycurl.E_OPERATION_TIMEDOUT:
+            what = "received all of an answer" if self.sent else "connected"
+            message = f"not {what} after {duration_s:.1f} s"
         self.close_opened()
         head = last_block(self.lines) if self.lines else b""
-        mark = self.mark
-        if not mark and len(head) > self.header_limit:
-            mark = Mark.HEADER
-        handle = self.handle
-        return Reply(
-            code,
-            f"address {self.address_refused} is refused" if mark is Mark.ADDRESS else message,
-            mark,
+        if self.ended is None and len(head) > self.config.max_header_bytes:
+            self.ended = _LONG_HEAD
+        status = self.handle.getinfo(pycurl.RESPONSE_CODE) if head else 0
+        failure, truncated, error = meaning(self.ended, code, message, status, head)
+        outcome = OUTCOME_OF_TROUBLE[failure] if isinstance(failure, Trouble) else failure
+        answered = outcome in WITH_RESPONSE
+        fetched = Fetched(
+            self.job.url,
             self.started_wall,
-            duration_s,
-            bool(self.sent),
-            request if self.sent else b"",
-            head,
-            body,
-            handle.getinfo(pycurl.RESPONSE_CODE) if head else 0,
-            handle.getinfo(pycurl.PRIMARY_IP) or None if self.sent else None,
+            outcome,
+            status=status if answered else None,
+            ip=self.handle.getinfo(pycurl.PRIMARY_IP) or None if self.sent else None,
+            request=self.request_head() if self.sent else b"",
+            head=head if answered else b"",
+            body=(self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)) if answered else b"",
+            truncated=truncated,
+            attempts=self.job.tries,
+            duration_ms=round(duration_s * 1000),
+            error=error,
         )
+        self.parts = []
+        return fetched, failure
+
+    def request_head(self) -> bytes:
+        """The request head as curl writes it (a test compares it with what a server reads)."""
+        url, site = self.job.url, self.job.site
+        target = url if self.forwards and site.scheme_end == 4 else url[site.path_start :]
+        host = url[site.scheme_end + 3 : site.path_start]
+        return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{self.tail}".encode("latin-1")
 
 
 def _proxy(given: str) -> str:

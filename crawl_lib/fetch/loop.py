@@ -61,8 +61,7 @@ class _Run:
         self.over = self.loop.create_future()
         self.wake: asyncio.TimerHandle | None = None
         self.wake_at = 0.0
-        transport = seams.carrier(hosts.config, self.fail)
-        self.dispatch = Dispatch(hosts, turns, recorder, seams, act=self.act, transport=transport)
+        self.dispatch = Dispatch(hosts, turns, recorder, seams, act=self.act, fail=self.fail)
 
     async def run(self, items: Sequence[TakenUrl], control: Control) -> int:
         ticker: asyncio.Task[None] | None = None

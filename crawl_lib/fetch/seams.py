@@ -7,7 +7,6 @@ from typing import Protocol
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.dns import SystemResolver
-from crawl_lib.fetch.messages import Ask, Reply
 from crawl_lib.fetch.retry import RETRIES, Retry, Trouble
 from crawl_lib.fetch.transport import Transport
 from crawl_lib.records import Fetched, TakenUrl
@@ -34,25 +33,17 @@ class Control(Protocol):
         """Whether nothing may start any more. What is in flight ends."""
 
 
-class Carrier(Protocol):
-    """What the loop needs of a transport."""
-
-    def start(self, ask: Ask, done: Callable[[Reply], None]) -> None:
-        """Send; call `done` later, in the loop's thread."""
-
-    def close(self) -> None:
-        """Abandon everything."""
-
-
 @dataclass(frozen=True)
 class Seams:
     """What tests put in the place of clocks, resolver, retry table and network.
 
-    `resolver`: makes one on the running loop.
+    `resolver` and `carrier` make theirs on the running loop.
     """
 
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     resolver: Callable[[], SystemResolver] = SystemResolver
     retries: Mapping[Outcome | Trouble, Retry] = field(default_factory=lambda: RETRIES)
-    carrier: Callable[[FetchConfig, Callable[[BaseException], None]], Carrier] = Transport
+    carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str], None] | None], Transport] = (
+        Transport
+    )

@@ -13,8 +13,10 @@ import uvloop
 
 from crawl_lib.config.model import FetchConfig
 from crawl_lib.fetch import RETRIES, HostStore, Seams, Turns, fetch_all
+from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, Failure, meaning
 from crawl_lib.fetch.dns import Answer
-from crawl_lib.fetch.messages import Ask, Mark, Reply
+from crawl_lib.fetch.exchange import Done
+from crawl_lib.fetch.hosts import Job
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 
 CONFIG = FetchConfig(
@@ -164,12 +166,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 HEAD = b"HTTP/1.1 %d Word\r\nContent-Type: text/html\r\n%s\r\n"
 
 
-def answer(status: int = 200, headers: bytes = b"", body: bytes = b"", **changes: object) -> Reply:
-    """A reply as the transport gives it."""
-    reply = Reply(
-        0, "", Mark.NONE, time.time(), 0.01, True, b"GET", HEAD % (status, headers), body, status, "127.0.0.1"
-    )
-    return replace(reply, **changes)
+def answer(
+    status: int = 200,
+    headers: bytes = b"",
+    body: bytes = b"",
+    code: int = 0,
+    message: str = "",
+    duration_s: float = 0.01,
+) -> tuple[Fetched, Failure]:
+    """What the transport gives, but for the URL; with curl's `code` nothing came."""
+    head = b"" if code else HEAD % (status, headers)
+    failure, truncated, error = meaning(None, code, message, status, head)
+    outcome = OUTCOME_OF_TROUBLE.get(failure, failure)
+    facts = {"truncated": truncated, "error": error, "duration_ms": round(duration_s * 1000)}
+    answered = {"status": status, "ip": "127.0.0.1", "request": b"GET", "head": head, "body": body} if head else {}
+    return Fetched("", time.time(), outcome, **facts, **answered), failure
 
 
 @dataclass
@@ -185,7 +196,11 @@ class Sent:
 class FakeCarrier:
     """Answers after `takes_s(url)` seconds of the loop's time with `respond(url, number of the try)`."""
 
-    def __init__(self, respond: Callable[[str, int], Reply], takes_s: Callable[[str], float] = lambda url: 0.1) -> None:
+    def __init__(
+        self,
+        respond: Callable[[str, int], tuple[Fetched, Failure]],
+        takes_s: Callable[[str], float] = lambda url: 0.1,
+    ) -> None:
         self.respond = respond
         self.takes_s = takes_s
         self.sent: list[Sent] = []
@@ -193,19 +208,20 @@ class FakeCarrier:
         self.running = self.peak = 0
         self.closed = False
 
-    def start(self, ask: Ask, done: Callable[[Reply], None]) -> None:
+    def start(self, job: Job, address: str | None, done: Done) -> None:
         loop = asyncio.get_running_loop()
-        sent = Sent(ask.url, ask.address, loop.time(), loop.time() + self.takes_s(ask.url))
+        sent = Sent(job.url, address, loop.time(), loop.time() + self.takes_s(job.url))
         self.sent.append(sent)
         self.running += 1
         self.peak = max(self.peak, self.running)
-        loop.call_at(sent.end, self._answer, ask.url, done)
+        loop.call_at(sent.end, self._answer, job, done)
 
-    def _answer(self, url: str, done: Callable[[Reply], None]) -> None:
+    def _answer(self, job: Job, done: Done) -> None:
         self.running -= 1
         if not self.closed:
-            self.tries[url] += 1
-            done(self.respond(url, self.tries[url]))
+            self.tries[job.url] += 1
+            fetched, failure = self.respond(job.url, self.tries[job.url])
+            done(replace(fetched, url=job.url, attempts=job.tries), failure)
 
     def close(self) -> None:
         self.closed = True

@@ -12,13 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.fetch.exchange import InflightBudget
-from crawl_lib.fetch.messages import Ask
+from crawl_lib.fetch.hosts import Job, Site
 from crawl_lib.fetch.transport import Transport
 from crawl_lib.states import Outcome
+from crawl_lib.urls import authority_of
 from tests.fetch.driver import CONFIG, run
 from tests.web.hostile import HostileWeb
 
 LARGE = bytes(range(256)) * 4096
+
+
+def job_of(url):
+    return Job(url, Site(authority_of(url)), None)
 
 
 @pytest.mark.parametrize("body", [b"<p>good</p>", LARGE])
@@ -61,15 +66,15 @@ def test_a_host_that_was_connected_while_the_loop_was_held_may_still_answer():
     async def main(url):
         ended = asyncio.get_running_loop().create_future()
         transport = Transport(config, ended.set_exception)
-        transport.start(Ask(url, 4, url.index("/", 8), "127.0.0.1", 1000), ended.set_result)
+        transport.start(job_of(url), "127.0.0.1", lambda fetched, _: ended.set_result(fetched))
         time.sleep(0.6)
-        reply = await ended
+        fetched = await ended
         transport.close()
-        return reply
+        return fetched
 
     with HostileWeb() as web:
-        reply = asyncio.run(asyncio.wait_for(main(web.url("/ok")), 20))
-    assert (reply.code, reply.status) == (0, 200)
+        fetched = asyncio.run(asyncio.wait_for(main(web.url("/ok")), 20))
+    assert (fetched.outcome, fetched.status) == (Outcome.OK, 200)
 
 
 def test_a_transfer_whose_loop_is_always_held_ends_all_the_same(tmp_path):
@@ -80,7 +85,7 @@ def test_a_transfer_whose_loop_is_always_held_ends_all_the_same(tmp_path):
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
         transport = Transport(config, ended.set_exception)
-        transport.start(Ask(url, 4, url.index("/", 8), "127.0.0.1", 1000), ended.set_result)
+        transport.start(job_of(url), "127.0.0.1", lambda fetched, _: ended.set_result(fetched))
         while not ended.done():
             time.sleep(0.15)
             await asyncio.sleep(0)
@@ -88,9 +93,9 @@ def test_a_transfer_whose_loop_is_always_held_ends_all_the_same(tmp_path):
         return ended.result()
 
     with HostileWeb() as web:
-        reply = asyncio.run(asyncio.wait_for(main(web.url("/hang")), 20))
-    assert "after" in reply.message
-    assert reply.sent
+        fetched = asyncio.run(asyncio.wait_for(main(web.url("/hang")), 20))
+    assert "after" in fetched.error
+    assert fetched.request
 
 
 def serve_large(web, count, gate=None):

@@ -127,7 +127,7 @@ def test_names_are_looked_up_once_while_they_are_fresh(tmp_path):
 def test_another_address_is_tried_where_one_does_not_answer(tmp_path):
     def respond(url: str, _: int):
         bad = carrier.sent[-1].address == "127.0.0.9"
-        return answer(0, code=7, head=b"") if bad else answer()
+        return answer(0, code=7) if bad else answer()
 
     carrier = FakeCarrier(respond)
     found = run_virtual(tmp_path, ["http://a.test/"], CONFIG, carrier, resolver=lambda _: ["127.0.0.9", "127.0.0.1"])

@@ -37,7 +37,7 @@ def test_the_delay_runs_from_end_to_start_robots_and_failed_tries_included(tmp_p
         if url.endswith("/bad"):
             return answer(500)
         if url.endswith("/broken") and number == 1:
-            return answer(0, code=52, head=b"")
+            return answer(0, code=52)
         return answer()
 
     paths = ["1", "bad", "2", "broken", "3"]
@@ -229,9 +229,7 @@ def test_a_host_rests_a_multiple_of_the_time_of_its_last_answer(tmp_path):
     takes = {"robots.txt": 2.0, "quick": 0.01, "slow": 3.0, "hangs": 60.0, "last": 4.0, "late": 0.1}
     carrier = FakeCarrier(
         lambda url, _: (
-            answer(0, code=28, head=b"", duration_s=60.0)
-            if "hangs" in url
-            else answer(duration_s=takes[url.split("/")[3]])
+            answer(0, code=28, duration_s=60.0) if "hangs" in url else answer(duration_s=takes[url.split("/")[3]])
         ),
         takes_s=lambda url: takes[url.split("/")[3]],
     )
@@ -317,7 +315,7 @@ def test_a_broken_kept_connection_is_not_asked_again_without_delay(tmp_path):
 
 
 def test_a_host_that_fails_too_often_is_given_up(tmp_path):
-    carrier = FakeCarrier(lambda url, _: answer(0, code=7, head=b"") if "//dead." in url else answer())
+    carrier = FakeCarrier(lambda url, _: answer(0, code=7) if "//dead." in url else answer())
     urls = [f"http://{host}.test/{page}" for page in range(30) for host in ("dead", "fine")]
     found = run_virtual(tmp_path, urls, CONFIG, carrier)
     assert len([sent for sent in carrier.sent if "//dead." in sent.url]) == HOST_GIVES_UP_AFTER

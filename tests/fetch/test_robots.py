@@ -58,7 +58,7 @@ NO_ANSWER = [
 @pytest.mark.parametrize(("code", "outcome"), NO_ANSWER)
 def test_no_answer_forbids_all_and_says_what_failed(tmp_path, code, outcome):
     """RFC 9309, 2.3.1.4. What fails for robots.txt fails for every URL of its authority, also in the next run."""
-    carrier = FakeCarrier(lambda *_: answer(0, code=code, message="no", head=b""))
+    carrier = FakeCarrier(lambda *_: answer(0, code=code, message="no"))
     for urls in (["http://a.test/x", "http://a.test/y"], ["http://a.test/z"]):
         found = run_virtual(tmp_path, urls, OBEY, carrier)
         assert found.outcomes() == [outcome.value] * len(urls)
@@ -94,7 +94,7 @@ def test_a_failure_where_robots_redirects_to_is_not_the_hosts_own(tmp_path, code
     def respond(url: str, _: int):
         if url == "http://a.test/robots.txt":
             return answer(301, b"Location: http://b.test/robots.txt\r\n")
-        return answer(0, code=code, message="no", head=b"") if "//b." in url else answer()
+        return answer(0, code=code, message="no") if "//b." in url else answer()
 
     found = run_virtual(tmp_path, ["http://a.test/x"], OBEY, FakeCarrier(respond))
     assert found.outcomes() == ["robots_unreachable"]

@@ -8,35 +8,34 @@ from dataclasses import replace
 
 import pytest
 
-from crawl_lib.fetch.messages import Ask, declared_type, last_block, mime_allowed
+from crawl_lib.fetch.classify import last_block, mime_allowed
+from crawl_lib.fetch.hosts import Job, Site
 from crawl_lib.fetch.transport import Transport
 from crawl_lib.states import Outcome
+from crawl_lib.urls import authority_of
 from crawl_lib.version import VERSION
 from tests.fetch.driver import CONFIG, run
 from tests.web.hostile import OK_BODY, HostileWeb
 
 
-def replies(config, *asks):
-    """The replies of a bare transport, one after the other."""
+def ends(config, *requests):
+    """What requests (URL, address) of a bare transport ended in, one after the other."""
 
     async def main():
         loop = asyncio.get_running_loop()
         failures = []
         transport = Transport(config, failures.append)
         found = []
-        for ask in asks:
+        for url, address in requests:
             future = loop.create_future()
-            transport.start(ask, future.set_result)
+            job = Job(url, Site(authority_of(url)), None)
+            transport.start(job, address, lambda fetched, _, future=future: future.set_result(fetched))
             found.append(await asyncio.wait_for(future, 10))
         transport.close()
         assert not failures
         return found
 
     return asyncio.run(main())
-
-
-def ask(url, address="127.0.0.1", **more):
-    return Ask(url, url.index(":"), url.index("/", 8), address, 10_000, **more)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +80,10 @@ def test_a_configured_proxy_gets_the_whole_url_and_looks_names_up(tmp_path):
 def test_the_filter_stands_where_the_socket_is_opened():
     """Also for an address that the loop let through."""
     with HostileWeb() as web:
-        (reply,) = replies(replace(CONFIG, allow_networks=()), ask(web.url()))
+        (end,) = ends(replace(CONFIG, allow_networks=()), (web.url(), "127.0.0.1"))
         assert web.connections == 0
-    assert (reply.mark, reply.sent) == ("address", False)
-    assert "127.0.0.1" in reply.message
+    assert (end.outcome, end.request) == (Outcome.ADDRESS_REFUSED, b"")
+    assert "127.0.0.1" in end.error
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h", "SOCKS5", "socks4", "socks4a"])
@@ -104,28 +103,29 @@ def test_a_socks_proxy_is_given_the_name(scheme):
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         config = replace(CONFIG, proxy=f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
-        (reply,) = replies(config, ask("http://localhost:81/", address=None))
+        (end,) = ends(config, ("http://localhost:81/", None))
         thread.join(5)
     assert b"localhost" in heard[-1]
-    assert not reply.sent
+    assert not end.request
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "name.test"])
 def test_curl_looks_no_name_up(host):
     """Without a proxy it gets an address for each request, or none is made."""
     with HostileWeb() as web:
-        (reply,) = replies(CONFIG, ask(web.url(host=host), address=None))
-        assert (reply.sent, reply.mark, web.connections) == (False, "unusable", 0)
+        (end,) = ends(CONFIG, (web.url(host=host), None))
+        assert (end.request, end.outcome, web.connections) == (b"", Outcome.PROTOCOL_ERROR, 0)
+        assert "curl refuses" in end.error
 
 
 def test_a_kept_connection_belongs_to_its_address():
     """The same name at another address gets a connection of its own."""
     with HostileWeb() as web:
         url = web.url(host="name.test")
-        first, again = replies(CONFIG, ask(url), ask(url))
+        first, again = ends(CONFIG, (url, "127.0.0.1"), (url, "127.0.0.1"))
         assert (first.body, again.body, web.connections) == (OK_BODY, OK_BODY, 1)
-        _, refused = replies(CONFIG, ask(url), ask(url, address="127.0.0.77"))
-        assert refused.code == 7
+        _, refused = ends(CONFIG, (url, "127.0.0.1"), (url, "127.0.0.77"))
+        assert (refused.outcome, refused.error[-8:]) == (Outcome.CONNECT_FAILED, "(curl 7)")
 
 
 @pytest.fixture
@@ -181,12 +181,7 @@ def test_the_last_block_of_header_lines(lines, block):
 
 @pytest.mark.parametrize(
     ("mime", "allowed"),
-    [("text/html", True), ("text/css", True), ("image/png", True), ("", True), ("image/gif", False)],
+    [("text/html", True), ("text/css", True), ("image/png", True), (None, True), ("image/gif", False)],
 )
 def test_types_are_named_whole_or_by_their_first_half(mime, allowed):
     assert mime_allowed(mime, frozenset({"text/*", "image/png"})) is allowed
-
-
-def test_the_declared_type_is_lower_case_without_parameters():
-    assert declared_type(b"HTTP/1.1 200 OK\r\nX: y\r\nCONTENT-Type:  Text/HTML ; charset=x\r\n\r\n") == "text/html"
-    assert declared_type(b"HTTP/1.1 200 OK\r\n\r\n") == ""
