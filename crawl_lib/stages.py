@@ -16,10 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.export import choice as _exports
-from crawl_lib.export import run as _export
-from crawl_lib.graph import finalizer as _finalizer
-from crawl_lib.graph import linker as _linker
+from crawl_lib.export import choose
+from crawl_lib.export import export_pages as _export
+from crawl_lib.graph import finalize_export as _finalize
+from crawl_lib.graph import link_export as _link
 from crawl_lib.keys import repair
 from crawl_lib.node import crawl_node, retire_node, settle_node
 from crawl_lib.rounds import commit_iteration, require_layout, status_of
@@ -115,18 +115,16 @@ def export_pages(
     `run_id`: take in nothing younger than this run; `folders`: only these iterations; `label`: the export's name.
     Returns its name as `export`, and counts. Raises OutputConflictError if that name has other inputs.
     """
-    chosen = _exports.choose_folders(stores, run_id=run_id, folders=folders)
-    name = _exports.export_name(chosen, label)
-    segments = _exports.segment_inputs(stores, chosen)
-    report = _export.export_pages(stores, name=name, segments=segments)
+    name, segments = choose(stores, run_id=run_id, label=label, folders=folders)
+    report = _export(stores, name=name, segments=segments)
     return {**asdict(report), "export": name, "path": f"{stores.config.export.directory}/{name}"}
 
 
 def link_export(stores: Stores, *, export: str) -> Result:
     """Turn the links between the pages of an export into arcs."""
-    return asdict(_linker.link_export(stores, name=export))
+    return asdict(_link(stores, name=export))
 
 
 def finalize_export(stores: Stores, *, export: str) -> Result:
     """Write the web graph of an export."""
-    return asdict(_finalizer.finalize_export(stores, name=export))
+    return asdict(_finalize(stores, name=export))

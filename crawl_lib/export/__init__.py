@@ -3,17 +3,16 @@
 How data flows: `export_pages` takes segments. An engine (`crawl_lib.engine`) reads their `pages.parquet` without
 dropped pages and chooses one capture for each key: the newest of status 200 whose detected type is wanted. In ascending
 order of keys they become `pages.parquet` (the rank is the NodeID) and `urlmapping`. In order of file and offset their
-records are read, each WARC file once from start to end (`warc_records`); bodies are decoded, compressed, and sorted by
-NodeID over bucket files in `scratch.directory` (`content`): `content` and `offsets`. `crawl_lib.graph` goes on from
-there. `readers` read the files back, `show` looks up one page.
+records are read, each WARC file once from start to end; bodies are decoded, compressed, and sorted by NodeID over
+bucket files in `scratch.directory` (`content`): `content` and `offsets`. `crawl_lib.graph` goes on from there.
+`readers` read the files back, `show` looks up one page.
 
 After a crash: each file is written under a hidden name, made durable, and renamed, so a file that has its name is
 whole. A second run keeps those, deletes leftovers, and writes the rest; with other inputs it refuses.
 """
 
-from typing import TYPE_CHECKING
-
-from crawl_lib.export.choice import list_exports, newest_export
+from crawl_lib.export.choice import Inputs, SegmentInput, choose
+from crawl_lib.export.content import content_sizes, write_offsets
 from crawl_lib.export.folder import (
     ARC_SCHEMAS,
     ARCS_IN,
@@ -26,20 +25,14 @@ from crawl_lib.export.folder import (
     URL_MAPPING,
     WEB_GRAPH,
     ExportFolder,
-    Inputs,
-    SegmentInput,
+    changed_segments,
     check_segments,
+    list_exports,
+    newest_export,
     row_count,
     write_table,
 )
-from crawl_lib.export.readers import ContentReader, UrlMapping
-from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages
+from crawl_lib.export.readers import ContentReader, Node, UrlMapping, WebGraph
+from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages, write_mapping
 from crawl_lib.export.scratch import local_files, scratch_folder
-from crawl_lib.export.show import KEY_PATTERN, show_page
-from crawl_lib.export.webgraph import Node, WebGraph, open_web_graph
-from crawl_lib.lazy import loads_later
-
-if TYPE_CHECKING:
-    from crawl_lib.export.check import check_export
-else:
-    __getattr__ = loads_later(__name__, {"check": ("check_export",)})  # no stage looks for damage
+from crawl_lib.export.show import KEY_PATTERN, open_web_graph, show_page

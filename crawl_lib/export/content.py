@@ -10,8 +10,9 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,12 @@ from isal import isal_zlib
 from crawl_lib.config import ScratchConfig
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
-from crawl_lib.export.folder import CONTENT, OFFSETS, ExportFolder
-from crawl_lib.export.warc_records import Member, Wanted, content_of, read_members
+from crawl_lib.export.choice import Inputs
+from crawl_lib.export.folder import CONTENT, ExportFolder
+from crawl_lib.parse import decode_content
+from crawl_lib.segment import read_one, split_head
 from crawl_lib.stopping import Progress
+from crawl_lib.storage import Storage
 
 MAX_SIZE = (1 << 31) - 1
 MAX_BUCKETS = 256
@@ -30,8 +34,71 @@ AGAIN = "delete it and run `krake export` again"
 CHUNK_BYTES = 1 << 18
 CHUNK_PAGES = 64
 WRITE_BYTES = 1 << 20
+SKIP_BYTES = 1 << 20
+"""A gap up to this in a WARC file is read over; a larger one is skipped by opening the file again behind it."""
 OFFSET_ROW = np.dtype([("node_id", ">i4"), ("offset", ">i8")])
 """A row of the offset file: int32 NodeID, int64 byte offset of the page's first size field; big-endian."""
+Sizes = npt.NDArray[np.int32]
+
+
+class Wanted(NamedTuple):
+    """A record to read: its page's NodeID, its file (path on the storage), offset and length in bytes."""
+
+    node_id: int
+    path: str
+    offset: int
+    length: int
+
+    def damaged(self, problem: str) -> DamagedFileError:
+        """The error of its file, with the command that repairs its segment."""
+        return DamagedFileError(f"{self.path}: {problem}; run `krake fsck --repair`")
+
+
+class Member(NamedTuple):
+    """The gzip member of a wanted record."""
+
+    wanted: Wanted
+    data: bytes
+
+
+def read_members(storage: Storage, wanted: Iterable[Wanted]) -> Iterator[Member]:
+    """The members of wanted records, which come in order of file and offset: each file is opened once and read onward.
+
+    Raises PathNotFoundError, or DamagedFileError naming file and offset where a file is shorter than `pages` says.
+    """
+    path, at = "", 0
+    with ExitStack() as stack:
+        for want in wanted:
+            gap = want.offset - at
+            if want.path != path or gap > SKIP_BYTES:
+                stack.close()
+                file = stack.enter_context(storage.open_read(want.path, want.offset))
+            elif gap < 0:
+                raise want.damaged(f"`pages` names records that overlap at offset {at}")
+            else:
+                file.read(gap)
+            data = file.read(want.length)
+            if len(data) != want.length:
+                raise want.damaged(f"ends within the record at offset {want.offset}, which `pages` names")
+            path, at = want.path, want.offset + want.length
+            yield Member(want, data)
+
+
+def content_of(member: Member, max_bytes: int) -> bytes:
+    """The content of a page: the body of its response with transfer and content coding undone, else byte for byte.
+
+    `max_bytes`: content beyond is cut. Where a coding is damaged, what could be decoded. Raises DamagedFileError
+    naming file and offset where the member is not a whole response record.
+    """
+    wanted = member.wanted
+    try:
+        record = read_one(member.data, wanted.offset, wanted.path)
+    except DamagedFileError as error:
+        raise wanted.damaged(str(error).removeprefix(f"{wanted.path}: ")) from error
+    if record.type != "response":
+        raise wanted.damaged(f"byte {wanted.offset}: a {record.type or 'nameless'} record, not a response")
+    head, body = split_head(record.block)
+    return decode_content(head, body, max_bytes=max_bytes).data
 
 
 class Buckets:
@@ -85,33 +152,24 @@ class Buckets:
         for number, path in enumerate(self._paths):
             last = -(-(number + 1) * self._pages // self._count)  # the next bucket's first NodeID
             if last > first:
-                yield from self._bucket(path, first, last)
+                sizes, places = self.sizes[first:last].tolist(), self._places[first:last].tolist()
+                with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+                    for size, place in zip(sizes, places, strict=True):
+                        yield view[place : place + size]
             path.unlink(missing_ok=True)
             first = last
 
-    def _bucket(self, path: Path, first: int, last: int) -> Iterator[bytes]:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            sizes, places = self.sizes[first:last].tolist(), self._places[first:last].tolist()
-            for size, place in zip(sizes, places, strict=True):
-                yield view[place : place + size]
-
 
 def write_content(
-    folder: ExportFolder,
-    buckets: Buckets,
-    wanted: Iterable[Wanted],
-    *,
-    level: int,
-    max_content_bytes: int,
-    progress: Progress,
-) -> None:
-    """Write `content` and then `offsets` of an export that has neither.
+    folder: ExportFolder, buckets: Buckets, wanted: Iterable[Wanted], inputs: Inputs, progress: Progress
+) -> Sizes | None:
+    """Write `content` of an export that has none; returns the pages' sizes, None where another attempt was faster.
 
-    `wanted`: every page once, in order of file and offset. Offsets are of the content file that is there: where another
-    attempt wrote that, on another processor, its pages may have other sizes. Raises StorageError, DamagedFileError
-    naming WARC file and offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
+    `wanted`: every page once, in order of file and offset. On another processor, pages may have other sizes: so the
+    offsets are made of these sizes, or of the file that is there. Raises StorageError, DamagedFileError naming WARC
+    file and offset, ConfigError where a page cannot have a size of 32 bits, StoppedError from `progress`.
     """
-    for node_id, data in _compressed(read_members(folder.storage, wanted), level, max_content_bytes):
+    for node_id, data in _compressed(read_members(folder.storage, wanted), inputs):
         buckets.add(node_id, data)
         progress.add(1)
     buckets.flush()
@@ -123,14 +181,11 @@ def write_content(
         )
     with folder.writing(CONTENT) as file:
         _write_pages(file, buckets.in_order(), progress)
-    if CONTENT in folder.written:
-        _put_offsets(folder, buckets.sizes, progress)
-    else:
-        write_offsets(folder, len(buckets.sizes), progress)
+    return buckets.sizes if CONTENT in folder.written else None
 
 
-def write_offsets(folder: ExportFolder, pages: int, progress: Progress) -> None:
-    """Write `offsets` of the content file that is there. Raises DamagedFileError where it has not so many pages."""
+def content_sizes(folder: ExportFolder, pages: int, progress: Progress) -> Sizes:
+    """Sizes of the pages in the content file that is there. Raises DamagedFileError where it has not so many pages."""
     sizes = np.zeros(pages, dtype=np.int32)
     content = folder.file(CONTENT)
     with folder.storage.open_seekable(content) as file:
@@ -143,15 +198,11 @@ def write_offsets(folder: ExportFolder, pages: int, progress: Progress) -> None:
                 progress.add(0)
         if file.tell() != folder.size(CONTENT):
             raise DamagedFileError(f"{content}: does not end with page {pages - 1}; {AGAIN}")
-    _put_offsets(folder, sizes, progress)
+    return sizes
 
 
-def _put_offsets(folder: ExportFolder, sizes: npt.NDArray[np.int32], progress: Progress) -> None:
-    with folder.writing(OFFSETS) as file:
-        _write_offsets(file, sizes, progress)
-
-
-def _write_offsets(file: BinaryIO, sizes: npt.NDArray[np.int32], progress: Progress) -> None:
+def write_offsets(file: BinaryIO, sizes: Sizes, progress: Progress) -> None:
+    """Write `offsets` of pages of these sizes."""
     block, start = 1 << 20, 0
     for first in range(0, len(sizes), block):
         part = sizes[first : first + block].astype(np.int64) + 8
@@ -179,21 +230,17 @@ def _write_pages(file: BinaryIO, pages: Iterable[bytes], progress: Progress) -> 
     file.write(b"".join(parts))
 
 
-def _compressed(members: Iterable[Member], level: int, max_bytes: int) -> Iterator[tuple[int, bytes]]:
+def _compressed(members: Iterable[Member], inputs: Inputs) -> Iterator[tuple[int, bytes]]:
     """Content of records, compressed by all cores, in the order of the records."""
     threads = os.cpu_count() or 1
     flying: deque[Future[list[tuple[int, bytes]]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        try:
-            for chunk in _chunks(members):
-                flying.append(pool.submit(_compress, chunk, level, max_bytes))
-                if len(flying) > 2 * threads:
-                    yield from flying.popleft().result()
-            while flying:
+        for chunk in _chunks(members):
+            flying.append(pool.submit(_compress, chunk, inputs))
+            if len(flying) > 2 * threads:
                 yield from flying.popleft().result()
-        finally:
-            for future in flying:
-                future.cancel()
+        for future in flying:
+            yield from future.result()
 
 
 def _chunks(members: Iterable[Member]) -> Iterator[list[Member]]:
@@ -205,18 +252,17 @@ def _chunks(members: Iterable[Member]) -> Iterator[list[Member]]:
         if size >= CHUNK_BYTES or len(chunk) >= CHUNK_PAGES:
             yield chunk
             chunk, size = [], 0
-    if chunk:
-        yield chunk
+    yield chunk
 
 
-def _compress(chunk: list[Member], level: int, max_bytes: int) -> list[tuple[int, bytes]]:
-    found = []
+def _compress(chunk: list[Member], inputs: Inputs) -> list[tuple[int, bytes]]:
+    pages = []
     for member in chunk:
-        data = isal_zlib.compress(content_of(member, max_bytes), level)
+        data = isal_zlib.compress(content_of(member, inputs.max_content_bytes), inputs.level)
         if len(data) > MAX_SIZE:
             raise ConfigError(
                 f"export.max_content_bytes: {member.wanted.path}: offset {member.wanted.offset}: the compressed page"
                 f" has {len(data)} bytes, and the content file holds {MAX_SIZE} at most; set a smaller limit"
             )
-        found.append((member.wanted.node_id, data))
-    return found
+        pages.append((member.wanted.node_id, data))
+    return pages

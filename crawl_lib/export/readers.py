@@ -1,43 +1,46 @@
 """Readers of an export's files: memory-mapped, never the whole file in memory.
 
-They take local paths; `crawl_lib.export.show.open_export` brings files from a remote store. Each is closed by `close`
-or by a `with` block. A file that is not what its format says raises DamagedFileError naming the file and the byte.
+They take local paths; `scratch.local_files` brings files from a remote store. Each is closed by `close` or by a `with`
+block. A file that is not what its format says raises DamagedFileError naming the file and the byte.
 """
 
 import mmap
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
-from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_error
+import numpy as np
+import numpy.typing as npt
+
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, os_errors
 
 KEY_BYTES = 20
 OFFSET_BYTES = 12
+BLOCK_NODES = 1 << 20
+Neighbours = npt.NDArray[np.int32]
 
 
 class MappedFile:
-    """A local file as memory. `path`: its place. Raises PathNotFoundError or StorageError naming it."""
+    """A local file as memory, and another one that says where its pages are, where it is opened with that.
 
-    def __init__(self, path: Path | str) -> None:
+    Raises PathNotFoundError or StorageError naming the file.
+    """
+
+    def __init__(self, path: Path | str, index: Path | str | None = None) -> None:
         self.path = Path(path)
-        try:
-            with self.path.open("rb") as file:
-                empty = self.path.stat().st_size == 0  # an empty file cannot be mapped
-                self._map = None if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except FileNotFoundError as error:
-            raise PathNotFoundError(f"{self.path}: is not there") from error
-        except OSError as error:
-            raise os_error(error, self.path, "cannot be read") from error
-        self.size_bytes = len(self._map) if self._map is not None else 0
+        self._index = None if index is None else MappedFile(index)
+        if not self.path.exists():
+            raise PathNotFoundError(f"{self.path}: is not there")
+        with os_errors(self.path, "cannot be read"), self.path.open("rb") as file:
+            self.size_bytes = self.path.stat().st_size  # an empty file cannot be mapped
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size_bytes else None
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes from `start` to before `end`. Raises DamagedFileError if the file ends before."""
-        if self._map is None or start < 0 or end > self.size_bytes:
-            if start == end == 0:
-                return b""
+        if start < 0 or end > self.size_bytes:
             raise self.damaged(start, f"the file ends at byte {self.size_bytes}, and {end - start} bytes are missing")
-        return self._map[start:end]
+        return b"" if self._map is None else self._map[start:end]
 
     def int32(self, at: int) -> int:
         """The signed big-endian integer at a byte."""
@@ -47,20 +50,33 @@ class MappedFile:
         """The signed big-endian long at a byte."""
         return int.from_bytes(self.read(at, at + 8), "big", signed=True)
 
+    @property
+    def index(self) -> "MappedFile":
+        """The other file. Raises TypeError without one: then the pages can only be read one after the other."""
+        if self._index is None:
+            raise TypeError(f"{self.path}: was opened without its offset file")
+        return self._index
+
     def damaged(self, at: int, problem: str) -> DamagedFileError:
         """An error that names the file and a byte of it."""
         return DamagedFileError(f"{self.path}: byte {at}: {problem}")
 
     def close(self) -> None:
-        """Let the file go."""
-        if self._map is not None:
-            self._map.close()
+        """Let the files go."""
+        for file in (self._map, self._index):
+            if file is not None:
+                file.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _require_page(node_id: int, pages: int) -> None:
+    if not 0 <= node_id < pages:
+        raise IndexError(f"NodeID {node_id}: there are {pages} pages")
 
 
 class UrlMapping(MappedFile):
@@ -77,8 +93,7 @@ class UrlMapping(MappedFile):
 
     def key(self, node_id: int) -> bytes:
         """The key (20 bytes) of a NodeID. Raises IndexError beyond the last."""
-        if not 0 <= node_id < self._count:
-            raise IndexError(f"NodeID {node_id}: there are {self._count} pages")
+        _require_page(node_id, self._count)
         start = 4 + KEY_BYTES * node_id
         return self.read(start, start + KEY_BYTES)
 
@@ -105,27 +120,24 @@ class UrlMapping(MappedFile):
 
 
 class ContentReader(MappedFile):
-    """`content`, walked forward and backward, and with `offsets` at random.
-
-    `offsets`: path of the offset file; without it only the walks work.
-    """
+    """`content`, walked forward and backward, and with `offsets` at random."""
 
     def __init__(self, path: Path | str, offsets: Path | str | None = None) -> None:
-        super().__init__(path)
-        self._offsets = None if offsets is None else MappedFile(offsets)
-        if self._offsets is not None and self._offsets.size_bytes % OFFSET_BYTES:
-            raise self._offsets.damaged(self._offsets.size_bytes, "the last entry is cut; an entry has 12 bytes")
+        super().__init__(path, offsets)
+        if self._index is not None and self._index.size_bytes % OFFSET_BYTES:
+            raise self._index.damaged(self._index.size_bytes, "the last entry is cut; an entry has 12 bytes")
 
     def __len__(self) -> int:
         """How many pages there are, by the offset file. Raises TypeError without one."""
-        return self._with_offsets().size_bytes // OFFSET_BYTES
+        return self.index.size_bytes // OFFSET_BYTES
 
     def __iter__(self) -> Iterator[bytes]:
         """The content of all pages by NodeID."""
         at = 0
         while at < self.size_bytes:
-            data, at = self._page(at)
+            data = self._stream(at)
             yield self._inflated(data, at)
+            at += len(data) + 8
 
     def __reversed__(self) -> Iterator[bytes]:
         """The content of all pages from the last to the first; the offset file is not needed."""
@@ -135,51 +147,36 @@ class ContentReader(MappedFile):
             start = end - size - 8
             if size < 0 or start < 0:
                 raise self.damaged(max(0, end - 4), f"a page of {size} bytes cannot end here")
-            data, _ = self._page(start)
-            yield self._inflated(data, end)
+            yield self._inflated(self._stream(start), start)
             end = start
-
-    def offset(self, node_id: int) -> int:
-        """Where a page's first size field is, in bytes. Raises IndexError beyond the last."""
-        if not 0 <= node_id < len(self):
-            raise IndexError(f"NodeID {node_id}: there are {len(self)} pages")
-        offsets = self._with_offsets()
-        at = OFFSET_BYTES * node_id
-        if offsets.int32(at) != node_id:
-            raise offsets.damaged(at, f"the entry of NodeID {node_id} says {offsets.int32(at)}")
-        return offsets.int64(at + 4)
-
-    def compressed(self, node_id: int) -> bytes:
-        """The zlib stream of a page. Raises IndexError beyond the last."""
-        return self._page(self.offset(node_id))[0]
 
     def content(self, node_id: int) -> bytes:
         """The content of a page. Raises IndexError beyond the last."""
-        data, end = self._page(self.offset(node_id))
-        return self._inflated(data, end)
+        start = self._offset(node_id)
+        return self._inflated(self._stream(start), start)
 
-    def close(self) -> None:
-        """Let both files go."""
-        super().close()
-        if self._offsets is not None:
-            self._offsets.close()
+    def compressed(self, node_id: int) -> bytes:
+        """The zlib stream of a page. Raises IndexError beyond the last."""
+        return self._stream(self._offset(node_id))
 
-    def _with_offsets(self) -> MappedFile:
-        if self._offsets is None:
-            raise TypeError(f"{self.path}: was opened without its offset file")
-        return self._offsets
+    def _offset(self, node_id: int) -> int:
+        _require_page(node_id, len(self))
+        at = OFFSET_BYTES * node_id
+        if self.index.int32(at) != node_id:
+            raise self.index.damaged(at, f"the entry of NodeID {node_id} says {self.index.int32(at)}")
+        return self.index.int64(at + 4)
 
-    def _page(self, start: int) -> tuple[bytes, int]:
+    def _stream(self, start: int) -> bytes:
         size = self.int32(start)
         if size < 0:
             raise self.damaged(start, f"a size of {size}")
-        data, end = self.read(start + 4, start + 4 + size), start + size + 8
-        if self.int32(end - 4) != size:
-            raise self.damaged(end - 4, f"the size before the page is {size}, the one after it {self.int32(end - 4)}")
-        return data, end
+        end = start + 4 + size
+        data, after = self.read(start + 4, end), self.int32(end)
+        if after != size:
+            raise self.damaged(end, f"the size before the page is {size}, the one after it {after}")
+        return data
 
-    def _inflated(self, data: bytes, end: int) -> bytes:
-        start = end - len(data) - 8
+    def _inflated(self, data: bytes, start: int) -> bytes:
         try:
             inflater = zlib.decompressobj()
             content = inflater.decompress(data)
@@ -188,3 +185,100 @@ class ContentReader(MappedFile):
         if not inflater.eof or inflater.unused_data:
             raise self.damaged(start + 4, "not one whole zlib stream")
         return content
+
+
+class Node(NamedTuple):
+    """A page of the graph with its neighbours, both lists ascending."""
+
+    node_id: int
+    in_neighbours: Neighbours
+    out_neighbours: Neighbours
+
+
+class WebGraph(MappedFile):
+    """`webgraph`, streamed, and with `webgraph-index` at random and counted."""
+
+    def __init__(self, path: Path | str, index: Path | str | None = None) -> None:
+        super().__init__(path, index)
+        self._nodes = self.int32(0)
+        if self._nodes < 0:
+            raise self.damaged(0, f"a count of {self._nodes} pages")
+        if self._index is not None and self._index.size_bytes != 8 * self._nodes:
+            raise self._index.damaged(self._index.size_bytes, f"should have {self._nodes} entries of 8 bytes")
+
+    def __len__(self) -> int:
+        return self._nodes
+
+    def __iter__(self) -> Iterator[Node]:
+        """All pages by NodeID; the index is not needed. Raises DamagedFileError where the file contradicts itself."""
+        at = 4
+        for node_id in range(self._nodes):
+            node = self._entry(node_id, at)
+            yield node
+            at += 8 + 4 * (len(node.in_neighbours) + len(node.out_neighbours))
+        if at != self.size_bytes:
+            raise self.damaged(at, "the last page ends here, and the file goes on")
+
+    def node(self, node_id: int) -> Node:
+        """A page and its neighbours. Raises IndexError beyond the last."""
+        _require_page(node_id, self._nodes)
+        return self._entry(node_id, self.index.int64(8 * node_id))
+
+    def degrees(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """In- and out-degrees of all pages by NodeID, in blocks."""
+        words = np.memmap(self.path, dtype=">i4", mode="r")
+        for first in range(0, self._nodes, BLOCK_NODES):
+            entries = self.index.read(8 * first, 8 * min(first + BLOCK_NODES, self._nodes))
+            places = np.frombuffer(entries, dtype=">i8").astype(np.int64) // 4
+            if places.min() < 1 or places.max() + 1 >= len(words):
+                raise self.damaged(self.size_bytes, "the index points behind the end of the graph")
+            edges, ins = words[places].astype(np.int64), words[places + 1].astype(np.int64)
+            yield ins, edges - ins
+
+    def stats(self) -> dict[str, Any]:
+        """What `krake graph stats` shows.
+
+        `nodes`, `arcs`; `dangling`: pages without an out-arc; `isolated`: pages without any arc; `max_in_degree`,
+        `max_out_degree`, `average_degree` (in- and out- are the same); `in_degrees`, `out_degrees`: how many pages have
+        a degree of "0", "1", "2-3", "4-7", and so on.
+        """
+        dangling = isolated = max_in = max_out = arcs = 0
+        in_counts, out_counts = np.zeros(33, dtype=np.int64), np.zeros(33, dtype=np.int64)
+        for ins, outs in self.degrees():
+            dangling += int((outs == 0).sum())
+            isolated += int(((outs == 0) & (ins == 0)).sum())
+            max_in, max_out = max(max_in, int(ins.max())), max(max_out, int(outs.max()))
+            arcs += int(outs.sum())
+            in_counts += _by_power(ins)
+            out_counts += _by_power(outs)
+        return {
+            "nodes": self._nodes,
+            "arcs": arcs,
+            "dangling": dangling,
+            "isolated": isolated,
+            "max_in_degree": max_in,
+            "max_out_degree": max_out,
+            "average_degree": round(arcs / self._nodes, 3) if self._nodes else 0.0,
+            "in_degrees": _histogram(in_counts),
+            "out_degrees": _histogram(out_counts),
+        }
+
+    def _entry(self, node_id: int, at: int) -> Node:
+        edges, ins = self.int32(at), self.int32(at + 4)
+        if not 0 <= ins <= edges:
+            raise self.damaged(at, f"a page with {edges} edges, {ins} of them in-edges")
+        ids = np.frombuffer(self.read(at + 8, at + 8 + 4 * edges), dtype=">i4").astype(np.int32)
+        if edges and (ids.min() < 0 or ids.max() >= self._nodes):
+            raise self.damaged(at + 8, f"a neighbour of page {node_id} is outside of 0 to {self._nodes - 1}")
+        return Node(node_id, ids[:ins], ids[ins:])
+
+
+def _by_power(degrees: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many degrees are 0, 1, 2 to 3, 4 to 7..."""
+    return np.bincount(np.frexp(degrees.astype(np.float64))[1].clip(0, 32), minlength=33).astype(np.int64)
+
+
+def _histogram(counts: npt.NDArray[np.int64]) -> dict[str, int]:
+    names = ("0", "1", *(f"{1 << (power - 1)}-{(1 << power) - 1}" for power in range(2, 33)))
+    used = np.trim_zeros(counts, "b").tolist()
+    return dict(zip(names, used, strict=False))

@@ -1,7 +1,5 @@
 """The export stage: from segments to `pages.parquet`, `urlmapping`, `content` and `offsets`."""
 
-from __future__ import annotations
-
 import fnmatch
 import itertools
 import logging
@@ -16,22 +14,19 @@ import pyarrow as pa
 
 from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError
-from crawl_lib.export.content import Buckets, write_content, write_offsets
+from crawl_lib.export.choice import Inputs, SegmentInput, gather_inputs
+from crawl_lib.export.content import Buckets, Wanted, content_sizes, write_content, write_offsets
 from crawl_lib.export.folder import (
     CONTENT,
     OFFSETS,
     PAGES,
     URL_MAPPING,
     ExportFolder,
-    Inputs,
-    SegmentInput,
     check_segments,
-    gather_inputs,
     row_count,
     write_table,
 )
 from crawl_lib.export.scratch import scratch_folder
-from crawl_lib.export.warc_records import Wanted
 from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA, SegmentReader, dropped_files, open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
@@ -81,8 +76,6 @@ def export_pages(stores: Stores, *, name: str, segments: Sequence[SegmentInput])
     """
     folder = ExportFolder(stores, name)
     inputs, late = folder.begun(gather_inputs(stores, segments))
-    if not folder.is_empty():
-        folder.claim(inputs)
     if late:
         log.warning(
             "export %s was begun before %s came; the next export, or one with another label, has them",
@@ -114,36 +107,39 @@ class _Export:
             if not self.folder.has(CONTENT):
                 check_segments(self.folder, self.inputs)
             if not self.folder.has(URL_MAPPING):
-                self.write_mapping()
+                write_mapping(self.folder)
             self.write_content(engine)
 
     def prepare(self, engine: Engine) -> None:
-        """Tables of the inputs, and the check that NodeIDs suffice."""
-        segments = self.stores.until_stopped(self.inputs.segments)
-        rows = sum(SegmentReader(self.stores.storage, segment.path).rows(PAGES_NAME) for segment in segments)
-        self.make_captures(engine)
-        found = [mime for mime in engine.column("export/types") if mime is not None]
-        accepted = accepted_types(found, self.inputs.mime_types)
-        engine.values("accepted", pa.table([text_array(accepted)], names=["mime"]))
+        """Tables of the inputs, and the check that NodeIDs suffice.
+
+        The view `captures` has the rows of the segments' `pages`, but for those that were dropped.
+        """
+        storage, segments, patterns = self.stores.storage, self.inputs.segments, self.inputs.mime_types
+        rows = 0
+        keys: list[bytes] = []
+        numbers: list[int] = []
+        for number, segment in enumerate(self.stores.until_stopped(segments)):
+            reader = SegmentReader(storage, segment.path)
+            rows += reader.rows(PAGES_NAME)
+            if dropped_files(storage, segment.path):
+                keys += sorted(reader.dropped)
+                numbers += [number] * len(reader.dropped)
+        engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in segments], PAGES_SCHEMA)
+        dropped = [bytes_array(keys, pa.binary()), int32_array(np.array(numbers, dtype=np.int32))]
+        engine.values("dropped", pa.table(dropped, names=["key", "segment"]))
+        engine.view("captures", "export/captures")
+        accepted = [
+            mime.encode()
+            for mime in engine.column("export/types")
+            if patterns is None or any(fnmatch.fnmatchcase(mime, pattern) for pattern in patterns)
+        ]
+        engine.values("accepted", pa.table([bytes_array(accepted, pa.string())], names=["mime"]))
         if rows > MAX_PAGES and (pages := engine.value("export/count")) > MAX_PAGES:
             raise InputError(
                 f"export {self.folder.name!r}: {pages} crawled pages, and a NodeID counts {MAX_PAGES} at most; export"
                 " some of the iterations only (folders), or narrow export.mime_types, or crawl in several directories"
             )
-
-    def make_captures(self, engine: Engine) -> None:
-        """The view `captures`: rows of the segments' `pages`, but for those that were dropped."""
-        engine.tables("pages", [f"{segment.path}/pages.parquet" for segment in self.inputs.segments], PAGES_SCHEMA)
-        keys: list[bytes] = []
-        numbers: list[int] = []
-        for number, segment in enumerate(self.stores.until_stopped(self.inputs.segments)):
-            if dropped_files(self.stores.storage, segment.path):
-                dropped = SegmentReader(self.stores.storage, segment.path).dropped
-                keys += sorted(dropped)
-                numbers += [number] * len(dropped)
-        segments = int32_array(np.array(numbers, dtype=np.int32))
-        engine.values("dropped", pa.table([key_array(keys), segments], names=["key", "segment"]))
-        engine.view("captures", "export/captures")
 
     def choose(self, engine: Engine) -> None:
         """Write `pages.parquet`."""
@@ -153,7 +149,7 @@ class _Export:
 
     def numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Rows of `pages.parquet`: the chosen captures, with their place in the order of keys."""
-        paths = text_array([segment.path for segment in self.inputs.segments])
+        paths = bytes_array([segment.path.encode() for segment in self.inputs.segments], pa.string())
         count = 0
         for batch in batches:
             numbers = int32_array(np.arange(count, count + len(batch), dtype=np.int32))
@@ -161,37 +157,21 @@ class _Export:
             yield pa.table(columns, names=EXPORT_SCHEMA.names)
             count += len(batch)
 
-    def write_mapping(self) -> None:
-        """Write `urlmapping`: the keys of `pages.parquet`, which are in order."""
-        pages = self.folder.file(PAGES)
-        with open_parquet(self.stores.storage, pages, EXPORT_SCHEMA) as table, self.folder.writing(URL_MAPPING) as file:
-            file.write(table.rows.to_bytes(4, "big", signed=True))
-            last = b""
-            for batch in self.stores.until_stopped(table.batches(BATCH_ROWS, ["key"])):
-                keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
-                if keys and (keys[0] <= last or any(a >= b for a, b in itertools.pairwise(keys))):
-                    raise DamagedFileError(f"{pages}: its keys are not in ascending order")
-                last = keys[-1] if keys else last
-                file.write(b"".join(keys))
-
     def write_content(self, engine: Engine) -> None:
         """Write `content` and `offsets`, what of them is missing."""
-        count = row_count(self.stores.storage, self.folder.file(PAGES))
+        folder, sizes = self.folder, None
+        count = row_count(self.stores.storage, folder.file(PAGES))
         progress = Progress(self.stores, "export.content", count, "pages")
-        if self.folder.has(OFFSETS) and not self.folder.has(CONTENT):  # asked in this order: content comes first
-            self.stores.storage.delete(self.folder.file(OFFSETS))  # of a content file that somebody deleted
-        if not self.folder.has(CONTENT):
-            engine.table("nodes", self.folder.file(PAGES))
-            write_content(
-                self.folder,
-                Buckets(self.scratch, count, engine.value("export/size"), self.stores.config.scratch),
-                self.wanted(engine),
-                level=self.inputs.level,
-                max_content_bytes=self.inputs.max_content_bytes,
-                progress=progress,
-            )
-        elif not self.folder.has(OFFSETS):
-            write_offsets(self.folder, count, progress)
+        if folder.has(OFFSETS) and not folder.has(CONTENT):  # asked in this order: content comes first
+            self.stores.storage.delete(folder.file(OFFSETS))  # of a content file that somebody deleted
+        if not folder.has(CONTENT):
+            engine.table("nodes", folder.file(PAGES))
+            buckets = Buckets(self.scratch, count, engine.value("export/size"), self.stores.config.scratch)
+            sizes = write_content(folder, buckets, self.wanted(engine), self.inputs, progress)
+        if not folder.has(OFFSETS):
+            sizes = content_sizes(folder, count, progress) if sizes is None else sizes
+            with folder.writing(OFFSETS) as file:
+                write_offsets(file, sizes, progress)
         progress.end()
 
     def wanted(self, engine: Engine) -> Iterator[Wanted]:
@@ -203,28 +183,26 @@ class _Export:
                 yield Wanted(node_id, f"{paths[segment]}/{file}", offset, length)
 
 
-def int32_array(values: npt.NDArray[np.int32]) -> pa.Array[Any]:
+def write_mapping(folder: ExportFolder) -> None:
+    """Write `urlmapping`: the keys of `pages.parquet`. Raises DamagedFileError where they do not ascend."""
+    pages = folder.file(PAGES)
+    with open_parquet(folder.storage, pages, EXPORT_SCHEMA) as table, folder.writing(URL_MAPPING) as file:
+        file.write(table.rows.to_bytes(4, "big", signed=True))
+        last = b""
+        for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, ["key"])):
+            keys: list[bytes] = batch.column(0).to_pylist()  # type: ignore[assignment]
+            if any(a >= b for a, b in itertools.pairwise([last, *keys])):
+                raise DamagedFileError(f"{pages}: its keys are not in ascending order")
+            last = keys[-1] if keys else last
+            file.write(b"".join(keys))
+
+
+def int32_array(values: npt.NDArray[np.int32]) -> "pa.Array[Any]":
     """Numbers as an Arrow array. `pa.array` would do, but it imports pandas, which takes a second."""
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values.data)])
 
 
-def text_array(values: Sequence[str]) -> pa.Array[Any]:
-    """Texts as an Arrow array, without pandas."""
-    return _bytes_array([value.encode() for value in values], pa.string())
-
-
-def key_array(values: Sequence[bytes]) -> pa.Array[Any]:
-    """Keys as an Arrow array of binary, without pandas."""
-    return _bytes_array(values, pa.binary())
-
-
-def _bytes_array(values: Sequence[bytes], kind: pa.DataType) -> pa.Array[Any]:
+def bytes_array(values: Sequence[bytes], kind: pa.DataType) -> "pa.Array[Any]":
+    """Keys, or texts as UTF-8, as an Arrow array without pandas."""
     ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(values))])
-
-
-def accepted_types(found: Sequence[str], patterns: Sequence[str] | None) -> list[str]:
-    """Which of the types found the export takes: all, or those that a pattern such as `text/*` names."""
-    if patterns is None:
-        return list(found)
-    return [mime for mime in found if any(fnmatch.fnmatchcase(mime, pattern.lower()) for pattern in patterns)]

@@ -1,10 +1,9 @@
 """The finalizer: from two sorted arc files to the web graph, streamed in blocks of nodes."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,64 +60,88 @@ def finalize_export(stores: Stores, *, name: str) -> FinalizeReport:
     complete = folder.has(GRAPH_INDEX, WEB_GRAPH)
     if not complete:
         with scratch_folder(stores.config, name):  # nothing is put there: it keeps other processes off this export
-            _write_graph(folder, nodes)
+            out_degrees, in_degrees = both_degrees(folder, nodes)
+            if not folder.has(GRAPH_INDEX):
+                write_index(folder, out_degrees, in_degrees)
+            write_graph(folder, out_degrees, in_degrees)
     arcs = (folder.size(WEB_GRAPH) - 4 - 8 * nodes) // 8
     return FinalizeReport(name, nodes, arcs, complete_already=complete)
 
 
-def _write_graph(folder: ExportFolder, nodes: int) -> None:
-    storage, arcs_out, arcs_in = folder.storage, folder.file(ARCS_OUT), folder.file(ARCS_IN)
-    counting = Progress(folder.stores, "graph.degrees", 2 * row_count(storage, arcs_out), "arcs")
-    out_degrees = degrees(storage, arcs_out, "source", nodes, counting)
-    in_degrees = degrees(storage, arcs_in, "target", nodes, counting)
-    counting.end()
+def both_degrees(folder: ExportFolder, nodes: int) -> tuple[Ints, Ints]:
+    """The out- and in-degrees of all pages. Raises DamagedFileError naming the arc file that cannot be right."""
+    arcs_out, arcs_in = folder.file(ARCS_OUT), folder.file(ARCS_IN)
+    progress = Progress(folder.stores, "graph.degrees", 2 * row_count(folder.storage, arcs_out), "arcs")
+    out_degrees = _degrees(folder.storage, arcs_out, "source", nodes, progress)
+    in_degrees = _degrees(folder.storage, arcs_in, "target", nodes, progress)
+    progress.end()
     if out_degrees.sum(dtype=np.int64) != in_degrees.sum(dtype=np.int64):
         raise DamagedFileError(
             f"{arcs_in}: does not hold as many arcs as {arcs_out}; delete both and run `krake graph link`"
         )
-    _check_edges(folder, out_degrees, in_degrees)
+    return out_degrees, in_degrees
+
+
+def write_index(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> None:
+    """Write `webgraph-index`. Raises InputError where the web graph cannot count the edges of a page."""
+    start = 4
+    with folder.writing(GRAPH_INDEX) as file:
+        for first in range(0, len(out_degrees), BLOCK_WORDS):
+            folder.stores.go_on()
+            block = slice(first, first + BLOCK_WORDS)
+            edges = out_degrees[block].astype(np.int64) + in_degrees[block]
+            if edges.max() > MAX_EDGES:
+                raise InputError(
+                    f"export {folder.name!r}: page {first + int(edges.argmax())} has {edges.max()} edges, and the web"
+                    f" graph counts {MAX_EDGES} at most; export some of the iterations only (folders), or read the arcs"
+                    " from arcs-out.parquet"
+                )
+            ends = np.cumsum(8 + 4 * edges) + start
+            file.write((ends - 8 - 4 * edges).astype(">i8").tobytes())
+            start = int(ends[-1])
+
+
+def write_graph(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> None:
+    """Write `webgraph`. Raises DamagedFileError naming an arc file."""
+    storage, nodes = folder.storage, len(out_degrees)
     progress = Progress(folder.stores, "graph.write", nodes, "pages")
-    if not folder.has(GRAPH_INDEX):
-        with folder.writing(GRAPH_INDEX) as file:
-            _write_index(file, out_degrees, in_degrees, progress)
     with (
         folder.writing(WEB_GRAPH) as file,
-        Neighbours(storage, arcs_in, "source", nodes) as sources,
-        Neighbours(storage, arcs_out, "target", nodes) as targets,
+        closing(_column(storage, folder.file(ARCS_IN), "source", nodes)) as sources,
+        closing(_column(storage, folder.file(ARCS_OUT), "target", nodes)) as targets,
     ):
-        for words, count in graph_words(in_degrees, out_degrees, sources, targets):
-            file.write(words.astype(">i4").data)
+        for words, count in graph_words(in_degrees, out_degrees, Neighbours(sources), Neighbours(targets)):
+            file.write(words.astype(">i4").tobytes())
             progress.add(count)
     progress.end()
 
 
-def degrees(storage: Storage, path: str, column: str, nodes: int, progress: Progress) -> npt.NDArray[np.int32]:
+def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Progress) -> npt.NDArray[np.int32]:
     """How often each NodeID is in a column of an arc file. Raises DamagedFileError, also if it is not sorted."""
     counts = np.zeros(nodes, dtype=np.int32)
     last = 0
     for ids in _column(storage, path, column, nodes):
-        if int(ids[0]) < last or (np.diff(ids) < 0).any():
+        first = int(ids[0])
+        if first < last or (np.diff(ids) < 0).any():
             raise DamagedFileError(f"{path}: is not sorted by {column}; {AGAIN}")
         last = int(ids[-1])
-        first = int(ids[0])
         counts[first : last + 1] += np.bincount(ids - first).astype(np.int32)
         progress.add(len(ids))
     return counts
 
 
-def _column(storage: Storage, path: str, column: str, nodes: int) -> Iterator[Ints]:
+def _column(storage: Storage, path: str, column: str, nodes: int) -> Generator[Ints, None, None]:
     """A column of an arc file in blocks that are not empty."""
     with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], f"; {AGAIN}") as table:
         for batch in table.batches(BATCH_ROWS, [column]):
-            if not len(batch):
-                continue
             ids = _numbers(batch.column(0))
-            if ids.min() < 0 or ids.max() >= nodes:
+            if len(ids) and (ids.min() < 0 or ids.max() >= nodes):
                 raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}; {AGAIN}")
-            yield ids
+            if len(ids):
+                yield ids
 
 
-def _numbers(column: pa.Array[Any]) -> Ints:
+def _numbers(column: "pa.Array[Any]") -> Ints:
     """A column of int32 without nulls; `to_numpy` would do, but it imports pandas, which takes a second."""
     data = column.buffers()[1]
     assert data is not None
@@ -126,35 +149,11 @@ def _numbers(column: pa.Array[Any]) -> Ints:
     return ids
 
 
-def _check_edges(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> None:
-    for first in range(0, len(out_degrees), BLOCK_WORDS):
-        block = slice(first, first + BLOCK_WORDS)
-        edges = out_degrees[block].astype(np.int64) + in_degrees[block]
-        if edges.max() > MAX_EDGES:
-            node = first + int(edges.argmax())
-            raise InputError(
-                f"export {folder.name!r}: page {node} has {edges.max()} edges, and the web graph counts {MAX_EDGES} at"
-                " most; export some of the iterations only (folders), or read the arcs from arcs-out.parquet"
-            )
-
-
-def _write_index(file: BinaryIO, out_degrees: Ints, in_degrees: Ints, progress: Progress) -> None:
-    start = 4
-    for first in range(0, len(out_degrees), BLOCK_WORDS):
-        block = slice(first, first + BLOCK_WORDS)
-        sizes = 8 + 4 * (out_degrees[block].astype(np.int64) + in_degrees[block])
-        ends = np.cumsum(sizes) + start
-        file.write((ends - sizes).astype(">i8").tobytes())
-        start = int(ends[-1])
-        progress.add(0)
-
-
 class Neighbours:
-    """The other column of an arc file, taken in pieces of any size."""
+    """The other column of an arc file, taken in pieces of any size. `blocks`: of it, as `_column` gives them."""
 
-    def __init__(self, storage: Storage, path: str, column: str, nodes: int) -> None:
-        self._path = path
-        self._blocks = _column(storage, path, column, nodes)
+    def __init__(self, blocks: Iterator[Ints]) -> None:
+        self._blocks = blocks
         self._block: Ints = np.empty(0, dtype=np.int32)
 
     def take(self, count: int) -> Ints:
@@ -165,21 +164,11 @@ class Neighbours:
             count -= len(self._block)
             block = next(self._blocks, None)
             if block is None:
-                raise DamagedFileError(f"{self._path}: ends {count} arcs before its end; {AGAIN}")
+                raise DamagedFileError(f"{ARCS_IN} or {ARCS_OUT} ends {count} arcs before its end; {AGAIN}")
             self._block = block
         parts.append(self._block[:count])
         self._block = self._block[count:]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def close(self) -> None:
-        """Let the file go."""
-        self._blocks.close()  # type: ignore[attr-defined]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def graph_words(
@@ -195,8 +184,9 @@ def graph_words(
         ins, outs = in_degrees[first:end].astype(np.int64), out_degrees[first:end].astype(np.int64)
         if end - first == 1 and ins[0] + outs[0] > block_words:
             yield np.array([ins[0] + outs[0], ins[0]], dtype=np.int32), 0
-            yield from _pieces(sources, int(ins[0]), block_words)
-            yield from _pieces(targets, int(outs[0]), block_words)
+            for side, count in ((sources, int(ins[0])), (targets, int(outs[0]))):
+                for start in range(0, count, block_words):
+                    yield side.take(min(block_words, count - start)), 0
             yield np.empty(0, dtype=np.int32), 1
         else:
             yield _entries(ins, outs, sources.take(int(ins.sum())), targets.take(int(outs.sum()))), end - first
@@ -204,22 +194,13 @@ def graph_words(
 
 def _node_blocks(in_degrees: Ints, out_degrees: Ints, block_words: int) -> Iterator[tuple[int, int]]:
     """Ranges of nodes whose entries have at most `block_words` numbers, or that are one node."""
-    nodes = len(in_degrees)
     first = 0
-    while first < nodes:
+    while first < len(in_degrees):
         window = slice(first, first + max(1, block_words // 2))
         ends = np.cumsum(in_degrees[window].astype(np.int64) + out_degrees[window] + 2)
-        fitting = int(np.searchsorted(ends, block_words, side="right"))
-        end = first + max(1, fitting)
+        end = first + max(1, int(np.searchsorted(ends, block_words, side="right")))
         yield first, end
         first = end
-
-
-def _pieces(neighbours: Neighbours, count: int, block_words: int) -> Iterator[tuple[Ints, int]]:
-    while count > 0:
-        piece = min(count, block_words)
-        yield neighbours.take(piece), 0
-        count -= piece
 
 
 def _entries(ins: Ints, outs: Ints, sources: Ints, targets: Ints) -> Ints:

@@ -25,7 +25,6 @@ from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
 
 GROUP_ROWS = 1 << 20
-QUERIES = {ARCS_OUT: "graph/arcs_out", ARCS_IN: "graph/arcs_in"}
 
 
 @dataclass(frozen=True)
@@ -47,35 +46,34 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
     Raises PathNotFoundError (no such export, or a segment of it is gone), OutputConflictError (a segment has changed),
     LockedError, StorageError, StoppedError.
     """
-    storage, folder = stores.storage, ExportFolder(stores, name)
+    folder = ExportFolder(stores, name)
     inputs = folder.read_inputs()
-    if folder.has(ARCS_OUT, ARCS_IN):
-        return LinkReport(name, row_count(storage, folder.file(ARCS_IN)), complete_already=True)
-    folder.require([PAGES, URL_MAPPING], "krake export")
-    with scratch_folder(stores.config, name) as scratch, folder.engine(scratch) as engine:
-        if not folder.has(ARCS_OUT):
-            check_segments(folder, inputs)
-            for segment in stores.until_stopped(inputs.segments):
-                SegmentReader(storage, segment.path).rows(LINKS_NAME)  # raises where it is damaged
-            engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in inputs.segments], LINKS_SCHEMA)
-            engine.table("nodes", folder.file(PAGES))
-            _write_arcs(engine, folder, ARCS_OUT)
-        if not folder.has(ARCS_IN):
-            engine.table("arcs", folder.file(ARCS_OUT))
-            _write_arcs(engine, folder, ARCS_IN)
-    return LinkReport(name, row_count(storage, folder.file(ARCS_IN)), complete_already=False)
+    complete = folder.has(ARCS_OUT, ARCS_IN)
+    if not complete:
+        folder.require([PAGES, URL_MAPPING], "krake export")
+        with scratch_folder(stores.config, name) as scratch, folder.engine(scratch) as engine:
+            if not folder.has(ARCS_OUT):
+                check_segments(folder, inputs)
+                for segment in stores.until_stopped(inputs.segments):
+                    SegmentReader(stores.storage, segment.path).rows(LINKS_NAME)  # raises where it is damaged
+                engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in inputs.segments], LINKS_SCHEMA)
+                engine.table("nodes", folder.file(PAGES))
+                _write_arcs(engine, folder, ARCS_OUT, "graph/arcs_out")
+            if not folder.has(ARCS_IN):
+                engine.table("arcs", folder.file(ARCS_OUT))
+                _write_arcs(engine, folder, ARCS_IN, "graph/arcs_in")
+    return LinkReport(name, row_count(stores.storage, folder.file(ARCS_IN)), complete)
 
 
-def _write_arcs(engine: Engine, folder: ExportFolder, name: str) -> None:
-    query = QUERIES[name]
+def _write_arcs(engine: Engine, folder: ExportFolder, name: str, query: str) -> None:
     stage = query.replace("/", ".")
     progress = Progress(folder.stores, stage, 0, "arcs")
     batches = engine.stream(query, GROUP_ROWS, stage)
     if name == ARCS_OUT:
         batches = in_batches(each_once(batches), GROUP_ROWS)
-    schema = ARC_SCHEMAS[name]
+    tables = (pa.Table.from_batches([batch]) for batch in batches)
     # Half of the numbers are all over the place: a dictionary only costs time.
-    write_table(folder, name, schema, (pa.Table.from_batches([batch]) for batch in batches), progress, dictionary=False)
+    write_table(folder, name, ARC_SCHEMAS[name], tables, progress, dictionary=False)
 
 
 def each_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

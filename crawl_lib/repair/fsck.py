@@ -29,9 +29,10 @@ from typing import Any
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
-from crawl_lib.export import check_export, list_exports
+from crawl_lib.export import list_exports
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, finish_open_move, held_without_trace, open_take
+from crawl_lib.graph import check_export
 from crawl_lib.keys import check, open_key_store, repair
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.folders.nodes import check_lost, check_nodes

@@ -20,8 +20,7 @@ from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
-from crawl_lib.export import ContentReader, UrlMapping
-from crawl_lib.export.webgraph import WebGraph
+from crawl_lib.export import ContentReader, UrlMapping, WebGraph
 from crawl_lib.stores import open_stores
 
 MOST_ITERATIONS = 60

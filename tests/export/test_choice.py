@@ -288,7 +288,7 @@ def test_two_processes_do_not_share_the_scratch(storage: Storage, config: Config
     with scratch_folder(config, "x"), pytest.raises(LockedError, match="'x'"):
         exported(storage, config, crawl)
     assert exported(storage, config, crawl) == {key(A): b"x"}
-    assert [path.name for path in Path(config.scratch.directory).iterdir()] == ["export-x.lock"]
+    assert [path.name for path in Path(config.scratch.directory).iterdir()] == ["export.lock"]
 
 
 def test_an_unusable_scratch_directory_is_named(storage: Storage, config: Config, crawl: CrawlMaker) -> None:

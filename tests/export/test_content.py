@@ -17,7 +17,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import ContentReader, export_pages
 from crawl_lib.export import content as content_module
-from crawl_lib.export.folder import LEVEL
+from crawl_lib.export.choice import LEVEL
 from crawl_lib.storage import Storage
 from tests.export.crawls import Capture, CrawlMaker
 from tests.stores import stores_on

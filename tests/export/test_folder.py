@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.errors import StorageError
+from crawl_lib.errors import OutputConflictError, StorageError
+from crawl_lib.export import Inputs, SegmentInput
 from crawl_lib.export.folder import CONTENT, ExportFolder
 from crawl_lib.storage import LocalStorage
 from tests.e2e.crawl import make_config
@@ -44,3 +45,14 @@ def test_what_a_killed_attempt_left_is_deleted(folders: list[ExportFolder]) -> N
         file.write(b"whole")
     assert not folder.storage.exists(left)
     assert folder.storage.exists(of_another_file)
+
+
+def test_of_two_attempts_that_begin_with_other_segments_the_slower_one_gives_up(folders: list[ExportFolder]) -> None:
+    """One saw the segment of a late node, the other one did not: what they make is not mixed."""
+    first, second = folders
+    few = Inputs((SegmentInput("1", "a", "crawl/1/a", "0"),), None, 1)
+    more = Inputs((*few.segments, SegmentInput("1", "b", "crawl/1/b", "0")), None, 1)
+    first.claim(few)
+    with pytest.raises(OutputConflictError, match="without crawl/1/b; run it again"):
+        second.claim(more)
+    first.claim(few)

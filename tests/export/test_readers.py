@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from crawl_lib.config import ScratchConfig
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.export import ContentReader, UrlMapping
-from crawl_lib.export.content import Buckets, _write_offsets, _write_pages
+from crawl_lib.export.content import Buckets, _write_pages, write_offsets
 from crawl_lib.stopping import Progress, Work
 
 AGAIN = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -33,7 +33,7 @@ def write_content(folder: Path, pages: list[bytes], memory_bytes: int = 1 << 30)
         buckets.add(node_id, zlib.compress(page))
     buckets.flush()
     content, offsets = io.BytesIO(), io.BytesIO()
-    _write_offsets(offsets, buckets.sizes, Progress(Work(), "", 0, ""))
+    write_offsets(offsets, buckets.sizes, Progress(Work(), "", 0, ""))
     _write_pages(content, buckets.in_order(), Progress(Work(), "", 0, ""))
     (folder / "content").write_bytes(content.getvalue())
     (folder / "offsets").write_bytes(offsets.getvalue())

@@ -15,11 +15,11 @@ import pytest
 from crawl_lib.config import Config
 from crawl_lib.engine.remote import StoreFiles
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.export import export_pages
+from crawl_lib.export import ContentReader, export_pages
 from crawl_lib.export import scratch as scratch_module
 from crawl_lib.export.scratch import scratch_folder
-from crawl_lib.export.show import open_export, show_page
-from crawl_lib.graph import finalize_export, link_export, open_web_graph
+from crawl_lib.export.show import open_web_graph, show_page
+from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import Storage
 from crawl_lib.storage.filestore import Entry
 from tests.export.crawls import Capture, CrawlMaker
@@ -96,12 +96,10 @@ def test_the_same_bytes_from_a_store_elsewhere(
         assert (far_folder / file.name).read_bytes() == file.read_bytes(), file.name
     warcs = [path for path in far.opened if path.endswith(".warc.gz")]
     assert warcs == ["crawl/1/node-a/node-a-00000.warc.gz"]  # once, and none that no chosen capture lies in
-    with (
-        open_export(stores_on(far, config), name="far") as export,
-        open_web_graph(stores_on(far, config), name="far") as graph,
-    ):
-        assert len(export.mapping) == len(graph) == 30
-        assert sorted(export.content) == sorted(url.encode() for url in urls)
+    with open_web_graph(stores_on(far, config), name="far") as graph:
+        assert len(graph) == 30
+    with ContentReader(far_folder / "content") as content:
+        assert sorted(content) == sorted(url.encode() for url in urls)
     assert show_page(stores_on(far, config), name="far", page="0") == {
         **show_page(stores_on(storage, config), name="near", page="0"),
         "export": "far",
@@ -197,29 +195,35 @@ def test_what_killed_processes_left_in_scratch_is_deleted_by_the_next_stage(
     for folder in ("export-x", "export-killed", "read-killed-abc", "precious"):
         (base / folder / "duckdb").mkdir(parents=True)
         (base / folder / "bucket-0").write_bytes(b"left")
-    for name in ("x", "killed"):
-        (base / f"export-{name}.lock").touch()
     crawl.segment("1", "node-a", [Capture("http://h.example/", b"x")])
     far = Elsewhere(storage)
     with scratch_folder(config, "alive") as held:
         (held / "bucket-0").write_bytes(b"in use")
         all_stages(far, config, crawl, "x")
-        with open_export(stores_on(far, config), name="x") as export:
+        with open_web_graph(stores_on(far, config), name="x") as graph:
             [reader] = [name for name in in_scratch(config) if name.startswith("read-")]
             export_pages(stores_on(storage, config), name="y", segments=crawl.segments)
             assert in_scratch(config) == ["export-alive", "precious", reader]
-            assert list(export.content) == [b"x"]
+            assert len(list(graph)) == 1
         assert (held / "bucket-0").read_bytes() == b"in use"
     assert in_scratch(config) == ["precious"]
 
 
-def test_a_lock_that_is_held_for_a_moment_is_waited_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who deletes a stale folder holds its lock while it does; that is not taken for another stage at work."""
+def test_a_process_that_deletes_what_others_left_is_waited_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the lock of all for a moment; that is not taken for another stage at work."""
     with scratch_folder(config, "x"):
         pass
-    held = (Path(config.scratch.directory) / "export-x.lock").open("rb")
-    with held:
-        scratch_module.fcntl.flock(held, scratch_module.fcntl.LOCK_EX)
-        monkeypatch.setattr(scratch_module.time, "sleep", lambda _: held.close())
-        with scratch_folder(config, "x") as folder:
-            assert folder.is_dir()
+    held = (Path(config.scratch.directory) / scratch_module.LOCK).open("rb")
+    scratch_module.fcntl.flock(held, scratch_module.fcntl.LOCK_EX)
+    really_lock = scratch_module.fcntl.flock
+
+    def lock(file: Any, how: int) -> None:
+        """Waits as the system does: the other one ends meanwhile."""
+        if not how & scratch_module.fcntl.LOCK_NB:
+            held.close()
+        really_lock(file, how)
+
+    monkeypatch.setattr(scratch_module.fcntl, "flock", lock)
+    with scratch_folder(config, "x") as folder:
+        assert folder.is_dir()
+    assert held.closed

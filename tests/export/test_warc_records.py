@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.export import warc_records
-from crawl_lib.export.warc_records import Wanted, read_members
+from crawl_lib.export import content
+from crawl_lib.export.content import Wanted, read_members
 from crawl_lib.storage import Storage
 
 
@@ -34,11 +34,9 @@ def read(store: OneFile, wanted: list[Wanted]) -> list[bytes]:
     return [member.data for member in read_members(storage, wanted)]
 
 
-@pytest.fixture(params=[(1, 1), (4, 16), (64, 3), (1 << 20, 1 << 20)])
+@pytest.fixture(params=[1, 4, 64, 1 << 20])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip, block = request.param
-    monkeypatch.setattr(warc_records, "SKIP_BYTES", skip)
-    monkeypatch.setattr(warc_records, "READ_BYTES", block)
+    monkeypatch.setattr(content, "SKIP_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("sizes")

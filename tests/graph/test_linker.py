@@ -130,9 +130,9 @@ def test_the_graph_opens_with_its_index(storage: Storage, config: Config, crawl:
     source, target = (sorted([A, B], key=key).index(url) for url in (A, B))
     with open_web_graph(stores_on(storage, config), name="x") as graph:
         assert isinstance(graph, WebGraph)
-        assert graph.out_neighbours(source).tolist() == [target]
-        assert graph.in_neighbours(target).tolist() == [source]
-        assert graph.out_neighbours(target).tolist() == []
+        assert graph.node(source).out_neighbours.tolist() == [target]
+        assert graph.node(target).in_neighbours.tolist() == [source]
+        assert graph.node(target).out_neighbours.tolist() == []
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])

@@ -18,7 +18,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import ExportFolder, export_pages
 from crawl_lib.graph import WebGraph, finalize_export
-from crawl_lib.graph.finalizer import Neighbours, graph_words
+from crawl_lib.graph.finalizer import Neighbours, _column, graph_words
 from crawl_lib.storage import LocalStorage, Storage
 from tests.stores import stores_on
 
@@ -76,7 +76,8 @@ def test_golden_bytes_written_and_read(storage: Storage, config: Config) -> None
 
 def test_an_empty_graph_has_stats(tmp_path: Path) -> None:
     (tmp_path / "webgraph").write_bytes(bytes(4))
-    with WebGraph(tmp_path / "webgraph") as graph:
+    (tmp_path / "index").write_bytes(b"")
+    with WebGraph(tmp_path / "webgraph", tmp_path / "index") as graph:
         assert list(graph) == []
         assert graph.stats() == {
             "nodes": 0,
@@ -121,23 +122,23 @@ def test_every_graph_is_written_and_read_in_blocks_of_any_size(
     pairs = np.array(sorted(arcs), dtype=np.int64).reshape(-1, 2)
     outs, ins = (np.bincount(pairs[:, side], minlength=nodes).astype(np.int32) for side in (0, 1))
     store = LocalStorage.open(tmp_path)
-    with (
-        Neighbours(store, "arcs-in.parquet", "source", nodes) as sources,
-        Neighbours(store, "arcs-out.parquet", "target", nodes) as targets,
-    ):
-        blocks = list(graph_words(ins, outs, sources, targets, block_words))
+    sources = Neighbours(_column(store, "arcs-in.parquet", "source", nodes))
+    targets = Neighbours(_column(store, "arcs-out.parquet", "target", nodes))
+    blocks = list(graph_words(ins, outs, sources, targets, block_words))
     data = b"".join(words.astype(">i4").tobytes() for words, _ in blocks)
     assert data == slow_bytes(nodes, arcs)
     assert sum(count for _, count in blocks) == nodes
     assert all(len(words) <= block_words + 2 for words, _ in blocks)
     (tmp_path / "webgraph").write_bytes(data)
-    with WebGraph(tmp_path / "webgraph") as read:
+    ends = np.cumsum(8 + 4 * (ins.astype(np.int64) + outs))
+    (tmp_path / "index").write_bytes((4 + ends - 8 - 4 * (ins + outs)).astype(">i8").tobytes())
+    with WebGraph(tmp_path / "webgraph", tmp_path / "index") as read:
         assert {(n.node_id, target) for n in read for target in n.out_neighbours.tolist()} == arcs
         assert {(source, n.node_id) for n in read for source in n.in_neighbours.tolist()} == arcs
-        assert (len(read), read.arcs, read.stats()["arcs"]) == (nodes, len(arcs), len(arcs))
+        assert (len(read), read.stats()["arcs"]) == (nodes, len(arcs))
         for node_id in range(nodes):
-            assert read.out_neighbours(node_id).tolist() == sorted(t for s, t in arcs if s == node_id)
-            assert read.in_neighbours(node_id).tolist() == sorted(s for s, t in arcs if t == node_id)
+            assert read.node(node_id).out_neighbours.tolist() == sorted(t for s, t in arcs if s == node_id)
+            assert read.node(node_id).in_neighbours.tolist() == sorted(s for s, t in arcs if t == node_id)
 
 
 def test_a_real_web_graph_comes_back(storage: Storage, config: Config, testdata: Path) -> None:
@@ -164,7 +165,7 @@ def test_a_real_web_graph_comes_back(storage: Storage, config: Config, testdata:
         assert (found == arcs[np.lexsort((arcs[:, 1], arcs[:, 0])), 1]).all()
         for node_id in range(0, nodes, 9973):
             mine = np.sort(arcs[arcs[:, 1] == node_id, 0])
-            assert (graph.in_neighbours(node_id) == mine).all()
+            assert (graph.node(node_id).in_neighbours == mine).all()
 
 
 @pytest.mark.parametrize(

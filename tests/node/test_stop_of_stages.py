@@ -226,8 +226,7 @@ def test_stages_use_the_hdfs_of_the_secrets(
 
     monkeypatch.setattr(stores, "open_storage", opened)
     monkeypatch.setattr("crawl_lib.export.folder.open_engine", engine)
-    modules = {"export_pages": stages._export, "link_export": stages._linker, "finalize_export": stages._finalizer}
-    monkeypatch.setattr(modules[name], name, called)
+    monkeypatch.setattr(stages, f"_{name.partition('_')[0]}", called)
     (tmp_path / config.crawl.directory / "1").mkdir(parents=True)
     elsewhere = replace(config, dfs_primary="http://of-config:1/root", dfs=DfsConfig(user="of-config"))
     secrets = Secrets(dfs=DfsAccess(namenodes=("http://nn1:7",), user="anna"))

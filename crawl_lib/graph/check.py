@@ -1,0 +1,213 @@
+"""`krake fsck` of exports: do their files have the right sizes, and what their stages would write?
+
+An export that is not finished is no damage. Fast: which files there are, and sizes. Full: every table and every page of
+the content is read; mapping, offsets and web graph are made again, and compared with what is there.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError, StorageError
+from crawl_lib.export import (
+    ARC_SCHEMAS,
+    ARCS_IN,
+    ARCS_OUT,
+    CONTENT,
+    EXPORT_SCHEMA,
+    GRAPH_INDEX,
+    INPUTS,
+    OFFSETS,
+    PAGES,
+    URL_MAPPING,
+    WEB_GRAPH,
+    ContentReader,
+    ExportFolder,
+    Inputs,
+    changed_segments,
+    content_sizes,
+    local_files,
+    write_mapping,
+    write_offsets,
+)
+from crawl_lib.findings import Finding, Findings, Severity
+from crawl_lib.graph.finalizer import both_degrees, write_graph, write_index
+from crawl_lib.segment import LATER_FIELDS, open_parquet, parquet_errors
+from crawl_lib.stopping import Progress
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
+
+BEFORE = {
+    URL_MAPPING: (PAGES,),
+    CONTENT: (PAGES, URL_MAPPING),
+    OFFSETS: (PAGES, URL_MAPPING, CONTENT),
+    ARCS_OUT: (PAGES, URL_MAPPING),
+    ARCS_IN: (ARCS_OUT,),
+    GRAPH_INDEX: (URL_MAPPING, ARCS_OUT, ARCS_IN),
+    WEB_GRAPH: (URL_MAPPING, ARCS_OUT, ARCS_IN),
+}
+"""Which files must be there before a file is written."""
+DAMAGE = {
+    INPUTS: "inputs_damaged",
+    URL_MAPPING: "mapping_damaged",
+    CONTENT: "content_damaged",
+    OFFSETS: "offsets_damaged",
+    GRAPH_INDEX: "graph_damaged",
+    WEB_GRAPH: "graph_damaged",
+}
+"""What the damage of a file is called; that of a table is `export_table_damaged`."""
+SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS}
+
+
+def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Finding]:
+    """What is wrong with one export; nothing is changed."""
+    folder = _Compared(stores, name)
+    if folder.is_empty():
+        return []
+    check = _Check(folder)
+    try:
+        inputs = folder.read_inputs()
+    except (DamagedFileError, PathNotFoundError) as error:
+        check.add(INPUTS, error)
+    else:
+        check.inputs(inputs)
+        check.run(full=full)
+    return check.findings.list()
+
+
+class _Compared(ExportFolder):
+    """An export whose files are there: what would be written to one of them is compared with what it holds."""
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """What takes the bytes of a file. Raises DamagedFileError where the file has others."""
+        with self.storage.open_read(self.file(name)) as file:
+            yield cast(BinaryIO, _Comparison(file))
+            if file.read(1):
+                raise DamagedFileError("goes on after its last page")
+
+
+class _Comparison:
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.at = file, 0
+
+    def write(self, data: bytes) -> None:
+        there = self.file.read(len(data))
+        if there != data:
+            pairs = enumerate(zip(there, data, strict=False))
+            same = next((at for at, (one, other) in pairs if one != other), len(there))
+            raise DamagedFileError(f"byte {self.at + same} is not what the other files of the export make it")
+        self.at += len(data)
+
+
+class _Check:
+    def __init__(self, folder: ExportFolder) -> None:
+        self.storage, self.folder = folder.storage, folder
+        self.findings = Findings("export", f"delete the folder {folder.path}, and export again")
+        self.sizes = {entry.name: entry.size_bytes for entry in self.storage.list(folder.path)}
+
+    def add(self, file: str, problem: object) -> None:
+        self.findings.add(DAMAGE.get(file, "export_table_damaged"), self.folder.file(file), str(problem))
+
+    @contextmanager
+    def noting(self, file: str) -> Iterator[None]:
+        """What is wrong with a file becomes a finding."""
+        try:
+            with parquet_errors(file):
+                yield
+        except (DamagedFileError, InputError, StorageError) as error:
+            self.add(file, error)
+
+    def inputs(self, inputs: Inputs) -> None:
+        """An export outlives its segments; but what is not finished needs them, and a change makes it old.
+
+        Only of the segments as they were can single files of it be made again.
+        """
+        finished = CONTENT in self.sizes and WEB_GRAPH in self.sizes
+        where = self.folder.file(INPUTS)
+        new = f"delete the folder {self.folder.path}, or leave it, and make a new export with another --label"
+        folders = " ".join(sorted({segment.folder for segment in inputs.segments}, key=int))
+        name = self.folder.name
+        again = (
+            f"delete that file (of the web graph: {ARCS_OUT} and {ARCS_IN}, too), then run"
+            f" `krake export --label {name} --folders {folders}`, `krake graph link --export {name}`,"
+            f" `krake graph finalize --export {name}`: they make what is missing"
+        )
+        for segment, is_gone in changed_segments(self.folder, inputs):
+            again = self.findings.repair
+            if not is_gone:
+                severity = Severity.NOTE if finished else Severity.WARNING
+                problem = f"segment {segment.path} has changed since"
+                self.findings.add("input_changed", where, problem, repair=new, severity=severity)
+            elif not finished:
+                self.findings.add("input_gone", where, f"segment {segment.path} is gone", repair=new)
+        self.findings.repair = again
+
+    def run(self, *, full: bool) -> None:
+        for name, needed in BEFORE.items():
+            for missing in needed:
+                if name in self.sizes and missing not in self.sizes:
+                    where = self.folder.file(missing)
+                    self.findings.add("export_file_missing", where, f"is not there, and {name} is")
+        rows: dict[str, int] = {}
+        for name, schema in SCHEMAS.items():
+            if name in self.sizes:
+                with self.noting(name):
+                    rows[name] = check_table(self.storage, self.folder.file(name), schema, full=full)
+        if PAGES in rows:
+            self.compare_sizes(rows)
+        if full and PAGES in rows and all(one.severity is Severity.NOTE for one in self.findings.list()):
+            self.contents(rows)
+
+    def compare_sizes(self, rows: dict[str, int]) -> None:
+        pages, arcs = rows[PAGES], rows.get(ARCS_OUT)
+        sizes = {URL_MAPPING: 4 + 20 * pages, OFFSETS: 12 * pages, GRAPH_INDEX: 8 * pages}
+        if arcs is not None and rows.get(ARCS_IN) == arcs:
+            sizes[WEB_GRAPH] = 4 + 8 * (pages + arcs)
+        elif ARCS_IN in rows:
+            self.add(ARCS_IN, f"has {rows[ARCS_IN]} rows, and {ARCS_OUT} {arcs}")
+        for name, size in sizes.items():
+            if self.sizes.get(name, size) != size:
+                self.add(name, f"has {self.sizes[name]} bytes, and {pages} pages with {arcs} arcs need {size}")
+
+    def contents(self, rows: dict[str, int]) -> None:
+        """All bytes of an export whose files have the right sizes."""
+        folder, pages = self.folder, rows[PAGES]
+        if URL_MAPPING in self.sizes:
+            with self.noting(URL_MAPPING):
+                write_mapping(folder)
+        if CONTENT in self.sizes:
+            progress = Progress(folder.stores, "check.content", pages, "pages")
+            with self.noting(CONTENT), local_files(folder) as local, ContentReader(local(CONTENT)) as content:
+                for _ in content:
+                    progress.add(1)
+                sizes = content_sizes(folder, pages, progress)
+                if OFFSETS in self.sizes:
+                    with self.noting(OFFSETS), folder.writing(OFFSETS) as file:
+                        write_offsets(file, sizes, progress)
+        if GRAPH_INDEX in self.sizes or WEB_GRAPH in self.sizes:
+            with self.noting(ARCS_OUT):
+                degrees = both_degrees(folder, pages)
+                for name, write in ((GRAPH_INDEX, write_index), (WEB_GRAPH, write_graph)):
+                    if name in self.sizes:
+                        with self.noting(name):
+                            write(folder, *degrees)
+
+
+def check_table(storage: Storage, path: str, schema: pa.Schema, *, full: bool) -> int:
+    """Look at a table of an export; `full`: read it to its end. Returns how many rows it has.
+
+    Raises DamagedFileError where its columns are others, where it cannot be read, or where a page has not the CRC that
+    was written with it.
+    """
+    with open_parquet(storage, path) as table, parquet_errors(path):
+        before = pa.schema([field for field in schema if field.name not in LATER_FIELDS])
+        if not (table.file.schema_arrow.equals(schema) or table.file.schema_arrow.equals(before)):
+            raise DamagedFileError(f"has the columns {table.names}, not {schema.names}, or other types")
+        # By batches, a column that is too short would not be noticed.
+        groups = range(table.file.num_row_groups) if full else ()
+        if full and sum(table.file.read_row_group(group).num_rows for group in groups) != table.rows:
+            raise DamagedFileError(f"does not have the {table.rows} rows that it says")
+        return table.rows
