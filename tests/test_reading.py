@@ -27,8 +27,8 @@ CHAINS = {
         r"return True, ACCEPTED\n        return False, Rejection\.SCOPE",
     ),
     "what happens after a kill between fetch and commit": (
-        ["README.md", "docs/protocol.md", "crawl_lib/node/crawl.py"],
-        "crawl_lib/node/crawl.py",
+        ["README.md", "docs/protocol.md", "crawl_lib/node/take.py"],
+        "crawl_lib/node/take.py",
         r"if read_leftover\(\w+\) is None:",
     ),
 }

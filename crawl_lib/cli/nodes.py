@@ -2,10 +2,10 @@
 
 import argparse
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crawl_lib import stages
 from crawl_lib.cli.common import (
     ProgressLine,
     Waiting,
@@ -20,9 +20,9 @@ from crawl_lib.cli.common import (
 from crawl_lib.cli.looking import nodes_table
 from crawl_lib.crawldir import SCOPE_FILE, read_lines
 from crawl_lib.errors import ConfigError
-from crawl_lib.node import admit_node, plan_admission, plan_retirement, retire_lost
+from crawl_lib.node import admit_node, retire_lost, retire_node
 from crawl_lib.rounds import crawl_status
-from crawl_lib.stores import Stores, open_stores
+from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners
 
 
@@ -69,10 +69,8 @@ def retire(arguments: argparse.Namespace) -> int:
 def admit(arguments: argparse.Namespace) -> int:
     """Let a node that was retired as lost take part again."""
     node, stores = arguments.node, stores_of(arguments, make=not arguments.dry_run, stop=arguments.stop)
-    if arguments.dry_run:
-        admitted, takes = plan_admission(stores, node=node)["admitted"], "would take"
-    else:
-        admitted, takes = admit_node(stores, node=node)["admitted"], "takes"
+    admitted = admit_node(stores, node=node, dry_run=arguments.dry_run)["admitted"]
+    takes = "would take" if arguments.dry_run else "takes"
     print(f"{node} {takes} part again" if admitted else f"{node} was not retired as lost: it may work")
     print_dry_run(arguments)
     return 0
@@ -97,13 +95,8 @@ def _retire(arguments: argparse.Namespace, stores: Stores, directory: Path | Non
     node = arguments.node
     if arguments.lost:
         return retire_lost(stores, node=node, dry_run=arguments.dry_run)
-    if arguments.dry_run:
-        return plan_retirement(stores, node=node, directory=directory)
     progress = ProgressLine()
-    result = stages.retire_node(
-        open_stores(stores.config, stores.secrets, stop=arguments.stop, on_progress=progress),
-        node=node,
-        directory=directory,
-    )
+    stores = replace(stores, on_progress=progress)
+    result = retire_node(stores, node=node, directory=directory, dry_run=arguments.dry_run)
     progress.close()
     return result

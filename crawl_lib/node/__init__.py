@@ -2,17 +2,17 @@
 
 How data flows: `crawl` holds the steps of an iteration together. It locks the node's directory (`task`), finishes what
 an earlier task left open, takes in what was found for the node (`sources`), writes the take, has `crawl_lib.worker`
-fetch it (`fetching`), publishes the segment, moves the queue on, and sets the states of its keys. `settle_node` is the
-intake after the last iteration. `retire` hands the queue of a node that leaves to the others (`handover`); a node whose
-disk is gone is retired without its queue, and refused until it is admitted (`lost`). `guards` refuses what does not
-fit, such as a directory that is an older copy; `watermarks` pauses while a disk is too full.
+fetch it, publishes the segment, moves the queue on, and sets the states of its keys (`take`). `settle_node` is the
+intake after the last iteration. `retire` hands the queue of a node that leaves to the others; one whose disk is gone is
+retired without its queue, and refused until it is admitted. `guards` refuses what does not fit, such as a directory
+that is an older copy; `watermarks` pauses while a disk is too full.
 
 After a kill between any two steps the next task of the node, of whatever run, finds the take and does what is missing:
 `docs/protocol.md` lists the durable steps, and what is true after each.
 """
 
-from crawl_lib.node.crawl import crawl_node, mark_pages, require_ready, settle_node
+from crawl_lib.node.crawl import crawl_node, require_ready, settle_node
 from crawl_lib.node.guards import mismatch
-from crawl_lib.node.lost import admit_node, plan_admission, retire_lost
-from crawl_lib.node.retire import plan_retirement, retire_node
+from crawl_lib.node.retire import admit_node, retire_lost, retire_node
 from crawl_lib.node.sources import OUTLINKS_FILE, waiting_sources
+from crawl_lib.node.take import mark_pages

@@ -1,97 +1,116 @@
-"""Retiring a node: what its queue holds goes to the nodes that are left, and it takes part no more.
+"""A node leaves, with its queue or without, and may return.
 
-`docs/protocol.md` says what is durable after each step. All of them hold the node's lock, on its machine or where its
-directory was copied to. What was undecided goes through the key check of the new owners, all else past it.
+**With its queue**: what it holds goes to the nodes that are left. `docs/protocol.md` says what is durable after each
+step. All of them hold the node's lock, on its machine or where its directory was copied to. What was undecided goes
+through the key check of the new owners, all else past it. The file `retire` in the node's directory names the folder of
+the crawl directory, `seeds/<name>`, to which everything goes. Once that folder exists the URLs are others': the queue
+has to be emptied, whatever happens to the node afterwards. Before that nothing has happened.
 
-A node whose directory is gone is another case (`lost`).
+**Without**: its directory is gone. Every URL that was ever sent to it still exists in the folders it was sent in,
+unless somebody deleted them. Its key tells what became of it: unknown: it was never taken in, and goes to its new owner
+as it is; queued: it was in the lost queue (or fetched in a take that is lost), and goes past the key check; crawled or
+gone: nothing is to be done. What only the disk held is gone: URLs that people put into the queue by hand.
+
+**Back**: the note of a lost node on the DFS says so, with the sources that this concerns. With an empty disk it would
+read them all again, and take for new what its new owners have yet to take in: so its tasks are refused. Admitting it
+has two durable steps: one move of its queue, which notes those sources as taken in (`admit.noted`); then the note says
+that the node takes part again. Killed between, it is run again. A node that was retired with its queue, and returns
+with an empty directory, need not be admitted: its first task makes that move.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from hashlib import sha1
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import Settled, write_settled
+from crawl_lib.crawldir import Settled, read_settled, take_note_away, write_settled
 from crawl_lib.durable import delete_durable, reached, write_durable
-from crawl_lib.errors import PathNotFoundError
+from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import (
+    Change,
     NodeDirectory,
     Queue,
     QueueReader,
+    Source,
+    State,
+    TakenIn,
+    carry_out_move,
     finish_open_move,
+    held_without_trace,
     join_line,
     open_take,
     pending_report,
+    plan_move,
     read_handed_on,
+    read_move,
     read_scope_added,
     read_undecided,
 )
-from crawl_lib.node.crawl import fill_missed, finish_what_is_open
+from crawl_lib.keys import KeyStore
 from crawl_lib.node.guards import require_newest
-from crawl_lib.node.handover import (
-    empty_queue,
-    read_decision,
-    require_others_settled,
-    require_out,
-    result_of,
-)
 from crawl_lib.node.sources import take_in, waiting_sources
-from crawl_lib.node.task import NodeTask, locked_directory
-from crawl_lib.rounds import is_retired
-from crawl_lib.sealed import sealed_json
+from crawl_lib.node.take import fill_missed, finish_what_is_open
+from crawl_lib.node.task import NodeTask, locked_directory, locked_node, require_known
+from crawl_lib.rounds import at_work, is_retired
+from crawl_lib.sealed import sealed_json, unsealed_or_old
 from crawl_lib.seeds import Division, hand_over
+from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
 
 _CHUNK = 50_000
 
 
-def retire_node(stores: Stores, *, node: str, directory: Path | None = None) -> dict[str, Any]:
+def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry_run: bool = False) -> dict[str, Any]:
     """Hand a node's queue to the nodes of the config, among which it is no more.
 
     `directory`: where the node's directory lies, None: at its place on this machine. Returns what was handed over:
-    `handed_over` (URLs), `path` (their folder). Run again, it goes on where it stopped, or says that it is done.
+    `handed_over` (URLs), `path` (their folder); of a `dry_run`, which does nothing, what is queued and open, and what
+    has yet to be taken in. Run again, it goes on where it stopped, or says that it is done.
     Raises ConfigError if the node is in the config, or the others have not settled, PathNotFoundError if its directory
     is not there, and what a crawl task raises.
     """
-    require_out(stores, node)
+    _require_out(stores, node)
     place = directory or stores.node_dir(node)
     if is_retired(stores, node) and not NodeDirectory(place).retire.exists():
         return {"node": node, "retired": True, "handed_over": 0}
-    _require_directory(place, node)
-    require_others_settled(stores, node)
+    if not NodeDirectory(place).state.exists():
+        raise PathNotFoundError(
+            f"{place}: holds no queue of node {node}; run this on its machine, name a copy of its directory with --dir,"
+            " or, if its disk is lost, use --lost"
+        )
+    _require_others_settled(stores, node)
+    if dry_run:
+        return _plan(stores, Queue(place, node))
     with locked_directory(stores, node, place, what="retire") as task:
-        require_newest(stores, task.queue)
-        decision = read_decision(task.directory) or _decide(task)
-        finish_open_move(task.queue)
         queue = task.queue
+        require_newest(stores, queue)
+        decision = read_decision(place) or _decide(task)
+        finish_open_move(queue)
         task.progress.enter("retire", queue=queue.length())
         facts = {"retired": node, "intake": pending_report(queue).to_mapping()}
         lines = stores.until_stopped(_queue_lines(queue))
         to = Division(decision["nodes"], decision["routing"])
         manifest = hand_over(stores.crawl, decision["name"], lines, to, scope=read_scope_added(queue), facts=facts)
         reached("retire.handed_over")
-        empty_queue(queue, decision["name"])
+        _empty_queue(queue, decision["name"])
         reached("retire.emptied")
         elsewhere = place != stores.node_dir(node)  # the directory at its own place has the queue of before
         newest = stores.crawl.newest()
-        write_settled(stores.crawl, Settled(node, newest, 0, 0, task.queue.taken_in(), retired=True, lost=elsewhere))
-        delete_durable(NodeDirectory(task.directory).retire)
+        write_settled(stores.crawl, Settled(node, newest, 0, 0, queue.taken_in(), retired=True, lost=elsewhere))
+        delete_durable(queue.files.retire)
         reached("retire.done")
-    return result_of(stores, node, manifest)
+    return _result(stores, node, manifest)
 
 
-def plan_retirement(stores: Stores, *, node: str, directory: Path | None) -> dict[str, Any]:
-    """What `retire_node` would do, without doing anything: what is queued and open, and what has yet to be taken in."""
-    require_out(stores, node)
-    place = directory or stores.node_dir(node)
-    _require_directory(place, node)
-    require_others_settled(stores, node)
-    queue = Queue(place, node)
-    sources, _ = waiting_sources(stores, node, queue.taken_in(), before=None, planned=[])
-    take = open_take(place)
+def _plan(stores: Stores, queue: Queue) -> dict[str, Any]:
+    sources, _ = waiting_sources(stores, queue.node, queue.taken_in(), before=None, planned=[])
+    take = open_take(queue.directory)
     return {
-        "node": node,
+        "node": queue.node,
         "queue": queue.length(),
         "undecided": sum(1 for _ in read_undecided(queue)),
         "handed_on": sum(1 for _ in read_handed_on(queue)),
@@ -99,14 +118,6 @@ def plan_retirement(stores: Stores, *, node: str, directory: Path | None) -> dic
         "sources_to_take_in": len(sources),
         "to": list(stores.config.servers),
     }
-
-
-def _require_directory(place: Path, node: str) -> None:
-    if not NodeDirectory(place).state.exists():
-        raise PathNotFoundError(
-            f"{place}: holds no queue of node {node}; run this on its machine, name a copy of its directory with --dir,"
-            " or, if its disk is lost, use --lost"
-        )
 
 
 def _decide(task: NodeTask) -> dict[str, Any]:
@@ -125,9 +136,201 @@ def _decide(task: NodeTask) -> dict[str, Any]:
     return decision
 
 
+def read_decision(directory: Path) -> dict[str, Any] | None:
+    """A decision that is not carried out to the end, None if there is none. Raises DamagedFileError naming it."""
+    path = NodeDirectory(directory).retire
+    try:
+        return unsealed_or_old(path.read_bytes(), ("name", "nodes", "routing"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path}: cannot be read: {error}; delete it, and retire the node again") from error
+
+
 def _queue_lines(queue: Queue) -> Iterator[bytes]:
     """Everything that waits, as outlink lines: their keys are in, but for those that are undecided."""
     for url, meta in QueueReader(queue, queue.state()).lines():
         yield join_line(url, meta, b"h")
     yield from read_handed_on(queue)
     yield from read_undecided(queue)
+
+
+def _empty_queue(queue: Queue, name: str) -> None:
+    """One move: nothing waits here any more. `name`: of the decision."""
+    record, move_id = queue.record(), f"retire-{name}"
+    if record.last_move == move_id:
+        return
+    change = Change(
+        move_id=move_id,
+        state=queue.state(),
+        record=replace(record, pending={}, nodes=()),
+        ours=True,
+        replaces=True,
+        deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added, NodeDirectory.undecided],
+    )
+    carry_out_move(queue, plan_move(queue, change))
+
+
+def drop_decision(task: NodeTask) -> None:
+    """Called by a task of a node that takes part again: its retirement was begun, and is not to be finished.
+
+    A later retirement would take the old decision for its own: what has joined the queue since would be emptied away.
+    """
+    decision = read_decision(task.directory)
+    if decision is None:
+        return
+    finish_open_move(task.queue)
+    handed = task.crawl.seeds_path(decision["name"])
+    if task.stores.storage.exists(handed):
+        task.stores.storage.secure(handed)
+        _empty_queue(task.queue, decision["name"])
+    delete_durable(NodeDirectory(task.directory).retire)
+
+
+def _require_out(stores: Stores, node: str) -> None:
+    """Raise ConfigError for a node of the config: it cannot be retired."""
+    if node in stores.config.servers:
+        raise ConfigError(f"node {node} is in servers: take it out of the config of every machine, then retire it")
+
+
+def _require_others_settled(stores: Stores, node: str) -> None:
+    """Raise ConfigError while the others have something open: nothing more may be sent to this node."""
+    newest = stores.crawl.newest_iteration()
+    if newest is None:
+        return
+    problems = at_work(stores, replace(newest, nodes=tuple(name for name in newest.nodes if name != node)))
+    if problems:
+        raise ConfigError(f"node {node} cannot be retired before the others have settled: {'; '.join(problems[:5])}")
+
+
+def _result(stores: Stores, node: str, manifest: dict[str, Any]) -> dict[str, Any]:
+    """What a retirement returns."""
+    path = stores.crawl.seeds_path(manifest["digest"])
+    return {"node": node, "retired": True, "handed_over": manifest["accepted"], "path": path}
+
+
+def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
+    """Retire a node whose directory is gone: what was sent to it is sent to others, as far as it was not crawled.
+
+    Returns `handed_over` and, of these, `requeued`: URLs that were in the lost queue. Folders that were committed
+    without it count as complete from now on. With local routing, a URL that another node claimed may be fetched twice.
+    Raises ConfigError if its directory is on this machine, StoppedError once `stores.stop` is set, and as `retire_node`
+    does.
+    """
+    _require_out(stores, node)
+    place = stores.node_dir(node)
+    if NodeDirectory(place).state.exists():
+        raise ConfigError(f"{place}: is on this machine; retire {node} without --lost, or move the directory away")
+    if is_retired(stores, node):
+        return {"node": node, "retired": True, "handed_over": 0}
+    _require_others_settled(stores, node)
+    newest = stores.crawl.newest()
+    counts = {"seen": 0, "requeued": 0, "new": 0}
+    before = read_settled(stores.crawl, node)
+    handed, again = TakenIn(), ""
+    if before is not None and before.retired:  # seeds came since; what came before them others have already
+        handed, again = before.taken_in, f" {before.taken_in.to_mapping()}"
+    sources, _ = waiting_sources(stores, node, handed, before=None, planned=[])
+    name = sha1(f"lost {node} {newest}{again}".encode()).hexdigest()
+    with stores.keys(make=not dry_run) as keys:
+        lines = _lost_lines(stores, sources, keys, counts)
+        if dry_run:
+            return {"node": node, "handed_over": sum(1 for _ in lines), **counts, "to": list(stores.config.servers)}
+        facts = {"retired": node, "lost": counts}
+        manifest = hand_over(stores.crawl, name, lines, Division.of(stores.config), facts=facts)
+    reached("retire.handed_over")
+    take_note_away(stores.crawl, node)
+    taken_in = before.taken_in if before else TakenIn()
+    taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
+    write_settled(stores.crawl, Settled(node, newest, 0, 0, taken_in, retired=True, lost=True))
+    return {**_result(stores, node, manifest), **manifest["lost"]}
+
+
+def _lost_lines(stores: Stores, sources: Sequence[Source], keys: KeyStore, counts: dict[str, int]) -> Iterator[bytes]:
+    """What was sent to a lost node and was not crawled, each URL once; 20 bytes of memory and more for each."""
+    sent: set[bytes] = set()
+    with ExitStack() as stack:
+        for source in sources:
+            lines = source.open()
+            if hasattr(lines, "close"):
+                stack.callback(lines.close)
+            while some := list(islice(stores.until_stopped(lines), _CHUNK)):
+                fresh = {sha1(line[: line.find(b"\t")]).digest(): line for line in some}
+                states = keys.states([key for key in fresh if key not in sent])
+                counts["seen"] += len(some)
+                for key, state in states.items():
+                    if state is None or state is KeyState.QUEUED:
+                        counts["new" if state is None else "requeued"] += 1
+                        url, via, depth, redirects, _, metadata = fresh[key].split(b"\t", 5)
+                        handed_on = b"" if state is None else b"h"
+                        yield b"\t".join((url, via, depth, redirects, handed_on, metadata))
+                sent.update(states)
+
+
+def require_admitted(task: NodeTask) -> None:
+    """Raise ConfigError if the task's node was retired as lost, and was not admitted again.
+
+    Of one that was retired otherwise, and begins with nothing, what it was sent before counts as taken in.
+    """
+    settled = read_settled(task.stores.crawl, task.node)
+    if settled is not None and settled.refusal:
+        raise ConfigError(settled.refusal)
+    if settled is not None and settled.retired and _is_bare(task.queue):
+        _note_taken_in(task.queue, settled)
+
+
+def admit_node(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
+    """Let a node that was retired as lost take part again, with an empty queue. Run again, it says that it may.
+
+    `dry_run`: nothing is done, nor waited for. Raises ConfigError if it is not in the config, or if its directory holds
+    a queue: that of before, whose URLs others have. LockedError and StorageError as a crawl task does.
+    """
+    require_known(stores, node)
+    queue = Queue(stores.node_dir(node), node)
+    with ExitStack() as stack:
+        if dry_run:
+            stack.enter_context(held_without_trace(queue.directory, node))
+        else:
+            stack.enter_context(locked_node(stores, node, what="admit"))
+        settled = read_settled(stores.crawl, node)
+        if settled is None or not settled.lost:
+            return {"node": node, "admitted": False}
+        if not dry_run:
+            _note_taken_in(queue, settled)
+            reached("admit.noted")
+            write_settled(stores.crawl, replace(settled, queue=0, undecided=0, retired=False, lost=False))
+        elif (move := read_move(queue)) is None or move.move_id != _move_id(settled):  # else it is half admitted
+            _require_no_queue(queue, settled)
+    return {"node": node, "admitted": True}
+
+
+def _move_id(settled: Settled) -> str:
+    return f"admit-{settled.newest}"
+
+
+def _is_bare(queue: Queue) -> bool:
+    """Whether nothing has ever been in a queue: at most it was made, by an attempt that was killed right after."""
+    if not queue.directory.is_dir():
+        return True
+    if queue.files.record.exists() or any(queue.files.data(number).stat().st_size for number in queue.data_files()):
+        return False
+    state = queue.files.state
+    return not state.exists() or state.read_bytes() == State().to_bytes()
+
+
+def _require_no_queue(queue: Queue, settled: Settled) -> None:
+    used = queue.files.state.exists() and not _is_bare(queue)
+    if used and queue.record().last_move != _move_id(settled):
+        raise ConfigError(
+            f"{queue.directory}: holds the queue of before node {queue.node} was retired, and others have its URLs:"
+            " move the directory away, then run this again"
+        )
+
+
+def _note_taken_in(queue: Queue, settled: Settled) -> None:
+    finish_open_move(queue)
+    _require_no_queue(queue, settled)
+    queue.create()
+    record = replace(queue.record(), taken_in=settled.taken_in)
+    change = Change(move_id=_move_id(settled), state=queue.state(), record=record, ours=True)
+    carry_out_move(queue, plan_move(queue, change))

@@ -16,7 +16,7 @@ import time
 import zlib
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,6 @@ class WorkerTask:
     processes: int
     seconds_left: float
     info: dict[str, str]
-
-    def as_json(self) -> dict[str, Any]:
-        """The task as it travels."""
-        return asdict(self)
 
 
 def share_of(host: str, processes: int) -> int:

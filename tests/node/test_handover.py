@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.node.handover import read_decision
+from crawl_lib.node.retire import read_decision
 from crawl_lib.sealed import sealed_json
 
 DECISION = {"name": "ab" * 20, "nodes": ["n1", "n2"], "routing": "host"}

@@ -11,8 +11,8 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import Queue
-from crawl_lib.node import lost
-from crawl_lib.node.lost import admit_node, retire_lost
+from crawl_lib.node import retire as leaving
+from crawl_lib.node.retire import admit_node, retire_lost
 from crawl_lib.stores import open_stores
 from demo import Serving
 from tests.e2e.crawl import run_iteration
@@ -64,7 +64,7 @@ def test_a_lost_node_is_refused_until_it_is_admitted(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(lost, "reached", die)
+        patch.setattr(leaving, "reached", die)
         with pytest.raises(KeyboardInterrupt):
             admit(old, "node-2")
     assert admit(old, "node-2")

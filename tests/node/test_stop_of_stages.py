@@ -17,7 +17,7 @@ from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import StoppedError
 from crawl_lib.export import ExportFolder
 from crawl_lib.keys import check, open_key_store
-from crawl_lib.node.lost import retire_lost
+from crawl_lib.node.retire import retire_lost
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import Progress, Work
 from crawl_lib.storage import DfsAccess, LocalStorage

@@ -119,7 +119,7 @@ def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.Monke
     def refuse(path: Path, *args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("crawl_lib.node.crawl.shutil.rmtree", refuse)
+    monkeypatch.setattr("crawl_lib.node.take.shutil.rmtree", refuse)
     (open_node_dir(Path(config.queue.local_dir), "node-0") / "spool").mkdir()
     with pytest.raises(StorageError, match="spool: No space left"):
         stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")

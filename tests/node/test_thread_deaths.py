@@ -21,7 +21,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import StorageError
-from crawl_lib.node import fetching as node
+from crawl_lib.node import take as node
 from crawl_lib.node import watermarks
 from crawl_lib.segment import Sealer, list_parts
 from crawl_lib.stores import open_stores
@@ -144,8 +144,8 @@ def test_a_watcher_of_room_that_fails_goes_on(
         return "planted shortage" if threading.current_thread().name == "room-watch" and not passes else None
 
     monkeypatch.setattr(node, "run_workers", run)
-    monkeypatch.setattr(watermarks, "shortage", shortage)
-    fails_once_in("room-watch", watermarks, "shortage", monkeypatch, ZeroDivisionError("planted"))
+    monkeypatch.setattr(watermarks.Room, "shortage", shortage)
+    fails_once_in("room-watch", watermarks.Room, "shortage", monkeypatch, ZeroDivisionError("planted"))
     with caplog.at_level(logging.WARNING):
         crawl(config)
     assert passes == [True, False]
@@ -158,7 +158,7 @@ def test_without_its_watcher_of_room_the_task_ends_with_an_error(
     serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, config = serving.log().counts(), begun(tmp_path, serving, FEW)
-    fails_once_in("room-watch", watermarks, "shortage", monkeypatch, SystemExit())
+    fails_once_in("room-watch", watermarks.Room, "shortage", monkeypatch, SystemExit())
     with pytest.raises(StorageError, match="node-0: the watch over its free room has ended; run the task again"):
         crawl(config)
     assert not Result(config).segments()

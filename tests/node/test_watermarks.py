@@ -122,20 +122,26 @@ def test_a_dfs_without_room_is_asked_less_and_less(tmp_path: Path, monkeypatch: 
         tmp_path, nodes=1, watermarks={"min_free_local_bytes": LEAST, "min_free_dfs_bytes": 2}
     ).watermarks
     store = SimpleNamespace(name="dfs", free_bytes=lambda: asked.append(now_s) or (1 if now_s < 600 else 2))
-    look = watermarks._backing_off(marks, tmp_path, store)
-    while (reason := next(look)) is not None:
+    room = watermarks.Room(marks, tmp_path, lambda: store)
+    while (reason := room.shortage()) is not None:
         assert "min_free_dfs_bytes" in reason
         now_s += 1.0
     assert asked[:6] == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0]
     assert {later - earlier for earlier, later in pairwise(asked[5:])} == {30.0}
     assert 600 <= now_s <= 631
     free_local = 0
-    assert "min_free_local_bytes" in next(look)
+    assert "min_free_local_bytes" in room.shortage()
+
+
+def no_dfs() -> Any:
+    raise AssertionError("the DFS is not asked")
 
 
 def test_free_room_is_what_the_system_says(tmp_path: Path) -> None:
-    marks = make_config(tmp_path, nodes=1, watermarks={"min_free_local_bytes": 1 << 60}).watermarks
-    assert "free" in (watermarks.shortage(marks, tmp_path, None) or "")
-    marks = make_config(tmp_path, nodes=1, watermarks={"min_free_local_bytes": 1}).watermarks
+    def shortage(least: int) -> str | None:
+        marks = {"min_free_local_bytes": least, "min_free_dfs_bytes": 0}
+        return watermarks.Room(make_config(tmp_path, nodes=1, watermarks=marks).watermarks, tmp_path, no_dfs).shortage()
+
+    assert "free" in (shortage(1 << 60) or "")
     assert shutil.disk_usage(tmp_path).free > 1
-    assert watermarks.shortage(marks, tmp_path, None) is None
+    assert shortage(1) is None

@@ -16,8 +16,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawldir.settled import Settled, delete_settled, read_settled, settled_nodes, write_settled
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue, TakenIn
-from crawl_lib.node.lost import retire_lost
-from crawl_lib.node.retire import plan_retirement, retire_node
+from crawl_lib.node.retire import retire_lost, retire_node
 from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners
@@ -162,7 +161,7 @@ def test_a_retired_node_hands_its_queue_over(moved: bool, routing: str, serving:
         with pytest.raises(PathNotFoundError, match=r"holds no queue of node node-2; .*--dir.*--lost"):
             retire(new, "node-2")
     directory = place if moved else None
-    assert plan_retirement(open_stores(new), node="node-2", directory=directory)["queue"] == waiting
+    assert retire_node(open_stores(new), node="node-2", directory=directory, dry_run=True)["queue"] == waiting
     assert Queue(place).length() == waiting, "a dry run changes nothing"
     assert retire(new, "node-2", directory)["handed_over"] == waiting
     assert retire(new, "node-2", directory)["handed_over"] == 0

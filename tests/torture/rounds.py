@@ -14,7 +14,7 @@ from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.frontier import intake
-from crawl_lib.node import crawl as crawl_node
+from crawl_lib.node import take as node_take
 from crawl_lib.segment import Sealer
 from demo import RequestLog, Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config
@@ -73,7 +73,7 @@ FLAVOURS = (
 
 def small_constants() -> None:
     """Small takes go to two processes, intakes have several chunks, and sealing does not wait: all paths are gone."""
-    crawl_node.URLS_OF_A_PROCESS = SMALL_TAKE_URLS
+    node_take.URLS_OF_A_PROCESS = SMALL_TAKE_URLS
     intake.__kwdefaults__["chunk_lines"] = SMALL_CHUNK_LINES
     Sealer.__init__.__kwdefaults__["interval_s"] = 0.01
 

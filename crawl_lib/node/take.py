@@ -1,0 +1,276 @@
+"""A take from its decision to a published segment and a queue that has moved on; every step may be done again.
+
+Worker processes fetch it and fill the spool, while a thread seals its files and one looks after the room. What is in
+the spool needs no second look: an attempt after a kill fetches only what has no record there.
+"""
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from crawl_lib.config import to_mapping
+from crawl_lib.crawldir import FolderState, Iteration, delete_settled
+from crawl_lib.durable import fsync_dir, reached
+from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
+from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_header
+from crawl_lib.frontier import (
+    NodeDirectory,
+    Take,
+    advance,
+    close_take,
+    decode_line,
+    finish_open_move,
+    make_take,
+    open_take,
+    pending_report,
+    read_handed_on,
+    read_leftover,
+    read_scope_added,
+    write_leftover,
+)
+from crawl_lib.node.sources import scope_hosts
+from crawl_lib.node.task import NodeTask
+from crawl_lib.node.watermarks import room_watch, wait_for_room
+from crawl_lib.rounds import keep_late_scope, nodes_changed
+from crawl_lib.segment import (
+    Manifest,
+    Sealer,
+    SegmentReader,
+    build_segment,
+    finished_positions,
+    hidden_folder,
+    part_prefix,
+    publish,
+    seal_all,
+    utc_text,
+)
+from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
+from crawl_lib.stores import Stores, open_stores
+from crawl_lib.urls import Owners, host_of
+from crawl_lib.version import VERSION
+from crawl_lib.worker import WorkerTask, run_workers
+
+URLS_OF_A_PROCESS = 1000
+
+
+def finish_what_is_open(task: NodeTask) -> None:
+    """Bring a move and a take that an earlier task left open to their end, whichever run they are of."""
+    finish_open_move(task.queue)
+    take = open_take(task.directory)
+    if take is not None:
+        if task.spool.exists():
+            fsync_dir(task.spool)  # a part that is closed is believed
+        complete(task, take)
+    else:
+        if NodeDirectory(task.directory).leftover.exists():  # killed between the two deletions of `close_take`
+            close_take(task.directory)
+        # A spool without a take is of no use, and must be gone before the next take: its positions mean other URLs.
+        if task.spool.exists():
+            shutil.rmtree(task.spool)
+
+
+def fill_missed(task: NodeTask, before: str | None) -> None:
+    """Leave an empty segment in each older folder that was committed without this node, and of which it took nothing.
+
+    A take of such a folder was finished before this is called. With the empty segment the folder is complete, and
+    nothing waits for this node's any more. `before`: only folders older than this one; None: all.
+    """
+    crawl = task.crawl
+    task.queue.create()
+    taken_in = task.queue.taken_in()
+    for folder in crawl.folders():
+        if folder in taken_in.complete or (before is not None and int(folder) >= int(before)):
+            continue
+        if (folder, task.node) not in taken_in and task.node in FolderState.read(crawl, folder).missing:
+            complete(task, decide(task, crawl.folder(folder).iteration(), 0))
+
+
+def decide(task: NodeTask, own: Iteration, size: int) -> Take:
+    """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled."""
+    delete_settled(task.crawl, task.node)
+    processes = task.stores.config.fetch.processes or os.cpu_count() or 1
+    queued = min(size, task.queue.length())
+    return make_take(
+        task.queue,
+        size,
+        take_id=uuid.uuid4().hex,
+        run_id=own.run_id,
+        iteration=own.iteration,
+        folder=own.folder,
+        processes=max(1, min(processes, queued // URLS_OF_A_PROCESS)),
+        extra={"started_s": time.time()},
+    )
+
+
+def complete(task: NodeTask, take: Take) -> None:
+    """From an open take to a published segment and a queue that has moved on; every step may be done again."""
+    storage, built = task.stores.storage, NodeDirectory(task.directory).spool_segment
+    segment = task.crawl.segment(take.header.folder, task.node)
+    folder = task.crawl.at(segment.folder)
+    if not segment.exists():
+        own = _iteration_of(task, take)
+        hidden = hidden_folder(folder, task.node, take.take_id)
+        with _repair_named(task):
+            if read_leftover(take) is None:
+                task.stores.go_on()
+                _fetch(task, take, own, hidden)
+            wait_for_room(task, local=False)
+            task.progress.enter("commit")
+            task.stores.go_on()
+            seal_all(storage, hidden, task.spool, repair="krake fsck --repair")
+            _build(task, take, own)
+        task.stores.go_on()
+    published = publish(storage, folder, task.node, take.take_id, built)
+    keep_late_scope(task.stores, take.header.folder)
+    leftover = read_leftover(take)
+    if leftover is None:  # an empty one would lose its URLs
+        raise task.queue.error(f"the segment of take {take.take_id} is there, and `leftover` is not there")
+    advance(task.queue, take, take.select(leftover))
+    reached("node.advanced")
+    mark_pages(task.stores, published, task.node)
+    reached("node.marked")
+    close_take(task.directory)
+    if task.spool.exists():
+        shutil.rmtree(task.spool)
+
+
+def _fetch(task: NodeTask, take: Take, own: Iteration, hidden: str) -> None:
+    """Fetch what has no record yet, then decide what is left over. `hidden`: the segment's hidden folder on the DFS."""
+    config, secrets, stop = task.stores.config, task.stores.secrets, task.stores.stop
+    # A file store of its own for the thread; it ends its waiting with the task.
+    with Sealer(lambda: open_stores(config, secrets, stop=stop).storage, hidden, task.spool):
+        task.spool.mkdir(exist_ok=True)
+        fsync_dir(task.directory)
+        finished_positions(task.spool)  # damage is named here, with its remedy; workers could not say it
+        task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
+        if take.count:
+            with HostStore(make_hosts_folder(task.directory)) as hosts:
+                _visit_hosts(task, take, own, hosts)
+                hosts.finish()
+        done = finished_positions(task.spool)
+        write_leftover(take, [position for position in range(take.count) if position not in done])
+
+
+def _visit_hosts(task: NodeTask, take: Take, own: Iteration, hosts: HostStore) -> None:
+    """Run the workers until nothing is left or the time is over; below a watermark they end, and begin again later."""
+    config = task.stores.config
+    # Where hosts have another node now, the one before may just have asked them.
+    if hosts.begin(hold=nodes_changed(task.stores, own)):
+        # After an unclean stop: turns that the dead processes held are free again, after one delay for everybody.
+        with Turns.of(NodeDirectory(task.directory).hosts, config.fetch) as turns:
+            turns.reset(max(config.fetch.host_delay_s, config.fetch.ip_delay_s))
+    try:
+        take.scope()  # a damaged one is named here, with its remedy
+    except FileNotFoundError:
+        take.write_scope(scope_hosts(task, own))
+        reached("node.scope")
+    left_s, paused = config.batch.time_limit_s, True
+    while paused and left_s > 0:
+        wait_for_room(task)
+        task.progress.enter("fetch")
+        began_s = time.monotonic()
+        with room_watch(task) as is_short:
+            results = run_workers(
+                [vars(_worker_task(task, take, own, number, left_s)) for number in range(take.header.processes)],
+                log_dir=task.directory,
+                lock_descriptor=task.lock.fileno(),
+                stop=task.stores.stop.is_set,
+                on_progress=task.progress.fetched,
+                pause=is_short,
+            )
+        left_s -= time.monotonic() - began_s
+        paused = any(result["paused"] for result in results)
+
+
+def _worker_task(task: NodeTask, take: Take, own: Iteration, number: int, seconds_left: float) -> WorkerTask:
+    return WorkerTask(
+        config=to_mapping(task.stores.config),
+        nodes=list(own.nodes),
+        node=task.node,
+        node_dir=str(task.directory),
+        spool=str(task.spool),
+        prefix=part_prefix(own.folder, task.node, number),
+        number=number,
+        processes=take.header.processes,
+        seconds_left=seconds_left,
+        info={**_origin(task.stores), "part_of": f"{own.folder}/{task.node}"},
+    )
+
+
+def _origin(stores: Stores) -> dict[str, Any]:
+    """What warcinfo and manifest say of how the segment came to be."""
+    return {
+        "krake_version": VERSION,
+        "config_digest": stores.config_digest,
+        "user_agent": user_agent_header(stores.config.fetch),
+        "robots_policy": stores.config.fetch.robots,
+    }
+
+
+@contextmanager
+def _repair_named(task: NodeTask) -> Iterator[None]:
+    """Damage in the spool names the command that repairs it; the rooms that read a spool do not know whose it is."""
+    try:
+        yield
+    except DamagedFileError as error:
+        if "`krake " in str(error):
+            raise
+        raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
+
+
+def _iteration_of(task: NodeTask, take: Take) -> Iteration:
+    """The iteration of an open take. Raises QueueError if somebody deleted its folder: he must choose."""
+    header = take.header
+    with suppress(PathNotFoundError):
+        own = task.crawl.folder(header.folder).iteration()
+        if (own.run_id, own.iteration) == (header.run_id, header.iteration):
+            return own
+    raise QueueError(
+        f"{take.path}: is open, and the folder of its iteration {header.folder} (run {header.run_id}) is gone: put"
+        " the folder back, or delete the file, and its URLs are fetched (again) with the next batch"
+    )
+
+
+def _build(task: NodeTask, take: Take, own: Iteration) -> None:
+    """Put the segment's files together from the workers' parts."""
+    queue = task.queue
+    facts = Manifest(
+        take_id=take.take_id,
+        run_id=take.header.run_id,
+        iteration=take.header.iteration,
+        folder=own.folder,
+        node=task.node,
+        **_origin(task.stores),
+        started=utc_text(take.header.extra["started_s"]),
+        counts={"taken": take.count, "deferred": len(read_leftover(take) or [])},
+        intake=pending_report(queue).to_mapping(),
+        scope_added=list(read_scope_added(queue)),
+    )
+    owners = Owners(own.nodes)
+    handed_on = (decode_line(line, "handed_on")[0] for line in read_handed_on(queue))
+    build_segment(
+        task.spool,
+        NodeDirectory(task.directory).spool_segment,
+        facts,
+        own.nodes,
+        handed_on=((owners.owner(host_of(queued.url)), queued) for queued in handed_on),
+    )
+
+
+def mark_pages(stores: Stores, segment: str, node: str | None = None) -> None:
+    """Set the states of the keys of a segment's pages, crawled or gone; may be repeated.
+
+    `segment`: its path. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.
+    """
+    with stores.keys(node) as keys:
+        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome"], with_dropped=True):
+            by_state: dict[KeyState, list[bytes]] = {}
+            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
+            for key, outcome in zip(*rows, strict=True):
+                by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
+            for state, marked in by_state.items():
+                keys.set_state(marked, state)
