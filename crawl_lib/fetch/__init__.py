@@ -13,6 +13,7 @@ every host waits one delay (its own, since answers to robots.txt are stored at o
 
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.classify import outcome_of_status
+from crawl_lib.fetch.dispatch import Caller, Seams
 from crawl_lib.fetch.exchange import user_agent_header
 from crawl_lib.fetch.hoststore import (
     HOSTS_TABLES,
@@ -25,5 +26,4 @@ from crawl_lib.fetch.hoststore import (
 from crawl_lib.fetch.loop import fetch_all
 from crawl_lib.fetch.retry import RETRIES, Trouble
 from crawl_lib.fetch.robots import MIN_TTL_S
-from crawl_lib.fetch.seams import Control, Recorder, Seams
 from crawl_lib.fetch.turns import Turns, boot_id

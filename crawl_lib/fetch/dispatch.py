@@ -4,35 +4,71 @@ An answer, or a failure, is reported, or its URL is tried again; its host rests,
 """
 
 import heapq
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import Protocol
 
+from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
 from crawl_lib.fetch.classify import Failure, one_line, retry_after_s
-from crawl_lib.fetch.dns import Answer, DnsCache, literal_address
+from crawl_lib.fetch.dns import Answer, DnsCache, SystemResolver, literal_address
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
-from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, Retry, Scope, Trouble
+from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, RETRIES, Retry, Trouble
 from crawl_lib.fetch.robots import Robots
-from crawl_lib.fetch.seams import Recorder, Seams
+from crawl_lib.fetch.transport import Transport
 from crawl_lib.fetch.turns import Turns
-from crawl_lib.records import Fetched
+from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome
+
+
+class Caller(Protocol):
+    """Who asked for the run: gets what was fetched, and says how long to go on. What it raises ends the run."""
+
+    def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+        """A URL with its final outcome. Each once."""
+
+    def on_robots(self, fetched: Fetched) -> None:
+        """An answer to, or the final failure of, a request for robots.txt; each redirect hop by itself."""
+
+    def stop(self) -> bool:
+        """Whether to abandon what is in flight at once. Asked every 50 ms."""
+
+    def close(self) -> bool:
+        """Whether nothing may start any more, and what is in flight ends. Asked every 50 ms."""
+
+
+@dataclass(frozen=True)
+class Seams:
+    """What tests put in the place of clocks, resolver, retry table and network.
+
+    `resolver` and `carrier` make theirs on the running loop.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    resolver: Callable[[], SystemResolver] = SystemResolver
+    retries: Mapping[Failure, Retry] = field(default_factory=lambda: RETRIES)
+    carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str], None] | None], Transport] = (
+        Transport
+    )
 
 
 class Dispatch:
     """The requests of one run. All methods belong to the loop's thread.
 
     `act`: makes a change to the run, then starts what is ready; nothing once the run is over. `fail`: ends the run with
-    an error. `in_flight`: requests
-    that the transport has, or that have answered and are not reported yet. `left`: URLs that are not reported.
+    an error. `in_flight`: requests that the transport has, or that have answered and are not reported yet. `left`: URLs
+    that are not reported.
     """
 
     def __init__(
         self,
         hosts: Hosts,
         turns: Turns,
-        recorder: Recorder,
+        caller: Caller,
         seams: Seams,
         *,
         act: Callable[[Callable[[], None]], None],
@@ -40,10 +76,10 @@ class Dispatch:
     ) -> None:
         self.in_flight = 0
         self.left = 0
-        self.robots = Robots(hosts, recorder.on_robots)
+        self.robots = Robots(hosts, caller.on_robots)
         self._hosts = hosts
         self._turns = turns
-        self._recorder = recorder
+        self._caller = caller
         self._act = act
         self._config = config = hosts.config
         self._clock = seams.clock
@@ -72,21 +108,16 @@ class Dispatch:
 
     def send(self, host: Host, job: Job, now: float) -> None:
         """Find the address, take the turns, and hand over to the transport."""
-        if self._config.proxy:
-            literal = literal_address(host.name)
-            if literal is not None and not self._filter.allows(literal):
-                self._unsendable(host, job, Outcome.ADDRESS_REFUSED, f"address {literal} is refused")
-            else:
-                self._start(host, job, None)
+        if self._config.proxy and literal_address(host.name) is None:
+            self._start(host, job)  # a name is the proxy's to look up
             return
         if host.addresses_until <= now and not self._find_addresses(host, job):
             return
-        address = host.address
-        assert address is not None
         if self._config.ip_delay_s > 0:
-            gate = self._gates.get(address)
+            assert host.address is not None
+            gate = self._gates.get(host.address)
             if gate is None:
-                gate = self._gates[address] = Gate(address)
+                gate = self._gates[host.address] = Gate(host.address)
             host.in_flight += 1  # it waits for the gate, and does nothing else
             gate.waiting.append((host, job))
             if not gate.in_heap:
@@ -106,7 +137,7 @@ class Dispatch:
             self._take_turn(host, job)
             self._hosts.schedule(host)
         if gate.waiting:
-            self._hosts.heap.push(gate, self._clock() + wait_s)
+            self._hosts.push(gate, self._clock() + wait_s)
         else:
             self._gates.pop(gate.address, None)  # the turn itself is in the table
 
@@ -116,15 +147,16 @@ class Dispatch:
             # A transfer that was paused for room may last twice its time limit.
             wait_s = self._turns.reserve(f"host {host.name}", 2 * self._config.time_limit_s + host.delay_s)
             if wait_s > 0:
-                host.parked.insert(0, job)
+                host.urgent.insert(0, job)
                 host.not_before = self._clock() + wait_s
                 return
-        self._start(host, job, host.address)
+        self._start(host, job)
 
-    def _start(self, host: Host, job: Job, address: str | None) -> None:
+    def _start(self, host: Host, job: Job) -> None:
         self.in_flight += 1
         host.in_flight += 1
         job.tries += 1
+        address = None if self._config.proxy else host.address
         self._transport.start(job, address, lambda *ended: self._act(partial(self._take, host, job, *ended)))
 
     def _before_send(self, ip: str) -> None:
@@ -142,7 +174,7 @@ class Dispatch:
     def _looked_up(self, host: Host, job: Job, answer: Answer) -> None:
         host.in_flight -= 1
         if self._use_answer(host, job, answer):
-            host.parked.insert(0, job)
+            host.urgent.insert(0, job)
         self._hosts.schedule(host)
 
     def _use_answer(self, host: Host, job: Job, answer: Answer) -> bool:
@@ -196,11 +228,11 @@ class Dispatch:
     def _put_back(self, host: Host, job: Job, row: Retry, wait_s: float) -> None:
         """Try again later: the host's next request, or, if it is the URL's trouble alone, between the others."""
         when = self._clock() + wait_s
-        if row.scope is Scope.URL and job.taken is not None:
+        if job.taken is not None and not row.of_host:
             heapq.heappush(host.later, (when, next(self._numbers), job))
-            return
-        host.parked.append(job)
-        host.not_before = max(host.not_before, when)
+        else:
+            host.urgent.append(job)
+            host.not_before = max(host.not_before, when)
 
     def _rest(self, host: Host, answer_s: float | None = None) -> None:
         """The host's delay begins. `answer_s`: how long its last answer, or failure, took; None: it was abandoned."""
@@ -218,7 +250,7 @@ class Dispatch:
             self.robots.answered(job, fetched)
             return
         self.left -= 1
-        self._recorder.on_fetched(job.taken, fetched)
+        self._caller.on_fetched(job.taken, fetched)
 
     def _note_failure(self, host: Host, fetched: Fetched, row: Retry) -> None:
         """Count failures that are the host's, and give it up after too many."""

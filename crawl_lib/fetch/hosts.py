@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import NamedTuple
 
 from crawl_lib.config import FetchConfig, HostConfig
 from crawl_lib.fetch.hoststore import HostRow, HostStore
@@ -61,8 +60,7 @@ class Host:
     changed: bool = False
     # Lists, not deques, which take 600 bytes each: a batch may have 100,000 hosts.
     pages: list[Job] = field(default_factory=list)  # the next one last
-    errands: list[Job] = field(default_factory=list)
-    parked: list[Job] = field(default_factory=list)
+    urgent: list[Job] = field(default_factory=list)  # before pages: what was begun, to be tried again, robots.txt
     sites: list[Site] = field(default_factory=list)
     later: list[tuple[float, int, Job]] = field(default_factory=list)
     in_flight: int = 0
@@ -85,13 +83,13 @@ class Host:
 
     def is_done(self, now: float) -> bool:
         """Whether there is nothing to do, to wait for or to write down, and the delay is over."""
-        busy = self.in_flight or self.in_heap or self.pages or self.errands or self.parked or self.later
+        busy = self.in_flight or self.in_heap or self.pages or self.urgent or self.later
         return not (busy or self.changed) and self.waits_for is None and self.ready_at() <= now
 
     def wanted_at(self) -> float | None:
         """When the host wants its next request; None if it has nothing to ask."""
         has_pages = self.pages or self.later
-        if self.parked or self.errands or (self.ending and has_pages):
+        if self.urgent or (self.ending and has_pages):
             return self.ready_at()
         if self.waits_for is not None or not has_pages:
             return None
@@ -115,59 +113,22 @@ class Gate:
         self.in_heap = False
 
 
-class ReadyHeap:
-    """Hosts and gates by the time they are ready; equal times in the order they were pushed."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Host | Gate]] = []
-        self._numbers = count()
-
-    def push(self, item: Host | Gate, when: float) -> None:
-        """Add an item unless it is in already."""
-        if not item.in_heap:
-            item.in_heap = True
-            heapq.heappush(self._heap, (when, next(self._numbers), item))
-
-    def next_at(self) -> float | None:
-        """When the first item is ready; None if the heap is empty."""
-        return self._heap[0][0] if self._heap else None
-
-    def pop(self, now: float) -> Host | Gate | None:
-        """The first item if it is ready at `now`."""
-        if not self._heap or self._heap[0][0] > now:
-            return None
-        item = heapq.heappop(self._heap)[2]
-        item.in_heap = False
-        return item
+_USUAL = HostConfig("domain", "")
 
 
-class HostLimits(NamedTuple):
-    """At least `delay_s` from the end of a response to the next request, at most `connections` at a time."""
-
-    delay_s: float
-    connections: int
-
-
-def limits_by_host(config: FetchConfig) -> Callable[[str], HostLimits]:
-    """A function from a host, as canonical URLs have it, to its limits: of the first of `fetch.hosts` that matches."""
-    usual = HostLimits(config.host_delay_s, config.connections_per_host)
-    known = [
-        (
-            _matcher(entry),
-            HostLimits(
-                usual.delay_s if entry.delay_s is None else entry.delay_s, entry.connections or usual.connections
-            ),
-        )
-        for entry in config.hosts
-    ]
-    return lambda host: next((limits for matches, limits in known if matches(host)), usual)
+def limits_of(config: FetchConfig, host: str) -> tuple[float, int]:
+    """A host's least delay and its most connections: of the first of `fetch.hosts` that matches, else as usual."""
+    entry = next((entry for entry in config.hosts if _matches(entry, host)), _USUAL)
+    return (
+        config.host_delay_s if entry.delay_s is None else entry.delay_s,
+        entry.connections or config.connections_per_host,
+    )
 
 
-def _matcher(entry: HostConfig) -> Callable[[str], object]:
+def _matches(entry: HostConfig, host: str) -> bool:
     if entry.kind == "regex":
-        return re.compile(entry.value).search
-    name, below = entry.value, "." + entry.value
-    return lambda host: host == name or host.endswith(below)
+        return re.search(entry.value, host) is not None
+    return host == entry.value or host.endswith("." + entry.value)
 
 
 def port_error(port: int) -> str:
@@ -189,11 +150,11 @@ class Hosts:
         self.store = store
         self.clock = clock
         self.wall = wall
-        self.heap = ReadyHeap()
+        self._heap: list[tuple[float, int, Host | Gate]] = []
+        self._numbers = count()
         self.begun: dict[str, Host] = {}
         self._sites: dict[str, Site] = {}
         self._hold_from = store.hold_from()
-        self._limits_of = limits_by_host(config)
 
     def site(self, authority: str) -> Site:
         """The site of `scheme://host[:port]`."""
@@ -216,7 +177,8 @@ class Hosts:
         return host
 
     def _remembered(self, name: str) -> Host:
-        host, last_end = Host(name, *self._limits_of(name)), self._hold_from
+        delay_s, connections = limits_of(self.config, name)
+        host, last_end = Host(name, delay_s, connections), self._hold_from
         row = self.store.host(name)
         if row is not None:
             host.rest_s = min(row.delay_s, self.config.max_crawl_delay_s)
@@ -234,7 +196,25 @@ class Hosts:
             return
         when = host.wanted_at()
         if when is not None:
-            self.heap.push(host, when)
+            self.push(host, when)
+
+    def push(self, item: Host | Gate, when: float) -> None:
+        """Have an item come at its time, unless it is to come already; equal times in the order of asking."""
+        if not item.in_heap:
+            item.in_heap = True
+            heapq.heappush(self._heap, (when, next(self._numbers), item))
+
+    def next_at(self) -> float:
+        """When the first item is ready; infinite if there is none."""
+        return self._heap[0][0] if self._heap else float("inf")
+
+    def pop(self, now: float) -> Host | Gate | None:
+        """The first item if it is ready at `now`."""
+        if self.next_at() > now:
+            return None
+        item = heapq.heappop(self._heap)[2]
+        item.in_heap = False
+        return item
 
     def save(self) -> None:
         """Write down the hosts that were asked since the last call."""
@@ -242,7 +222,7 @@ class Hosts:
         for host in changed:
             host.changed = False
         if changed:
-            self.store.save_hosts(row_of_host(host) for host in changed)
+            self.store.save_hosts(map(row_of_host, changed))
 
     def free(self) -> list[Site]:
         """Forget the hosts that have nothing to do and owe no delay, and return their sites. To follow `save`.

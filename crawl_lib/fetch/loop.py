@@ -10,13 +10,15 @@ and its delay is over: so a run holds the state of some hundred hosts, however m
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from crawl_lib.config import FetchConfig
-from crawl_lib.fetch.dispatch import Dispatch
+from crawl_lib.fetch.alarm import Alarm
+from crawl_lib.fetch.dispatch import Caller, Dispatch, Seams
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
 from crawl_lib.fetch.hoststore import HostStore
-from crawl_lib.fetch.seams import Control, Recorder, Seams
 from crawl_lib.fetch.turns import Turns
 from crawl_lib.records import TakenUrl
 from crawl_lib.states import Outcome
@@ -33,49 +35,46 @@ async def fetch_all(
     config: FetchConfig,
     store: HostStore,
     turns: Turns,
-    recorder: Recorder,
-    control: Control,
+    caller: Caller,
     seams: Seams | None = None,
 ) -> int:
     """Fetch URLs (canonical), each reported once with its final outcome; a host's URLs start in the order given.
 
-    `store`, `turns`: shared by the node's processes. Once `control` closes the run, what is in flight ends within
+    `store`, `turns`: shared by the node's processes. Once `caller` closes the run, what is in flight ends within
     `fetch.time_limit_s`, or twice that where bodies had to pause. Returns how many URLs were not reported: they were
     not fetched to an end, and the caller defers them.
-    Whatever `recorder` and `control` raise ends the loop and is raised here, after connections are closed and the
+    Whatever `caller` raises ends the loop and is raised here, after connections are closed and the
     hosts' times are saved. Raises StorageError if `store` cannot be written.
     """
     seams = seams or Seams()
-    return await _Run(Hosts(config, store, seams.clock, seams.wall), turns, recorder, seams).run(items, control)
+    return await _Run(Hosts(config, store, seams.clock, seams.wall), turns, caller, seams).run(items)
 
 
 class _Run:
     """The state of one `fetch_all`."""
 
-    def __init__(self, hosts: Hosts, turns: Turns, recorder: Recorder, seams: Seams) -> None:
+    def __init__(self, hosts: Hosts, turns: Turns, caller: Caller, seams: Seams) -> None:
         self.hosts = hosts
+        self.caller = caller
         self.clock = hosts.clock
         self.loop = asyncio.get_running_loop()
         self.unbegun: list[list[TakenUrl]] = []
         self.closing = False
         self.over = self.loop.create_future()
-        self.wake: asyncio.TimerHandle | None = None
-        self.wake_at = 0.0
-        self.dispatch = Dispatch(hosts, turns, recorder, seams, act=self.act, fail=self.fail)
+        self.wake = Alarm(self.loop, self.act)
+        self.ticker = Alarm(self.loop, partial(self.act, self._tick))
+        self.saved_at = self.clock()
+        self.dispatch = Dispatch(hosts, turns, caller, seams, act=self.act, fail=self.fail)
 
-    async def run(self, items: Sequence[TakenUrl], control: Control) -> int:
-        ticker: asyncio.Task[None] | None = None
+    async def run(self, items: Sequence[TakenUrl]) -> int:
         try:
             self._fill(items)
             self.dispatch.left = len(items)
-            ticker = self.loop.create_task(self._tick(control))
-            self.act()
+            self.act(self._tick)
             await self.over
         finally:
-            if ticker is not None:
-                ticker.cancel()
-            if self.wake is not None:
-                self.wake.cancel()
+            self.ticker.cancel()
+            self.wake.cancel()
             self.over.cancel()
             self.dispatch.close()
             self.hosts.save()
@@ -98,35 +97,24 @@ class _Run:
         except BaseException as error:
             self.fail(error)
 
-    async def _tick(self, control: Control) -> None:
-        saved = self.clock()
-        try:
-            while not self.over.done():
-                now = self.clock()
-                if control.stop():
-                    self._finish()
-                    return
-                if not self.closing and control.close():
-                    self.closing = True
-                    self._look_whether_over()
-                if now - saved >= SAVE_INTERVAL_S:
-                    saved = now
-                    self.hosts.save()
-                    for site in self.hosts.free():
-                        self.dispatch.robots.forget(site)
-                if self.unbegun:
-                    self.act()  # a name that turned out slow has made room for another one
-                await asyncio.sleep(TICK_S)
-        except Exception as error:
-            self.fail(error)
+    def _tick(self) -> None:
+        """Ask the caller whether to go on; every few seconds write down what is known of hosts.
+
+        What follows is to start what is ready: a name that turned out slow has made room for another one.
+        """
+        self.ticker.by(self.loop.time() + TICK_S)
+        if self.caller.stop():
+            self._finish()
+        self.closing = self.closing or self.caller.close()
+        if self.clock() - self.saved_at >= SAVE_INTERVAL_S:
+            self.saved_at = self.clock()
+            self.hosts.save()
+            for site in self.hosts.free():
+                self.dispatch.robots.forget(site)
 
     def _finish(self) -> None:
         if not self.over.done():
             self.over.set_result(None)
-
-    def _look_whether_over(self) -> None:
-        if not self.dispatch.left or (self.closing and not self.dispatch.in_flight):
-            self._finish()
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
@@ -153,13 +141,13 @@ class _Run:
 
     def _pump(self) -> None:
         """Start what is ready, as far as connections are free; then sleep until more is."""
-        heap, most = self.hosts.heap, self.hosts.config.connections
+        most = self.hosts.config.connections
         began = now = self.clock()
         while not self.closing and not self.over.done() and self.dispatch.in_flight < most:
-            item = heap.pop(now)
+            item = self.hosts.pop(now)
             if item is None:
                 now = self.clock()
-                item = heap.pop(now)
+                item = self.hosts.pop(now)
             if item is None and not self._begin():
                 break
             if isinstance(item, Gate):
@@ -169,23 +157,11 @@ class _Run:
             if self.clock() - began > _PUMP_S:
                 self.loop.call_soon(self.act)
                 return
-        self._sleep()
-        self._look_whether_over()
-
-    def _sleep(self) -> None:
-        when = self.hosts.heap.next_at()
-        if when is None or self.closing or self.dispatch.in_flight >= self.hosts.config.connections:
-            return
-        if self.wake is not None:
-            if self.wake_at <= when:
-                return
-            self.wake.cancel()
-        self.wake_at = when
-        self.wake = self.loop.call_later(max(0.001, when - self.clock()), self._woken)
-
-    def _woken(self) -> None:
-        self.wake = None
-        self.act()
+        when = self.hosts.next_at()
+        if when < math.inf and not self.closing and self.dispatch.in_flight < most:
+            self.wake.by(self.loop.time() + max(0.001, when - self.clock()))
+        if not self.dispatch.left or (self.closing and not self.dispatch.in_flight):
+            self._finish()
 
     def _serve(self, host: Host, now: float) -> None:
         job = self._choose(host, now)
@@ -195,10 +171,8 @@ class _Run:
 
     def _choose(self, host: Host, now: float) -> Job | None:
         """The host's next request. Reports the URLs before it that need none."""
-        if host.parked:
-            return host.parked.pop(0)
-        if host.errands:
-            return host.errands.pop(0)
+        if host.urgent:
+            return host.urgent.pop(0)
         began = self.clock()
         while (job := host.next_page(now)) is not None:
             end = host.ending

@@ -1,7 +1,7 @@
 """What to do after a failed try, as a table: how long to wait, how many tries in all, and whose trouble it is.
 
-A failure of scope `host` holds back the whole host, and counts towards giving it up; one of scope `url` lets the
-host's other URLs go on meanwhile. The host's delay comes on top of every wait.
+Trouble of the host holds back the whole host, and may count towards giving it up; other URLs of the host go on while
+one waits for its own. The host's delay comes on top of every wait.
 """
 
 from dataclasses import dataclass
@@ -23,52 +23,45 @@ class Trouble(StrEnum):
     """Status 503. Ends as SERVER_ERROR."""
 
 
-class Scope(StrEnum):
-    """Whose trouble a failure is."""
-
-    URL = "url"
-    HOST = "host"
-
-
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A row: seconds to wait before the next try, tries in all, and whose trouble it is.
+    """A row: seconds to wait before the next try, tries in all.
 
-    `counts`: whether it counts towards giving the host up.
+    `of_host`: whether it is the host's trouble, and holds all its URLs back; `counts`: towards giving the host up.
     """
 
     wait_s: float
     max_tries: int
-    scope: Scope
+    of_host: bool = False
     counts: bool = False
 
 
-_FINAL = Retry(0.0, 1, Scope.URL)
+_FINAL = Retry(0.0, 1)
 
 RETRIES: dict[Outcome | Trouble, Retry] = {
     Outcome.OK: _FINAL,
     Outcome.REDIRECT: _FINAL,
     Outcome.GONE: _FINAL,
     Outcome.CLIENT_ERROR: _FINAL,
-    Outcome.SERVER_ERROR: Retry(2.0, 3, Scope.URL),
+    Outcome.SERVER_ERROR: Retry(2.0, 3),
     Outcome.UNEXPECTED_STATUS: _FINAL,
     Outcome.MIME_REFUSED: _FINAL,
     Outcome.ROBOTS_DENIED: _FINAL,
     Outcome.ROBOTS_UNREACHABLE: _FINAL,
-    Outcome.DNS_FAILED: Retry(0.0, 1, Scope.HOST, counts=True),
-    Outcome.CONNECT_FAILED: Retry(2.0, 3, Scope.HOST, counts=True),
-    Outcome.TLS_FAILED: Retry(0.0, 1, Scope.URL),
-    Outcome.TIMEOUT: Retry(5.0, 2, Scope.HOST, counts=True),
+    Outcome.DNS_FAILED: Retry(0.0, 1, of_host=True, counts=True),
+    Outcome.CONNECT_FAILED: Retry(2.0, 3, of_host=True, counts=True),
+    Outcome.TLS_FAILED: _FINAL,
+    Outcome.TIMEOUT: Retry(5.0, 2, of_host=True, counts=True),
     Outcome.PROTOCOL_ERROR: _FINAL,
     Outcome.ADDRESS_REFUSED: _FINAL,
     Outcome.PORT_REFUSED: _FINAL,
     Outcome.HOST_GAVE_UP: _FINAL,
-    Trouble.STALE_CONNECTION: Retry(0.0, 4, Scope.HOST),
-    Trouble.DNS_TEMPORARY: Retry(2.0, 2, Scope.HOST, counts=True),
-    Trouble.TOO_MANY_REQUESTS: Retry(5.0, 3, Scope.HOST),
-    Trouble.UNAVAILABLE: Retry(5.0, 3, Scope.HOST),
+    Trouble.STALE_CONNECTION: Retry(0.0, 4, of_host=True),
+    Trouble.DNS_TEMPORARY: Retry(2.0, 2, of_host=True, counts=True),
+    Trouble.TOO_MANY_REQUESTS: Retry(5.0, 3, of_host=True),
+    Trouble.UNAVAILABLE: Retry(5.0, 3, of_host=True),
 }
 """Every `Outcome` and every `Trouble` has a row."""
 
 HOST_GIVES_UP_AFTER = 5
-"""Failed tries of scope `host` that count, one after the other, after which the rest of a host's URLs are given up."""
+"""Failed tries that count, one after the other, after which the rest of a host's URLs are given up."""

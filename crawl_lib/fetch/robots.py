@@ -148,7 +148,7 @@ class Robots:
             return
         self.rules_of(next_site)  # its Crawl-delay, where it is known
         host = self._hosts.host(next_site.host)
-        host.errands.append(hop)
+        host.urgent.append(hop)
         self._hosts.schedule(host)
 
     def _go_by(self, site: Site, fetched: Fetched, hops: int) -> None:

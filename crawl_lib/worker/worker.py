@@ -146,28 +146,28 @@ class _Worker:
             HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as store,
             Turns.of(place, fetch) as turns,
         ):
-            self.left = await fetch_all(items, config=fetch, store=store, turns=turns, recorder=self, control=self)
+            self.left = await fetch_all(items, config=fetch, store=store, turns=turns, caller=self)
         self.handler.large.detach()
 
     def _fail(self, error: BaseException) -> None:
         self.failed = self.failed or error
 
     def stop(self) -> bool:
-        """See `Control`."""
+        """See `Caller`."""
         if self.failed is not None:
             raise self.failed
         return self.stopping
 
     def close(self) -> bool:
-        """See `Control`."""
+        """See `Caller`."""
         return self.pausing or time.monotonic() >= self.deadline_s
 
     def on_robots(self, fetched: Fetched) -> None:
-        """See `Recorder`."""
+        """See `Caller`."""
         self.writer.append_robots(fetched)
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
-        """See `Recorder`."""
+        """See `Caller`."""
         self.handler.add(taken, fetched, self.writer.append(taken, fetched))
         self.outcomes[fetched.outcome] += 1
         now_s = time.monotonic()

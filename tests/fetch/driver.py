@@ -124,8 +124,7 @@ def run(
                 config=config,
                 store=store,
                 turns=turns,
-                recorder=found,
-                control=found,
+                caller=found,
                 seams=seams,
             )
 

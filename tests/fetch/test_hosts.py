@@ -52,8 +52,7 @@ def asked(host: Host, clock: Clock) -> None:
 
 BUSY: list[Callable[[Host], None]] = [
     lambda host: host.pages.append(JOB),
-    lambda host: host.errands.append(JOB),
-    lambda host: host.parked.append(JOB),
+    lambda host: host.urgent.append(JOB),
     lambda host: host.later.append((0.0, 0, JOB)),
     lambda host: setattr(host, "in_flight", 1),
     lambda host: setattr(host, "in_heap", True),

@@ -10,7 +10,6 @@ import pytest
 
 from crawl_lib.fetch import RETRIES, Trouble
 from crawl_lib.fetch.dns import literal_address
-from crawl_lib.fetch.retry import Scope
 from crawl_lib.states import Outcome
 from tests.fetch.driver import CONFIG, FakeCarrier, NoAddressError, answer, run, run_virtual
 from tests.web.hostile import HostileWeb
@@ -19,7 +18,7 @@ from tests.web.hostile import HostileWeb
 def test_every_outcome_and_trouble_has_a_row():
     assert set(RETRIES) == set(Outcome) | set(Trouble)
     assert all(row.max_tries >= 1 and row.wait_s >= 0 for row in RETRIES.values())
-    assert all(row.scope is Scope.HOST for row in RETRIES.values() if row.counts)
+    assert all(row.of_host for row in RETRIES.values() if row.counts)
 
 
 def test_nothing_to_do_is_done_at_once(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crawl_lib.config import HostConfig
 from crawl_lib.fetch import HostStore, Turns
-from crawl_lib.fetch.hosts import HostLimits, limits_by_host
+from crawl_lib.fetch.hosts import limits_of
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER
 from tests.fetch.driver import CONFIG, FakeCarrier, answer, run, run_virtual
 from tests.web.hostile import HostileWeb
@@ -184,11 +184,11 @@ OVERRIDES = (
 
 
 @pytest.mark.parametrize(("host", "limits"), [
-    ("slow.test", HostLimits(6.0, 1)), ("www.slow.test", HostLimits(6.0, 1)), ("notslow.test", HostLimits(1.0, 1)),
-    ("fast1.test", HostLimits(0.0, 3)), ("a.fast1.test", HostLimits(1.0, 1)), ("slow.test.org", HostLimits(1.0, 1)),
+    ("slow.test", (6.0, 1)), ("www.slow.test", (6.0, 1)), ("notslow.test", (1.0, 1)),
+    ("fast1.test", (0.0, 3)), ("a.fast1.test", (1.0, 1)), ("slow.test.org", (1.0, 1)),
 ])  # fmt: skip
 def test_the_first_entry_that_matches_a_host_counts(host, limits):
-    assert limits_by_host(replace(POLITE, hosts=OVERRIDES))(host) == limits
+    assert limits_of(replace(POLITE, hosts=OVERRIDES), host) == limits
 
 
 def test_hosts_have_delays_and_connections_of_their_own(tmp_path):
