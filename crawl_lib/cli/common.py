@@ -5,8 +5,9 @@ import json
 import select
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from threading import Event
 from typing import Any
 
@@ -15,28 +16,38 @@ from rich.table import Table
 
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import ConfigError
-from crawl_lib.stopping import OnProgress
-from crawl_lib.stores import Secrets, Stores, open_stores
+from crawl_lib.stopping import Work
+from crawl_lib.stores import Stores, open_stores
 
 PROGRESS_INTERVAL_S = 1.0
 WIDTH_ELSEWHERE_CHARS = 1000
 """Of tables that go to a file or a pipe: wide enough that no path and no message is broken into lines."""
 
 
-def config_of(arguments: argparse.Namespace) -> Config:
-    """The config that the command line or the environment names. Raises ConfigError."""
-    return load_config(arguments.config)
+@contextmanager
+def at_work(arguments: argparse.Namespace) -> Iterator[Work]:
+    """The work of a tool, which says how far it is: each time it does is a point where it may be stopped."""
+    progress = ProgressLine(after_s=2.0, stop=arguments.stop)
+    try:
+        yield Work(stop=arguments.stop, on_progress=progress)
+    finally:
+        end_line()
 
 
-def stores_of(
-    arguments: argparse.Namespace,
-    *,
-    make: bool = False,
-    stop: Event | None = None,
-    on_progress: OnProgress | None = None,
-) -> Stores:
-    """The opened stores of that config, as `open_stores` opens them; commands that only look make nothing."""
-    return open_stores(config_of(arguments), Secrets.from_environment(), stop=stop, on_progress=on_progress, make=make)
+@contextmanager
+def tool_stores(arguments: argparse.Namespace, *, make: bool = False) -> Iterator[Stores]:
+    """The stores that a tool works on. `make`: as `open_stores` has it; commands that only look make nothing."""
+    with at_work(arguments) as work:
+        yield open_stores(load_config(arguments.config), stop=work.stop, on_progress=work.on_progress, make=make)
+
+
+@contextmanager
+def stage_stores(arguments: argparse.Namespace) -> Iterator[Stores]:
+    """The stores of a stage, which says how far it is from its beginning, and stops by itself."""
+    try:
+        yield open_stores(load_config(arguments.config), stop=arguments.stop, on_progress=ProgressLine())
+    finally:
+        end_line()
 
 
 def one_node(name: str, config: Config) -> str:
@@ -47,14 +58,27 @@ def one_node(name: str, config: Config) -> str:
 
 
 def console() -> Console:
-    """Where tables go. What stands in brackets is text, never markup: URLs and paths may have any."""
+    """Where tables go. What is in brackets is text, never markup: URLs and paths may have any."""
     width = None if sys.stdout.isatty() else WIDTH_ELSEWHERE_CHARS
     return Console(markup=False, emoji=False, highlight=False, width=width)
 
 
+def print_result(arguments: argparse.Namespace, value: object, show: Callable[[], None]) -> None:
+    """A result: `value` as JSON where `--json` is given, else for people, as `show` prints it.
+
+    The last line of a command that was only to say what it would do says so.
+    """
+    if getattr(arguments, "json", False):
+        print_json(value)
+        return
+    show()
+    if getattr(arguments, "dry_run", False):
+        print("dry run: nothing was changed")
+
+
 def print_json(value: object) -> None:
-    """A result for programs, on standard output."""
-    print(json.dumps(value, indent=1, sort_keys=True, default=str))
+    """A result for programs, on standard output; of a report its fields."""
+    print(json.dumps(value, indent=1, sort_keys=True, default=lambda one: vars(one) if is_dataclass(one) else str(one)))
 
 
 def print_counts(title: str, counts: Mapping[str, Any]) -> None:
@@ -62,13 +86,12 @@ def print_counts(title: str, counts: Mapping[str, Any]) -> None:
     table = Table("", "", show_header=False)
     for name, value in counts.items():
         if isinstance(value, Mapping):
-            for inner, number in value.items():
-                table.add_row(f"{name}.{inner}", _shown(number))
-        elif isinstance(value, list | tuple):
-            for item in value:
-                table.add_row(name, _shown(item))
+            rows = [(f"{name}.{inner}", number) for inner, number in value.items()]
         else:
-            table.add_row(name, _shown(value))
+            rows = [(name, item) for item in (value if isinstance(value, list | tuple) else [value])]
+        for row, item in rows:
+            table.add_row(row, _shown(item))
+    end_line()
     print(plain(title))  # as the table's own title it would be broken at the table's width
     console().print(table)
 
@@ -79,6 +102,8 @@ def plain(text: str) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(str(value))
 
 
@@ -108,46 +133,25 @@ class ProgressLine:
         if now_s < self._not_before_s or now_s - self._last_s < interval_s:
             return
         self._last_s = now_s
-        text = "  ".join(f"{name} {_rounded(value)}" for name, value in progress.items())
+        text = "  ".join(f"{name} {_shown(value)}" for name, value in progress.items())
         sys.stderr.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
         sys.stderr.flush()
 
-    def close(self) -> None:
-        """End the line."""
-        if self._live and self._last_s:
-            sys.stderr.write("\r\x1b[K")
+
+def end_line() -> None:
+    """End the line of progress, where there may be one."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
 
 
-def _rounded(value: object) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else _shown(value)
-
-
-@contextmanager
-def tool_progress(arguments: argparse.Namespace) -> Iterator[ProgressLine]:
-    """The `on_progress` of a tool: each call of it is a point where the tool may be stopped."""
-    progress = ProgressLine(after_s=2.0, stop=arguments.stop)
-    try:
-        yield progress
-    finally:
-        progress.close()
-
-
-@contextmanager
-def tool_stores(arguments: argparse.Namespace, *, make: bool = False) -> Iterator[Stores]:
-    """The stores that a tool works on, which says how far it is, and may be stopped."""
-    with tool_progress(arguments) as progress:
-        yield stores_of(arguments, make=make, stop=arguments.stop, on_progress=progress)
-
-
-class Waiting:
+def waiting(arguments: argparse.Namespace) -> Callable[[str], None]:
     """The `on_wait` of a tool that waits for a lock: names the holder on standard error, and may be stopped."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._stop: Event = arguments.stop
-
-    def __call__(self, holder: str) -> None:
-        _interrupt(self._stop)
+    def wait(holder: str) -> None:
+        _interrupt(arguments.stop)
         print(f"waiting for {holder}", file=sys.stderr)
+
+    return wait
 
 
 def _interrupt(stop: Event | None) -> None:
@@ -155,17 +159,11 @@ def _interrupt(stop: Event | None) -> None:
         raise InterruptedTool
 
 
-def print_dry_run(arguments: argparse.Namespace) -> None:
-    """The last line of a command that was only to say what it would do; of one that has no dry run, nothing."""
-    if getattr(arguments, "dry_run", False):
-        print("dry run: nothing was changed")
-
-
 def require_yes(arguments: argparse.Namespace, what: str) -> None:
     """Ask before a command does what no other command undoes. `what`: a clause that says what is lost.
 
-    With `--yes`, and in a dry run, nothing is asked. On a terminal the user types "yes"; elsewhere, and where he types
-    anything else, ConfigError is raised, and nothing has been done.
+    With `--yes`, and in a dry run, nothing is asked. On a terminal the user types "yes"; elsewhere, and for any
+    other answer, ConfigError is raised, and nothing has been done.
     """
     if arguments.yes or getattr(arguments, "dry_run", False):
         return

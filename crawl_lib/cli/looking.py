@@ -10,10 +10,11 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from crawl_lib.cli.common import config_of, console, print_counts, print_json, stores_of
-from crawl_lib.config import Config, is_sqlite_server, to_mapping
+from crawl_lib.cli.common import console, print_counts, print_json, print_result, tool_stores
+from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
 from crawl_lib.export import newest_export, show_page
 from crawl_lib.graph import open_web_graph
+from crawl_lib.keys import parse_server
 from crawl_lib.rounds import status_of
 from crawl_lib.seeds import has_contact, is_our_own
 from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
@@ -22,7 +23,7 @@ from crawl_lib.urls import UrlFilter
 
 def config(arguments: argparse.Namespace) -> int:
     """Check the config and print what is in force, secrets masked. Raises ConfigError."""
-    checked = config_of(arguments)
+    checked = load_config(arguments.config)
     UrlFilter(checked.urls, ())  # rules may be good YAML and no good rules
     mapping = to_mapping(checked)
     mapping["fetch"]["proxy"] = masked(mapping["fetch"]["proxy"])
@@ -42,45 +43,38 @@ def _warnings(config: Config) -> Iterator[str]:
             "fetch.contact is not set: `krake inject` takes only seeds on loopback and addresses in"
             " fetch.allow_networks. Set it to a URL or mail address where the people you crawl can reach you"
         )
-    strangers = [name for name in config.key_storage.servers if not is_sqlite_server(name) and not _is_loopback(name)]
+    hosts = {name: parse_server(name)[0] for name in config.key_storage.servers if not is_sqlite_server(name)}
+    strangers = [name for name, host in hosts.items() if not is_our_own(host, ())]
     if strangers and config.key_storage.tls != "verify":
         yield (
-            f"key_storage.tls is {config.key_storage.tls}: anybody between here and {', '.join(strangers)} can"
+            f"key_storage.tls is {config.key_storage.tls}: any machine between here and {', '.join(strangers)} can"
             " pass for it; `verify` looks at its certificate"
         )
 
 
-def _is_loopback(server: str) -> bool:
-    from crawl_lib.keys import parse_server  # noqa: PLC0415 - loads PyMySQL, which most commands do not need
-
-    return is_our_own(parse_server(server)[0], ())
-
-
 def masked(address: str | None) -> str | None:
-    """An address, or several with `;` between, without the passwords that stand in them."""
+    """An address, or several with `;` between, without the passwords in them."""
     return address and ";".join(
         re.sub(r"^((?:[^/]*//)?[^/:@]*):(?!//).*@", r"\1:****@", one) for one in address.split(";")
     )
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """What stands of the crawl; the exit code is 1 if the file store could not tell."""
-    found = status_of(config_of(arguments), Secrets.from_environment())
-    if arguments.json:
-        print_json(found)
-    else:
-        show_status(found, console())
+    """What is there of the crawl; the exit code is 1 if the file store could not tell."""
+    found = status_of(load_config(arguments.config), Secrets.from_environment())
+    print_result(arguments, found, lambda: _show_status(found, console()))
     return 1 if "error" in found else 0
 
 
-def show_status(found: Mapping[str, Any], console: Console) -> None:
+def _show_status(found: Mapping[str, Any], console: Console) -> None:
     """The status as tables."""
     console.print(f"crawl {found['crawl']}")
     if "error" in found:
         console.print(f"what is there cannot be told: {found['error']}")
         _show_local(found, console)
         return
-    console.print(_iterations(found["iterations"]))
+    names = ("folder", "run / iteration", "complete", "URLs", "deferred", "links")
+    console.print(_rows("iterations", names, list(map(_iteration_row, found["iterations"]))))
     if found["totals"].get("outcomes"):
         console.print(_rows("outcomes", ("outcome", "URLs"), list(found["totals"]["outcomes"].items())))
     console.print(nodes_table(found["nodes"]))
@@ -105,10 +99,8 @@ def _show_local(found: Mapping[str, Any], console: Console) -> None:
 
 
 def _queue_text(queue: Mapping[str, Any]) -> str:
-    if "error" in queue:
-        return str(queue["error"])
-    if "note" in queue:
-        return str(queue["note"])
+    if said := queue.get("error") or queue.get("note"):
+        return str(said)
     text = f"{queue['length']:,}"
     progress = queue.get("progress", {})
     if "open_take" in queue:
@@ -133,35 +125,20 @@ def nodes_table(nodes: Mapping[str, Any], more: Mapping[str, str] | None = None)
 
 
 def _settled_text(entry: Mapping[str, Any]) -> str:
-    if "error" in entry:
-        return str(entry["error"])
     if "settled" not in entry:
-        return "not yet, or not since it took URLs"
-    for word in ("lost", "retired"):
-        if entry.get(word):
-            return word
+        return str(entry.get("error", "not yet, or not since it took URLs"))
+    if entry.get("lost") or entry.get("retired"):
+        return "lost" if entry.get("lost") else "retired"
     at = entry["settled"] or "before the first iteration"
     return f"{at}, and is behind" if entry["behind"] else at
 
 
-def _iterations(iterations: list[Mapping[str, Any]]) -> Table:
-    rows = []
-    for entry in iterations:
-        counts = entry.get("counts", {})
-        missing = entry.get("error") or (f"missing: {', '.join(entry['missing'])}" if entry["missing"] else "yes")
-        if entry.get("late"):
-            missing = f"committed without {', '.join(entry['late'])}"
-        rows.append(
-            (
-                entry["folder"],
-                f"{entry.get('run_id', '')} / {entry.get('iteration', '')}",
-                missing,
-                counts.get("fetched", 0),
-                counts.get("deferred", 0),
-                counts.get("links", 0),
-            )
-        )
-    return _rows("iterations", ("folder", "run / iteration", "complete", "URLs", "deferred", "links"), rows)
+def _iteration_row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    missing = entry.get("error") or (f"missing: {', '.join(entry['missing'])}" if entry["missing"] else "yes")
+    if entry.get("late"):
+        missing = f"committed without {', '.join(entry['late'])}"
+    counts = [entry.get("counts", {}).get(name, 0) for name in ("fetched", "deferred", "links")]
+    return entry["folder"], f"{entry.get('run_id', '')} / {entry.get('iteration', '')}", missing, *counts
 
 
 def _rows(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
@@ -173,16 +150,15 @@ def _rows(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Ta
 
 def show(arguments: argparse.Namespace) -> int:
     """A page and its links."""
-    stores = stores_of(arguments)
-    name = arguments.export or newest_export(stores)
-    print_json(show_page(stores, name=name, page=arguments.page))
+    with tool_stores(arguments) as stores:
+        print_json(show_page(stores, name=arguments.export or newest_export(stores), page=arguments.page))
     return 0
 
 
 def graph_stats(arguments: argparse.Namespace) -> int:
     """The web graph in numbers."""
-    stores = stores_of(arguments)
-    name = arguments.export or newest_export(stores)
-    with open_web_graph(stores, name=name) as graph:
-        print_counts(f"web graph of {name}", graph.stats())
+    with tool_stores(arguments) as stores:
+        name = arguments.export or newest_export(stores)
+        with open_web_graph(stores, name=name) as graph:
+            print_counts(f"web graph of {name}", graph.stats())
     return 0

@@ -1,11 +1,12 @@
-"""`krake fsck` and `krake sweep`."""
+"""`krake fsck`, `krake sweep`, `krake nodes restart`."""
 
 import argparse
+from functools import partial
 
-from crawl_lib.cli.common import one_node, print_dry_run, print_json, tool_stores
+from crawl_lib import repair
+from crawl_lib.cli.common import one_node, print_result, tool_stores, waiting
 from crawl_lib.errors import ConfigError
-
-# The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
+from crawl_lib.repair import SweepReport
 
 
 def fsck(arguments: argparse.Namespace) -> int:
@@ -13,41 +14,42 @@ def fsck(arguments: argparse.Namespace) -> int:
 
     Raises ConfigError where `--only` comes without `--repair`.
     """
-    from crawl_lib.repair import fsck as check  # noqa: PLC0415
-    from crawl_lib.repair import repair_crawl  # noqa: PLC0415
-
     if arguments.only and not arguments.repair:
         raise ConfigError("--only is for --repair: a check looks at everything")
     full, dry_run = not arguments.fast, arguments.dry_run
     with tool_stores(arguments) as stores:
         if arguments.repair:
             say = (lambda line: None) if arguments.json else print
-            report = repair_crawl(stores, only=arguments.only, full=full, dry_run=dry_run, say=say)
+            report = repair.repair_crawl(stores, only=arguments.only, full=full, dry_run=dry_run, say=say)
         else:
             here = [one_node(node, stores.config) for node in arguments.node]
-            report = check(stores, full=full, here=here, dry_run=dry_run)
-    if arguments.json:
-        print_json(report.to_mapping())
-    else:
-        print(report.to_text())
-        print_dry_run(arguments)
+            report = repair.fsck(stores, full=full, here=here, dry_run=dry_run)
+    print_result(arguments, report.to_mapping(), lambda: print(report.to_text()))
     return 0 if report.clean else 1
 
 
 def sweep(arguments: argparse.Namespace) -> int:
     """Delete what killed attempts left on the store, where it is certain that no attempt owns it."""
-    from crawl_lib.repair import sweep as delete_leftovers  # noqa: PLC0415
-
     with tool_stores(arguments) as stores:
-        report = delete_leftovers(stores, dry_run=arguments.dry_run, damaged=arguments.damaged)
-    if arguments.json:
-        print_json(vars(report))
-        return 0
+        report = repair.sweep(stores, dry_run=arguments.dry_run, damaged=arguments.damaged)
+    print_result(arguments, report, partial(_show_swept, report))
+    return 0
+
+
+def _show_swept(report: SweepReport) -> None:
     for text in report.skipped:
         print(f"skipped: {text}")
     for path in report.deleted:
-        print(f"{'would delete' if arguments.dry_run else 'deleted'}: {path}")
+        print(f"{'would delete' if report.dry_run else 'deleted'}: {path}")
     if not report.deleted:
         print("nothing is left over")
-    print_dry_run(arguments)
+
+
+def restart(arguments: argparse.Namespace) -> int:
+    """Begin an empty queue for a node whose own is gone with its disk."""
+    with tool_stores(arguments, make=not arguments.dry_run) as stores:
+        node = one_node(arguments.node, stores.config)
+        report = repair.restart_node(stores, node, dry_run=arguments.dry_run, on_wait=waiting(arguments))
+    lines = [*report.done, *(f"next: {line}" for line in report.advice())]
+    print_result(arguments, lines, lambda: print("\n".join(lines)))
     return 0

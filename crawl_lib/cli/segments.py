@@ -1,65 +1,103 @@
-"""`krake segment drop|compact`, `krake import` and `krake index`."""
+"""`krake forget`, `krake segment drop|compact`, `krake import` and `krake index`."""
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from crawl_lib.cli.common import (
-    Waiting,
-    plain,
-    print_counts,
-    print_dry_run,
-    print_json,
-    require_yes,
-    tool_stores,
-)
+from crawl_lib import curate
+from crawl_lib.cli.common import plain, print_counts, print_result, require_yes, tool_stores, waiting
+from crawl_lib.curate import CompactReport, DropReport, FileReport, ForgetReport, ImportReport, Pages
+from crawl_lib.errors import ConfigError, InputError, UrlError
+from crawl_lib.keys import open_key_store
+from crawl_lib.repair import finish_all_swaps, node_locked, repairs_locked
+from crawl_lib.urls import canonicalize, host_of
 
-if TYPE_CHECKING:
-    from crawl_lib.curate import FileReport, ImportReport
+DAY_S = 86400.0
 
-# The tools need numpy and Arrow, which cost every other command a second; so they are imported where they are used.
+
+def forget(arguments: argparse.Namespace) -> int:
+    """Make URLs new again: these, those of a host, those whose newest capture is old.
+
+    Raises ConfigError for an age next to a URL, InputError for what is neither a URL nor a host.
+    """
+    older_than_s = None if arguments.older_than is None else arguments.older_than * DAY_S
+    with tool_stores(arguments) as stores:
+        pages = _pages(arguments.what, older_than_s, stores.config.urls.max_length_chars)
+        if pages.urls and older_than_s is not None:
+            raise ConfigError("--older-than is for all pages, or for those of a host; a URL is forgotten at any age")
+        if pages.urls or pages.hosts or older_than_s is not None:
+            named = ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "") or "all hosts"
+            lost = f"pages of {named} become new: they are fetched again once they are found or injected"
+            require_yes(arguments, lost)
+        with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
+            store.require_ring(write=not arguments.dry_run)
+            report = curate.forget(stores, store, pages, dry_run=arguments.dry_run)
+    limited = stores.config.urls.max_pages_per_host is not None
+    asked = bool(report.asked or older_than_s is not None)
+    print_result(arguments, report, partial(_show_forgotten, report, asked=asked, limited=limited))
+    return 0
+
+
+def _pages(what: list[str], older_than_s: float | None, longest: int) -> Pages:
+    urls, hosts = [], []
+    for text in what:
+        try:
+            if "://" in text:
+                urls.append(canonicalize(text, max_length_chars=longest))
+            else:
+                hosts.append(host_of(canonicalize(f"http://{text}/", max_length_chars=longest)))
+        except UrlError as error:
+            if "://" in text:
+                raise UrlError(error.reason, f"{text} (not a URL that Krake crawls)") from error
+            message = f"{text}: is neither a URL (one begins with http:// or https://) nor a host"
+            raise InputError(message) from error
+    return Pages(urls, hosts, older_than_s)
+
+
+def _show_forgotten(report: ForgetReport, *, asked: bool, limited: bool) -> None:
+    if asked:
+        unknown = report.asked - report.forgotten - report.waiting
+        would = "would forget" if report.dry_run else "forgot"
+        print(f"{would} {report.forgotten} of {report.asked} URLs; {unknown} were not known")
+    elif not report.finished:
+        print("nothing to do: name URLs, hosts, or --older-than DAYS")
+    if report.waiting:
+        print(f"{report.waiting} of them wait to be fetched, and stay as they are")
+    if report.finished:
+        print(f"carried out {report.finished} earlier commands that were killed")
+    for node, count in report.not_lowered.items() if limited else ():
+        where = (
+            f"of node {node}, which is not on this machine," if node else "(local routing) of the nodes that have them"
+        )
+        print(f"the counts {where} still have {count} of these URLs: urls.max_pages_per_host may reject them")
 
 
 def drop(arguments: argparse.Namespace) -> int:
     """Take pages out of all segments; 1 if one of them is in none."""
-    from crawl_lib.curate import drop_pages  # noqa: PLC0415
-    from crawl_lib.repair import repairs_locked  # noqa: PLC0415
-
     require_yes(arguments, f"{len(arguments.page)} pages are taken out of all results for good")
     with tool_stores(arguments) as stores, repairs_locked(stores, dry_run=arguments.dry_run):
-        report = drop_pages(stores, arguments.page, dry_run=arguments.dry_run)
-    if arguments.json:
-        print_json(asdict(report))
-    else:
-        dropped = "would drop" if arguments.dry_run else "dropped"
-        for title, pages in ((dropped, report.dropped), ("dropped before", report.already)):
-            for segment, named in pages.items():
-                print(f"{title}: {segment}: {', '.join(named)}")
-        for page in report.unknown:
-            print(f"not found: {page} is in no segment")
-        if report.exports:
-            print(f"next: these exports still hold them; make new ones and delete these: {', '.join(report.exports)}")
-        if report.dropped:
-            print(
-                "next: krake segment compact takes them out of the files; krake forget would let them be crawled again"
-            )
-        print_dry_run(arguments)
+        report = curate.drop_pages(stores, arguments.page, dry_run=arguments.dry_run)
+    print_result(arguments, report, partial(_show_dropped, report))
     return 1 if report.unknown else 0
 
 
-def compact(arguments: argparse.Namespace) -> int:
-    """Write segments anew without dropped pages: those that are named, else all that have some."""
-    from crawl_lib.curate import compact_segment  # noqa: PLC0415
-    from crawl_lib.repair import (  # noqa: PLC0415
-        finish_all_swaps,
-        node_locked,
-        repairs_locked,
-    )
+def _show_dropped(report: DropReport) -> None:
+    dropped = "would drop" if report.dry_run else "dropped"
+    for title, pages in ((dropped, report.dropped), ("dropped before", report.already)):
+        for segment, named in pages.items():
+            print(f"{title}: {segment}: {', '.join(named)}")
+    for page in report.unknown:
+        print(f"not found: {page} is in no segment")
+    if report.exports:
+        print(f"next: these exports still hold them; make new ones and delete these: {', '.join(report.exports)}")
+    if report.dropped:
+        print("next: krake segment compact takes them out of the files; krake forget would let them be crawled again")
 
-    reports = []
-    dry_run, waiting = arguments.dry_run, Waiting(arguments)
+
+def compact(arguments: argparse.Namespace) -> int:
+    """Write segments again without dropped pages: those that are named, else all that have some."""
+    dry_run, reports = arguments.dry_run, []
     with tool_stores(arguments) as stores:
         names = [stores.crawl.segment_named(text) for text in arguments.segment]
         require_yes(arguments, "the records of dropped pages are deleted for good")
@@ -67,35 +105,29 @@ def compact(arguments: argparse.Namespace) -> int:
             if not dry_run:
                 finish_all_swaps(stores)
             for name in names or stores.crawl.segments():
-                with node_locked(stores, name.node, "krake segment compact", waiting, dry_run=dry_run):
-                    reports.append(compact_segment(stores, name, dry_run=dry_run))
-    if arguments.json:
-        print_json([asdict(report) for report in reports])
-        return 0
+                with node_locked(stores, name.node, "krake segment compact", waiting(arguments), dry_run=dry_run):
+                    reports.append(curate.compact_segment(stores, name, dry_run=dry_run))
+    print_result(arguments, reports, partial(_show_compacted, reports))
+    return 0
+
+
+def _show_compacted(reports: list[CompactReport]) -> None:
     for report in reports:
         if report.state != "nothing":
-            print_counts(f"{report.segment}: {report.state}", asdict(report))
+            print_counts(f"{report.segment}: {report.state}", vars(report))
     if all(report.state == "nothing" for report in reports):
         print("nothing to do: no page is dropped")
-    print_dry_run(arguments)
-    return 0
 
 
 def import_archives(arguments: argparse.Namespace) -> int:
     """Make a segment of archives; 1 if one of them is none."""
-    from crawl_lib.curate import import_archives as bring  # noqa: PLC0415
-
     with tool_stores(arguments, make=not arguments.dry_run) as stores:
-        report = bring(stores, arguments.archive, dry_run=arguments.dry_run)
-    if arguments.json:
-        print_json(report.to_mapping())
-    else:
-        _show_import(report)
-        print_dry_run(arguments)
+        report = curate.import_archives(stores, arguments.archive, dry_run=arguments.dry_run)
+    print_result(arguments, report.to_mapping(), partial(_show_import, report))
     return 1 if report.refused else 0
 
 
-def _show_import(report: "ImportReport") -> None:
+def _show_import(report: ImportReport) -> None:
     """A line an archive, and below it the first of what was rejected, each with its place."""
     for file in report.files:
         print(plain(f"{file.name}: {_import_text(file)}"))
@@ -106,7 +138,7 @@ def _show_import(report: "ImportReport") -> None:
         print("next: krake settle takes in what its pages link to; the next crawl does so too")
 
 
-def _import_text(file: "FileReport") -> str:
+def _import_text(file: FileReport) -> str:
     if file.state == "already_imported":
         return "already imported"
     if file.state == "refused":
@@ -125,12 +157,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def index(arguments: argparse.Namespace) -> int:
     """Merge the indexes of all segments into one."""
-    from crawl_lib.curate import merge_indexes  # noqa: PLC0415
-
     with tool_stores(arguments) as stores:
-        report = merge_indexes(stores, Path(arguments.output) if arguments.output else None)
-    if arguments.json:
-        print_json(asdict(report))
-    else:
-        print_counts(f"index: {report.file}", asdict(report))
+        report = curate.merge_indexes(stores, Path(arguments.output) if arguments.output else None)
+    print_result(arguments, report, partial(print_counts, f"index: {report.file}", vars(report)))
     return 0

@@ -8,9 +8,9 @@ without them. `import_archives` makes a segment of WARC or ARC files of any prog
 Each writes its decision first and may be killed anywhere: the same command goes on.
 """
 
-from crawl_lib.curate.compact import compact_segment
-from crawl_lib.curate.drop import drop_pages
-from crawl_lib.curate.forget import Pages, forget
+from crawl_lib.curate.compact import CompactReport, compact_segment
+from crawl_lib.curate.drop import DropReport, drop_pages
+from crawl_lib.curate.forget import ForgetReport, Pages, forget
 from crawl_lib.curate.import_pages import FileReport, ImportReport
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.curate.index import merge_indexes

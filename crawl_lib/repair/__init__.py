@@ -17,4 +17,4 @@ from crawl_lib.repair.queue.node import restart_node
 from crawl_lib.repair.segments.glean import fetched_of, is_robots
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.repair.segments.swap import finish_all_swaps, finish_swaps, replace_segment
-from crawl_lib.repair.sweep import sweep
+from crawl_lib.repair.sweep import SweepReport, sweep

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from crawl_lib.cli.parser import build_parser
+from crawl_lib.cli.parser import _COMMANDS, build_parser
 from crawl_lib.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +46,12 @@ def test_the_help_of_each_command_says_what_it_does_and_what_each_argument_is() 
         for action in command._actions:
             is_list_of_commands = isinstance(action, argparse._SubParsersAction)
             assert action.help or is_list_of_commands, f"{command.prog}: {action.dest}"
+
+
+def test_the_function_of_each_command_is_there() -> None:
+    for _, function, _, _ in _COMMANDS:
+        module, _, name = function.partition(".")
+        assert callable(getattr(import_module(f"crawl_lib.cli.{module}"), name)), function
 
 
 def test_a_config_behind_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ IMPORTED_LATE = (
     *(
         "crawl_lib.curate",
         "crawl_lib.repair",
-        "crawl_lib.cli.program",
+        *(f"crawl_lib.cli.{name}" for name in ("program", "crawling", "keys", "nodes", "repairing", "segments")),
         "duckdb",
         "numpy.ma",
         "pyarrow.compute",
