@@ -25,7 +25,7 @@ def forget(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         pages = _pages(arguments.what, older_than_s, stores.config.urls.max_length_chars)
         if pages.urls and older_than_s is not None:
-            raise ConfigError("--older-than is for all pages, or for those of a host; a URL is forgotten at any age")
+            raise ConfigError("--older-than is for all pages, or those of a host; a URL is forgotten whatever its age")
         if pages.urls or pages.hosts or older_than_s is not None:
             named = ", ".join(arguments.what[:3]) + (", ..." if len(arguments.what) > 3 else "") or "all hosts"
             lost = f"pages of {named} become new: they are fetched again once they are found or injected"
