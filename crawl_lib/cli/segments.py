@@ -124,7 +124,7 @@ def import_archives(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments, make=not arguments.dry_run) as stores:
         report = curate.import_archives(stores, arguments.archive, dry_run=arguments.dry_run)
     print_result(arguments, report.to_mapping(), partial(_show_import, report))
-    return 1 if report.refused else 0
+    return 1 if any(file.state == "refused" for file in report.files) else 0
 
 
 def _show_import(report: ImportReport) -> None:

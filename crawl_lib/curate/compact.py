@@ -9,8 +9,9 @@ import json
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,12 @@ from crawl_lib.segment import (
     PAGES_SCHEMA,
     Damage,
     Manifest,
-    RowSpool,
-    RunWriter,
     SegmentReader,
+    WarcRecord,
     Whole,
     encode_dropped,
     file_entry,
     is_dropped_file,
-    merge_runs,
     scan,
     utc_text,
     warc_fields,
@@ -46,8 +45,6 @@ from crawl_lib.segment import (
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
-
-INDEX_RUN_LINES = 50_000
 
 
 @dataclass
@@ -63,25 +60,15 @@ class CompactReport:
     bytes_after: int = 0
 
 
-@dataclass
-class _Removed:
-    """Byte ranges that were left out of a WARC file, in file order: where each begins, and how much went before it."""
+Removed = list[tuple[int, int, int]]
+"""Byte ranges that were left out of a WARC file, in file order: begin, end, and how much is left out up to the end."""
 
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    before: list[int] = field(default_factory=lambda: [0])
 
-    def add(self, start: int, end: int) -> None:
-        self.starts.append(start)
-        self.ends.append(end)
-        self.before.append(self.before[-1] + end - start)
-
-    def place(self, offset: int) -> int | None:
-        """Where a record lies now; None if it was left out."""
-        at = bisect_right(self.starts, offset)
-        if at and offset < self.ends[at - 1]:
-            return None
-        return offset - self.before[at]
+def moved(removed: Removed, offset: int) -> int | None:
+    """Where a record is now that was at an offset; None if it was left out."""
+    at = bisect_right(removed, offset, key=itemgetter(0))
+    _, end, gone = removed[at - 1] if at else (0, 0, 0)
+    return None if offset < end else offset - gone
 
 
 def compact_segment(
@@ -104,7 +91,7 @@ def compact_segment(
             report.state = "dropped" if report.pages else "nothing"
             return report
         with scratch_room(stores, f"compact-{name.folder}-{name.node}") as room:
-            manifest = _Compaction(stores, reader, room, clock).build(report)
+            manifest = _Compaction(stores, reader, room / "segment").build(report, utc_text(clock()))
             reached("repair.compact.built")
             replace_segment(stores, name, room / "segment", keep_old=False, clock=clock)
     except DamagedFileError as error:
@@ -115,19 +102,19 @@ def compact_segment(
 
 
 class _Compaction:
-    def __init__(self, stores: Stores, reader: SegmentReader, room: Path, clock: Callable[[], float]) -> None:
-        self.stores, self.storage, self.reader, self.path = stores, stores.storage, reader, reader.path
-        self.room, self.out, self.clock = room, room / "segment", clock
-        self.removed: dict[str, _Removed] = {}
+    def __init__(self, stores: Stores, reader: SegmentReader, out: Path) -> None:
+        self.stores, self.storage, self.reader, self.path, self.out = stores, stores.storage, reader, reader.path, out
+        self.removed: dict[str, Removed] = {}
 
-    def build(self, report: CompactReport) -> Manifest:
+    def build(self, report: CompactReport, now: str) -> Manifest:
         """Write all files, the manifest last."""
         self.out.mkdir()
         old = self.reader.manifest
         for name in self.reader.warc_files:
             self._warc(name)
-        outcomes = self._pages()
-        links = self._links()
+        outcomes: Counter[str] = Counter()
+        pages = write_parquet(self.out / PAGES_NAME, PAGES_SCHEMA, self._pages(outcomes))
+        links = write_parquet(self.out / LINKS_NAME, LINKS_SCHEMA, self.reader.links())
         self._index()
         known = {PAGES_NAME, LINKS_NAME, INDEX_NAME, *self.reader.warc_files}
         for entry in old.files:
@@ -138,13 +125,11 @@ class _Compaction:
         name, data = encode_dropped(self.reader.taken_out)
         write_durable(self.out / name, data)
         fsync_dir(self.out)
-        pages = sum(outcomes.values())
         if old.counts["pages"] - pages != report.pages:
             raise DamagedFileError(
-                f"{self.path}: {report.pages} pages are dropped, but {old.counts['pages'] - pages} rows of them found"
+                f"{self.path}: {report.pages} pages are dropped, but it has {old.counts['pages'] - pages} rows of them"
             )
         report.links = old.counts["links"] - links
-        now = utc_text(self.clock())
         done = {"what": "compact", "time": now, "krake_version": VERSION, "pages": report.pages}
         manifest = replace(
             old,
@@ -164,7 +149,8 @@ class _Compaction:
 
     def _warc(self, name: str) -> None:
         """Copy a WARC file without the groups of dropped pages."""
-        removed = self.removed[name] = _Removed()
+        removed = self.removed[name] = []
+        gone = 0
         group: list[Whole] = []
         with self.storage.open_read(f"{self.path}/{name}") as file, (self.out / name).open("wb") as out:
             for number, item in enumerate(scan(file)):
@@ -173,8 +159,10 @@ class _Compaction:
                 group.append(item)
                 if item.record.type not in {"warcinfo", "metadata"}:
                     continue
-                if self._is_dropped(item):
-                    removed.add(group[0].record.offset, item.record.offset + item.record.length)
+                if self._is_dropped(item.record):
+                    start, end = group[0].record.offset, item.record.offset + item.record.length
+                    gone += end - start
+                    removed.append((start, end, gone))
                 else:
                     out.write(b"".join(one.raw for one in group))
                 group = []
@@ -184,64 +172,39 @@ class _Compaction:
                 raise DamagedFileError(f"{self.path}/{name}: ends within a group")
             fsync_file(out)
 
-    def _is_dropped(self, item: Whole) -> bool:
-        if item.record.type != "metadata":
-            return False
-        fields = warc_fields(item.record.block)
-        url = fields.get("krake-url") or item.record.url
-        return fields.get("krake-kind") == "page" and key_of(url) in self.reader.dropped
+    def _is_dropped(self, record: WarcRecord) -> bool:
+        fields = warc_fields(record.block) if record.type == "metadata" else {}
+        key = key_of(fields.get("krake-url") or record.url)
+        return fields.get("krake-kind") == "page" and key in self.reader.dropped
 
-    def _pages(self) -> Counter[str]:
-        """Rows of pages with the new places of their records; returns them by outcome."""
-        outcomes: Counter[str] = Counter()
-        spool = RowSpool(self.room / "pages.arrow", PAGES_SCHEMA)
-        at = PAGES_SCHEMA.get_field_index("warc_offset")
+    def _pages(self, outcomes: Counter[str]) -> Iterator[pa.RecordBatch]:
+        """Rows of pages with the new places of their records, counted by outcome."""
         for batch in self.reader.pages():
             names: list[Any] = batch.column("warc_file").to_pylist()
             offsets: list[Any] = batch.column("warc_offset").to_pylist()
-            found: list[Any] = batch.column("outcome").to_pylist()
+            results: list[Any] = batch.column("outcome").to_pylist()
             places = [self._place(name, offset) for name, offset in zip(names, offsets, strict=True)]
-            columns = [*batch.columns]
-            columns[at] = pa.array(places, pa.int64())
-            spool.write(columns)
-            outcomes.update(found)
-        spool.close()
-        write_parquet(self.out / PAGES_NAME, PAGES_SCHEMA, [self.room / "pages.arrow"])
-        return outcomes
+            outcomes.update(results)
+            at = batch.schema.get_field_index("warc_offset")
+            yield batch.set_column(at, batch.schema.field(at), pa.array(places, pa.int64()))
 
     def _place(self, name: str, offset: int) -> int:
-        place = self.removed[name].place(offset) if name in self.removed else None
+        place = moved(self.removed[name], offset) if name in self.removed else None
         if place is None:
             raise DamagedFileError(f"{self.path}/{PAGES_NAME}: names byte {offset} of {name}, where no kept record is")
         return place
 
-    def _links(self) -> int:
-        spool = RowSpool(self.room / "links.arrow", LINKS_SCHEMA)
-        for batch in self.reader.links():
-            spool.write(batch.columns)
-        spool.close()
-        return write_parquet(self.out / LINKS_NAME, LINKS_SCHEMA, [self.room / "links.arrow"])
-
     def _index(self) -> None:
-        """Lines of the index, in their order, with the new places."""
-        lines = RunWriter(self.room / "index", INDEX_RUN_LINES)
-        with self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
+        """Lines of the index with the new places. Their order is that of URLs and times, so it stays."""
+        where = f"{self.path}/{INDEX_NAME}"
+        with self.storage.open_read(where) as file, (self.out / INDEX_NAME).open("wb") as out:
             for number, line in enumerate(file, 1):
                 try:
-                    moved = self._index_line(line.decode().rstrip("\n"))
-                except (ValueError, KeyError, IndexError, TypeError) as error:
-                    raise DamagedFileError(f"{self.path}/{INDEX_NAME}: line {number}: {error!r}") from error
-                if moved is not None:
-                    lines.add(moved)
-        lines.flush()
-        with (self.out / INDEX_NAME).open("wb") as out:
-            out.writelines(merge_runs(lines.paths))
+                    urlkey, stamp, text = line.decode().split(" ", 2)
+                    value = json.loads(text)
+                    place = moved(self.removed[value["filename"]], int(value["offset"]))
+                except (ValueError, KeyError, TypeError) as error:
+                    raise DamagedFileError(f"{where}: line {number}: {error!r}") from error
+                if place is not None:
+                    out.write(f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}\n".encode())
             fsync_file(out)
-
-    def _index_line(self, line: str) -> str | None:
-        urlkey, stamp, text = line.split(" ", 2)
-        value = json.loads(text)
-        place = self.removed[value["filename"]].place(int(value["offset"]))
-        if place is None:
-            return None
-        return f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}"

@@ -9,16 +9,14 @@ already. The keys stay known, so the pages are not crawled again, until `krake f
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from crawl_lib.crawldir import DROPPED_MARK, SegmentRef
 from crawl_lib.durable import reached
-from crawl_lib.errors import InputError, KrakeError, TargetExistsError, UrlError
-from crawl_lib.export import KEY_PATTERN, ExportFolder, list_exports
+from crawl_lib.errors import KrakeError, TargetExistsError
+from crawl_lib.export import ExportFolder, list_exports, page_key
 from crawl_lib.repair import finish_all_swaps
 from crawl_lib.segment import SegmentReader, write_dropped
 from crawl_lib.stores import Stores
-from crawl_lib.urls import canonicalize, key_of
 
 
 @dataclass
@@ -36,52 +34,32 @@ class DropReport:
     dry_run: bool = False
 
 
-def page_key(text: str, max_length_chars: int) -> bytes:
-    """The key of a page that is named by its URL, or by its key in hex (40 digits). Raises InputError."""
-    if KEY_PATTERN.fullmatch(text):
-        return bytes.fromhex(text)
-    try:
-        return key_of(canonicalize(text, max_length_chars=max_length_chars))
-    except UrlError as error:
-        raise InputError(
-            f"{text}: is neither a URL that Krake crawls ({error.reason}) nor a key of 40 digits"
-        ) from error
-
-
 def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -> DropReport:
     """Take pages out of every segment that has them. `pages`: URLs or keys; what is none of them stops all.
 
     Repairs that were stopped half-way are carried out first: a segment may be nowhere until then.
     Raises InputError, StorageError, and DamagedFileError naming a segment that has to be salvaged first.
     """
-    names = {page_key(text, stores.config.urls.max_length_chars): text for text in pages}
+    names = {page_key(stores, text): text for text in pages}
     report = DropReport(dry_run=dry_run)
     if not dry_run:
         finish_all_swaps(stores)
-    found: set[bytes] = set()
+    unknown = set(names)
     for segment in stores.crawl.segments():
-        stores.report(searching=str(segment), found=len(found), of=len(names))
-        here, out = _look(stores, segment, names.keys())
-        found |= here | out
-        new = here - out
-        if out:
-            report.already[str(segment)] = sorted(names[key] for key in out)
-        if new:
-            report.dropped[str(segment)] = sorted(names[key] for key in new)
-            if not dry_run:
-                _write(stores, segment, new)
-    report.unknown = sorted(text for key, text in names.items() if key not in found)
+        stores.report(searching=str(segment), found=len(names) - len(unknown), of=len(names))
+        reader = SegmentReader(stores.storage, segment.path)
+        out, new = names.keys() & reader.taken_out, set[bytes]()
+        for batch in reader.pages(["key"], with_dropped=True):
+            new |= names.keys() & set(batch.column(0).to_pylist()) - out
+        for pages_of, keys in ((report.already, out), (report.dropped, new)):
+            if keys:
+                pages_of[str(segment)] = sorted(names[key] for key in keys)
+        if new and not dry_run:
+            _write(stores, segment, new)
+        unknown -= out | new
+    report.unknown = sorted(names[key] for key in unknown)
     report.exports = _exports_with(stores, {*report.dropped, *report.already})
     return report
-
-
-def _look(stores: Stores, segment: SegmentRef, wanted: Any) -> tuple[set[bytes], set[bytes]]:
-    """Which wanted keys have a row in a segment, and which were taken out of it."""
-    reader = SegmentReader(stores.storage, segment.path)
-    found: set[bytes] = set()
-    for batch in reader.pages(["key"], with_dropped=True):
-        found.update(wanted & set(batch.column(0).to_pylist()))
-    return found, set(wanted & reader.taken_out)
 
 
 def _write(stores: Stores, segment: SegmentRef, keys: set[bytes]) -> None:

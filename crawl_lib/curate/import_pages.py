@@ -2,38 +2,101 @@
 
 import json
 from base64 import b32decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import md5, sha1, sha256
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from crawl_lib.errors import UrlError
+from crawl_lib.errors import UrlError, os_errors
+from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.records import Fetched
-from crawl_lib.repair import fetched_of
+from crawl_lib.repair import fetched_of, is_robots
 from crawl_lib.segment import Damage, WarcRecord, read_archive
+from crawl_lib.states import KeyState
+from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize, key_of
 
 EXAMPLES = 20
 DIGESTS: dict[str, Callable[[bytes], Any]] = {"sha1": sha1, "md5": md5, "sha256": sha256}
+CHUNK_PAGES = 500
+CHUNK_BYTES = 32 << 20
 RECORD_TYPES = frozenset(
     {"warcinfo", "request", "response", "resource", "revisit", "metadata", "conversion", "continuation"}
 )
 
 
 class ImportedPage(NamedTuple):
-    """A page that may be imported. `offset`: of its response; `metadata`: where it comes from, as JSON."""
+    """A page that may be imported. `metadata`: where it comes from, as JSON."""
 
     fetched: Fetched
     key: bytes
-    offset: int
     metadata: str
 
 
-def paired(
-    archive: BinaryIO, file: "FileReport", tell: Callable[[str, int], None]
-) -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
+class ArchiveReader:
+    """Reads archives one after the other, and gives what of each is to be imported; the rest is counted.
+
+    `keys`: what the crawl knows; None before it has any. `seen`: keys of the pages that were given.
+    """
+
+    def __init__(self, stores: Stores, keys: ShardedKeyStore | None) -> None:
+        self._stores, self._keys = stores, keys
+        self.seen: set[bytes] = set()
+
+    def read(self, file: "FileReport") -> Iterator[ImportedPage]:
+        """The pages of an archive that are in the crawl neither by an earlier archive nor by a fetch, and robots.txt.
+
+        Raises KeyServerDownError: without an answer a page could be imported twice.
+        """
+        with os_errors(file.name), Path(file.name).open("rb") as archive:
+            for chunk in _chunks(self._pages(archive, file)):
+                states = self._keys.states({page.key for page in chunk}) if self._keys and chunk else {}
+                yield from (page for page in chunk if self._is_wanted(page, states.get(page.key), file))
+        if not file.records:
+            file.state = "refused"
+        elif not file.pages and not file.robots:
+            file.state = "nothing"
+
+    def _pages(self, archive: BinaryIO, file: "FileReport") -> Iterator[ImportedPage]:
+        for response, request in paired(archive, file):
+            if file.records % 200 == 0:
+                self._stores.report(importing=file.name, records=file.records)
+            page = page_of(response, request, file)
+            if page is not None:
+                yield page
+
+    def _is_wanted(self, page: ImportedPage, state: KeyState | None, file: "FileReport") -> bool:
+        if is_robots(page.fetched.url):
+            file.robots += 1
+            return True
+        if page.key in self.seen:
+            file.repeated += 1
+            return False
+        self.seen.add(page.key)
+        if state not in {None, KeyState.QUEUED}:
+            file.known += 1
+            return False
+        file.pages += 1
+        file.waiting += state is KeyState.QUEUED
+        return True
+
+
+def _chunks(pages: Iterable[ImportedPage]) -> Iterator[list[ImportedPage]]:
+    """Pages that are asked for at once."""
+    chunk: list[ImportedPage] = []
+    size = 0
+    for page in pages:
+        chunk.append(page)
+        size += len(page.fetched.body)
+        if len(chunk) >= CHUNK_PAGES or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    yield chunk
+
+
+def paired(archive: BinaryIO, file: "FileReport") -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
     """The responses of an archive with their requests, whichever comes first; all else is counted in `file`."""
     response: WarcRecord | None = None
     request: WarcRecord | None = None
@@ -42,7 +105,6 @@ def paired(
             file.reject(item.reason, item.offset)
             continue
         file.records += 1
-        tell(file.name, file.records)
         if item.type == "response":
             if response is not None:
                 yield response, None
@@ -74,26 +136,27 @@ def _match(response: WarcRecord, request: WarcRecord) -> bool:
 
 def page_of(response: WarcRecord, request: WarcRecord | None, file: "FileReport") -> ImportedPage | None:
     """What a response is as a page of this crawl; None, counted in `file`, if it is none."""
-    if request is not None and not request.block.startswith(b"GET "):
-        file.reject("not_get", response.offset, response.url)
-        return None
+    url, reason = response.url, ""
     try:
-        url = canonicalize(response.url)
+        if request is not None and not request.block.startswith(b"GET "):
+            reason = "not_get"
+        else:
+            url = canonicalize(url)
+            if digest_is_right(response):
+                fetched = fetched_of(response, url)
+            else:
+                reason = "block_digest"
     except UrlError as error:
-        file.reject(f"url_{error.reason}", response.offset, response.url)
-        return None
-    if not digest_is_right(response):
-        file.reject("block_digest", response.offset, url)
-        return None
-    try:
-        fetched = fetched_of(response, url)
+        reason = f"url_{error.reason}"
     except (KeyError, ValueError, TypeError, OverflowError) as error:
-        file.reject("no_http_answer" if "HTTP" in str(error) else "no_date", response.offset, url)
+        reason = "no_http_answer" if "HTTP" in str(error) else "no_date"
+    if reason:
+        file.reject(reason, response.offset, url)
         return None
     if request is not None:
         fetched.request = request.block
     origin = {"imported_from": Path(file.name).name, "record_id": response.headers.get("warc-record-id", "")}
-    return ImportedPage(fetched, key_of(url), response.offset, json.dumps(origin))
+    return ImportedPage(fetched, key_of(url), json.dumps(origin))
 
 
 def digest_is_right(record: WarcRecord) -> bool:
@@ -156,20 +219,10 @@ class ImportReport:
     files: list[FileReport] = field(default_factory=list)
     dry_run: bool = False
 
-    @property
-    def refused(self) -> list[FileReport]:
-        """The archives nothing could be read of."""
-        return [file for file in self.files if file.state == "refused"]
-
-    def totals(self) -> dict[str, int]:
-        """Sums over all files."""
-        names = ("records", "pages", "robots", "waiting", "known", "repeated")
-        sums = {name: sum(getattr(file, name) for file in self.files) for name in names}
-        sums["skipped"] = sum(sum(file.skipped.values()) for file in self.files)
-        sums["rejected"] = sum(sum(file.rejected.values()) for file in self.files)
-        return sums
-
     def to_mapping(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """The same as plain values, with the sums over all files."""
         files = [asdict(file) for file in self.files]
-        return {"folder": self.folder, "dry_run": self.dry_run, "totals": self.totals(), "files": files}
+        names = ("records", "pages", "robots", "waiting", "known", "repeated")
+        totals = {name: sum(file[name] for file in files) for name in names}
+        totals |= {name: sum(sum(file[name].values()) for file in files) for name in ("skipped", "rejected")}
+        return {"folder": self.folder, "dry_run": self.dry_run, "totals": totals, "files": files}

@@ -10,13 +10,13 @@ by hand (`krake segment`) or deletes folders makes it old.
 
 import json
 import uuid
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_file, reached, rename_durable
-from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_error, os_errors
+from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_errors
 from crawl_lib.repair import finish_all_swaps, repairs_locked, scratch_room
 from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_runs, surt
 from crawl_lib.stores import Stores
@@ -54,12 +54,9 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
         finish_all_swaps(stores)
         runs = RunWriter(room / "run", RUN_LINES)
         for segment in stores.crawl.segments():
+            report.segments += 1
             for line in _lines(stores, segment, report):
                 runs.add(line)
-                if report.captures % PROGRESS_LINES == 0:
-                    stores.report(**asdict(report))
-            report.segments += 1
-            stores.report(**asdict(report))
         if not report.segments:
             raise InputError(f"{stores.crawl.path}: there is no segment yet; `krake crawl` makes some")
         runs.flush()
@@ -69,19 +66,16 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
 
 def _require_index(path: Path) -> None:
     """What is there may be replaced only if it is an index: the name may be a slip."""
-    try:
-        with path.open("rb") as file:
-            first = file.readline(1 << 16)
-    except FileNotFoundError:
+    if not path.exists():
         return
-    except OSError as error:
-        raise os_error(error, path, "cannot be read") from error
+    with os_errors(path, "cannot be read"), path.open("rb") as file:
+        first = file.readline(1 << 16)
     if first and b" {" not in first:
         raise InputError(f"{path}: is there already, and is no index: choose another name, or delete it")
 
 
 def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator[str]:
-    """The lines of a segment as the index of the crawl has them."""
+    """The lines of a segment as the index of the crawl has them: the key of today, a path from the crawl directory."""
     where = f"{segment.path}/{INDEX_NAME}"
     dropped = SegmentReader(stores.storage, segment.path).dropped
     try:
@@ -90,38 +84,30 @@ def _lines(stores: Stores, segment: SegmentRef, report: IndexReport) -> Iterator
         raise PathNotFoundError(f"{where}: is gone; run `krake fsck --repair`") from error
     with file:
         for number, line in enumerate(file, 1):
+            if number % PROGRESS_LINES == 1:
+                stores.report(**asdict(report))
             try:
-                moved = _moved(line, segment, dropped)
+                _, stamp, text = line.decode().split(" ", 2)
+                value = json.loads(text)
+                value["filename"] = f"{segment}/{value['filename']}"
+                urlkey, is_dropped = surt(value["url"]), key_of(value["url"]) in dropped
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise DamagedFileError(
                     f"{where}: line {number} cannot be read: {error!r}; run `krake fsck --repair`"
                 ) from error
-            if moved is None:
-                report.dropped += 1
-            else:
-                report.captures += 1
-                yield moved
-
-
-def _moved(line: bytes, segment: SegmentRef, dropped: Container[bytes]) -> str | None:
-    """A line with the key of today and a path from the crawl directory; None of a dropped page."""
-    _, stamp, text = line.decode().split(" ", 2)
-    value = json.loads(text)
-    if key_of(value["url"]) in dropped:
-        return None
-    value["filename"] = f"{segment}/{value['filename']}"
-    return f"{surt(value['url'])} {stamp} {json.dumps(value)}"
+            report.dropped += is_dropped
+            report.captures += not is_dropped
+            if not is_dropped:
+                yield f"{urlkey} {stamp} {json.dumps(value)}"
 
 
 def _merged(runs: list[Path], room: Path) -> Iterator[bytes]:
     """All lines in order, with few files open at once."""
-    merges = 0
     while len(runs) > RUNS_AT_ONCE:
-        merges += 1
-        larger = room / f"merge.{merges:05d}"
+        few, larger = runs[:RUNS_AT_ONCE], room / f"merge.{len(runs):05d}"
         with larger.open("wb") as file:
-            file.writelines(merge_runs(runs[:RUNS_AT_ONCE]))
-        for path in runs[:RUNS_AT_ONCE]:
+            file.writelines(merge_runs(few))
+        for path in few:
             path.unlink()
         runs = [*runs[RUNS_AT_ONCE:], larger]
     return merge_runs(runs)

@@ -35,4 +35,4 @@ from crawl_lib.export.folder import (
 from crawl_lib.export.readers import ContentReader, Node, UrlMapping, WebGraph
 from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages, write_mapping
 from crawl_lib.export.scratch import local_files, scratch_folder
-from crawl_lib.export.show import KEY_PATTERN, open_web_graph, show_page
+from crawl_lib.export.show import open_web_graph, page_key, show_page

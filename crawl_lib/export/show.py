@@ -36,8 +36,9 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
     with ExitStack() as stack:
         local = stack.enter_context(local_files(folder))
         mapping = stack.enter_context(UrlMapping(local(URL_MAPPING)))
-        node_id = _find(mapping, page)
-        if node_id is None:
+        is_node_id = NODE_ID_PATTERN.fullmatch(page)
+        node_id = int(page) if is_node_id else mapping.node_id(page_key(stores, page))
+        if node_id is None or node_id >= len(mapping):
             raise InputError(f"{page}: is not among the {len(mapping)} crawled pages of export {name!r}")
         pages, key = local(PAGES), mapping.key(node_id)
         [row] = _rows(pages, [node_id])
@@ -74,17 +75,16 @@ def _require(stores: Stores, name: str, files: list[str], command: str) -> Expor
     return folder
 
 
-def _find(mapping: UrlMapping, page: str) -> int | None:
-    """The NodeID of a URL, key or NodeID, None if it was not crawled. Raises InputError for what is none of them."""
+def page_key(stores: Stores, page: str) -> bytes:
+    """The key of a page that is named by its URL, or by its key in hex (40 digits). Raises InputError."""
     if KEY_PATTERN.fullmatch(page):
-        return mapping.node_id(bytes.fromhex(page))
-    if NODE_ID_PATTERN.fullmatch(page):
-        return int(page) if int(page) < len(mapping) else None
+        return bytes.fromhex(page)
     try:
-        return mapping.node_id(key_of(canonicalize(page)))
+        return key_of(canonicalize(page, max_length_chars=stores.config.urls.max_length_chars))
     except UrlError as error:
-        reason = f"is neither a NodeID, nor a key of 40 digits, nor a URL that Krake crawls ({error.reason})"
-        raise InputError(f"{page}: {reason}") from error
+        raise InputError(
+            f"{page}: is neither a URL that Krake crawls ({error.reason}) nor a key of 40 digits"
+        ) from error
 
 
 def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) -> list[dict[str, Any]]:

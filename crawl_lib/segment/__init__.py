@@ -50,7 +50,6 @@ from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, L
 from crawl_lib.segment.spool import PartWriter
 from crawl_lib.segment.tables import (
     NO_COLUMNS,
-    RowSpool,
     open_parquet,
     parquet_errors,
     read_blocks,

@@ -27,7 +27,7 @@ from crawl_lib.segment.manifest import (
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part, PartCounts, list_parts
 from crawl_lib.segment.runs import handed_on_runs, merge_outlinks, merge_runs
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
-from crawl_lib.segment.tables import write_parquet
+from crawl_lib.segment.tables import read_blocks, write_parquet
 
 SCRATCH_NAME = ".scratch"
 
@@ -129,8 +129,13 @@ def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any],
 
 def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> int:
     """Write both tables; returns the number of links."""
-    pages = write_parquet(out_dir / PAGES_NAME, PAGES_SCHEMA, [part.path(PAGES_SUFFIX) for part in parts])
-    links = write_parquet(out_dir / LINKS_NAME, LINKS_SCHEMA, [part.path(LINKS_SUFFIX) for part in parts])
+    pages, links = (
+        write_parquet(out_dir / name, schema, chain.from_iterable(map(read_blocks, paths)))
+        for name, schema, paths in (
+            (PAGES_NAME, PAGES_SCHEMA, [part.path(PAGES_SUFFIX) for part in parts]),
+            (LINKS_NAME, LINKS_SCHEMA, [part.path(LINKS_SUFFIX) for part in parts]),
+        )
+    )
     if (pages, links) != (counts["pages"], counts["links"]):
         raise DamagedFileError(f"{out_dir}: {pages} pages and {links} links written, counted were {counts}")
     reached("segment.build.tables")

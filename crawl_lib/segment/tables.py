@@ -238,8 +238,8 @@ def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
         yield from stream
 
 
-def write_parquet(path: Path, schema: pa.Schema, parts: Iterable[Path]) -> int:
-    """Write one table of all parts' rows, in row groups of about 50,000; durable. Returns the number of rows."""
+def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch]) -> int:
+    """Write one table of all these rows, in row groups of about 50,000; durable. Returns the number of rows."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - only the process that builds the segment needs it
 
     rows = 0
@@ -253,23 +253,22 @@ def write_parquet(path: Path, schema: pa.Schema, parts: Iterable[Path]) -> int:
             write_page_checksum=True,
         )
         with writer:
-            for group in _groups(parts, schema):
+            for group in _groups(blocks, schema):
                 rows += group.num_rows
                 writer.write_table(group, row_group_size=group.num_rows)
         fsync_file(file)
     return rows
 
 
-def _groups(parts: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+def _groups(blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Blocks put together to row groups; those of a spool that an older version left have all columns too."""
     held: list[pa.RecordBatch] = []
     rows = 0
-    for part in parts:
-        for block in read_blocks(part):
-            held.append(with_later_fields(block, schema.names))
-            rows += block.num_rows
-            if rows >= GROUP_ROWS:
-                yield pa.Table.from_batches(held)
-                held, rows = [], 0
+    for block in blocks:
+        held.append(with_later_fields(block, schema.names))
+        rows += block.num_rows
+        if rows >= GROUP_ROWS:
+            yield pa.Table.from_batches(held)
+            held, rows = [], 0
     if rows:  # blocks may have none
         yield pa.Table.from_batches(held)

@@ -61,7 +61,7 @@ def test_what_is_not_there_is_said(storage: Storage, config: Config) -> None:
     for page in ("http://unknown.example/", "0" * 40, "3"):
         with pytest.raises(InputError, match="3 crawled pages of export 'x'"):
             show_page(stores_on(storage, config), name="x", page=page)
-    with pytest.raises(InputError, match="no url: is neither a NodeID, nor a key of 40 digits, nor a URL"):
+    with pytest.raises(InputError, match=r"no url: is neither a URL that Krake crawls \(.*\) nor a key of 40 digits"):
         show_page(stores_on(storage, config), name="x", page="no url")
     with pytest.raises(PathNotFoundError, match="export/y: there is no such export"):
         show_page(stores_on(storage, config), name="y", page=A)

@@ -10,7 +10,7 @@ import pytest
 
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.segment.schema import LATER_FIELDS
-from crawl_lib.segment.tables import RowSpool, write_parquet
+from crawl_lib.segment.tables import RowSpool, read_blocks, write_parquet
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import fetches
 
@@ -47,5 +47,7 @@ def test_rows_of_an_older_spool_get_the_columns_where_the_segment_is_built(
     [batch] = rows.to_batches()
     spool.write(batch.columns)
     spool.close()
-    assert write_parquet(tmp_path / "pages.parquet", PAGES_SCHEMA, [tmp_path / "older.arrow"]) == len(fetches())
+    assert write_parquet(tmp_path / "pages.parquet", PAGES_SCHEMA, read_blocks(tmp_path / "older.arrow")) == len(
+        fetches()
+    )
     assert pq.read_table(tmp_path / "pages.parquet").equals(pa.Table.from_batches(reader.pages()))
