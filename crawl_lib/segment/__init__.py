@@ -14,7 +14,7 @@ The WARC is the log: a part that was open at a kill is cut to its last whole gro
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
-from crawl_lib.segment.build import build_segment, file_entry
+from crawl_lib.segment.build import build_segment, built_problem, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcDates, WarcInfo, microseconds, split_head, utc_text
 from crawl_lib.segment.manifest import (
@@ -42,7 +42,7 @@ from crawl_lib.segment.parts import (
     list_parts,
     part_prefix,
 )
-from crawl_lib.segment.publish import Sealer, hidden_folder, publish, seal_all, upload_checked
+from crawl_lib.segment.publish import Sealer, damaged_parts, hidden_folder, publish, seal_all, upload_checked
 from crawl_lib.segment.reader import SegmentReader, repair_of
 from crawl_lib.segment.recover import group_of, microseconds_of, taken_of, warc_fields
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter, merge_runs
@@ -58,15 +58,7 @@ from crawl_lib.segment.tables import (
 from crawl_lib.segment.warc import Damage, WarcRecord, Whole, read_archive, read_one, scan
 
 if TYPE_CHECKING:
-    from crawl_lib.segment.check import (
-        built_problem,
-        check_parts,
-        check_seals,
-        check_segment,
-        part_problems,
-        seal_problem,
-    )
+    from crawl_lib.segment.check import check_segment
 else:
     # No task looks for damage.
-    _CHECKS = ("built_problem", "check_parts", "check_seals", "check_segment", "part_problems", "seal_problem")
-    __getattr__ = loads_later(__name__, {"check": _CHECKS})
+    __getattr__ = loads_later(__name__, {"check": ("check_segment",)})

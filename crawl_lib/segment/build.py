@@ -91,6 +91,22 @@ def read_built(out_dir: Path, take_id: str) -> Manifest | None:
     return manifest if manifest.take_id == take_id else None
 
 
+def built_problem(folder: Path, *, full: bool) -> str:
+    """Why a segment that was built cannot be sent; "" if it can, or is not built to its end."""
+    path = folder / MANIFEST_NAME
+    if not path.exists():
+        return ""
+    try:
+        manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+    except DamagedFileError as error:
+        return str(error)
+    for entry in manifest.files:
+        file = folder / entry["name"]
+        if file.exists() and (file.stat().st_size != entry["size_bytes"] or (full and file_entry(file) != entry)):
+            return f"`{file.name}` is not what was built"
+    return ""
+
+
 def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any], list[str]]:
     """The sums of all parts, and hosts that join the scope.
 

@@ -1,21 +1,27 @@
-"""The check of a segment: whether it is what its manifest says (`check_records` reads every record), and of a node's
-spool: closed parts, sealed WARC files, the segment that is built and waits to be sent.
+"""The check of a segment: whether it is what its manifest says. The full one reads digests of files, every WARC record,
+and each row against the record that it points at.
 
-Closed parts are trusted when a segment is built, so they have to be whole; an open one is made again from its WARC.
+Memory: 25 bytes a record, 20 bytes a page.
 """
 
+import json
+from array import array
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from hashlib import sha256
-from pathlib import Path
-from threading import Event
+from hashlib import sha1
+from typing import Any
 
-from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
+import numpy as np
+import numpy.typing as npt
+
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import part_mapping
-from crawl_lib.segment.build import file_entry
-from crawl_lib.segment.check_records import OUTCOMES, RecordsCheck, SegmentPlace, file_entries
+from crawl_lib.frontier import part_mapping, read_outlinks, split_line
+from crawl_lib.segment.encoder import safe_uri
 from crawl_lib.segment.manifest import (
+    DROPPED_REMEDY,
     INDEX_NAME,
     LINKS_NAME,
     MANIFEST_NAME,
@@ -26,17 +32,19 @@ from crawl_lib.segment.manifest import (
     is_dropped_file,
     read_dropped,
 )
-from crawl_lib.segment.parts import POSITIONS_SUFFIX, SEALED_SUFFIX, Part, list_parts
-from crawl_lib.segment.reader import SCHEMAS
-from crawl_lib.segment.recover import read_positions
+from crawl_lib.segment.publish import stored_digest
+from crawl_lib.segment.reader import BATCH_ROWS, SCHEMAS
+from crawl_lib.segment.recover import warc_fields
 from crawl_lib.segment.tables import open_parquet
-from crawl_lib.segment.warc import walk
-from crawl_lib.stopping import Work, go_on, until_stopped
+from crawl_lib.segment.warc import WarcRecord, walk
+from crawl_lib.states import Outcome
+from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
-ROOM = "segment"
+OUTCOMES = frozenset(map(str, Outcome))
 ACCOUNTED = ("deferred", "dropped", "lost")
 """Counts of taken URLs that have no row in `pages`."""
+_RESPONSE, _NEEDS_ROW, _POINTED_AT = 1, 2, 4
 
 
 def check_segment(storage: Storage, path: str, *, full: bool = True, work: Work | None = None) -> list[Finding]:
@@ -44,247 +52,267 @@ def check_segment(storage: Storage, path: str, *, full: bool = True, work: Work 
 
     Raises StorageError only where the store itself fails.
     """
-    return _Check(storage, path, work or Work()).run(full=full)
+    findings = Findings("segment", "run `krake fsck --repair`")
+    where = f"{path}/{MANIFEST_NAME}"
+    try:
+        manifest = Manifest.from_bytes(storage.read_bytes(where), where)
+    except PathNotFoundError:
+        findings.add("manifest_missing", where, "is not there")
+    except DamagedFileError as error:
+        findings.add("manifest_damaged", where, str(error))
+    else:
+        _Check(storage, path, manifest, findings, work or Work(), full=full).run()
+    return findings.list()
+
+
+class _Records:
+    """The records of a WARC file that may be pointed at, in file order."""
+
+    def __init__(self) -> None:
+        self.offsets, self.lengths, self.urls = array("Q"), array("Q"), array("Q")
+        self.flags = bytearray()
+
+    def add(self, record: WarcRecord) -> None:
+        self.offsets.append(record.offset)
+        self.lengths.append(record.length)
+        self.urls.append(_short(record.url))
+        self.flags.append(_RESPONSE if record.type == "response" else 0)
+
+
+def _short(url: str) -> int:
+    """Enough of a URL's digest to tell it from another one."""
+    return int.from_bytes(sha1(url.encode("utf-8", "surrogateescape")).digest()[:8], "big")
 
 
 class _Check:
-    def __init__(self, storage: Storage, path: str, work: Work) -> None:
-        self.findings = Findings(ROOM, "run `krake fsck --repair`")
-        self.place = SegmentPlace(storage, path, self.findings, work)
+    """A segment under check. `useless`: names of files that cannot be read."""
 
-    def run(self, *, full: bool) -> list[Finding]:
-        manifest = self._manifest()
-        if manifest is not None:
-            self._files(manifest)
-            self._counts(manifest)
-            self._table_rows(manifest)
-            self._outlink_parts(manifest)
-            if full:
-                RecordsCheck(self.place).run(manifest)
-        return self.findings.list()
+    def __init__(
+        self, storage: Storage, path: str, manifest: Manifest, findings: Findings, work: Work, *, full: bool
+    ) -> None:
+        self.storage, self.path, self.manifest, self.findings = storage, path, manifest, findings
+        self.work, self.full = work, full
+        self.useless: set[str] = set()
+        self.records: dict[str, _Records] = {}
+        self.keys: npt.NDArray[np.bytes_] = np.empty(0, "S20")
 
-    def _manifest(self) -> Manifest | None:
-        where = self.place.file(MANIFEST_NAME)
-        try:
-            manifest = Manifest.from_bytes(self.place.storage.read_bytes(where), where)
-        except PathNotFoundError:
-            self.findings.add("manifest_missing", where, "is not there")
-            return None
-        except DamagedFileError as error:
-            self.findings.add("manifest_damaged", where, str(error))
-            return None
-        folder, node = self.place.path.split("/")[-2:]
-        if (manifest.folder, manifest.node) != (folder, node):
-            self.findings.add(
-                "manifest_foreign",
-                where,
-                f"is of {manifest.folder}/{manifest.node}",
-                repair="move the folder to where it belongs, or run `krake fsck --repair`",
-            )
-        return manifest
+    def run(self) -> None:
+        self._files()
+        self._counts()
+        if self.full:
+            self._contents()
+        self._pages()
+        self._links()
+        if self.full:
+            self._index()
+        self._outlinks()
 
-    def _files(self, manifest: Manifest) -> None:
-        there = {entry.name: entry for entry in self.place.storage.list(self.place.path)}
-        for entry in file_entries(manifest):
-            found = there.pop(entry["name"], None)
-            where = self.place.file(entry["name"])
+    def _add(self, name: str, file: str, problem: str, **more: Any) -> None:
+        self.findings.add(name, f"{self.path}/{file}", problem, **more)
+
+    def _files(self) -> None:
+        folder, node = self.path.split("/")[-2:]
+        if (self.manifest.folder, self.manifest.node) != (folder, node):
+            problem = f"is of {self.manifest.folder}/{self.manifest.node}"
+            repair = "move the folder to where it belongs, or run `krake fsck --repair`"
+            self._add("manifest_foreign", MANIFEST_NAME, problem, repair=repair)
+        there = {entry.name: entry.size_bytes for entry in self.storage.list(self.path)}
+        for entry in self.manifest.files:
+            name, size = entry["name"], entry["size_bytes"]
+            found = there.pop(name, None)
             if found is None:
-                self.place.rubbish.add(entry["name"])
-                self.findings.add("file_missing", where, "the manifest lists it, and it is not there")
-            elif found.size_bytes != entry["size_bytes"]:
-                self.findings.add(
-                    "file_size", where, f"has {found.size_bytes:,} bytes, the manifest says {entry['size_bytes']:,}"
-                )
+                self.useless.add(name)
+                self._add("file_missing", name, "the manifest lists it, and it is not there")
+            elif found != size:
+                self._add("file_size", name, f"has {found:,} bytes, the manifest says {size:,}")
         for name in there.keys() - {MANIFEST_NAME}:
             if is_dropped_file(name):
                 self._dropped(name)
-                continue
-            if name.endswith((".warc.gz", ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
-                self.findings.add("file_unknown", self.place.file(name), "the manifest does not list it, and should")
-                continue
-            self.findings.add(
-                "file_unknown",
-                self.place.file(name),
-                "the manifest does not list it",
-                repair="no stage reads it: delete it",
-                severity=Severity.WARNING,
-            )
+            elif name.endswith((".warc.gz", ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
+                self._add("file_unknown", name, "the manifest does not list it, and should")
+            else:
+                repair, severity = "no stage reads it: delete it", Severity.WARNING
+                self._add("file_unknown", name, "the manifest does not list it", repair=repair, severity=severity)
 
     def _dropped(self, name: str) -> None:
         """A list of dropped pages is named by its digest."""
-        try:
-            whole = encode_dropped(read_dropped(self.place.storage, self.place.path, [name]))[0] == name
-        except DamagedFileError:
-            whole = False
-        if not whole:
-            self.findings.add(
-                "dropped_damaged",
-                self.place.file(name),
-                "is not the list of pages that was written",
-                repair="delete it, and run `krake segment drop` for its pages again",
-            )
+        with suppress(DamagedFileError):
+            if encode_dropped(read_dropped(self.storage, self.path, [name]))[0] == name:
+                return
+        self._add("dropped_damaged", name, "is not the list of pages that was written", repair=DROPPED_REMEDY)
 
-    def _counts(self, manifest: Manifest) -> None:
-        counts, where = manifest.counts, self.place.file(MANIFEST_NAME)
-        try:
-            fetched = sum(counts["outcomes"].values())
-            accounted = fetched + sum(counts.get(name, 0) for name in ACCOUNTED)
-            unknown = sorted(counts["outcomes"].keys() - OUTCOMES)
-            wrong = [
-                (counts["taken"] != accounted, f"{counts['taken']} URLs were taken, {accounted} are accounted for"),
-                (counts["pages"] != fetched, f"{counts['pages']} pages, and outcomes of {fetched}"),
-                (bool(unknown), f"unknown outcomes: {', '.join(unknown)}"),
-            ]
-        except (KeyError, TypeError, AttributeError) as error:
-            wrong = [(True, f"its counts cannot be used: {error!r}")]
-        for is_wrong, problem in wrong:
+    def _counts(self) -> None:
+        counts = self.manifest.counts
+        fetched = sum(counts["outcomes"].values())
+        accounted = fetched + sum(counts.get(name, 0) for name in ACCOUNTED)
+        unknown = sorted(counts["outcomes"].keys() - OUTCOMES)
+        for is_wrong, problem in (
+            (counts["taken"] != accounted, f"{counts['taken']} URLs were taken, {accounted} are accounted for"),
+            (counts["pages"] != fetched, f"{counts['pages']} pages, and outcomes of {fetched}"),
+            (bool(unknown), f"unknown outcomes: {', '.join(unknown)}"),
+        ):
             if is_wrong:
-                self.findings.add("counts_differ", where, problem)
+                self._add("counts_differ", MANIFEST_NAME, problem)
 
-    def _table_rows(self, manifest: Manifest) -> None:
-        for name, count in ((PAGES_NAME, "pages"), (LINKS_NAME, "links")):
-            where = self.place.file(name)
-            if name in self.place.rubbish:
+    def _contents(self) -> None:
+        """Digests of all files, and the records of WARC files."""
+        for entry in self.manifest.files:
+            name, where = entry["name"], f"{self.path}/{entry['name']}"
+            if name in self.useless:
                 continue
-            try:
-                with open_parquet(self.place.storage, where, SCHEMAS[name]) as table:
-                    rows = table.rows
-            except PathNotFoundError:
-                self.findings.add("file_missing", where, "is not there")
-                self.place.rubbish.add(name)
-            except DamagedFileError as error:
-                self.findings.add("table_damaged", where, str(error).removeprefix(f"{where}: "))
-                self.place.rubbish.add(name)
-            else:
-                if rows != manifest.counts.get(count):
-                    self.findings.add(
-                        "table_rows", where, f"has {rows:,} rows, the manifest says {manifest.counts.get(count)}"
-                    )
+            if stored_digest(self.storage, where, self.work) != entry["sha256"]:
+                self._add("file_digest", name, "is not what was written (SHA-256)")
+            if name.endswith(".warc.gz"):
+                damage: Counter[str] = Counter()
+                records = self.records[name] = _Records()
+                with self.storage.open_read(where) as file:
+                    self._note_groups(name, walk(file, damage), records)
+                for reason, count in damage.items():
+                    last = records.offsets[-1] + records.lengths[-1] if records.offsets else 0
+                    self._add("record_damaged", name, f"{reason} after byte {last:,}", count=count)
 
-    def _outlink_parts(self, manifest: Manifest) -> None:
-        where = self.place.file(OUTLINKS_NAME)
-        found = self.place.storage.stat(where)
-        size = found.size_bytes if found else 0
-        try:
-            parts = sorted(
-                (part_mapping(value, where) for value in manifest.outlinks.values()), key=lambda part: part.offset
-            )
-        except DamagedFileError as error:
-            self.findings.add("outlinks_parts", self.place.file(MANIFEST_NAME), str(error))
+    def _note_groups(self, name: str, found: Iterator[WarcRecord], records: _Records) -> None:
+        """Note all records; the main one of each page's group needs a row."""
+        main = -1
+        for number, record in enumerate(found):
+            if record.type == "warcinfo":
+                continue
+            records.add(record)
+            if record.type == "response":
+                main = len(records.offsets) - 1
+            elif record.type == "metadata" and warc_fields(record.block).get("krake-kind") == "page":
+                records.flags[main] |= _NEEDS_ROW  # -1: a URL without a response
+            if record.type != "response":
+                main = -1
+            if number % 1000 == 0:
+                self._tell(name, number, "records")
+
+    def _tell(self, name: str, done: int, unit: str) -> None:
+        self.work.go_on()
+        self.work.report(checking=f"{self.path}/{name}", done=done, unit=unit)
+
+    def _rows(self, name: str, count: int, columns: Sequence[str]) -> Iterator[list[list[Any]]]:
+        """Columns of a table as lists, by batch; stops at damage, which is a finding. Not `full`: none of them."""
+        done = 0
+        if name in self.useless:
             return
-        end = 0
-        for part in parts:
-            if part.offset != end:
-                break
-            end += part.length
-        total = sum(part.count for part in parts)
-        if found is not None and end != size:
-            self.findings.add("outlinks_parts", where, f"has {size:,} bytes, and the manifest's parts end at {end:,}")
-        if total != manifest.counts.get("outlinks"):
-            self.findings.add(
-                "outlinks_parts",
-                self.place.file(MANIFEST_NAME),
-                f"its parts of outlinks hold {total} URLs, its counts say {manifest.counts.get('outlinks')}",
-            )
+        try:
+            with open_parquet(self.storage, f"{self.path}/{name}", SCHEMAS[name]) as table:
+                if table.rows != count:
+                    self._add("table_rows", name, f"has {table.rows:,} rows, the manifest says {count}")
+                for batch in table.batches(BATCH_ROWS, columns) if self.full else ():
+                    done += batch.num_rows
+                    yield [column.to_pylist() for column in batch.columns]
+                    self._tell(name, done, "rows")
+        except PathNotFoundError:
+            self.useless.add(name)
+            self._add("file_missing", name, "is not there")
+        except DamagedFileError as error:
+            self.useless.add(name)
+            self._add("table_damaged", name, str(error))
+
+    def _pages(self) -> None:
+        keys = bytearray()
+        columns = ("key", "url", "outcome", "warc_file", "warc_offset", "warc_length")
+        for batch in self._rows(PAGES_NAME, self.manifest.counts["pages"], columns):
+            for key, url, outcome, name, offset, length in zip(*batch, strict=True):
+                keys += key
+                if sha1(url.encode()).digest() != key:
+                    self._add("row_key", PAGES_NAME, f"{url}: its key is {key.hex()}, not its SHA-1")
+                if outcome not in OUTCOMES:
+                    problem = f"{url}: the outcome {outcome!r} is none that Krake knows"
+                    self._add("row_outcome", PAGES_NAME, problem)
+                self._row_record(url, name, offset, length)
+        self.keys = np.sort(np.frombuffer(bytes(keys), "S20"))
+        repeated = self.keys[1:][self.keys[1:] == self.keys[:-1]]
+        if len(repeated):
+            problem = f"key {_hex(repeated[0])} has several rows"
+            self._add("row_repeated", PAGES_NAME, problem, count=len(repeated))
+        for name, records in self.records.items() if PAGES_NAME not in self.useless else ():
+            lone = [at for at, flags in enumerate(records.flags) if flags & (_NEEDS_ROW | _POINTED_AT) == _NEEDS_ROW]
+            if lone:
+                problem = f"the record at byte {records.offsets[lone[0]]:,} has no row in {PAGES_NAME}"
+                self._add("record_without_row", name, problem, count=len(lone))
+
+    def _find(self, name: str, offset: int) -> tuple[_Records, int] | None:
+        """The records of a file, and which of them begins at a byte; None if none does."""
+        records = self.records.get(name) or _Records()
+        at = bisect_left(records.offsets, offset)
+        return (records, at) if at < len(records.offsets) and records.offsets[at] == offset else None
+
+    def _row_record(self, url: str, name: str, offset: int, length: int) -> None:
+        found = self._find(name, offset)
+        if found is None:
+            self._add("row_record", PAGES_NAME, f"{url}: there is no record at byte {offset} of {name}")
+            return
+        records, at = found
+        records.flags[at] |= _POINTED_AT
+        if (records.lengths[at], records.urls[at]) != (length, _short(safe_uri(url))):
+            self._add("row_record", PAGES_NAME, f"{url}: the record at byte {offset} of {name} is another one")
+
+    def _links(self) -> None:
+        columns = ("source", "target", "target_url")
+        for sources, targets, urls in self._rows(LINKS_NAME, self.manifest.counts["links"], columns):
+            if PAGES_NAME not in self.useless:
+                found = np.array(sources, "S20")
+                strangers = found[~np.isin(found, self.keys)]
+                if len(strangers):
+                    problem = f"source {_hex(strangers[0])} has no row in pages"
+                    self._add("link_source", LINKS_NAME, problem, count=len(strangers))
+            for target, url in zip(targets, urls, strict=True):
+                if target is not None and url is not None and sha1(url.encode()).digest() != target:
+                    self._add("link_target", LINKS_NAME, f"{url}: its key is {target.hex()}, not its SHA-1")
+
+    def _index(self) -> None:
+        if INDEX_NAME in self.useless:
+            return
+        before, entries = b"", 0
+        with suppress(PathNotFoundError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
+            for number, line in enumerate(file, 1):
+                if line < before:
+                    self._add("index_order", INDEX_NAME, f"line {number} should be before the one above it")
+                before = line
+                entries += self._index_line(number, line)
+        responses = sum(flags & _RESPONSE for records in self.records.values() for flags in records.flags)
+        if entries != responses:
+            self._add("index_count", INDEX_NAME, f"has {entries} entries for {responses} responses")
+
+    def _index_line(self, number: int, line: bytes) -> bool:
+        """Whether a line of the index points at a response."""
+        try:
+            value = json.loads(line.split(b" ", 2)[2])
+            name, offset, length = value["filename"], int(value["offset"]), int(value["length"])
+            found = self._find(name, offset)
+        except (ValueError, IndexError, KeyError, TypeError) as error:
+            self._add("index_damaged", INDEX_NAME, f"line {number} cannot be read: {error!r}")
+            return False
+        if found is None or found[0].lengths[found[1]] != length or not found[0].flags[found[1]] & _RESPONSE:
+            self._add("index_record", INDEX_NAME, f"line {number}: there is no response at byte {offset} of {name}")
+            return False
+        return True
+
+    def _outlinks(self) -> None:
+        where = f"{self.path}/{OUTLINKS_NAME}"
+        file = self.storage.stat(where)
+        end = total = 0
+        for owner, value in sorted(self.manifest.outlinks.items(), key=lambda item: item[1]["offset"]):
+            part = part_mapping(value, where)
+            end += part.length if part.offset == end else 0
+            total += part.count
+            with suppress(PathNotFoundError):
+                try:
+                    lines = self.storage.open_read(where, part.offset, part.length) if self.full else None
+                    for line in read_outlinks(lines, where, part.count) if lines else ():
+                        split_line(line, where)
+                except DamagedFileError as error:
+                    self._add("outlinks_damaged", OUTLINKS_NAME, f"the part of {owner}: {error}")
+        if file is not None and end != file.size_bytes:
+            problem = f"has {file.size_bytes:,} bytes, and the manifest's parts end at {end:,}"
+            self._add("outlinks_parts", OUTLINKS_NAME, problem)
+        if total != self.manifest.counts.get("outlinks"):
+            problem = f"its parts of outlinks hold {total} URLs, its counts say {self.manifest.counts.get('outlinks')}"
+            self._add("outlinks_parts", MANIFEST_NAME, problem)
 
 
-_BLOCK_BYTES = 1 << 20
-
-
-def check_parts(spool: Path, count: int, findings: Findings, *, full: bool) -> None:
-    """Look at the closed parts of a spool. `count`: URLs of the open take; `full`: all files are read."""
-    seen: Counter[int] = Counter()
-    for part in list_parts(spool):
-        if part.is_closed:
-            for problem in part_problems(part, full=full):
-                findings.add("spool_damaged", str(part.warc), problem)
-            with suppress(KrakeError):
-                seen.update(read_positions(part.path(POSITIONS_SUFFIX)))
-    wrong = [position for position, times in seen.items() if times > 1 or position >= count]
-    if wrong:
-        findings.add(
-            "spool_damaged", str(spool), f"position {wrong[0]} of {count} comes twice or late", count=len(wrong)
-        )
-
-
-def check_seals(spool: Path, storage: Storage, hidden: str, findings: Findings, *, full: bool) -> None:
-    """Look at WARC files that an open take has on the store only: sealed, and deleted on the node's disk.
-
-    `hidden`: the take's folder; `full`: digests too, else sizes.
-    """
-    for part in list_parts(spool):
-        if problem := seal_problem(storage, hidden, part, full=full):
-            findings.add("sealed_damaged", str(part.path(SEALED_SUFFIX)), problem)
-
-
-def built_problem(folder: Path, *, full: bool) -> str | None:
-    """Why a segment that was built cannot be sent; None if it can, or is not built to its end."""
-    path = folder / MANIFEST_NAME
-    if not path.exists():
-        return None
-    try:
-        manifest = Manifest.from_bytes(path.read_bytes(), str(path))
-    except DamagedFileError as error:
-        return str(error)
-    for entry in manifest.files:
-        file = folder / entry["name"]
-        if not file.exists():  # sealed
-            continue
-        if file.stat().st_size != entry["size_bytes"] or (full and file_entry(file) != entry):
-            return f"`{file.name}` is not what was built"
-    return None
-
-
-def part_problems(part: Part, *, full: bool, stop: Event | None = None) -> list[str]:
-    """What is wrong with a closed part of a spool, in words; `full` reads all its files, unless `stop` is set."""
-    problems = []
-    try:
-        pages = part.counts().pages
-        positions = len(read_positions(part.path(POSITIONS_SUFFIX)))
-        if pages != positions:
-            problems.append(f"its part says {pages} pages, and names {positions} positions")
-        if full:
-            part.require_whole()
-    except KrakeError as error:
-        problems.append(str(error))
-    if not part.warc.exists():
-        if not part.is_freed:
-            problems.append("its WARC file is gone")
-    elif full:
-        damage: Counter[str] = Counter()
-        with part.warc.open("rb") as file:
-            for _ in until_stopped(walk(file, damage), stop):
-                pass
-        problems += [f"its records end with {reason}" for reason in damage]
-    return problems
-
-
-def seal_problem(storage: Storage, hidden: str, part: Part, *, full: bool, stop: Event | None = None) -> str | None:
-    """Why a part's file on the store cannot be trusted; None if it can, or is still on the disk, or was never sealed.
-
-    `hidden`: the take's folder. `full` reads the file. Raises StoppedError once `stop` is set.
-    """
-    try:
-        entry = part.sealed()
-    except DamagedFileError as error:
-        return str(error)
-    if entry is None or part.warc.exists():
-        return None  # it is sent again
-    where = f"{hidden}/{entry['name']}"
-    found = storage.stat(where)
-    if found is None:
-        return f"{where}: is not there any more"
-    if found.size_bytes != entry["size_bytes"]:
-        return f"{where}: has {found.size_bytes} bytes, and was sealed with {entry['size_bytes']}"
-    if full and _digest(storage, where, stop) != entry["sha256"]:
-        return f"{where}: is not what was sealed (SHA-256)"
-    return None
-
-
-def _digest(storage: Storage, path: str, stop: Event | None) -> str:
-    digest = sha256()
-    with storage.open_read(path) as file:
-        while block := file.read(_BLOCK_BYTES):
-            go_on(stop)
-            digest.update(block)
-    return digest.hexdigest()
+def _hex(key: np.bytes_) -> str:
+    return bytes(key).ljust(20, b"\0").hex()

@@ -76,7 +76,8 @@ class Manifest:
         for entry in self.files:
             if not (entry["name"] and "/" not in entry["name"] and _SHA256.fullmatch(entry["sha256"])):
                 raise ValueError(f"{entry} names no file")
-        numbers = [*(entry["size_bytes"] for entry in self.files), self.counts["taken"], self.counts["deferred"]]
+        numbers = [*(entry["size_bytes"] for entry in self.files), *self.counts["outcomes"].values()]
+        numbers += [self.counts[name] for name in ("taken", "deferred", "pages", "links")]
         for owner, part in self.outlinks.items():
             if part.keys() != {"offset", "length", "count"}:
                 raise ValueError(f"{part} is no part of outlinks, of {owner}")
@@ -84,7 +85,7 @@ class Manifest:
         if not all(isinstance(number, int) and number >= 0 for number in numbers):
             raise ValueError(f"not all of these are counts: {numbers}")
         kinds: list[tuple[type, Any]] = [(str, getattr(self, name)) for name in ("folder", "node", "take_id", "run_id")]
-        kinds += [(list, self.scope_added), (list, self.history), (dict, self.counts["outcomes"])]
+        kinds += [(list, self.scope_added), (list, self.history)]
         for kind, value in kinds:
             if not isinstance(value, kind):
                 raise TypeError(f"{value!r} is no {kind.__name__}")

@@ -4,7 +4,7 @@ Of a *sealed* part the WARC file is on the store, checked, and the local one goe
 
 <part>.warc.gz             the log; the rest can be made again from it
 <part>.pages.arrow .links.arrow .cdxj.<n> .outlinks.<n> .positions
-<part>.closed.json         written last: counts, and that all of the above is whole; sums of all but the log
+<part>.closed.json         written last: counts, and that all of the above is whole; the sum of each
 <part>.sealed.json         name, size in bytes and SHA-256 of the WARC file on the store; the local one may be gone
 """
 
@@ -20,11 +20,11 @@ from isal import isal_zlib
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import DamagedFileError, os_error, os_errors
 from crawl_lib.sealed import SEALED_VERSION, sealed_json, unsealed, unsealed_if_new
-from crawl_lib.segment.recover import read_positions
 
 WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
 PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
 SEQUENCE = re.compile(r"-\d{5,}$")
+REPAIR = "run `krake fsck --repair`"
 _SUMS = "sums"
 _BLOCK_BYTES = 1 << 18
 
@@ -75,9 +75,9 @@ class Part:
         """Whether all its files are whole."""
         return self.path(CLOSED_SUFFIX).exists()
 
-    def close(self, counts: PartCounts) -> None:
-        """Say, durably, that all files are whole. Raises StorageError."""
-        sums = {path.name.removeprefix(self.stem.name): _sum(path) for path in self._made()}
+    def close(self, counts: PartCounts, log: list[int]) -> None:
+        """Say, durably, that all files are whole. `log`: the sum of its WARC file. Raises StorageError."""
+        sums = {path.name.removeprefix(self.stem.name): file_sum(path) for path in self._made()} | {WARC_SUFFIX: log}
         mapping = vars(counts) | {"scope_hosts": sorted(counts.scope_hosts), _SUMS: sums}
         write_durable(self.path(CLOSED_SUFFIX), sealed_json(mapping))
 
@@ -97,22 +97,32 @@ class Part:
         except OSError as error:
             raise os_error(error, path, "cannot be read") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFileError(f"{path}: not the counts of a closed part: {error}") from error
+            raise DamagedFileError(f"{path}: not the counts of a closed part: {error}; {REPAIR}") from error
 
-    def require_whole(self) -> None:
-        """Raise DamagedFileError if a closed part's file is not what was written, but for the log, whose records have
-        digests of their own. Reads them all; StorageError where that fails."""
-        for suffix, expected in self._note()[1].items():
-            _require_sum(self.path(suffix), expected)
+    def require_whole(self, only: str = "", *, full: bool = True) -> None:
+        """Raise DamagedFileError if files of a closed part are not what was written, StorageError if the disk fails.
+
+        `only`: the suffix of one of them; else all, but for the WARC file of a sealed part. `full`: reads them.
+        """
+        for suffix, (size, checksum) in self._note()[1].items():
+            path = self.path(suffix)
+            if only not in {"", suffix} or (not only and suffix == WARC_SUFFIX and self.path(SEALED_SUFFIX).exists()):
+                continue
+            if not path.exists():
+                raise DamagedFileError(f"{path}: is gone; {REPAIR}")
+            if path.stat().st_size != size or (full and file_sum(path) != [size, checksum]):
+                raise DamagedFileError(f"{path}: is not what was written; {REPAIR}")
 
     def positions(self) -> "array[int]":
         """Batch positions that a closed part holds. Raises StorageError or DamagedFileError naming the file.
 
         They are believed: a wrong one would be taken for a fetch that was done.
         """
-        path = self.path(POSITIONS_SUFFIX)
-        _require_sum(path, self._note()[1].get(POSITIONS_SUFFIX))
-        return read_positions(path)
+        self.require_whole(POSITIONS_SUFFIX)
+        positions = array("Q")
+        with os_errors(self.path(POSITIONS_SUFFIX), "cannot be read"):
+            positions.frombytes(self.path(POSITIONS_SUFFIX).read_bytes())
+        return positions
 
     @property
     def is_freed(self) -> bool:
@@ -134,7 +144,7 @@ class Part:
         except OSError as error:
             raise os_error(error, path, "cannot be read") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFileError(f"{path}: not the seal of a part: {error!r}") from error
+            raise DamagedFileError(f"{path}: not the seal of a part: {error!r}; {REPAIR}") from error
 
     @property
     def number(self) -> int:
@@ -153,10 +163,10 @@ class Part:
 
     def drop_outlinks(self) -> None:
         """Delete what a closed part's pages led to, since something else says it."""
-        counts = self.counts()
+        counts, sums = self._note()
         for path in self.runs("outlinks"):
             path.unlink()
-        self.close(counts)
+        self.close(counts, sums[WARC_SUFFIX])
 
     def _made(self) -> list[Path]:
         """Rows, positions, index lines, outlinks: those that are there."""
@@ -195,17 +205,10 @@ def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
     return finished
 
 
-def _sum(path: Path) -> list[int]:
+def file_sum(path: Path) -> list[int]:
     """Size and CRC-32 of a file: finds each damage that lies within four bytes, and costs a hundredth of a digest."""
     size = checksum = 0
     with os_errors(path, "cannot be read"), path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
             size, checksum = size + len(block), isal_zlib.crc32(block, checksum)
     return [size, checksum]
-
-
-def _require_sum(path: Path, expected: list[int] | None) -> None:
-    if not path.exists():
-        raise DamagedFileError(f"{path}: is gone")
-    if _sum(path) != expected:
-        raise DamagedFileError(f"{path}: is not what was written (CRC-32)")

@@ -21,19 +21,26 @@ The steps of one part, each durable before the next one begins:
 """
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Self
 
 from crawl_lib.durable import delete_durable, reached
-from crawl_lib.errors import KrakeError, OutputConflictError, PathNotFoundError, StoppedError, StorageError, os_errors
+from crawl_lib.errors import (
+    DamagedFileError,
+    KrakeError,
+    OutputConflictError,
+    PathNotFoundError,
+    StoppedError,
+    StorageError,
+    os_errors,
+)
 from crawl_lib.segment.build import file_entry
 from crawl_lib.segment.manifest import MANIFEST_NAME, Manifest
-from crawl_lib.segment.parts import POSITIONS_SUFFIX, Part, list_parts
-from crawl_lib.segment.recover import read_positions
+from crawl_lib.segment.parts import WARC_SUFFIX, Part, list_parts
+from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
 
@@ -103,13 +110,19 @@ def _has_size(storage: Storage, path: str, entry: dict[str, Any]) -> bool:
 
 
 def _is_whole(storage: Storage, path: str, entry: dict[str, Any]) -> bool:
-    if not _has_size(storage, path, entry):
-        return False
-    digest = sha256()
+    return _has_size(storage, path, entry) and stored_digest(storage, path) == entry["sha256"]
+
+
+def stored_digest(storage: Storage, path: str, work: Work | None = None) -> str:
+    """SHA-256 (hex) of a file on the store. Raises StorageError, StoppedError."""
+    digest, done, work = sha256(), 0, work or Work()
     with storage.open_read(path) as file:
         while block := file.read(1 << 20):
+            work.go_on()
             digest.update(block)
-    return digest.hexdigest() == str(entry["sha256"])
+            done += len(block)
+            work.report(checking=path, done=done, unit="bytes")
+    return digest.hexdigest()
 
 
 def _require_ours(storage: Storage, target: str, take_id: str) -> None:
@@ -137,6 +150,7 @@ def seal_part(storage: Storage, hidden: str, part: Part) -> None:
     with os_errors(part.warc):
         entry = part.sealed()
         if entry is None or (part.warc.exists() and not _has_size(storage, f"{hidden}/{entry['name']}", entry)):
+            part.require_whole(WARC_SUFFIX)
             entry = file_entry(part.warc)
             upload_checked(storage, part.warc, f"{hidden}/{entry['name']}", entry)
             reached("seal.uploaded")
@@ -166,22 +180,54 @@ def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
     that is still open.
     """
     seal_closed(storage, hidden, spool)
-    parts = list_parts(spool)
-    there: dict[str, int] = {}
-    with suppress(PathNotFoundError):
-        there = {entry.name: entry.size_bytes for entry in storage.list(hidden)}
-    for part in parts:
-        entry = part.sealed()
-        if entry is None:
+    for part in list_parts(spool):
+        if not part.is_closed:
             raise StorageError(f"{part.warc}: is still open; run the crawl task again")
-        if (size := there.get(entry["name"])) != entry["size_bytes"]:
-            found = "is gone" if size is None else f"has {size} bytes"
-            urls = len(read_positions(part.path(POSITIONS_SUFFIX)))
+        if problem := _seal_problem(storage, hidden, part):
             raise StorageError(
-                f"{storage.name}: {hidden}/{entry['name']}: was sealed with {entry['size_bytes']} bytes and {found}."
-                f" Put it back (trash or snapshots of the store), or run `{repair}`: then its {urls} URLs are fetched"
-                " again"
+                f"{storage.name}: {problem}. Put it back (trash or snapshots of the store), or run `{repair}`: then its"
+                f" {len(part.positions())} URLs are fetched again"
             )
+
+
+def damaged_parts(
+    spool: Path, storage: Storage, hidden: str, *, full: bool, work: Work
+) -> Iterator[tuple[Part, str, str]]:
+    """Closed parts that cannot be trusted, each with the name of a finding and why. `hidden`: the take's folder.
+
+    `full`: every byte is read, also of what is on the store, else sizes. Raises StorageError, StoppedError.
+    """
+    for part in work.until_stopped(list_parts(spool)):
+        if part.is_closed:
+            try:
+                part.require_whole(full=full)
+            except (DamagedFileError, StorageError) as error:
+                yield part, "spool_damaged", str(error)
+            else:
+                if problem := _seal_problem(storage, hidden, part, work if full else None):
+                    yield part, "sealed_damaged", problem
+
+
+def _seal_problem(storage: Storage, hidden: str, part: Part, work: Work | None = None) -> str:
+    """Why a part's file on the store cannot be trusted; "" if it can, or is still on the disk, or was never sealed.
+
+    `work`: by which it is read.
+    """
+    try:
+        entry = part.sealed()
+    except DamagedFileError as error:
+        return str(error)
+    if entry is None or part.warc.exists():
+        return ""  # it is sent again
+    where = f"{hidden}/{entry['name']}"
+    found = storage.stat(where)
+    if found is None:
+        return f"{where}: is gone"
+    if found.size_bytes != entry["size_bytes"]:
+        return f"{where}: has {found.size_bytes} bytes, and was sealed with {entry['size_bytes']}"
+    if work is not None and stored_digest(storage, where, work) != entry["sha256"]:
+        return f"{where}: is not what was sealed (SHA-256)"
+    return ""
 
 
 class Sealer:

@@ -1,6 +1,5 @@
 """Reading a worker's spool again: whole groups out of a WARC file that a kill cut anywhere."""
 
-from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -8,7 +7,6 @@ from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
-from crawl_lib.errors import DamagedFileError, os_error
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.encoder import Position, split_head, unescape_field
 from crawl_lib.segment.warc import WarcRecord, walk
@@ -120,15 +118,3 @@ def warc_fields(block: bytes) -> dict[str, str]:
 def microseconds_of(date: str) -> int:
     """POSIX microseconds of a WARC date. Raises ValueError."""
     return (datetime.fromisoformat(date) - EPOCH) // MICROSECOND
-
-
-def read_positions(path: Path) -> "array[int]":
-    """Batch positions that a closed part holds. Raises StorageError or DamagedFileError naming the file."""
-    positions: array[int] = array("Q")
-    try:
-        positions.frombytes(path.read_bytes())
-    except OSError as error:
-        raise os_error(error, path, "cannot be read") from error
-    except ValueError as error:
-        raise DamagedFileError(f"{path}: not a list of positions: {error}") from error
-    return positions

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from isal import isal_zlib
+
 from crawl_lib.config import SegmentConfig
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
@@ -20,6 +22,7 @@ from crawl_lib.segment.parts import (
     POSITIONS_SUFFIX,
     Part,
     PartCounts,
+    file_sum,
     list_parts,
 )
 from crawl_lib.segment.recover import read_groups
@@ -40,7 +43,7 @@ class _Log:
         self._next_sync_s = time.monotonic() + sync_interval_s
         with os_errors(path, "cannot be written"):
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            self.size = os.fstat(self._fd).st_size
+            self.size, self.checksum = file_sum(path)
             fsync_dir(path.parent)
 
     def append(self, data: bytes) -> int:
@@ -53,7 +56,7 @@ class _Log:
             except OSError:
                 os.ftruncate(self._fd, offset)
                 raise
-        self.size += len(data)
+        self.size, self.checksum = self.size + len(data), isal_zlib.crc32(data, self.checksum)
         if time.monotonic() >= self._next_sync_s:
             self._start_sync()
         return offset
@@ -63,7 +66,7 @@ class _Log:
         with os_errors(self._path, "cannot be written"):
             os.ftruncate(self._fd, size)
             os.fsync(self._fd)
-        self.size = size
+        self.size, self.checksum = file_sum(self._path)
 
     def sync(self) -> None:
         """Make all that was appended durable."""
@@ -130,7 +133,7 @@ class _OpenPart:
         self.outlinks.flush()
         reached("segment.part.rows_written")
         write_durable(self.part.path(POSITIONS_SUFFIX), self.positions.tobytes())
-        self.part.close(self.counts)
+        self.part.close(self.counts, [self.log.size, self.log.checksum])
         reached("segment.part.closed")
 
     def abandon(self) -> None:

@@ -51,11 +51,10 @@ OPEN = {
     *((scene, kind) for scene in OTHER_NODES for kind in ("key table", "manifest of seeds")),
     *(("retired", kind) for kind in ("state", "record", "data file", "meta", "retire", "undecided", "host counts")),
     *((scene, "files of an intake") for scene in ("intake", "salvaged", "adopted")),
-    *((scene, "WARC of a part") for scene in ("taken", "fetched", "published", "put back")),
 }
 """Findings that are worked on: tables that were made again stay unfilled while a node has no queue yet; the inject that
 fsck advises fails at the manifest that it should replace; a node that is not in `servers` any more is not looked at; a
-wrong byte of `new` is not found, crashes the intake, and loses its URLs; nor is an emptied WARC of a part."""
+wrong byte of `new` is not found, crashes the intake, and loses its URLs."""
 PRECIOUS = re.compile(r"\.warc\.gz|pages\.parquet|links\.parquet|outlinks|index\.cdxj")
 CHOICES = ("pages_lost",)
 """Notes whose advice is followed too: lost pages are queued again."""

@@ -12,7 +12,6 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import PartWriter, list_parts
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part
-from crawl_lib.segment.recover import read_positions
 from crawl_lib.segment.tables import read_blocks
 from crawl_lib.states import Outcome
 from crawl_lib.urls import UrlFilter, key_of
@@ -75,7 +74,7 @@ def test_the_rows_of_each_record_stand_in_its_part(tmp_path, config, monkeypatch
     assert len(parts) > 2
     for part in parts:
         keys = [row[0] for row in rows(part, PAGES_SUFFIX)]
-        assert keys == [key_of(f"http://a.example/{n}") for n in read_positions(part.path(".positions"))]
+        assert keys == [key_of(f"http://a.example/{n}") for n in part.positions()]
         assert {row[0] for row in rows(part, LINKS_SUFFIX)} <= set(keys)
 
 

@@ -6,7 +6,7 @@ from crawl_lib.fetch import HOSTS_TABLES, host_stores
 from crawl_lib.findings import Finding, Findings, sqlite_problem
 from crawl_lib.frontier import NodeDirectory, Queue, Take, check_queue, open_take, read_leftover
 from crawl_lib.node import mismatch
-from crawl_lib.segment import built_problem, check_parts, check_seals, hidden_folder
+from crawl_lib.segment import built_problem, damaged_parts, hidden_folder
 from crawl_lib.stores import Stores
 
 
@@ -42,10 +42,11 @@ def _check_take(stores: Stores, take: Take, files: NodeDirectory, findings: Find
         findings.add("leftover_damaged", str(files.leftover), problem)
     if stores.storage.exists(f"{folder}/{node}/{MANIFEST_FILE}"):
         return  # nobody reads its spool any more
-    check_parts(files.spool, take.count, findings, full=full)
+    hidden = hidden_folder(folder, node, take.take_id)
+    for part, finding, problem in damaged_parts(files.spool, stores.storage, hidden, full=full, work=stores):
+        findings.add(finding, str(part.warc), problem)
     for name, problem in spool_problems(files, full=full):
         findings.add("spool_damaged", str(files.spool / name), problem)
-    check_seals(files.spool, stores.storage, hidden_folder(folder, node, take.take_id), findings, full=full)
 
 
 def spool_problems(files: NodeDirectory, *, full: bool) -> list[tuple[str, str]]:

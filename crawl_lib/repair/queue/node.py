@@ -65,10 +65,9 @@ from crawl_lib.segment import (
     Manifest,
     Part,
     SegmentReader,
+    damaged_parts,
     hidden_folder,
     list_parts,
-    part_problems,
-    seal_problem,
 )
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import go_on, until_stopped
@@ -292,13 +291,7 @@ class _Repair:
     def _spool(self, take: Take) -> None:
         spool, storage = NodeDirectory(self.directory).spool, self.stores.storage
         hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
-        stop = self.stores.stop
-        damaged = [
-            part
-            for part in until_stopped(list_parts(spool), stop)
-            if part.is_closed
-            and (part_problems(part, full=True, stop=stop) or seal_problem(storage, hidden, part, full=True, stop=stop))
-        ]
+        damaged = [part for part, _, _ in damaged_parts(spool, storage, hidden, full=True, work=self.stores)]
         for name, problem in spool_problems(self.queue.files, full=True):
             self._delete_made(spool / name)
             self._say(f"{NodeDirectory.spool}/{name}: {problem}; it is made again")
@@ -308,7 +301,7 @@ class _Repair:
         # Fetching is not over any more: what these parts held is looked for again.
         delete_durable(NodeDirectory(self.directory).leftover)
         reached("repair.queue.leftover")
-        for part in until_stopped(damaged, stop):
+        for part in self.stores.until_stopped(damaged):
             self._part(part, spool)
 
     def _delete_made(self, path: Path) -> None:
