@@ -190,7 +190,7 @@ class _Import:
             handler = PageHandler(config, config.servers, finder, scope, writer, seeds_widen_scope=False)
             for fetched, key, metadata in self.reader.read(file):
                 if is_robots(fetched.url):
-                    writer.append_robots(fetched)
+                    writer.append(None, fetched)
                 else:
                     taken = TakenUrl(position, key, QueuedUrl(fetched.url, metadata=metadata))
                     handler.handle(taken, fetched, writer.append(taken, fetched))

@@ -43,7 +43,7 @@ from crawl_lib.segment.parts import (
     part_prefix,
 )
 from crawl_lib.segment.publish import Sealer, damaged_parts, hidden_folder, publish, seal_all, upload_checked
-from crawl_lib.segment.reader import SegmentReader, repair_of
+from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.recover import group_of, microseconds_of, taken_of, warc_fields
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter, merge_runs
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow

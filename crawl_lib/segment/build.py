@@ -62,18 +62,18 @@ def build_segment(
         counts["links"] = _write_tables(parts, out_dir, counts)
         outlinks = _write_lines(parts, out_dir, nodes, handed_on, outlink_runs)
         shutil.rmtree(out_dir / SCRATCH_NAME)
-        sealed = _gather_warcs(parts, out_dir)
-        for path in more_files:
+        seals = {part: part.sealed() for part in parts}
+        for path in [*(part.warc for part in parts if seals[part] is None), *more_files]:
             _link_or_copy(path, out_dir / path.name)
         fsync_dir(out_dir)
         reached("segment.build.files")
-        files = sorted([*sealed, *map(file_entry, out_dir.iterdir())], key=itemgetter("name"))
+        files = [*filter(None, seals.values()), *map(file_entry, out_dir.iterdir())]
         manifest = replace(
             facts,
             finished=facts.finished or utc_text(time.time()),
             counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
             scope_added=scope_added,
-            files=files,
+            files=sorted(files, key=itemgetter("name")),
             outlinks=outlinks.to_mapping(),
         )
         write_durable(out_dir / MANIFEST_NAME, manifest.to_bytes())
@@ -176,18 +176,6 @@ def _write_lines(
         fsync_file(file)
     reached("segment.build.outlinks")
     return outlinks
-
-
-def _gather_warcs(parts: list[Part], out_dir: Path) -> list[dict[str, Any]]:
-    """Put the WARC files that are not sealed next to the tables; returns the entries of the others."""
-    sealed = []
-    for part in parts:
-        entry = part.sealed()
-        if entry is not None:
-            sealed.append(entry)
-        else:
-            _link_or_copy(part.warc, out_dir / part.warc.name)
-    return sealed
 
 
 def file_entry(path: Path) -> dict[str, Any]:

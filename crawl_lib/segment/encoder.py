@@ -48,14 +48,13 @@ class Group(NamedTuple):
     """The bytes of a URL's records.
 
     `main_offset`, `main_length`: the response's member in `data`, or the metadata's where there is no response.
-    `digest`: the response's payload digest ("sha1:..."), "" where there is no response or no certain payload.
+    `digest`: the response's payload digest ("sha1:..."), "" where it is not certain, None without a response.
     """
 
     data: bytes
     main_offset: int
     main_length: int
-    has_response: bool
-    digest: str
+    digest: str | None
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ class RecordEncoder:
         """All records of a URL; `taken` is None for a robots.txt capture."""
         if not (fetched.head and fetched.outcome in WITH_RESPONSE):
             data = self.metadata(fetched, taken)
-            return Group(data, 0, len(data), False, "")
+            return Group(data, 0, len(data), None)
         uri, date = safe_uri(fetched.url), self._dates.text(microseconds(fetched.time))
         ip = f"WARC-IP-Address: {fetched.ip}\r\n" if fetched.ip else ""
         response_id = self._new_id()
@@ -172,7 +171,7 @@ class RecordEncoder:
         marks = f"{ip}WARC-Truncated: {fetched.truncated}\r\n" if fetched.truncated else ip
         response, digest = self._response(fetched, response_id, uri, date, marks)
         metadata = self.metadata(fetched, taken, response_id)
-        return Group(request + response + metadata, len(request), len(response), True, digest)
+        return Group(request + response + metadata, len(request), len(response), digest)
 
     def _request(self, block: bytes, uri: str, date: str, more: str) -> bytes:
         head = (
@@ -217,34 +216,21 @@ class RecordEncoder:
 
 def metadata_fields(fetched: Fetched, taken: TakenUrl | None, uri: str) -> str:
     """The block of a metadata record: what a rerun needs besides request and response, one field a line."""
-    status = f"krake-status: {fetched.status}\r\n" if fetched.status is not None else ""
-    text = (
-        f"krake-outcome: {fetched.outcome}\r\n{status}"
-        f"krake-attempts: {fetched.attempts}\r\nfetchTimeMs: {fetched.duration_ms}\r\n"
-    )
-    if taken is None:
-        text = f"krake-kind: robots\r\n{text}"
-    else:
-        queued = taken.queued
-        via = f"via: {queued.via.hex()}\r\n" if queued.via else ""
-        text = (
-            f"krake-kind: page\r\nkrake-position: {taken.position}\r\n{via}depth: {queued.depth}\r\n"
-            f"krake-redirects: {queued.redirects}\r\n{text}"
-        )
-        if queued.metadata:
-            text += f"krake-seed-metadata: {escape_field(queued.metadata)}\r\n"
-    return text + _rare_fields(fetched, uri)
-
-
-def _rare_fields(fetched: Fetched, uri: str) -> str:
-    text = ""
-    if fetched.error:
-        text += f"krake-error: {escape_field(fetched.error)}\r\n"
-    if uri != fetched.url:
-        text += f"krake-url: {escape_field(fetched.url)}\r\n"
+    fields: dict[str, object] = {"krake-kind": "robots" if taken is None else "page"}
+    if taken is not None:
+        fields["krake-position"] = taken.position
+        fields["via"] = taken.queued.via.hex() if taken.queued.via else ""
+        fields["depth"], fields["krake-redirects"] = taken.queued.depth, taken.queued.redirects
+    fields["krake-outcome"] = fetched.outcome
+    fields["krake-status"] = "" if fetched.status is None else fetched.status
+    fields["krake-attempts"], fields["fetchTimeMs"] = fetched.attempts, fetched.duration_ms
+    if taken is not None:
+        fields["krake-seed-metadata"] = escape_field(taken.queued.metadata)
+    fields["krake-error"] = escape_field(fetched.error)
+    fields["krake-url"] = escape_field(fetched.url) if uri != fetched.url else ""
     if fetched.head and fetched.outcome in WITH_RESPONSE and not has_certain_end(fetched.head):
-        text += f"krake-head-bytes: {len(fetched.head)}\r\n"
-    return text
+        fields["krake-head-bytes"] = len(fetched.head)
+    return "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value != "")
 
 
 def split_head(block: bytes) -> tuple[bytes, bytes]:

@@ -18,6 +18,7 @@ from crawl_lib.segment.manifest import (
     dropped_files,
     read_dropped,
 )
+from crawl_lib.segment.parts import REPAIR
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
 from crawl_lib.segment.tables import ParquetTable, open_parquet
 from crawl_lib.segment.warc import WarcRecord, read_one, walk
@@ -37,7 +38,7 @@ class SegmentReader:
     def manifest(self) -> Manifest:
         """Its manifest."""
         where = f"{self.path}/{MANIFEST_NAME}"
-        return Manifest.from_bytes(self._storage.read_bytes(where), where, f"; {repair_of(self.path)}")
+        return Manifest.from_bytes(self._storage.read_bytes(where), where, f"; {REPAIR}")
 
     @property
     def warc_files(self) -> list[str]:
@@ -88,9 +89,7 @@ class SegmentReader:
             yield from walk(file, found)
         if damage is None and found:
             kinds = ", ".join(f"{count} x {name}" for name, count in sorted(found.items()))
-            raise DamagedFileError(
-                f"{self.path}/{warc_file}: cannot be read everywhere ({kinds}); {repair_of(self.path)}"
-            )
+            raise DamagedFileError(f"{self.path}/{warc_file}: cannot be read everywhere ({kinds}); {REPAIR}")
 
     def outlinks(self, owner: str) -> Iterator[bytes]:
         """The outlink lines that go to the node `owner`, in the order of intake; none if it owns none."""
@@ -122,9 +121,4 @@ class SegmentReader:
                 yield with_later_fields(batch, wanted)
 
     def _open(self, name: str) -> AbstractContextManager[ParquetTable]:
-        return open_parquet(self._storage, f"{self.path}/{name}", SCHEMAS[name], f"; {repair_of(self.path)}")
-
-
-def repair_of(path: str) -> str:
-    """What to do about a damaged file of a segment. `path`: of the segment."""
-    return "run `krake fsck --repair`"
+        return open_parquet(self._storage, f"{self.path}/{name}", SCHEMAS[name], f"; {REPAIR}")

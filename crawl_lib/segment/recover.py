@@ -1,6 +1,5 @@
 """Reading a worker's spool again: whole groups out of a WARC file that a kill cut anywhere."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
@@ -27,15 +26,14 @@ class Recovered(NamedTuple):
     end: int
 
 
-def read_groups(path: Path, damage: Counter[str] | None = None) -> Iterator[Recovered | int]:
+def read_groups(path: Path) -> Iterator[Recovered | int]:
     """The whole groups of a spooled WARC file in file order; first, as a number, the byte where its warcinfo ends.
 
     Ends at the first byte that is no whole group: what follows was in flight when the process died.
     """
-    damage = Counter() if damage is None else damage
     held: list[WarcRecord] = []
     with path.open("rb") as file:
-        for record in walk(file, damage):
+        for record in walk(file):
             end = record.offset + record.length
             if record.type == "warcinfo":
                 yield end
@@ -45,7 +43,6 @@ def read_groups(path: Path, damage: Counter[str] | None = None) -> Iterator[Reco
                 try:
                     group = group_of(held, path.name, end)
                 except (KeyError, ValueError):
-                    damage["no_group"] += 1
                     return
                 yield group
                 held = []

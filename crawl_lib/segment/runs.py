@@ -21,16 +21,6 @@ from crawl_lib.frontier import HANDED_ON, OutlinkWriter
 from crawl_lib.records import QueuedUrl
 
 
-def write_run(path: Path, lines: Iterable[str]) -> None:
-    """Sort lines (without newlines in them) and write them, durably. Raises StorageError naming the file."""
-    data = sorted(line.encode("utf-8", "replace") for line in lines)
-    with os_errors(path, "cannot be written"), path.open("wb") as file:
-        if data:
-            file.write(b"\n".join(data))
-            file.write(b"\n")
-        fsync_file(file)
-
-
 def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
     """All lines of all runs, in ascending order, each with its newline. Raises StorageError naming the file."""
     with ExitStack() as stack:
@@ -39,13 +29,29 @@ def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
         yield from files[0] if len(files) == 1 else heapq.merge(*files)
 
 
-class RunWriter:
-    """Collects lines and writes a run whenever `limit` of them are there. `stem`: path of the runs without number."""
+class _Runs:
+    """Runs on the disk. `stem`: their path without number; `limit`: of lines in one."""
 
     def __init__(self, stem: Path, limit: int) -> None:
         self._stem, self._limit = stem, limit
-        self._lines: list[str] = []
         self.paths: list[Path] = []
+
+    def _write(self, lines: Iterable[str]) -> None:
+        """Sort lines (without newlines in them) and write them, durably; no line, no run. Raises StorageError."""
+        if data := sorted(line.encode("utf-8", "replace") for line in lines):
+            path = self._stem.with_name(f"{self._stem.name}.{len(self.paths):05d}")
+            with os_errors(path, "cannot be written"), path.open("wb") as file:
+                file.write(b"\n".join(data) + b"\n")
+                fsync_file(file)
+            self.paths.append(path)
+
+
+class RunWriter(_Runs):
+    """Collects lines and writes a run whenever `limit` of them are there."""
+
+    def __init__(self, stem: Path, limit: int) -> None:
+        super().__init__(stem, limit)
+        self._lines: list[str] = []
 
     def add(self, line: str) -> None:
         """One line, without a newline."""
@@ -55,11 +61,8 @@ class RunWriter:
 
     def flush(self) -> None:
         """Write the lines that are left, if any."""
-        if self._lines:
-            path = self._stem.with_name(f"{self._stem.name}.{len(self.paths):05d}")
-            write_run(path, self._lines)
-            self.paths.append(path)
-            self._lines = []
+        lines, self._lines = self._lines, []
+        self._write(lines)
 
 
 RUN_URLS = 200_000
@@ -67,13 +70,12 @@ OWNER_DIGITS, POSITION_DIGITS, INDEX_DIGITS = 5, 10, 9
 PLACE_LENGTH = POSITION_DIGITS + INDEX_DIGITS + 1  # "position \t index"
 
 
-class OutlinkRuns:
+class OutlinkRuns(_Runs):
     """The URLs one part found. A line of a run is `url \\t position \\t index \\t owner \\t rest of the line`."""
 
     def __init__(self, stem: Path, limit: int = RUN_URLS) -> None:
-        self._stem, self._limit = stem, limit
+        super().__init__(stem, limit)
         self._found: dict[str, str] = {}
-        self.paths: list[Path] = []
 
     def add(
         self,
@@ -83,7 +85,11 @@ class OutlinkRuns:
         queued: tuple[str, bytes | None, int, int, str],
         flags: str = "",
     ) -> None:
-        """A place where a URL was found; the first place of a URL counts."""
+        """A place where a URL was found; the first place of a URL counts.
+
+        `owner`: index of its node. `position`: of the page in its batch, from 1; 0: handed on past the key check.
+        `index`: the link's place on the page. `queued`: the fields of a `QueuedUrl`.
+        """
         url, via, depth, redirects, metadata = queued
         line = (
             f"{position:010d}\t{index:09d}\t{owner:05d}\t{via.hex() if via else ''}\t{depth}\t{redirects}"
@@ -97,11 +103,8 @@ class OutlinkRuns:
 
     def flush(self) -> None:
         """Write the URLs that are held, if any."""
-        if self._found:
-            path = self._stem.with_name(f"{self._stem.name}.{len(self.paths):05d}")
-            write_run(path, [f"{url}\t{line}" for url, line in self._found.items()])
-            self.paths.append(path)
-            self._found = {}
+        found, self._found = self._found, {}
+        self._write(f"{url}\t{line}" for url, line in found.items())
 
 
 def handed_on_runs(stem: Path, nodes: Sequence[str], handed_on: Iterable[tuple[str, QueuedUrl]]) -> list[Path]:

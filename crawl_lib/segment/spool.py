@@ -4,7 +4,7 @@ import errno
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,7 +27,6 @@ from crawl_lib.segment.parts import (
 )
 from crawl_lib.segment.recover import read_groups
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter
-from crawl_lib.segment.schema import LinkColumns, PageRow
 from crawl_lib.segment.tables import LinkTable, PageTable
 
 CDXJ_RUN_LINES = 50_000
@@ -93,8 +92,8 @@ class _Log:
                 self._syncing.result()
 
 
-class _OpenPart:
-    """A part that is being written: its log, its rows and its counts."""
+class OpenPart:
+    """A part that is being written: its log, the rows of its pages, and what these led to (`counts`)."""
 
     def __init__(self, part: Part, config: SegmentConfig) -> None:
         self.part = part
@@ -178,7 +177,7 @@ class PartWriter:
             raise DamagedFileError(f"{directory}: {len(unfinished)} parts of {prefix} are open at once")
         self._unfinished = unfinished[0] if unfinished else None
         self._next_number = max((part.number for part in parts), default=-1) + 1
-        self._open: _OpenPart | None = None
+        self._open: OpenPart | None = None
         self.before_close: Callable[[], None] = lambda: None
         self.may_close: Callable[[], bool] = lambda: True
 
@@ -205,7 +204,7 @@ class PartWriter:
         if self._unfinished is None:
             return
         self._unfinished.discard_rows()
-        part = self._open = _OpenPart(self._unfinished, self._config)
+        part = self._open = OpenPart(self._unfinished, self._config)
         end = 0
         for found in read_groups(part.part.warc):
             if isinstance(found, int):
@@ -219,40 +218,32 @@ class PartWriter:
         self._begin_file(part)
         reached("segment.part.recovered")
 
-    def append(self, taken: TakenUrl, fetched: Fetched) -> Position:
-        """Write the records of a fetch; returns where its response lies, or its metadata if it has no response."""
-        return self._append(taken, fetched)
+    def append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:
+        """Write the records of a fetch; returns where its response lies, or its metadata if it has no response.
 
-    def append_robots(self, fetched: Fetched) -> Position:
-        """Write the records of a robots.txt fetch, which is no row of `pages`."""
-        return self._append(None, fetched)
+        `taken`: None for a robots.txt capture, which is no row of `pages`.
+        """
+        if self._unfinished is not None:
+            raise RuntimeError("PartWriter.recovered() comes before append()")
+        part, limit = self._open, self._config.max_warc_bytes
+        if part is None or (part.log.size >= limit and (self.may_close() or part.log.size >= 2 * limit)):
+            self.close()
+            stem = self._directory / f"{self._prefix}-{self._next_number:05d}"
+            self._next_number += 1
+            part = self._open = OpenPart(Part(stem), self._config)
+            self._begin_file(part)
+        group = self._encoder.group(fetched, taken)
+        offset = part.log.append(group.data)
+        position = Position(part.name, offset + group.main_offset, group.main_length)
+        part.note(taken, fetched, position, group.digest)
+        return position
 
-    def add_page(self, row: PageRow) -> None:
-        """The row of a page that was appended."""
-        self._part().pages.add(row)
-
-    def add_links(self, links: LinkColumns) -> None:
-        """The links of such a page."""
-        self._part().links.add(links)
-
-    def add_outlink(
-        self, owner: int, position: int, index: int, found: tuple[str, bytes | None, int, int, str]
-    ) -> None:
-        """A URL to hand on. `owner`: index of its node; `position`, `index`: batch position of the page, and the link's
-        place in it: where a URL was found several times, the lowest counts. `found`: the fields of a `QueuedUrl`."""
-        self._part().outlinks.add(owner, position + 1, index, found)
-
-    def count_rejection(self, name: str, count: int = 1) -> None:
-        """Count links of such a page which are not handed on."""
-        self._part().counts.rejections[name] += count
-
-    def count_rejections(self, names: Iterable[str]) -> None:
-        """Count such links by the names of what refused them, a name for each."""
-        self._part().counts.rejections.update(names)
-
-    def add_scope_host(self, host: str) -> None:
-        """A host that a seed redirects to, and that so joins the crawl's scope."""
-        self._part().counts.scope_hosts.add(host)
+    @property
+    def part(self) -> OpenPart:
+        """Where the rows of a page go that was appended."""
+        if self._open is None:
+            raise RuntimeError("rows come after the append of their page")
+        return self._open
 
     def sync(self) -> None:
         """Make all records durable now."""
@@ -271,35 +262,6 @@ class PartWriter:
             part, self._open = self._open, None
             part.close()
 
-    def _append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:
-        part = self._open
-        if part is None or self._unfinished is not None or self._is_full(part.log.size):
-            part = self._next_part()
-        group = self._encoder.group(fetched, taken)
-        offset = part.log.append(group.data)
-        position = Position(part.name, offset + group.main_offset, group.main_length)
-        part.note(taken, fetched, position, group.digest if group.has_response else None)
-        return position
-
-    def _is_full(self, size: int) -> bool:
-        limit = self._config.max_warc_bytes
-        return size >= limit and (self.may_close() or size >= 2 * limit)
-
-    def _next_part(self) -> _OpenPart:
-        if self._unfinished is not None:
-            raise RuntimeError("PartWriter.recovered() comes before append()")
-        self.close()
-        stem = self._directory / f"{self._prefix}-{self._next_number:05d}"
-        self._next_number += 1
-        part = self._open = _OpenPart(Part(stem), self._config)
-        self._begin_file(part)
-        return part
-
-    def _begin_file(self, part: _OpenPart) -> None:
+    def _begin_file(self, part: OpenPart) -> None:
         if part.log.size == 0:
             part.log.append(self._encoder.warcinfo(part.name, self._info, microseconds(self._clock())))
-
-    def _part(self) -> _OpenPart:
-        if self._open is None:
-            raise RuntimeError("rows come after the append of their page")
-        return self._open

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from crawl_lib.durable import fsync_file
-from crawl_lib.errors import DamagedFileError, os_error
+from crawl_lib.errors import DamagedFileError, os_error, os_errors
 from crawl_lib.segment.schema import LATER_FIELDS, LINKS_SCHEMA, PAGES_SCHEMA, LinkColumns, PageRow, with_later_fields
 from crawl_lib.storage import Storage
 
@@ -29,31 +30,23 @@ PAGE_BLOCK_ROWS = 4_096
 KEY_BYTES = 20
 _KEY = pa.binary(KEY_BYTES)
 PAGE_FIELDS = tuple("time" if field == "time_us" else field for field in PageRow._fields)
-LINK_FIELDS = tuple(LINKS_SCHEMA.names[1:])
 DICTIONARY_COLUMNS = {
     "pages": ["host", "ip", "outcome", "mime_declared", "mime_detected", "charset", "truncated", "warc_file"],
     "links": ["source", "target", "target_url", "anchor", "rel", "element", "rule"],
 }
 
 
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Arrow's and the system's errors become ours, naming the file."""
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise DamagedFileError(f"{path}: not a table of this version: {error}") from error
-    except OSError as error:
-        raise os_error(error, path) from error
-
-
 class RowSpool:
-    """An Arrow stream file that grows by blocks."""
+    """An Arrow stream file that grows by blocks.
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path, self._schema = path, schema
-        self.rows = 0
-        with _translated(path):
+    `fields`: of the rows that are held until there are `block_rows` of them; of none, blocks are written as they come.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, fields: Sequence[str] = (), block_rows: int = 0) -> None:
+        self._path, self._schema, self._fields, self._block_rows = path, schema, fields, block_rows
+        self._held: list[Sequence[Any]] = []
+        self._waiting = self.rows = 0
+        with os_errors(path, "cannot be written"):
             self._file = path.open("wb")
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             self._stream = pa.ipc.new_stream(self._file, schema, options=options)
@@ -61,99 +54,72 @@ class RowSpool:
     def write(self, arrays: Sequence[pa.Array[Any]]) -> None:
         """Add a block, one array a column of the schema."""
         batch = pa.RecordBatch.from_arrays(list(arrays), schema=self._schema)
-        with _translated(self._path):
+        with os_errors(self._path, "cannot be written"):
             self._stream.write_batch(batch)
-        self.rows += batch.num_rows
 
     def close(self, sync: bool = True) -> None:
-        """End the stream; durable if `sync`."""
-        with _translated(self._path):
+        """Write what is left and end the stream; durable if `sync`."""
+        self._flush()
+        with os_errors(self._path, "cannot be written"):
             self._stream.close()
             if sync:
                 fsync_file(self._file)
             self._file.close()
 
+    def _hold(self, values: Sequence[Any], count: int) -> None:
+        self._held.append(values)
+        self.rows += count
+        self._waiting += count
+        if self._waiting >= self._block_rows:
+            self._flush()
 
-class PageTable:
+    def _flush(self) -> None:
+        if self._waiting:
+            columns = dict(zip(self._fields, self._columns(), strict=True))
+            self._held, self._waiting = [], 0
+            self.write([column(columns[field.name], field) for field in self._schema])
+
+    def _columns(self) -> Iterable[Sequence[Any]]:
+        return zip(*self._held, strict=True)
+
+
+class PageTable(RowSpool):
     """Collects rows of `pages`."""
 
     def __init__(self, path: Path) -> None:
-        self._spool = RowSpool(path, PAGES_SCHEMA)
-        self._rows: list[PageRow] = []
-
-    @property
-    def rows(self) -> int:
-        """Rows added so far."""
-        return self._spool.rows + len(self._rows)
+        super().__init__(path, PAGES_SCHEMA, PAGE_FIELDS, PAGE_BLOCK_ROWS)
 
     def add(self, row: PageRow) -> None:
         """One row."""
-        self._rows.append(row)
-        if len(self._rows) >= PAGE_BLOCK_ROWS:
-            self._flush()
-
-    def close(self, sync: bool = True) -> None:
-        """Write what is left and end the file."""
-        self._flush()
-        self._spool.close(sync)
-
-    def _flush(self) -> None:
-        if self._rows:
-            columns = dict(zip(PAGE_FIELDS, zip(*self._rows, strict=True), strict=True))
-            self._rows = []
-            self._spool.write([column(columns[field.name], field.type) for field in PAGES_SCHEMA])
+        self._hold(row, 1)
 
 
-class LinkTable:
+class LinkTable(RowSpool):
     """Collects rows of `links`."""
 
     def __init__(self, path: Path) -> None:
-        self._spool = RowSpool(path, LINKS_SCHEMA)
-        self._columns: list[list[Any]] = [[] for _ in LINK_FIELDS]
-        self._sources: list[bytes] = []
-
-    @property
-    def rows(self) -> int:
-        """Rows added so far."""
-        return self._spool.rows + len(self._columns[0])
+        super().__init__(path, LINKS_SCHEMA, LINKS_SCHEMA.names, LINK_BLOCK_ROWS)
 
     def add(self, links: LinkColumns) -> None:
         """The links of one page."""
-        for values, more in zip(self._columns, links[1:], strict=True):
-            values.extend(more)
-        self._sources.append(links.source * len(links.target))
-        if len(self._columns[0]) >= LINK_BLOCK_ROWS:
-            self._flush()
+        count = len(links.target)
+        self._hold(((links.source,) * count, *links[1:]), count)
 
-    def close(self, sync: bool = True) -> None:
-        """Write what is left and end the file."""
-        self._flush()
-        self._spool.close(sync)
-
-    def _flush(self) -> None:
-        columns, self._columns = self._columns, [[] for _ in LINK_FIELDS]
-        sources, self._sources = self._sources, []
-        if columns[0]:
-            rest = [
-                column(values, LINKS_SCHEMA.field(name).type) for name, values in zip(LINK_FIELDS, columns, strict=True)
-            ]
-            self._spool.write([_keys(sources, len(columns[0])), *rest])
+    def _columns(self) -> Iterable[Sequence[Any]]:
+        return (list(chain.from_iterable(columns)) for columns in super()._columns())
 
 
-def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array[Any]:
+def column(values: Sequence[Any], field: pa.Field[Any]) -> pa.Array[Any]:
     """An Arrow array. Text that is not Unicode (lone surrogates out of a page) is written with `?` in its place."""
-    if kind == _KEY and None not in values and set(map(len, values)) <= {KEY_BYTES}:
-        return _keys(values, len(values))
+    kind: pa.DataType = field.type
+    if kind == _KEY and not (field.nullable and (None in values or set(map(len, values)) - {KEY_BYTES})):
+        # Keys that follow each other: a sixth of the cost of turning each.
+        return pa.FixedSizeBinaryArray.from_buffers(_KEY, len(values), [None, pa.py_buffer(b"".join(values))])
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
         clean = [None if v is None else v.encode("utf-8", "replace").decode() for v in values]
         return pa.array(clean, kind)
-
-
-def _keys(values: Iterable[bytes], count: int) -> pa.Array[Any]:
-    """An Arrow array of keys that follow each other in `values`: a sixth of the cost of turning each."""
-    return pa.FixedSizeBinaryArray.from_buffers(_KEY, count, [None, pa.py_buffer(b"".join(values))])
 
 
 @contextmanager
@@ -234,7 +200,7 @@ def parquet_errors(where: str, remedy: str = "") -> Iterator[None]:
 
 def read_blocks(path: Path) -> Iterator[pa.RecordBatch]:
     """The blocks of a part's Arrow stream. Raises DamagedFileError naming the file."""
-    with _translated(path), path.open("rb") as file, pa.ipc.open_stream(file) as stream:
+    with parquet_errors(str(path)), path.open("rb") as file, pa.ipc.open_stream(file) as stream:
         yield from stream
 
 
@@ -244,7 +210,7 @@ def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch
 
     rows = 0
     dictionary = DICTIONARY_COLUMNS["links" if schema is LINKS_SCHEMA else "pages"]
-    with _translated(path), path.open("wb") as file:
+    with os_errors(path, "cannot be written"), path.open("wb") as file:
         writer = pq.ParquetWriter(
             file,
             schema,

@@ -20,7 +20,6 @@ from isal import isal_zlib
 
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import MAX_RECORD_BYTES
-from crawl_lib.segment.encoder import split_head
 
 BLOCK_BYTES = 1 << 18
 PROBE_BYTES = 1 << 12
@@ -49,16 +48,6 @@ class WarcRecord(NamedTuple):
     def url(self) -> str:
         """The URL it is about, "" for none; without the brackets that some writers put around it."""
         return self.headers.get("warc-target-uri", "").strip("<>")
-
-    @property
-    def head(self) -> bytes:
-        """Status line and headers of an HTTP block, with the empty line."""
-        return split_head(self.block)[0]
-
-    @property
-    def body(self) -> bytes:
-        """What follows the head, as it came over the wire."""
-        return split_head(self.block)[1]
 
 
 class Whole(NamedTuple):

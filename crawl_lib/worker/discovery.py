@@ -58,7 +58,7 @@ class Discovery:
         `start`: the place on the page of the first of them, where it comes a part at a time.
         """
         if page.links_cut:
-            self._writer.count_rejection(Rejection.PAGE_LIMIT, page.links_cut)
+            self._writer.part.counts.rejections[Rejection.PAGE_LIMIT] += page.links_cut
         if not page.links:
             return
         links = page.links
@@ -72,10 +72,10 @@ class Discovery:
             ]
         keys, urls, followed, rules = self._judged(taken, page.base, links.hrefs, bars, start)
         columns: list[Sequence[Any]] = [keys, urls, links.anchors, links.rels, links.elements, followed, rules]
-        self._writer.count_rejections(compress(rules, map(not_, followed)))
+        self._writer.part.counts.rejections.update(compress(rules, map(not_, followed)))
         if b"" in keys:
             columns = [list(compress(column, keys)) for column in columns]
-        self._writer.add_links(LinkColumns(taken.key, *columns))
+        self._writer.part.links.add(LinkColumns(taken.key, *columns))
 
     def _judged(
         self, taken: TakenUrl, base: str, hrefs: Sequence[str], bars: Sequence[str], start: int
@@ -128,22 +128,22 @@ class Discovery:
             self._sent.clear()
         self._sent[target.url] = taken.position
         found = (target.url, taken.key, depth, redirects, "")
-        self._writer.add_outlink(self._owner_index(target.host), taken.position, index, found)
+        self._writer.part.outlinks.add(self._owner_index(target.host), taken.position + 1, index, found)
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
         """The target of a redirect, as a discovered URL. A seed's redirect widens the scope by its target's host."""
         target = self._resolver.resolve(url, location)
         if target.rejection is not None:
-            self._writer.count_rejection(target.rejection, 1)
+            self._writer.part.counts.rejections[target.rejection] += 1
             return None
         redirects = taken.queued.redirects + 1
         accepted, rule = self._filter.verdict(target.url, target.host, taken.queued.depth)
         if redirects > self._max_redirects:
-            self._writer.count_rejection(Rejection.REDIRECT_LIMIT, 1)
+            self._writer.part.counts.rejections[Rejection.REDIRECT_LIMIT] += 1
         elif accepted or (self._widens and rule == Rejection.SCOPE and taken.queued.depth == 0):
             if not accepted:
-                self._writer.add_scope_host(target.host)
+                self._writer.part.counts.scope_hosts.add(target.host)
             self._hand_on(taken, target, 0, taken.queued.depth, redirects)
         else:
-            self._writer.count_rejection(rule, 1)
+            self._writer.part.counts.rejections[rule] += 1
         return target.url

@@ -133,7 +133,7 @@ class PageHandler:
     def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Page | None, bool]:
         """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""
         if fetched.outcome not in WITH_RESPONSE:
-            self._writer.add_page(PageRow(*_always(taken, fetched, position)))
+            self._writer.part.pages.add(PageRow(*_always(taken, fetched, position)))
             return None, False
         headers = parse_head(fetched.head)
         content = (self._reader.small_content if self._has_aside else self._reader.content)(headers, fetched)
@@ -178,7 +178,7 @@ class PageHandler:
         )
         page = reading.page
         of_page = (charset, None, None, None, None) if page is None else page[:5]
-        self._writer.add_page(PageRow._make((*_always(*handled), *of_response, *of_page)))
+        self._writer.part.pages.add(PageRow._make((*_always(*handled), *of_response, *of_page)))
         if page is None:
             return False
         return page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)

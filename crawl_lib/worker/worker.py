@@ -164,7 +164,7 @@ class _Worker:
 
     def on_robots(self, fetched: Fetched) -> None:
         """See `Caller`."""
-        self.writer.append_robots(fetched)
+        self.writer.append(None, fetched)
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
         """See `Caller`."""

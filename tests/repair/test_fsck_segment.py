@@ -28,7 +28,7 @@ def segment(tmp_path: Path) -> Path:
     """A whole segment, one fetch of each kind in it."""
     out = writer(tmp_path / "spool")
     fill(out, fetches())
-    out.append_robots(robots())
+    out.append(None, robots())
     out.close()
     (tmp_path / "dfs" / "crawl" / "1").mkdir(parents=True)
     path = tmp_path / "dfs" / "crawl" / "1" / "node-a"

@@ -89,14 +89,14 @@ def row(taken_url: TakenUrl, fetched: Fetched, position: Position) -> PageRow:
 
 def add_rows(out: PartWriter, taken_url: TakenUrl, fetched: Fetched, position: Position) -> None:
     """What the crawl does with each page: a row, two links, one rejection."""
-    out.add_page(row(taken_url, fetched, position))
+    out.part.pages.add(row(taken_url, fetched, position))
     urls = (f"http://b.example/{taken_url.position % 3}", "http://c.example/")
     for index, url in enumerate(urls):
         found = (url, taken_url.key, taken_url.queued.depth + 1, 0, "")
-        out.add_outlink(index % 2, taken_url.position, index, found)
+        out.part.outlinks.add(index % 2, taken_url.position + 1, index, found)
     anchors, columns = ("anchor 0", "anchor 1"), ((None,) * 2, ("a",) * 2, (True,) * 2, ("accepted",) * 2)
-    out.add_links(LinkColumns(taken_url.key, list(map(key, urls)), urls, anchors, *columns))
-    out.count_rejection("scope", 1)
+    out.part.links.add(LinkColumns(taken_url.key, list(map(key, urls)), urls, anchors, *columns))
+    out.part.counts.rejections["scope"] += 1
 
 
 def take_back(out: PartWriter) -> set[int]:

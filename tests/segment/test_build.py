@@ -16,7 +16,17 @@ from fastwarc.warc import ArchiveIterator
 from crawl_lib.errors import DamagedFileError, StorageError
 from crawl_lib.frontier.outlinks import decode_line
 from crawl_lib.records import QueuedUrl
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, SegmentReader, build_segment, runs, surt, utc_text
+from crawl_lib.segment import (
+    LINKS_SCHEMA,
+    PAGES_SCHEMA,
+    Manifest,
+    SegmentReader,
+    build_segment,
+    runs,
+    split_head,
+    surt,
+    utc_text,
+)
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import NODES, TIME, answered, facts, fetches, fill, key, robots, taken, writer
 
@@ -29,7 +39,7 @@ def built(tmp_path: Path, workers: int = 1, order: int = 0, **more) -> tuple[Man
         out = writer(tmp_path / "spool", number)
         fill(out, items[number::workers])
         if number == 0:
-            out.append_robots(robots())
+            out.append(None, robots())
         out.close()
     manifest = build_segment(
         tmp_path / "spool", tmp_path / "seg", facts(8, 1, **more, finished=utc_text(TIME + 9)), NODES
@@ -78,7 +88,7 @@ def test_every_row_points_at_its_record(tmp_path):
         assert record.url == row["url"]
         assert record.type == ("response" if fetched.head else "metadata")
         if fetched.head:
-            assert (record.head, record.body) == (fetched.head, fetched.body)
+            assert split_head(record.block) == (fetched.head, fetched.body)
     assert {row["time"].isoformat() for row in rows} == {
         "2026-11-18T11:06:40.123456+00:00",
         "2026-11-18T11:06:41.123456+00:00",

@@ -66,7 +66,7 @@ def test_golden_bytes_of_a_metadata_record():
         b"Content-Type: application/warc-fields\r\n"
         b"Content-Length: " + str(len(block)).encode() + b"\r\n\r\n" + block + b"\r\n\r\n"
     )
-    assert (group.has_response, group.main_offset, group.main_length) == (False, 0, len(group.data))
+    assert (group.digest, group.main_offset, group.main_length) == (None, 0, len(group.data))
 
 
 def rewritten(record) -> bytes:
@@ -96,7 +96,7 @@ def rewritten(record) -> bytes:
 def test_records_equal_warcios_byte_for_byte(tmp_path):
     out = writer(tmp_path)
     fill(out, fetches())
-    out.append_robots(robots())
+    out.append(None, robots())
     out.close()
     data = next(tmp_path.glob("*.warc.gz")).read_bytes()
     kinds = Counter()
@@ -145,7 +145,7 @@ def check_with_others(path) -> list[str]:
 def test_warcio_check_and_fastwarc_accept_every_record(tmp_path):
     out = writer(tmp_path)
     fill(out, fetches())
-    out.append_robots(robots())
+    out.append(None, robots())
     out.close()
     types = check_with_others(next(tmp_path.glob("*.warc.gz")))
     assert types[:4] == ["warcinfo", "request", "response", "metadata"]

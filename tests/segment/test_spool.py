@@ -62,7 +62,7 @@ def test_a_torn_tail_at_every_byte_is_cut_to_the_last_whole_group(tmp_path):
     items = fetches()
     out = writer(tmp_path / "whole" / "spool")
     fill(out, items)
-    out.append_robots(robots())
+    out.append(None, robots())
     ends = [group if isinstance(group, int) else group.end for group in read_groups(out._open.part.warc)]
     data = out._open.part.warc.read_bytes()
     name = out._open.part.warc.name
@@ -110,7 +110,7 @@ def test_recovered_groups_are_equal_and_the_file_goes_on(tmp_path):
     out = writer(tmp_path)
     items = fetches()
     first = fill(out, items[:4])
-    out.append_robots(robots())
+    out.append(None, robots())
     kill(out)
     again = writer(tmp_path)
     found = []
@@ -233,7 +233,7 @@ def test_text_that_is_not_unicode_does_not_break_a_table(tmp_path):
     out = writer(tmp_path)
     item = taken(0)
     position = out.append(item, failed("http://a.example/0"))
-    out.add_page(row(item, failed("http://a.example/0"), position)._replace(title="a\ud800b"))
+    out.part.pages.add(row(item, failed("http://a.example/0"), position)._replace(title="a\ud800b"))
     out.close()
     blocks = list(read_blocks(list_parts(tmp_path)[0].path(PAGES_SUFFIX)))
     assert blocks[0].column("title").to_pylist() == ["a?b"]
