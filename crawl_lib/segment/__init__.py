@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 from crawl_lib.segment.build import build_segment, built_problem, file_entry
 from crawl_lib.segment.cdxj import cdxj_line, surt
-from crawl_lib.segment.encoder import Position, RecordEncoder, WarcDates, WarcInfo, microseconds, split_head, utc_text
+from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microseconds, split_head, utc_text
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,

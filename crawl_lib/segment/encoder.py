@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha1
 from typing import NamedTuple
 from urllib.parse import quote
@@ -96,23 +97,15 @@ def microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-class WarcDates:
-    """POSIX microseconds -> `YYYY-MM-DDThh:mm:ss.ffffffZ`; remembers the last second's text."""
-
-    def __init__(self) -> None:
-        self._second, self._text = -1, ""
-
-    def text(self, time_us: int) -> str:
-        """The date that WARC/1.1 allows, with microseconds."""
-        second, micros = divmod(time_us, 1_000_000)
-        if second != self._second:
-            self._second, self._text = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._text}.{micros:06d}Z"
-
-
 def utc_text(seconds: float) -> str:
-    """POSIX seconds as the text of a WARC date."""
-    return WarcDates().text(microseconds(seconds))
+    """POSIX seconds as the date that WARC/1.1 allows, with microseconds: `YYYY-MM-DDThh:mm:ss.ffffffZ`."""
+    second, micros = divmod(microseconds(seconds), 1_000_000)
+    return f"{_second_text(second)}.{micros:06d}Z"
+
+
+@lru_cache(maxsize=16)
+def _second_text(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def escape_field(text: str) -> str:
@@ -145,14 +138,13 @@ class RecordEncoder:
 
     def __init__(self, gzip_level: int = 2, new_id: Callable[[], str] = new_record_id) -> None:
         self._level, self._new_id = gzip_level, new_id
-        self._dates = WarcDates()
 
-    def warcinfo(self, filename: str, info: WarcInfo, time_us: int) -> bytes:
+    def warcinfo(self, filename: str, info: WarcInfo, seconds: float) -> bytes:
         """The record at the head of a file."""
         block = "".join(f"{name}: {escape_field(value)}\r\n" for name, value in info.fields().items() if value).encode()
         head = (
             f"WARC/1.1\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: {self._new_id()}\r\nWARC-Filename: {filename}\r\n"
-            f"WARC-Date: {self._dates.text(time_us)}\r\nWARC-Block-Digest: {_digest(block)}\r\n"
+            f"WARC-Date: {utc_text(seconds)}\r\nWARC-Block-Digest: {_digest(block)}\r\n"
             f"Content-Type: application/warc-fields\r\nContent-Length: {len(block)}\r\n\r\n"
         )
         return self._member(head, block)
@@ -162,7 +154,7 @@ class RecordEncoder:
         if not (fetched.head and fetched.outcome in WITH_RESPONSE):
             data = self.metadata(fetched, taken)
             return Group(data, 0, len(data), None)
-        uri, date = safe_uri(fetched.url), self._dates.text(microseconds(fetched.time))
+        uri, date = safe_uri(fetched.url), utc_text(fetched.time)
         ip = f"WARC-IP-Address: {fetched.ip}\r\n" if fetched.ip else ""
         response_id = self._new_id()
         concurrent = f"WARC-Concurrent-To: {response_id}\r\n"
@@ -197,7 +189,7 @@ class RecordEncoder:
 
     def metadata(self, fetched: Fetched, taken: TakenUrl | None, response_id: str = "") -> bytes:
         """The record that ends a group; `response_id`: of its response, if it has one."""
-        uri, date = safe_uri(fetched.url), self._dates.text(microseconds(fetched.time))
+        uri, date = safe_uri(fetched.url), utc_text(fetched.time)
         more = f"WARC-IP-Address: {fetched.ip}\r\n" if fetched.ip else ""
         if response_id:
             more = f"WARC-Concurrent-To: {response_id}\r\n"

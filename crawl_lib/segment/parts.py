@@ -11,6 +11,7 @@ Of a *sealed* part the WARC file is on the store, checked, and the local one goe
 import re
 from array import array
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from typing import Any
 from isal import isal_zlib
 
 from crawl_lib.durable import write_durable
-from crawl_lib.errors import DamagedFileError, os_error, os_errors
-from crawl_lib.sealed import SEALED_VERSION, sealed_json, unsealed, unsealed_if_new
+from crawl_lib.errors import DamagedFileError, os_errors
+from crawl_lib.sealed import SEALED_VERSION, own_file, sealed_json, unsealed, unsealed_if_new
 
 WARC_SUFFIX, CLOSED_SUFFIX, SEALED_SUFFIX = ".warc.gz", ".closed.json", ".sealed.json"
 PAGES_SUFFIX, LINKS_SUFFIX, POSITIONS_SUFFIX = ".pages.arrow", ".links.arrow", ".positions"
@@ -88,16 +89,12 @@ class Part:
     def _note(self) -> tuple[PartCounts, dict[str, list[int]]]:
         """The counts of a closed part, and the sums of its files by suffix."""
         path = self.path(CLOSED_SUFFIX)
-        try:
+        with own_file(path, "not the counts of a closed part"):
             mapping = unsealed(path.read_bytes())
             sums = dict(mapping.pop(_SUMS))
             mapping["outcomes"], mapping["rejections"] = Counter(mapping["outcomes"]), Counter(mapping["rejections"])
             mapping["scope_hosts"] = set(mapping["scope_hosts"])
             return PartCounts(**mapping), sums
-        except OSError as error:
-            raise os_error(error, path, "cannot be read") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFileError(f"{path}: not the counts of a closed part: {error}; {REPAIR}") from error
 
     def require_whole(self, only: str = "", *, full: bool = True) -> None:
         """Raise DamagedFileError if files of a closed part are not what was written, StorageError if the disk fails.
@@ -136,15 +133,10 @@ class Part:
     def sealed(self) -> dict[str, Any] | None:
         """What `seal` was given; None if the part is not sealed. Raises StorageError, DamagedFileError."""
         path = self.path(SEALED_SUFFIX)
-        try:
+        with suppress(FileNotFoundError), own_file(path, "not the seal of a part"):
             entry = unsealed_if_new(path.read_bytes())
             return {"name": str(entry["name"]), "size_bytes": int(entry["size_bytes"]), "sha256": str(entry["sha256"])}
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise os_error(error, path, "cannot be read") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedFileError(f"{path}: not the seal of a part: {error!r}; {REPAIR}") from error
+        return None
 
     @property
     def number(self) -> int:

@@ -221,10 +221,9 @@ def _seal_problem(storage: Storage, hidden: str, part: Part, work: Work | None =
         return ""  # it is sent again
     where = f"{hidden}/{entry['name']}"
     found = storage.stat(where)
-    if found is None:
-        return f"{where}: is gone"
-    if found.size_bytes != entry["size_bytes"]:
-        return f"{where}: has {found.size_bytes} bytes, and was sealed with {entry['size_bytes']}"
+    if found is None or found.size_bytes != entry["size_bytes"]:
+        now = "is gone" if found is None else f"has {found.size_bytes}"
+        return f"{where}: was sealed with {entry['size_bytes']} bytes, and {now}"
     if work is not None and stored_digest(storage, where, work) != entry["sha256"]:
         return f"{where}: is not what was sealed (SHA-256)"
     return ""

@@ -15,7 +15,7 @@ from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment.cdxj import cdxj_line
-from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microseconds, new_record_id
+from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, new_record_id
 from crawl_lib.segment.parts import (
     LINKS_SUFFIX,
     PAGES_SUFFIX,
@@ -264,4 +264,4 @@ class PartWriter:
 
     def _begin_file(self, part: OpenPart) -> None:
         if part.log.size == 0:
-            part.log.append(self._encoder.warcinfo(part.name, self._info, microseconds(self._clock())))
+            part.log.append(self._encoder.warcinfo(part.name, self._info, self._clock()))

@@ -98,16 +98,21 @@ def walk(file: BinaryIO, damage: Counter[str] | None = None) -> Iterator[WarcRec
 
 def scan(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> Iterator[Whole | Damage]:
     """All of one of Krake's own files in file order, records and damage."""
-    raw = _Raw(file)
-    while raw.more():
-        start, member = raw.offset, _Member(raw)
+    raw = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b""))
+    while raw.fill(1):
+        start, member, data = raw.offset, _Member(raw), bytearray()
         try:
-            data = member.content(max_record_bytes)
+            for piece in member.pieces():
+                data += piece
+                if len(data) > max_record_bytes:
+                    raise _Torn("record_too_large")
+            if member.torn:
+                raise _Torn(member.torn)
             record, end = _parsed(data, start, member.size)
             if data[end:].strip(b"\r\n"):
                 raise _Torn("several_records_in_a_member")
         except _Torn as torn:
-            raw.skip_to_member()
+            _skip_to_member(raw)
             yield Damage(start, raw.offset, torn.reason)
         else:
             yield Whole(record, raw.take(member.size))
@@ -120,17 +125,17 @@ def read_archive(file: BinaryIO, max_record_bytes: int = MAX_RECORD_BYTES) -> It
     if kind == "arc":
         yield from _read_arc(file, max_record_bytes)
     elif kind == "gzip":
-        raw = _Raw(file)
-        while raw.more():
+        raw = _Buffer(iter(lambda: file.read(BLOCK_BYTES), b""))
+        while raw.fill(1):
             start, member = raw.offset, _Member(raw, KEPT_BYTES)
-            yield from _Records(member.pieces(), start, max_record_bytes, member).read()
+            yield from _records(member.pieces(), max_record_bytes, member, start)
             if member.torn:
-                raw.skip_to_member()
+                _skip_to_member(raw)
                 yield Damage(start, raw.offset, member.torn)
             else:
                 raw.take(member.size)
     elif kind == "warc":
-        yield from _Records(iter(lambda: file.read(BLOCK_BYTES), b""), 0, max_record_bytes).read()
+        yield from _records(iter(lambda: file.read(BLOCK_BYTES), b""), max_record_bytes)
     else:
         yield Damage(0, file.seek(0, 2), "not_an_archive" if kind else "empty_file")
 
@@ -179,59 +184,57 @@ def _parsed(
     return WarcRecord(headers.get("warc-type", ""), headers, block, offset, end if length is None else length), end
 
 
-class _Raw:
-    """The bytes of a file from `offset` on, as far as they were read: `buffer`."""
+class _Buffer:
+    """The bytes of a stream from `offset` on, as far as they were read: `data`."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
         self.offset = 0
-        self.buffer = bytearray()
+        self.data = bytearray()
 
-    def fill(self) -> bool:
-        """Read on; False at the end."""
-        data = self._file.read(BLOCK_BYTES)
-        self.buffer += data
-        return bool(data)
-
-    def more(self) -> bool:
-        """Whether a byte is left."""
-        return bool(self.buffer) or self.fill()
+    def fill(self, size: int) -> bool:
+        """Whether there are `size` bytes, after reading on."""
+        while len(self.data) < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return False
+            self.data += piece
+        return True
 
     def take(self, size: int) -> bytes:
-        """The next bytes, which are in the buffer; they leave it."""
-        data = bytes(self.buffer[:size])
-        del self.buffer[:size]
+        """The next bytes, which were read; they leave it."""
+        data = bytes(self.data[:size])
+        del self.data[:size]
         self.offset += size
         return data
 
-    def skip_to_member(self) -> None:
-        """Go to the next place after this one where a record may begin, or to the end."""
-        at = 1
-        while True:
-            at = self.buffer.find(_GZIP_MAGIC, at)
-            if at < 0:
-                keep = min(len(self.buffer), len(_GZIP_MAGIC) - 1)
-                self.take(len(self.buffer) - keep)
-                at = 0
-                if not self.fill():
-                    self.take(len(self.buffer))
-                    return
-                continue
-            while len(self.buffer) < at + PROBE_BYTES and self.fill():
-                pass
+
+def _skip_to_member(raw: _Buffer) -> None:
+    """Go to the next place after this one where a record may begin, or to the end."""
+    at = 1
+    while True:
+        at = raw.data.find(_GZIP_MAGIC, at)
+        if at >= 0:
+            raw.fill(at + PROBE_BYTES)
             with suppress(_GZIP_ERROR):
-                probe = bytes(self.buffer[at : at + PROBE_BYTES])
+                probe = bytes(raw.data[at : at + PROBE_BYTES])
                 if isal_zlib.decompressobj(31).decompress(probe, 5).startswith(b"WARC/"):
-                    self.take(at)
+                    raw.take(at)
                     return
             at += 1
+        else:
+            raw.take(max(0, len(raw.data) - len(_GZIP_MAGIC) + 1))
+            at = 0
+            if not raw.fill(len(raw.data) + 1):
+                raw.take(len(raw.data))
+                return
 
 
 class _Member:
     """The gzip member at the beginning of `raw`. After its content it has a `size`, of what it takes of the buffer, or
     is `torn`: a word. `kept`: so many bytes of it stay in the buffer, None: all."""
 
-    def __init__(self, raw: _Raw, kept: int | None = None) -> None:
+    def __init__(self, raw: _Buffer, kept: int | None = None) -> None:
         self._raw, self._kept = raw, kept
         self.size, self.torn = 0, ""
 
@@ -244,10 +247,10 @@ class _Member:
                 if self._kept is not None and fed > self._kept:
                     raw.take(fed - self._kept)
                     fed = self._kept
-                if fed == len(raw.buffer) and not raw.fill():
+                if not raw.fill(fed + 1):
                     self.torn = "member_cut_short"
                     return
-                pending = bytes(raw.buffer[fed : fed + BLOCK_BYTES])
+                pending = bytes(raw.data[fed : fed + BLOCK_BYTES])
                 fed += len(pending)
             try:
                 piece = inflate.decompress(pending, limit)
@@ -258,96 +261,61 @@ class _Member:
             yield piece
         self.size = fed - len(inflate.unused_data)
 
-    def content(self, max_bytes: int) -> bytes:
-        """All of the content. Raises _Torn."""
-        parts, size = [], 0
-        for piece in self.pieces():
-            parts.append(piece)
-            size += len(piece)
-            if size > max_bytes:
-                raise _Torn("record_too_large")
-        if self.torn:
-            raise _Torn(self.torn)
-        return b"".join(parts)
 
+def _records(
+    pieces: Iterator[bytes], max_bytes: int, member: _Member | None = None, start: int = 0
+) -> Iterator[WarcRecord | Damage]:
+    """Records out of a stream of plain bytes.
 
-class _Records:
-    """Records out of a stream of plain bytes that begins at byte `start` of a file.
-
-    `member`: what the stream is the content of, so that all its records have one offset; None for a plain file.
+    `member`: what the stream is the content of, so that all its records have one offset, `start`; None for a plain
+    file. Where the member itself ends in damage, its reader says so, not the record that it cuts.
     """
+    buffer = _Buffer(pieces)
+    while buffer.fill(1):
+        buffer.take(len(buffer.data) - len(buffer.data.lstrip(b"\r\n")))
+        if not buffer.data:
+            continue
+        at = start if member else buffer.offset
+        try:
+            record = _record(buffer, at, max_bytes)
+        except _Torn as torn:
+            _skip_to_record(buffer)
+            is_cut = torn.reason in {"record_cut_short", "no_record_head"} and not buffer.data
+            if not (is_cut and member and member.torn):
+                yield Damage(at, start if member else buffer.offset, torn.reason)
+        else:
+            yield record
 
-    def __init__(self, pieces: Iterator[bytes], start: int, max_bytes: int, member: _Member | None = None) -> None:
-        self._pieces, self._start, self._max, self._member = pieces, start, max_bytes, member
-        self._buffer = bytearray()
-        self._at = 0  # of the buffer in the stream
 
-    def read(self) -> Iterator[WarcRecord | Damage]:
-        """All of them. Where the member itself ends in damage, its reader says so, not the record that it cuts."""
-        while self._skip_blank():
-            start = self._offset()
-            try:
-                record = self._record()
-            except _Torn as torn:
-                self._skip_to_record()
-                is_cut = torn.reason in {"record_cut_short", "no_record_head"} and not self._buffer
-                if not (is_cut and self._member and self._member.torn):
-                    yield Damage(start, self._offset(), torn.reason)
-            else:
-                yield record
+def _record(buffer: _Buffer, offset: int, max_bytes: int) -> WarcRecord:
+    """The record at the beginning of the buffer, taken out of it. Raises _Torn."""
+    buffer.fill(5)
+    while True:
+        try:
+            record, end = _parsed(buffer.data, offset, max_bytes=max_bytes)
+            break
+        except _Torn as torn:
+            if not (torn.needs and buffer.fill(torn.needs)):
+                raise
+    buffer.fill(end + 8)
+    after = buffer.data[end : end + 8].lstrip(b"\r\n")
+    if after and not b"WARC/".startswith(after[:5]):
+        raise _Torn("wrong_length")
+    buffer.take(end)
+    return record
 
-    def _offset(self) -> int:
-        return self._start + (0 if self._member else self._at)
 
-    def _fill(self, size: int) -> bool:
-        """Whether the buffer has `size` bytes, after reading on."""
-        while len(self._buffer) < size:
-            data = next(self._pieces, None)
-            if data is None:
-                return False
-            self._buffer += data
-        return True
-
-    def _take(self, size: int) -> None:
-        del self._buffer[:size]
-        self._at += size
-
-    def _skip_blank(self) -> bool:
-        """Whether there is more than empty lines, which are passed over."""
-        while self._fill(1):
-            self._take(len(self._buffer) - len(self._buffer.lstrip(b"\r\n")))
-            if self._buffer:
-                return True
-        return False
-
-    def _record(self) -> WarcRecord:
-        """The record at the beginning of the buffer, taken out of it. Raises _Torn."""
-        self._fill(5)
-        while True:
-            try:
-                record, end = _parsed(self._buffer, self._offset(), max_bytes=self._max)
-                break
-            except _Torn as torn:
-                if not (torn.needs and self._fill(torn.needs)):
-                    raise
-        self._fill(end + 8)
-        after = self._buffer[end : end + 8].lstrip(b"\r\n")
-        if after and not b"WARC/".startswith(after[:5]):
-            raise _Torn("wrong_length")
-        self._take(end)
-        return record
-
-    def _skip_to_record(self) -> None:
-        """Go to the next line that begins as a record does, or to the end."""
-        while True:
-            found = _NEXT.search(self._buffer, 1)
-            if found is not None:
-                self._take(found.start() + 1)
-                return
-            self._take(max(0, len(self._buffer) - 8))
-            if not self._fill(len(self._buffer) + 1):
-                self._take(len(self._buffer))
-                return
+def _skip_to_record(buffer: _Buffer) -> None:
+    """Go to the next line that begins as a record does, or to the end."""
+    while True:
+        found = _NEXT.search(buffer.data, 1)
+        if found is not None:
+            buffer.take(found.start() + 1)
+            return
+        buffer.take(max(0, len(buffer.data) - 8))
+        if not buffer.fill(len(buffer.data) + 1):
+            buffer.take(len(buffer.data))
+            return
 
 
 def _read_arc(file: BinaryIO, max_bytes: int) -> Iterator[WarcRecord | Damage]:
