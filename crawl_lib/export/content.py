@@ -23,7 +23,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, DamagedFileError, NoRoomError, os_errors
 from crawl_lib.export.choice import Inputs
 from crawl_lib.export.folder import CONTENT, ExportFolder
-from crawl_lib.parse import decode_content
+from crawl_lib.parse import decode_content, parse_head
 from crawl_lib.segment import read_one, split_head
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
@@ -98,7 +98,7 @@ def content_of(member: Member, max_bytes: int) -> bytes:
     if record.type != "response":
         raise wanted.damaged(f"byte {wanted.offset}: a {record.type or 'nameless'} record, not a response")
     head, body = split_head(record.block)
-    return decode_content(head, body, max_bytes=max_bytes).data
+    return decode_content(parse_head(head), body, max_bytes=max_bytes).data
 
 
 class Buckets:

@@ -60,7 +60,7 @@ def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: Fetc
     verdict, error = _verdict(fetched, hops)
     body, ttl_s = b"", config.robots_ttl_s
     if verdict is Verdict.RULES:
-        body = decode_content(fetched.head, fetched.body, max_bytes=config.max_robots_bytes).data
+        body = decode_content(parse_head(fetched.head), fetched.body, max_bytes=config.max_robots_bytes).data
     elif verdict is not Verdict.ALLOW:
         ttl_s = min(ttl_s, UNREACHABLE_TTL_S)
     return RobotsRow(authority, verdict.value, body, error, now, now + max(ttl_s, MIN_TTL_S))

@@ -16,8 +16,8 @@ from its WARC record after a crash.
 """
 
 from crawl_lib.parse.charset import charset_of
-from crawl_lib.parse.content import Content, decode_body, decode_content
+from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.headers import Headers, parse_content_type, parse_head, x_robots_nofollow
-from crawl_lib.parse.html import Link, Links, Page, parse_html
+from crawl_lib.parse.html import Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
 from crawl_lib.parse.scan import require_scanner

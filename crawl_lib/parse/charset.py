@@ -92,18 +92,13 @@ def codec_of(name: str) -> str:
     return _CODECS[name]
 
 
-def charset_of(data: bytes, header_charset: str | None) -> str:
-    """Return the name of the encoding that `to_utf8` reads a page with, without reading it."""
-    return _detect(data, header_charset)[0]
-
-
 def to_utf8(data: bytes, header_charset: str | None) -> tuple[bytes, str]:
     """Return a page's text as UTF-8 without a byte order mark, and the name of the encoding it was in.
 
     `header_charset`: the charset of its Content-Type. What cannot be decoded becomes U+FFFD, except in a page that says
     it is UTF-8: its bytes are returned as they are, for the HTML parser to replace what is wrong.
     """
-    name, mark_bytes = _detect(data, header_charset)
+    name, mark_bytes = charset_of(data, header_charset)
     if mark_bytes:
         data = data[mark_bytes:]
     if name == "utf-8":
@@ -111,8 +106,8 @@ def to_utf8(data: bytes, header_charset: str | None) -> tuple[bytes, str]:
     return data.decode(_CODECS[name], "replace").encode("utf-8", "replace"), name
 
 
-def _detect(data: bytes, header_charset: str | None) -> tuple[str, int]:
-    """Return the encoding's name and the length of the byte order mark."""
+def charset_of(data: bytes, header_charset: str | None) -> tuple[str, int]:
+    """Return the name of the encoding that `to_utf8` reads a page with, and the length of its byte order mark."""
     for bom, name in _BOMS:
         if data.startswith(bom):
             return name, len(bom)

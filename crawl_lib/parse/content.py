@@ -4,13 +4,14 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import Any, cast
 
 import brotli  # type: ignore[import-untyped]
 from isal import isal_zlib
 
-from crawl_lib.parse.headers import Headers, parse_head
+from crawl_lib.parse.headers import Headers
 
 # A block of a bomb becomes a thousand times as much, which is in memory twice for a moment.
 _BLOCK_BYTES = 1 << 13
@@ -33,19 +34,17 @@ class Content:
     """What was wrong with a coding, one line; "" if nothing was."""
 
 
-def decode_content(head: bytes, body: bytes, *, max_bytes: int) -> Content:
-    """Undo the transfer and content codings that `head` names, and return at most `max_bytes` bytes of content.
+def decode_content(headers: Headers, body: bytes, *, max_bytes: int) -> Content:
+    """Undo the transfer and content codings that `headers` name, and return at most `max_bytes` bytes of content.
 
-    `head` and `body` are as they came from the wire. Never raises: where a coding is damaged, cut off, unknown, or was
-    never applied, the content holds what could be decoded, and `error` says what was wrong. Memory stays below
-    `max_bytes` for each coding, whatever the body claims (RFC 9110, 8.4; RFC 9112, 7).
+    `body` is as it came from the wire. Never raises: where a coding is damaged, cut off, unknown, or was never applied,
+    the content holds what could be decoded, and `error` says what was wrong. Memory stays below `max_bytes` for each
+    coding, whatever the body claims (RFC 9110, 8.4; RFC 9112, 7).
     """
-    return decode_body(parse_head(head), body, max_bytes=max_bytes)
-
-
-def decode_body(headers: Headers, body: bytes, *, max_bytes: int) -> Content:
-    """The same as `decode_content`, for a head that has been read."""
-    codings = _codings(headers)
+    # In the order they were applied.
+    values = headers.all("content-encoding") + headers.all("transfer-encoding")
+    names = (name.partition(";")[0].strip().lower() for value in values for name in value.split(","))
+    codings = [name.removeprefix("x-") for name in names if name not in ("", "identity", "none")]
     errors = []
     truncated = False
     if len(codings) > _MAX_CODINGS:
@@ -59,13 +58,6 @@ def decode_body(headers: Headers, body: bytes, *, max_bytes: int) -> Content:
     if len(data) > max_bytes:
         data, truncated = data[:max_bytes], True
     return Content(data, truncated, "; ".join(errors))
-
-
-def _codings(headers: Headers) -> list[str]:
-    """Return the codings in the order they were applied."""
-    values = headers.all("content-encoding") + headers.all("transfer-encoding")
-    names = [name.partition(";")[0].strip().lower() for value in values for name in value.split(",")]
-    return [name.removeprefix("x-") for name in names if name not in ("", "identity", "none")]
 
 
 def _undo(coding: str, data: bytes, limit: int) -> tuple[bytes, bool, str]:
@@ -132,48 +124,39 @@ def _expand(data: bytes, start: Callable[[bool], Any], limit: int) -> tuple[byte
     """Decompress up to `limit` bytes; damaged data again, and the damaged block byte by byte, to have all before it."""
     careful_from = len(data)
     for fast in (True, False, False):
-        expansion = _Expansion(data, limit, careful_from)
+        out = BytesIO()  # it gives its bytes away without a copy
+        truncated, problem, damage = _members(data, partial(start, fast), limit, careful_from, out)
+        if damage is None:
+            break
+        if not fast:
+            careful_from = damage
+    return out.getvalue(), truncated, problem
+
+
+def _members(
+    data: bytes, start: Callable[[], Any], limit: int, careful_from: int, out: BytesIO
+) -> tuple[bool, str, int | None]:
+    """Decompress all members into `out`, in blocks, and from byte `careful_from` on byte by byte.
+
+    Returns (truncated, what was wrong, where a damaged block begins).
+    """
+    place, members, done, decoder = 0, 1, False, start()
+    while place < len(data):
+        end = place + 1 if place >= careful_from else min(place + _BLOCK_BYTES, careful_from)
         try:
-            return expansion.run(start, fast)
+            done = _feed(decoder, data[place:end], out, limit - out.tell() + 1)
         except _ERRORS as error:
-            problem = f"damaged after {expansion.out.tell()} bytes: {error}"
-            if not fast:
-                careful_from = expansion.place
-    return expansion.out.getvalue(), False, problem
-
-
-class _Expansion:
-    """One try to decompress `data`: in blocks, and from byte `careful_from` on byte by byte."""
-
-    def __init__(self, data: bytes, limit: int, careful_from: int) -> None:
-        self.out = BytesIO()  # it gives its bytes away without a copy
-        self.place = 0
-        self._data = data
-        self._limit = limit
-        self._careful_from = careful_from
-
-    def run(self, start: Callable[[bool], Any], fast: bool) -> tuple[bytes, bool, str]:
-        """Decompress all members; when a decoder raises, `out` holds what was had, `place` where the block began."""
-        decoder, members, done = start(fast), 1, False
-        while self.place < len(self._data):
-            block = self._next_block()
-            done = _feed(decoder, block, self.out, self._limit - self.out.tell() + 1)
-            self.place += len(block)
-            if self.out.tell() > self._limit:
-                self.out.truncate(self._limit)
-                return self.out.getvalue(), True, ""
-            if done:
-                # Only of gzip may another stream follow. brotli does not tell where its own ends.
-                self.place -= len(getattr(decoder, "unused_data", b""))
-                if not (self._data.startswith(_GZIP_MAGIC) and self._data.startswith(_GZIP_MAGIC, self.place)):
-                    # What follows the last member is padding or rubbish; readers of the web leave it alone.
-                    return self.out.getvalue(), False, ""
-                if members == _MAX_MEMBERS:
-                    return self.out.getvalue(), False, f"more than {_MAX_MEMBERS} members"
-                decoder, members, done = start(fast), members + 1, False
-        return self.out.getvalue(), False, "" if done else "ends before its end"
-
-    def _next_block(self) -> bytes:
-        if self.place >= self._careful_from:
-            return self._data[self.place : self.place + 1]
-        return self._data[self.place : min(self.place + _BLOCK_BYTES, self._careful_from)]
+            return False, f"damaged after {out.tell()} bytes: {error}", place
+        if out.tell() > limit:
+            out.truncate(limit)
+            return True, "", None
+        place = end
+        if done:
+            # Only of gzip may another stream follow. brotli does not tell where its own ends.
+            place -= len(getattr(decoder, "unused_data", b""))
+            if not (data.startswith(_GZIP_MAGIC) and data.startswith(_GZIP_MAGIC, place)):
+                return False, "", None  # behind the last member is padding or rubbish, which readers of the web ignore
+            if members == _MAX_MEMBERS:
+                return False, f"more than {_MAX_MEMBERS} members", None
+            decoder, members, done = start(), members + 1, False
+    return False, "" if done else "ends before its end", None

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _STATUS = re.compile(r"HTTP/\d+(?:\.\d+)?[ \t]+(\d{3})(?!\d)", re.IGNORECASE)
+_FOLD = re.compile(r"(?:\r?\n[ \t]+)+")
 # A media type, RFC 9110, 8.3.1: two tokens.
 _MIME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+/[!#$%&'*+.^_`|~0-9a-z-]+")
 _CHARSET = re.compile(r";\s*charset\s*=\s*(?:\"([^\"]*)\"?|'([^']*)'?|([^\s;\"']+))", re.IGNORECASE)
@@ -54,19 +55,15 @@ def parse_head(head: bytes) -> Headers:
     Lenient: lines may end in a bare newline, folded lines (RFC 9112, 5.2) are joined, lines without a colon
     are skipped.
     """
-    lines = head.decode("latin-1").split("\n")
+    text = head.decode("latin-1")
+    lines = (_FOLD.sub(" ", text) if "\n " in text or "\n\t" in text else text).split("\n")
     match = _STATUS.match(lines[0])
-    fields: list[tuple[str, list[str]]] = []
+    fields = []
     for line in lines[1:]:
-        if line[:1] in (" ", "\t"):
-            if fields:
-                fields[-1][1].append(line.strip())
-            continue
         name, colon, value = line.partition(":")
         if colon:
-            fields.append((name.strip().lower(), [value.strip()]))
-    joined = tuple((name, " ".join(filter(None, parts))) for name, parts in fields)
-    return Headers(int(match[1]) if match else 0, joined)
+            fields.append((name.strip().lower(), value.strip()))
+    return Headers(int(match[1]) if match else 0, tuple(fields))
 
 
 def parse_content_type(value: str) -> tuple[str | None, str | None]:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,28 +15,16 @@ from crawl_lib.parse.scan import scan
 from crawl_lib.urls import resolve
 
 
-class Link(NamedTuple):
-    """One link of a page, as it is written there."""
-
-    href: str
-    """The reference, without white space around it; relative to the page's `base`."""
-    anchor: str
-    """The text of the link (the alt text of area and img), white space collapsed, cut to `parse.max_anchor_chars`."""
-    rel: str
-    """The words of rel, in lower case, separated by one space."""
-    element: str
-    """The element's name in lower case; `meta` is a meta refresh."""
-    followable: bool
-    """Its element (and the rel of a `link`) is one whose target may be a page; others are recorded only."""
-    nofollow: bool
-    """rel holds nofollow. The page's own nofollow is `Page.nofollow`."""
-
-
 @dataclass(slots=True)
 class Links:
-    """The links of a page in document order, one for each occurrence, by columns: each field of `Link` is a list.
+    """The links of a page in document order, one for each occurrence, by columns of the same length.
 
-    All lists have the same length, which is `len()`; iterating gives each link as a `Link`.
+    `hrefs`: references as they are written there, without white space around them; relative to the page's `base`.
+    `anchors`: the text of the link (the alt text of area and img), white space collapsed, cut to
+    `parse.max_anchor_chars`. `rels`: the words of rel, in lower case, separated by one space. `elements`: the element's
+    name in lower case; `meta` is a meta refresh. `followable`: whether its element (and the rel of a `link`) is one
+    whose target may be a page; others are recorded only. `nofollow`: whether rel holds nofollow; the page's own is
+    `Page.nofollow`.
     """
 
     hrefs: list[str]
@@ -49,10 +36,6 @@ class Links:
 
     def __len__(self) -> int:
         return len(self.hrefs)
-
-    def __iter__(self) -> Iterator[Link]:
-        columns = (self.hrefs, self.anchors, self.rels, self.elements, self.followable, self.nofollow)
-        return map(Link._make, zip(*columns, strict=True))
 
 
 class Page(NamedTuple):
@@ -84,7 +67,7 @@ class Page(NamedTuple):
     def from_json(cls, text: str | bytes) -> "Page":
         """Return the page that `to_json` wrote."""
         page = cls._make(json.loads(text))
-        return page._replace(links=Links(*page.links))
+        return page._replace(links=Links(*page.links))  # type: ignore[misc]
 
 
 FOLLOWED_RELS = frozenset(

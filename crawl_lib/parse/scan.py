@@ -5,13 +5,11 @@
 
 import ctypes
 from pathlib import Path
-from typing import NamedTuple
 
 from crawl_lib.errors import SetupError
 from crawl_lib.parse.native.compile import LIBRARY, sources_digest
 
 _SMALL_BYTES = 1 << 20
-_SEPARATOR = "\0"
 
 
 class _Answer(ctypes.Structure):
@@ -21,17 +19,6 @@ class _Answer(ctypes.Structure):
         ("cut", ctypes.c_uint64),
         ("steps", ctypes.c_uint64),
     )
-
-
-class Scan(NamedTuple):
-    """What the scanner found, as `struct krake_page` in links.h describes it."""
-
-    fields: list[str]
-    """The fields in their order, and an empty text behind them."""
-    links_cut: int
-    """Links beyond the limit."""
-    steps: int
-    """Bytes it looked at, each as often as it did: its work, which no clock must measure."""
 
 
 def load(path: Path = LIBRARY) -> ctypes.CDLL:
@@ -46,15 +33,8 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
         ) from None
     if sources != sources_digest():
         raise SetupError(f"{path} was compiled from other sources than these. Run `make setup`")
-    library.krake_links.argtypes = (
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.c_size_t,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-    )
+    size, text = ctypes.c_size_t, ctypes.c_char_p
+    library.krake_links.argtypes = (text, size, text, size, size, size, ctypes.c_void_p)
     library.krake_free.argtypes = (ctypes.c_void_p,)
     library.krake_free.restype = None
     return library
@@ -73,10 +53,12 @@ def require_scanner() -> None:
         raise SetupError(_failure)
 
 
-def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> Scan:
+def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> tuple[list[str], int, int]:
     """Read a page. `html`: UTF-8, or nearly; `agent`: a name of robots metas other than `robots`, in lower case.
 
-    Raises MemoryError, and SetupError where the scanner was not compiled.
+    Returns the fields that `struct krake_page` in links.h describes, in their order, with an empty text behind them;
+    how many links are beyond the limit; how many bytes the scanner looked at, each as often as it did: its work, which
+    no clock must measure. Raises MemoryError, and SetupError where the scanner was not compiled.
     """
     require_scanner()
     answer = _Answer()
@@ -87,11 +69,8 @@ def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> Sc
         found = ctypes.string_at(answer.text, answer.length)
     finally:
         _library.krake_free(place)
-    return Scan(_texts(found), answer.cut, answer.steps)
-
-
-def _texts(found: bytes) -> list[str]:
-    """Decode the fields. In a long answer each on its own: one emoji makes all of a Python text four bytes wide."""
     if len(found) < _SMALL_BYTES:
-        return found.decode("utf-8", "replace").split(_SEPARATOR)
-    return [field.decode("utf-8", "replace") for field in found.split(b"\0")]
+        fields = found.decode("utf-8", "replace").split("\0")
+    else:  # each on its own: one emoji makes all of a Python text four bytes wide
+        fields = [field.decode("utf-8", "replace") for field in found.split(b"\0")]
+    return fields, answer.cut, answer.steps

@@ -20,7 +20,7 @@ from crawl_lib.parse import (
     Links,
     Page,
     charset_of,
-    decode_body,
+    decode_content,
     detect_mime,
     parse_html,
 )
@@ -59,7 +59,7 @@ class Reader:
 
     def content(self, headers: Headers, fetched: Fetched) -> Content:
         """The content, up to `fetch.max_decompressed_bytes`."""
-        return decode_body(headers, fetched.body, max_bytes=self._max_bytes)
+        return decode_content(headers, fetched.body, max_bytes=self._max_bytes)
 
     def small_content(self, headers: Headers, fetched: Fetched) -> Content | None:
         """The content, None if finding it out and reading it may take too long here. Bounded work itself."""
@@ -68,14 +68,14 @@ class Reader:
             if len(fetched.body) > IN_PLACE_BYTES:
                 return None
             limit = min(IN_PLACE_BYTES, limit)
-        content = decode_body(headers, fetched.body, max_bytes=limit)
+        content = decode_content(headers, fetched.body, max_bytes=limit)
         if content.truncated and limit < self._max_bytes:
             return None
         mime, charset = headers.content_type
         size = len(content.data)
         if size <= LEGACY_IN_PLACE_BYTES or not is_page(fetched.outcome, detect_mime(mime, content.data)):
             return content
-        return content if size <= IN_PLACE_BYTES and charset_of(content.data, charset) == "utf-8" else None
+        return content if size <= IN_PLACE_BYTES and charset_of(content.data, charset)[0] == "utf-8" else None
 
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
         """All but the page."""

@@ -7,6 +7,7 @@ from crawl_lib.errors import UrlError
 from crawl_lib.parse import detect_mime, parse_html
 from crawl_lib.urls import resolve
 from demo import SynthWeb
+from tests.parse.links import each_link
 
 PORT = 8080
 
@@ -15,7 +16,7 @@ def read_links(url: str, mime: str | None, content: bytes) -> list[tuple[str, st
     charset = mime.partition("charset=")[2] or None if mime else None
     page = parse_html(content, url=url, header_charset=charset, config=ParseConfig())
     found = []
-    for link in page.links:
+    for link in each_link(page):
         try:
             target = resolve(page.base, link.href)
         except UrlError:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crawl_lib.curate.index import merge_indexes
-from crawl_lib.parse.content import decode_content
+from crawl_lib.parse import decode_content, parse_head
 from crawl_lib.segment import surt
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import canonicalize
@@ -140,7 +140,7 @@ def test_every_page_is_replayed_as_it_was_captured(crawled: Result, wayback: Pyw
     for row in answers(crawled):
         replayed = wayback.replay(row["url"], stamp_of(row))
         head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {replayed.headers.get('Content-Encoding', '')}\r\n\r\n"
-        content = decode_content(head.encode(), replayed.body, max_bytes=1 << 30).data
+        content = decode_content(parse_head(head.encode()), replayed.body, max_bytes=1 << 30).data
         expected[row["url"]] = row["status"], row["digest"].hex()
         found[row["url"]] = replayed.status, sha1(content).hexdigest()
     assert found == expected

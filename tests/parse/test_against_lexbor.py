@@ -169,7 +169,7 @@ class Page:
 
 def read(html: bytes) -> oracle.Seen:
     """What the scanner sees, in the oracle's form."""
-    fields = scan(html, b"krake", 10**6, 10**6).fields
+    fields, *_ = scan(html, b"krake", 10**6, 10**6)
     count = len(fields[0])
     said = [text if flag == "1" else None for flag, text in zip(fields[1], fields[2:7], strict=True)]
     hrefs, anchors, rels = (fields[7 + column * count : 7 + (column + 1) * count] for column in range(3))

@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawl_lib.parse import Content, decode_content
+from crawl_lib.parse import Content, decode_content, parse_head
 
 MAX = 1 << 20
 TEXT = random.Random(1).randbytes(3000) + b"all work and no play " * 5000
+
+
+def decoded(head: bytes, body: bytes, *, max_bytes: int) -> Content:
+    return decode_content(parse_head(head), body, max_bytes=max_bytes)
 
 
 def head(**fields: str) -> bytes:
@@ -45,40 +49,34 @@ CODERS = {
 @pytest.mark.parametrize("coding", CODERS)
 @pytest.mark.parametrize("data", [b"", b"x", TEXT], ids=len)
 def test_each_coding(coding: str, data: bytes) -> None:
-    assert decode_content(head(Content_Encoding=coding), CODERS[coding](data), max_bytes=MAX) == Content(
-        data, False, ""
-    )
+    assert decoded(head(Content_Encoding=coding), CODERS[coding](data), max_bytes=MAX) == Content(data, False, "")
 
 
 @given(st.binary(max_size=5000), st.integers(1, 999))
 def test_chunks_of_any_size(data: bytes, size: int) -> None:
-    assert decode_content(head(Transfer_Encoding="chunked"), chunked(data, size), max_bytes=MAX) == Content(
-        data, False, ""
-    )
+    assert decoded(head(Transfer_Encoding="chunked"), chunked(data, size), max_bytes=MAX) == Content(data, False, "")
 
 
 def test_stacked_codings_are_undone_last_first() -> None:
     body = chunked(gzip.compress(brotli.compress(zlib.compress(TEXT))))
     fields = head(Content_Encoding="deflate, br", Transfer_Encoding="gzip, chunked")
-    assert decode_content(fields, body, max_bytes=MAX) == Content(TEXT, False, "")
+    assert decoded(fields, body, max_bytes=MAX) == Content(TEXT, False, "")
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "DEFLATE", "br", "identity"])
 def test_a_bomb_is_cut_at_the_limit(coding: str) -> None:
-    content = decode_content(head(Content_Encoding=coding), CODERS[coding](bytes(5 << 20)), max_bytes=1000)
+    content = decoded(head(Content_Encoding=coding), CODERS[coding](bytes(5 << 20)), max_bytes=1000)
     assert content == Content(bytes(1000), True, "")
 
 
 def test_content_of_just_the_limit_is_whole() -> None:
     for coding, code in CODERS.items():
-        assert decode_content(head(Content_Encoding=coding), code(TEXT), max_bytes=len(TEXT)) == Content(
-            TEXT, False, ""
-        )
+        assert decoded(head(Content_Encoding=coding), code(TEXT), max_bytes=len(TEXT)) == Content(TEXT, False, "")
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "DEFLATE", "br"])
 def test_what_comes_before_a_cut_is_kept(coding: str) -> None:
-    content = decode_content(head(Content_Encoding=coding), CODERS[coding](TEXT)[:-20], max_bytes=MAX)
+    content = decoded(head(Content_Encoding=coding), CODERS[coding](TEXT)[:-20], max_bytes=MAX)
     assert TEXT.startswith(content.data)
     assert len(content.data) >= 2000
     assert not content.truncated
@@ -89,7 +87,7 @@ def test_what_comes_before_a_cut_is_kept(coding: str) -> None:
 def test_what_comes_before_damage_is_kept(coding: str) -> None:
     body = bytearray(CODERS[coding](random.Random(2).randbytes(200_000).hex().encode()))
     body[150_000:150_100] = b"\xff" * 100
-    content = decode_content(head(Content_Encoding=coding), bytes(body), max_bytes=MAX)
+    content = decoded(head(Content_Encoding=coding), bytes(body), max_bytes=MAX)
     assert len(content.data) > 200_000, "all but the damaged end"
     if coding in ("gzip", "deflate"):
         assert "damaged after" in content.error, "the others carry no checksum"
@@ -97,27 +95,27 @@ def test_what_comes_before_damage_is_kept(coding: str) -> None:
 
 def test_a_wrong_checksum_costs_no_data() -> None:
     body = gzip.compress(TEXT)[:-8] + bytes(8)
-    content = decode_content(head(Content_Encoding="gzip"), body, max_bytes=MAX)
+    content = decoded(head(Content_Encoding="gzip"), body, max_bytes=MAX)
     assert content.data == TEXT
     assert "damaged" in content.error
 
 
 def test_gzip_members_follow_each_other_and_rubbish_after_them_is_left_alone() -> None:
     body = gzip.compress(b"one ") + gzip.compress(b"two") + b"\0\0rubbish"
-    assert decode_content(head(Content_Encoding="gzip"), body, max_bytes=MAX) == Content(b"one two", False, "")
+    assert decoded(head(Content_Encoding="gzip"), body, max_bytes=MAX) == Content(b"one two", False, "")
 
 
 def test_a_flood_of_empty_members_ends() -> None:
-    content = decode_content(head(Content_Encoding="gzip"), gzip.compress(b"") * 100_000, max_bytes=MAX)
+    content = decoded(head(Content_Encoding="gzip"), gzip.compress(b"") * 100_000, max_bytes=MAX)
     assert "members" in content.error
 
 
 def test_a_body_without_the_coding_that_is_named_stays_as_it_is() -> None:
-    assert decode_content(head(Content_Encoding="gzip"), b"<html>", max_bytes=MAX).data == b"<html>"
-    assert decode_content(head(Content_Encoding="zstd"), b"<html>", max_bytes=MAX) == Content(
+    assert decoded(head(Content_Encoding="gzip"), b"<html>", max_bytes=MAX).data == b"<html>"
+    assert decoded(head(Content_Encoding="zstd"), b"<html>", max_bytes=MAX) == Content(
         b"<html>", False, "zstd: unknown coding"
     )
-    assert decode_content(head(Transfer_Encoding="chunked"), b"<html>", max_bytes=MAX).data == b"<html>"
+    assert decoded(head(Transfer_Encoding="chunked"), b"<html>", max_bytes=MAX).data == b"<html>"
 
 
 @pytest.mark.parametrize(
@@ -134,20 +132,20 @@ def test_a_body_without_the_coding_that_is_named_stays_as_it_is() -> None:
     ],
 )
 def test_damaged_chunks(body: bytes, data: bytes, error: str) -> None:
-    content = decode_content(head(Transfer_Encoding="chunked"), body, max_bytes=MAX)
+    content = decoded(head(Transfer_Encoding="chunked"), body, max_bytes=MAX)
     assert content.data == data
     assert error in content.error
     assert bool(error) == bool(content.error)
 
 
 def test_too_many_codings_are_said() -> None:
-    assert "9 codings" in decode_content(head(Content_Encoding="gzip," * 9), b"x", max_bytes=MAX).error
+    assert "9 codings" in decoded(head(Content_Encoding="gzip," * 9), b"x", max_bytes=MAX).error
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300), st.binary(max_size=300), st.sampled_from([*CODERS, "chunked", "gzip, chunked"]))
 def test_never_raises(junk: bytes, body: bytes, coding: str) -> None:
     for prefix in (b"", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", b"\x78\x9c", b"\x1b", b"3\r\n"):
-        content = decode_content(head(Content_Encoding=coding) + junk, prefix + body, max_bytes=500)
+        content = decoded(head(Content_Encoding=coding) + junk, prefix + body, max_bytes=500)
         assert len(content.data) <= 500
-        assert decode_content(junk, body, max_bytes=10**6).data is not None
+        assert decoded(junk, body, max_bytes=10**6).data is not None

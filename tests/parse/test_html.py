@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.config import ParseConfig
-from crawl_lib.parse import Link, Links, Page, parse_html
+from crawl_lib.parse import Links, Page, parse_html
 from crawl_lib.parse.html import FOLLOWED_RELS
+from tests.parse.links import Link, each_link
 
 URL = "http://a.b/dir/page.html"
 
@@ -23,7 +24,7 @@ def page_of(html: str | bytes, **options: object) -> Page:
 
 
 def links_of(html: str | bytes, **options: object) -> list[Link]:
-    return list(page_of(html, **options).links)
+    return each_link(page_of(html, **options))
 
 
 @pytest.mark.parametrize(
@@ -292,7 +293,7 @@ fragments = st.lists(st.one_of(st.binary(max_size=8), st.sampled_from(PIECES)), 
 def test_bytes_in_page_out(data: bytes, header_charset: str | None) -> None:
     page = page_of(data, header_charset=header_charset)
     assert page.base.startswith("http")
-    for link in page.links:
+    for link in each_link(page):
         link.href.encode(), link.anchor.encode()
 
 
@@ -306,7 +307,7 @@ def test_a_page_that_was_read_leaves_nothing_to_the_garbage_collector() -> None:
     try:
         assert len(links_of(html)) == 3
         gc.collect()
-        assert [found for found in gc.garbage if isinstance(found, (Link, Links, Page))] == []
+        assert [found for found in gc.garbage if isinstance(found, (Links, Page))] == []
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

@@ -159,9 +159,11 @@ def test_what_is_read_aside_gives_the_rows_of_a_reading_in_place(tmp_path, low_l
 
 def test_a_bomb_is_noticed_by_bounded_work_and_read_aside(config, tmp_path, monkeypatch):
     limits = []
-    true = reading.decode_body
+    true = reading.decode_content
     monkeypatch.setattr(
-        reading, "decode_body", lambda *given, max_bytes: limits.append(max_bytes) or true(*given, max_bytes=max_bytes)
+        reading,
+        "decode_content",
+        lambda *given, max_bytes: limits.append(max_bytes) or true(*given, max_bytes=max_bytes),
     )
     content = b" " * (64 << 20)
     body = gzip.compress(content)

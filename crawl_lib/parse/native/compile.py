@@ -57,19 +57,15 @@ def main() -> None:
         _build_shared(compiler)
         return
     except OSError:
-        _say(f"No compiler `{compiler[0]}` here: one is downloaded for the scanner of links (100 MB, once) ...")
+        problem = f"No compiler `{compiler[0]}` here: one is"
     except subprocess.CalledProcessError as error:
-        _say(f"`{compiler[0]}` cannot compile the scanner of links:\n{error.stderr}")
-        _say("Another compiler is downloaded (100 MB, once) ...")
+        problem = f"`{compiler[0]}` cannot compile the scanner of links:\n{error.stderr}\nAnother compiler is"
+    sys.stderr.write(f"{problem} downloaded for the scanner of links (100 MB, once) ...\n")
     try:
         _build_with_packaged(sys.argv[1])
     except subprocess.CalledProcessError as error:
-        _say(f"{error}\n{error.stderr or ''}")
-        sys.exit("The scanner of links was not compiled: install gcc, then run `make setup` again")
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+        again = "install gcc, then run `make setup` again"
+        sys.exit(f"{error}\n{error.stderr or ''}\nThe scanner of links was not compiled: {again}")
 
 
 if __name__ == "__main__":

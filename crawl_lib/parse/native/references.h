@@ -1,4 +1,4 @@
-/* Made by make_references.py: HTML's named character references, sorted, in UTF-8. */
+/* HTML's named character references, as Python's html.entities.html5 has them, sorted, in UTF-8. */
 static const struct { const char *name, *text; } REFERENCES[] = {
 {"AElig", "\303\206"},{"AElig;", "\303\206"},{"AMP", "\046"},{"AMP;", "\046"},{"Aacute", "\303\201"},
 {"Aacute;", "\303\201"},{"Abreve;", "\304\202"},{"Acirc", "\303\202"},{"Acirc;", "\303\202"},{"Acy;", "\320\220"},
