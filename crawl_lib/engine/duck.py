@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, percent_of, sql_text
+from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
 from crawl_lib.errors import NoRoomError, StoppedError, StorageError
+from crawl_lib.stopping import Work
 
 _T = TypeVar("_T")
 LEAST_BYTES = 256 << 20
@@ -20,10 +22,8 @@ class Duck(Engine):
     """One DuckDB connection in memory; made by `open_duck`."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, room: Room) -> None:
-        self._connection = connection
-        self._storage = room.storage
-        self._work = room.work
-        self._remote: Any = None
+        self._connection, self._storage, self._work = connection, room.storage, room.work
+        self._are_remote = False
 
     def execute(self, statement: str) -> None:
         """Run a statement that answers nothing. Raises StorageError, StoppedError."""
@@ -43,7 +43,7 @@ class Duck(Engine):
         self.execute(f"create view {name} as select * from {self._files([path])}")
 
     def values(self, name: str, rows: pa.Table) -> None:
-        with self._translated():
+        with _translated(self._work):
             self._connection.register(f"{name}_given", rows)
         self.execute(f"create table {name} as select * from {name}_given")
 
@@ -54,10 +54,10 @@ class Duck(Engine):
         return [row[0] for row in self._do(lambda: self._connection.execute(sql_text(query)).fetchall())]
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
-        tell = percent_of(self._work, stage, self._percent)
-        reader = self._do(lambda: self._connection.sql(sql_text(query)).to_arrow_reader(rows), tell)
-        first = self._do(lambda: next(reader, None), tell)
-        yield from in_batches(self._after(first, reader), rows)
+        reader = self._do(lambda: self._connection.sql(sql_text(query)).to_arrow_reader(rows), stage)
+        first = self._do(lambda: next(reader, None), stage)
+        rest = iter(lambda: self._do(lambda: next(reader, None)), None)
+        yield from in_batches(chain([first] if first is not None else [], rest), rows)
 
     def interrupt(self) -> None:
         self._connection.interrupt()
@@ -70,40 +70,22 @@ class Duck(Engine):
 
     def _files(self, paths: Sequence[str], *options: str) -> str:
         """Files of the store as DuckDB reads them: from the local disk, else over the store."""
-        names = ", ".join(f"'{quoted(self._address(path))}'" for path in paths)
+        names = ", ".join(f"'{quoted(self._storage.local_path(path) or self._remote(path))}'" for path in paths)
         return f"read_parquet({', '.join([f'[{names}]', *options])})"
 
-    def _address(self, path: str) -> str:
-        local = self._storage.local_path(path)
-        if local is not None:
-            return str(local)
-        if self._remote is None:
-            from crawl_lib.engine.remote import StoreFiles  # noqa: PLC0415 - fsspec takes 50 ms
+    def _remote(self, path: str) -> str:
+        from crawl_lib.engine.remote import SCHEME, StoreFiles  # noqa: PLC0415 - fsspec takes 50 ms
 
-            self._remote = StoreFiles(self._storage)
-            with self._translated():
-                self._connection.register_filesystem(self._remote)
-        return str(self._remote.address(path))
+        if not self._are_remote:
+            with _translated(self._work):
+                self._connection.register_filesystem(StoreFiles(self._storage))
+            self._are_remote = True
+        return f"{SCHEME}://{path}"
 
-    def _after(self, batch: pa.RecordBatch | None, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        while batch is not None:
-            yield batch
-            batch = self._do(lambda: next(reader, None))
-
-    def _do(self, ask: Callable[[], _T], tell: Callable[[], None] | None = None) -> _T:
+    def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:
         """Ask DuckDB something that may take its time."""
-        with self._translated():
-            return patiently(ask, self._work, self._connection.interrupt, tell)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        with _translated():
-            try:
-                yield
-            except (duckdb.Error, pa.ArrowException) as error:
-                if self._work.stop.is_set():  # a file of a remote store that is read no further, for one
-                    raise StoppedError(f"DuckDB: stopped as asked: {' '.join(str(error).split())}") from error
-                raise
+        with _translated(self._work):
+            return patiently(ask, self._work, self._connection.interrupt, stage, self._percent)
 
 
 def open_duck(room: Room) -> Duck:
@@ -111,19 +93,14 @@ def open_duck(room: Room) -> Duck:
 
     Its queries raise NoRoomError once they would spill more than `room.max_bytes`, or than the disk has.
     """
-    with _translated():
+    with _translated(room.work):
         connection = duckdb.connect()
-    try:
-        with _translated():
-            connection.execute(f"set memory_limit = '{max(room.memory_bytes, LEAST_BYTES)}B'")
-            connection.execute(f"set temp_directory = '{quoted(room.scratch / 'duckdb')}'")
-            if room.max_bytes is not None:
-                connection.execute(f"set max_temp_directory_size = '{room.max_bytes}B'")
-            connection.execute("set TimeZone = 'UTC'")
-            connection.execute("set enable_progress_bar = true; set enable_progress_bar_print = false")
-    except BaseException:
-        connection.close()
-        raise
+        connection.execute(f"set memory_limit = '{max(room.memory_bytes, LEAST_BYTES)}B'")
+        connection.execute(f"set temp_directory = '{quoted(room.scratch / 'duckdb')}'")
+        if room.max_bytes is not None:
+            connection.execute(f"set max_temp_directory_size = '{room.max_bytes}B'")
+        connection.execute("set TimeZone = 'UTC'")
+        connection.execute("set enable_progress_bar = true; set enable_progress_bar_print = false")
     return Duck(connection, room)
 
 
@@ -133,11 +110,13 @@ def quoted(text: Path | str) -> str:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated(work: Work) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
         text = " ".join(str(error).split())
+        if work.stop.is_set():  # a file of a remote store that is read no further, for one
+            raise StoppedError(f"DuckDB: stopped as asked: {text}") from error
         if "max_temp_directory_size" in text:
             raise NoRoomError(
                 "scratch.directory: sorting needs more room than scratch.max_bytes, or the disk, gives; give it more,"

@@ -111,22 +111,22 @@ def in_batches(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Reco
         count += len(batch)
         while count >= rows:
             table = pa.Table.from_batches(waiting)
-            yield _one(table.slice(0, rows))
+            yield table.slice(0, rows).combine_chunks().to_batches()[0]
             waiting = table.slice(rows).to_batches()
             count -= rows
     if count:
-        yield _one(pa.Table.from_batches(waiting))
-
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    batches = table.to_batches()
-    return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
+        yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
 
 
 def patiently(
-    ask: Callable[[], Result], work: Work, interrupt: Callable[[], None], tell: Callable[[], None] | None = None
+    ask: Callable[[], Result],
+    work: Work,
+    interrupt: Callable[[], None],
+    stage: str = "",
+    percent: Callable[[], int] = int,
 ) -> Result:
-    """Ask in a thread, while this one waits, tells progress, and looks whether to stop every `LOOK_S` seconds.
+    """Ask in a thread, while this one waits, and every `LOOK_S` seconds looks whether to stop, and reports how many
+    percent of `stage` are done, if it has a name.
 
     Python hears signals between two of its own instructions: a main thread that is deep in a query for an hour would
     not hear SIGTERM or a time limit. `interrupt` ends the query, once this thread is to stop or an exception comes to
@@ -137,18 +137,13 @@ def patiently(
         try:
             while not wait([future], LOOK_S).done:
                 work.go_on()
-                if tell is not None:
-                    tell()
+                if stage:
+                    work.report(stage=stage, done=percent(), total=100, unit="percent")
             return future.result()
         finally:
             while not future.done():
                 interrupt()
                 wait([future], LOOK_S)
-
-
-def percent_of(work: Work, stage: str, percent: Callable[[], int]) -> Callable[[], None]:
-    """What reports how much of a query is done."""
-    return lambda: work.report(stage=stage, done=percent(), total=100, unit="percent")
 
 
 @contextmanager

@@ -49,11 +49,6 @@ def java_options(environment: Mapping[str, str]) -> dict[str, str]:
     return {"java.security.krb5.conf": first} if first else {}
 
 
-def spark_options(dfs_url: str) -> dict[str, str]:
-    """Executors get tokens for this HDFS (on YARN and Kubernetes), also where fs.defaultFS is another one."""
-    return {"spark.kerberos.access.hadoopFileSystems": dfs_url}
-
-
 def check_kerberos(jvm: Any, dfs_url: str) -> None:
     """Raises ConfigError where Java does not know that HDFS is secured, who the namenodes are, or who we are.
 

@@ -6,12 +6,11 @@ their numbers. A stream reads them one after the other and counts on, so nothing
 
 import os
 import re
-import shutil
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -24,9 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from crawl_lib.config import Config
-from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, percent_of, sql_text
-from crawl_lib.engine.java import check_java, check_kerberos, is_secured, java_options, spark_options
+from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
+from crawl_lib.engine.java import check_java, check_kerberos, is_secured, java_options
 from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
+from crawl_lib.storage import LocalStorage, Storage
 
 _T = TypeVar("_T")
 LEAST_BYTES = 512 << 20
@@ -49,8 +49,7 @@ class Spark(Engine):
     """One Spark session with a Java process of its own; made by `open_spark`."""
 
     def __init__(self, session: SparkSession, room: Room, dfs_url: str | None) -> None:
-        self._session = session
-        self._room = room
+        self._session, self._room = session, room
         self._url = None if dfs_url is None else dfs_url.rstrip("/")
         self._results = 0
         self._dead = False
@@ -91,14 +90,15 @@ class Spark(Engine):
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
         self._results += 1
-        parts: _Parts = _LocalParts(self._room, self._results)
-        if self._url is not None:
-            parts = _SharedParts(self._room, self._results, self._url)
+        store: Storage = LocalStorage(self._room.scratch)
+        folder, root = f"result-{self._results}", f"file://{self._room.scratch}"
+        if self._url is not None:  # where all executors see it
+            store, folder, root = self._room.storage, f"{self._room.hidden}/{folder}", self._url
         writer = self._do(lambda: self._session.sql(sql_text(query)).write.option("parquet.block.size", PART_BYTES))
-        self._do(lambda: writer.parquet(parts.uri), percent_of(self._room.work, stage, self._percent))
+        self._do(lambda: writer.parquet(f"{root}/{folder}"), stage)
         with _translated():
-            yield from in_batches(self._room.work.until_stopped(_rows_of(parts, rows)), rows)
-        parts.delete()
+            yield from in_batches(self._room.work.until_stopped(_rows_of(store, folder, rows)), rows)
+        store.delete(folder)
 
     def interrupt(self) -> None:
         """Without its Java process a job has no driver, and ends on every machine."""
@@ -121,10 +121,10 @@ class Spark(Engine):
         if self._results and self._url is not None:
             self._room.storage.delete(self._room.hidden)
 
-    def _do(self, ask: Callable[[], _T], tell: Callable[[], None] | None = None) -> _T:
+    def _do(self, ask: Callable[[], _T], stage: str = "") -> _T:
         """Ask Spark something that may take its time."""
         with _translated():
-            return patiently(ask, self._room.work, self.interrupt, tell)
+            return patiently(ask, self._room.work, self.interrupt, stage, self._percent)
 
     def _place(self, path: str, copy: str) -> str:
         """Where Spark reads a file of the store."""
@@ -163,58 +163,11 @@ class Spark(Engine):
         return 100 * done // tasks if tasks else 0
 
 
-class _Parts(Protocol):
-    """An answer of Spark: a folder of sorted parts. `uri`: where Spark writes it."""
-
-    uri: str
-
-    def names(self) -> list[str]: ...
-
-    def open(self, name: str) -> BinaryIO: ...
-
-    def delete(self) -> None: ...
-
-
-class _LocalParts:
-    """Parts in scratch."""
-
-    def __init__(self, room: Room, number: int) -> None:
-        self._folder = room.scratch / f"result-{number}"
-        self.uri = f"file://{self._folder}"
-
-    def names(self) -> list[str]:
-        return [path.name for path in self._folder.iterdir()]
-
-    def open(self, name: str) -> BinaryIO:
-        return (self._folder / name).open("rb")
-
-    def delete(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-class _SharedParts:
-    """Parts in the hidden folder of the store, which all executors see."""
-
-    def __init__(self, room: Room, number: int, url: str) -> None:
-        self._storage = room.storage
-        self._folder = f"{room.hidden}/result-{number}"
-        self.uri = f"{url}/{self._folder}"
-
-    def names(self) -> list[str]:
-        return [entry.name for entry in self._storage.list(self._folder)]
-
-    def open(self, name: str) -> BinaryIO:
-        return self._storage.open_seekable(f"{self._folder}/{name}")
-
-    def delete(self) -> None:
-        self._storage.delete(self._folder)
-
-
-def _rows_of(parts: _Parts, rows: int) -> Iterator[pa.RecordBatch]:
+def _rows_of(store: Storage, folder: str, rows: int) -> Iterator[pa.RecordBatch]:
     """The rows of all parts, in the order of the parts' numbers: `part-00007-<id>-c000.zstd.parquet`."""
-    names = [name for name in parts.names() if name.startswith("part-")]
+    names = [entry.name for entry in store.list(folder) if entry.name.startswith("part-")]
     for name in sorted(names, key=lambda name: (int(name.split("-")[1]), name)):
-        with parts.open(name) as file, pq.ParquetFile(file) as part:
+        with store.open_seekable(f"{folder}/{name}") as file, pq.ParquetFile(file) as part:
             yield from part.iter_batches(rows)
 
 
@@ -296,7 +249,8 @@ def _options(config: Config, room: Room, local: bool) -> dict[str, str]:
         "spark.driver.memory": f"{max(room.memory_bytes, LEAST_BYTES) >> 20}m",
     }
     if is_secured(config):
-        options |= spark_options(str(config.spark.dfs_url))
+        # Executors get tokens for this HDFS (on YARN and Kubernetes), also where fs.defaultFS is another one.
+        options["spark.kerberos.access.hadoopFileSystems"] = str(config.spark.dfs_url)
     if local:
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return options

@@ -15,6 +15,11 @@ from crawl_lib.errors import PathNotFoundError
 from crawl_lib.storage import LocalStorage
 from tests.export.test_remote import Elsewhere
 
+
+def _address(path: str) -> str:
+    return f"{remote.SCHEME}://{path}"
+
+
 DATA = bytes(range(256)) * 64
 
 
@@ -33,7 +38,7 @@ def test_a_thread_reads_where_it_sought_whatever_others_do_in_between(files: Sto
         file.seek(7000)
         found.append(file.read(10))
 
-    file = files.open(files.address("a/file"))
+    file = files.open(_address("a/file"))
     file.seek(300)
     thread = threading.Thread(target=other)
     thread.start()
@@ -47,18 +52,17 @@ def test_a_thread_reads_where_it_sought_whatever_others_do_in_between(files: Sto
 
 def test_a_file_that_is_not_there_is_an_error_when_it_is_opened(files: StoreFiles) -> None:
     with pytest.raises(PathNotFoundError):
-        files.open(files.address("a/none"))
+        files.open(_address("a/none"))
 
 
 def test_reads_of_any_place_and_size_are_the_files_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a block, across blocks, larger than one, at and beyond the end."""
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(remote, "TAIL_BYTES", 100)
     store = LocalStorage.open(tmp_path)
     data = random.Random(1).randbytes(10_000)
     store.write_bytes("a", data)
     files = StoreFiles(Elsewhere(store))
-    file = files.open(files.address("a"))
+    file = files.open(_address("a"))
     rng = random.Random(2)
     for _ in range(3000):
         offset, size = rng.randrange(10_100), rng.choice([0, 1, 8, 100, 999, 1000, 1001, 5000])
@@ -73,13 +77,12 @@ def test_reads_of_any_place_and_size_are_the_files_bytes(tmp_path: Path, monkeyp
 def test_memory_does_not_grow_with_files_and_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of what was read is a few blocks in all, and a file's small reads are one request."""
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(remote, "TAIL_BYTES", 100)
     inner = LocalStorage.open(tmp_path)
     for number in range(40):
         inner.write_bytes(f"{number}", bytes(3000))
     store = Elsewhere(inner)
     files = StoreFiles(store)
-    handles = [files.open(files.address(f"{number}")) for number in range(40)]
+    handles = [files.open(_address(f"{number}")) for number in range(40)]
 
     def read_all() -> None:
         for handle in handles:
@@ -92,4 +95,4 @@ def test_memory_does_not_grow_with_files_and_threads(tmp_path: Path, monkeypatch
         thread.start()
         thread.join()
     assert len(store.opened) == 4 * 40
-    assert sum(len(block.data) for block in files._blocks) <= 1000 * remote.MAX_BLOCKS
+    assert files._block.cache_info().currsize <= remote.MAX_BLOCKS
