@@ -24,7 +24,7 @@
     `-- UrlError                    the caller counts a rejection; `reason` is its name
 
 A failed fetch is not an error of this tree: it is an `Outcome` in a row of `pages`.
-No exception of a foreign library (socket, pymysql, sqlite3, hdfs, pycurl, pyarrow) leaves the module that calls it.
+No exception of a foreign library (socket, pymysql, sqlite3, requests, pycurl, pyarrow) leaves the module that calls it.
 """
 
 import sqlite3

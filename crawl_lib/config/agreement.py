@@ -1,7 +1,7 @@
 """Which options all nodes of a crawl must agree on, and where two configs differ.
 
 Every option is one of them unless it is named here with the reason why it is not: an option that is added later must
-agree until somebody has thought about it.
+agree until someone has thought about it.
 """
 
 from collections.abc import Mapping
@@ -44,15 +44,10 @@ MAY_DIFFER = {
 
 def shared_options(config: Config) -> dict[str, Any]:
     """The options that all machines must agree on, by their names with dots. No secret is among them."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, value in to_mapping(config).items():
-        if name in MAY_DIFFER:
-            continue
-        if not isinstance(value, dict):
-            found[name] = value
-            continue
-        found |= {f"{name}.{key}": item for key, item in value.items() if f"{name}.{key}" not in MAY_DIFFER}
-    return found
+        options |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
+    return {name: value for name, value in options.items() if not {name, name.partition(".")[0]} & MAY_DIFFER.keys()}
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:

@@ -4,11 +4,12 @@ import difflib
 import ipaddress
 import json
 import math
+import operator
 import os
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,9 @@ def find_config_path(environ: Mapping[str, str]) -> Path:
     Raises ConfigError if there is none: the operator sets the variable.
     """
     named = environ.get(CONFIG_PATH_VARIABLE)
-    path = Path(named) if named else Path("config/krake-config.yml")
+    path = Path(named or "config/krake-config.yml")
     if not path.is_file():
-        hint = (
-            f"{CONFIG_PATH_VARIABLE} names {named}" if named else f"give --config FILE, or set {CONFIG_PATH_VARIABLE}"
-        )
+        hint = f"{CONFIG_PATH_VARIABLE} names it" if named else f"give --config FILE, or set {CONFIG_PATH_VARIABLE}"
         raise ConfigError(f"{path}: no such config file ({hint})")
     return path.resolve()
 
@@ -92,56 +91,67 @@ _TAKEN_NAMES = {"default": "Airflow's queue of the tasks that belong to no node"
 
 
 def _check_together(config: Any, source: str) -> None:
+    """Raise ConfigError for options that do not go together."""
     keys = config.key_storage
-    for name in _TAKEN_NAMES.keys() & set(config.servers):
-        raise ConfigError(f"{source}: servers: {name!r} is the name of {_TAKEN_NAMES[name]}; name the node otherwise")
-    if keys.replication > len(keys.servers):
-        raise ConfigError(
-            f"{source}: key_storage.replication: {keys.replication} replicas need as many servers,"
-            f" and key_storage.servers names {len(keys.servers)}"
-        )
-    if len({is_sqlite_server(server) for server in keys.servers}) > 1:
-        raise ConfigError(f"{source}: key_storage.servers: SQLite files and MySQL servers cannot be mixed")
-    if keys.ca_file is not None and keys.tls != "verify":
-        raise ConfigError(
-            f"{source}: key_storage.ca_file: certificates are looked at with key_storage.tls: verify only"
-        )
-    _check_delays(config.fetch, source)
-    if config.crawl.directory.strip("/") == config.export.directory.strip("/"):
-        raise ConfigError(f"{source}: export.directory: must differ from crawl.directory")
+    problems = [
+        *(
+            (name in config.servers, f"servers: {name!r} is the name of {meaning}; name the node otherwise")
+            for name, meaning in _TAKEN_NAMES.items()
+        ),
+        (
+            keys.replication > len(keys.servers),
+            f"key_storage.replication: {keys.replication} replicas need as many servers, not {len(keys.servers)}",
+        ),
+        (
+            len({is_sqlite_server(server) for server in keys.servers}) > 1,
+            "key_storage.servers: SQLite files and MySQL servers cannot be mixed",
+        ),
+        (
+            keys.ca_file is not None and keys.tls != "verify",
+            "key_storage.ca_file: certificates are looked at with key_storage.tls: verify only",
+        ),
+        *_delay_problems(config.fetch),
+        (
+            config.crawl.directory.strip("/") == config.export.directory.strip("/"),
+            "export.directory: must differ from crawl.directory",
+        ),
+    ]
+    for is_wrong, problem in problems:
+        if is_wrong:
+            raise ConfigError(f"{source}: {problem}")
 
 
-def _check_delays(fetch: Any, source: str) -> None:
+def _delay_problems(fetch: Any) -> Iterator[tuple[bool, str]]:
     """Several connections to a host, and a delay from the end of one answer to the next request, cannot be had both."""
     given = [("fetch.connections_per_host", fetch.connections_per_host, "fetch.host_delay_s", fetch.host_delay_s)]
     for index, entry in enumerate(fetch.hosts):
-        where = f"fetch.hosts[{index}]"
-        _check_host(entry, f"{source}: {where}.value")
+        where, problem = f"fetch.hosts[{index}]", _host_problem(entry)
+        yield problem is not None, f"{where}.value: {problem}"
         delay_s = fetch.host_delay_s if entry.delay_s is None else entry.delay_s
         connections = fetch.connections_per_host if entry.connections is None else entry.connections
         given.append((f"{where}.connections", connections, f"{where}.delay_s", delay_s))
     for name, connections, delay_name, delay_s in given:
-        if connections > 1 and delay_s > 0:
-            raise ConfigError(f"{source}: {name}: more than 1 needs a {delay_name} of 0")
-        if connections > 1 and fetch.adaptive_delay_factor is not None:
-            raise ConfigError(f"{source}: {name}: more than 1 needs a fetch.adaptive_delay_factor of null")
+        yield connections > 1 and delay_s > 0, f"{name}: more than 1 needs a {delay_name} of 0"
+        adapts = fetch.adaptive_delay_factor is not None
+        yield connections > 1 and adapts, f"{name}: more than 1 needs a fetch.adaptive_delay_factor of null"
 
 
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 
 
-def _check_host(entry: Any, where: str) -> None:
-    if entry.kind == "domain":
-        if not _HOST.fullmatch(entry.value):
-            raise ConfigError(
-                f"{where}: {entry.value!r} is no host as URLs have it: in lower case, other letters as xn--,"
-                " addresses in their shortest form, without port or star"
-            )
-        return
-    try:
-        re.compile(entry.value)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(f"{where}: {entry.value!r} is not a regular expression: {error}") from None
+def _host_problem(entry: Any) -> str | None:
+    """Why an entry of `fetch.hosts` matches nothing."""
+    if entry.kind == "regex":
+        try:
+            re.compile(entry.value)
+        except (re.error, OverflowError, RecursionError) as error:
+            return f"{entry.value!r} is not a regular expression: {error}"
+    elif not _HOST.fullmatch(entry.value):
+        return (
+            f"{entry.value!r} is no host as URLs have it: in lower case, other letters as xn--,"
+            " addresses in their shortest form, without port or star"
+        )
+    return None
 
 
 def is_sqlite_server(server: str) -> bool:
@@ -153,27 +163,25 @@ class _Reader:
     """Reads sections of one file; every error names the file and the key."""
 
     def __init__(self, source: str, base: Path) -> None:
-        self.source = source
-        self.base = base
+        self.source, self.base = source, base
 
-    def fail(self, key: str, problem: str) -> typing.NoReturn:
-        raise ConfigError(f"{self.source}: {key}: {problem}")
+    def require(self, is_right: object, key: str, problem: str) -> None:
+        if not is_right:
+            raise ConfigError(f"{self.source}: {key}: {problem}")
 
-    def section(self, kind: type, mapping: object, prefix: str) -> Any:
-        if not isinstance(mapping, dict):
-            where = prefix.rstrip(".") or "the file"
-            self.fail(where, f"must be a mapping of options, not {_word(mapping)}")
+    def section(self, kind: type, mapping: Any, prefix: str) -> Any:
+        where = prefix.rstrip(".") or "the file"
+        self.require(isinstance(mapping, dict), where, f"must be a mapping of options, not {_word(mapping)}")
         known = {item.name: item for item in fields(kind)}
         for key in mapping:
             if key not in known:
                 near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
-                self.fail(f"{prefix}{key}", f"unknown option; the nearest valid one is {prefix}{near}")
+                self.require(False, f"{prefix}{key}", f"unknown option; the nearest valid one is {prefix}{near}")
         hints = typing.get_type_hints(kind)
         values: dict[str, Any] = {}
         for name, item in known.items():
             given = mapping.get(name, item.default)
-            if given is MISSING:
-                self.fail(prefix + name, "is missing, and has no default")
+            self.require(given is not MISSING, prefix + name, "is missing, and has no default")
             values[name] = self.value(hints[name], item, given, prefix + name)
         return kind(**values)
 
@@ -190,71 +198,57 @@ class _Reader:
         return self.checked(self.scalar(hint, value, key), item.metadata, key)
 
     def items(self, hint: Any, item: Field[Any], value: Any, key: str) -> tuple[Any, ...]:
-        if not isinstance(value, list | tuple):
-            self.fail(key, f"must be a list, not {_word(value)}")
-        if is_dataclass(hint):
-            return tuple(
-                self.section(typing.cast(type, hint), entry, f"{key}[{index}].") for index, entry in enumerate(value)
-            )
-        checks = item.metadata
-        found = tuple(
-            self.checked(self.scalar(hint, entry, f"{key}[{index}]"), checks, f"{key}[{index}]")
-            for index, entry in enumerate(value)
-        )
-        if checks.get("nonempty") and not found:
-            self.fail(key, "must name at least one")
-        if checks.get("unique") and len(set(found)) < len(found):
-            twice = next(entry for entry in found if found.count(entry) > 1)
-            self.fail(key, f"names {twice!r} twice")
-        return found
+        self.require(isinstance(value, list | tuple), key, f"must be a list, not {_word(value)}")
+        items = tuple(self.value(hint, item, entry, f"{key}[{index}]") for index, entry in enumerate(value))
+        self.require(items or not item.metadata.get("nonempty"), key, "must name at least one")
+        twice = next((entry for entry in items if items.count(entry) > 1), None)
+        self.require(twice is None or not item.metadata.get("unique"), key, f"names {twice!r} twice")
+        return items
 
     def scalar(self, hint: Any, value: Any, key: str) -> Any:
         if hint is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
-        if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-            self.fail(key, f"must be {_TYPE_WORDS[hint]}, not {_word(value)}")
-        if hint is float and not math.isfinite(value):
-            self.fail(key, f"must be a number of finite size, not {value}")
+        is_right = isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
+        self.require(is_right, key, f"must be {_TYPE_WORDS[hint]}, not {_word(value)}")
+        is_right = hint is not float or math.isfinite(value)
+        self.require(is_right, key, f"must be a number of finite size, not {value}")
         return value
 
     def checked(self, value: Any, checks: Mapping[str, Any], key: str) -> Any:
-        if "choices" in checks and value not in checks["choices"]:
-            self.fail(key, f"must be one of {', '.join(checks['choices'])}, not {value!r}")
-        if "minimum" in checks and not value >= checks["minimum"]:
-            self.fail(key, f"must be at least {checks['minimum']}, not {value}")
-        if "maximum" in checks and not value <= checks["maximum"]:
-            self.fail(key, f"must be at most {checks['maximum']}, not {value}")
-        if "pattern" in checks and not re.fullmatch(checks["pattern"], value):
-            self.fail(key, f"{value!r} does not match {checks['pattern']}")
-        if "networks" in checks:
-            self.network(value, key)
+        for name, (is_right, problem) in _CHECKS.items():
+            if name in checks:
+                limit = ", ".join(checks[name]) if name == "choices" else checks[name]
+                self.require(is_right(value, checks[name]), key, problem.format(value=value, limit=limit))
         if "path" in checks:
             return self.path(value, checks["path"], key)
         return value
 
-    def network(self, value: str, key: str) -> None:
-        try:
-            ipaddress.ip_network(value)
-        except ValueError as error:
-            self.fail(key, f"is not a network such as 127.0.0.0/8: {error}")
-
     def path(self, value: str, kind: str, key: str) -> str:
         if kind == "dfs" and value.lower().startswith(("http://", "https://")):
             return value
-        if _ADDRESS.match(value):
-            wanted = "a directory, or http://NAMENODE:9870/PATH (WebHDFS)" if kind == "dfs" else "a path"
-            self.fail(key, f"must be {wanted}, not {value!r}")
+        wanted = "a directory, or http://NAMENODE:9870/PATH (WebHDFS)" if kind == "dfs" else "a path"
+        self.require(not _ADDRESS.match(value), key, f"must be {wanted}, not {value!r}")
         if kind == "servers" and not is_sqlite_server(value):
             return value
-        try:
-            given = Path(os.path.expanduser(value))  # noqa: PTH111 - pathlib's raises where there is no such user
-        except RuntimeError:
-            self.fail(key, f"{value!r}: there is no such user")
-        if not value or "\0" in value:
-            self.fail(key, f"{value!r} is no path")
+        self.require(value and "\0" not in value, key, f"{value!r} is no path")
+        given = os.path.expanduser(value)  # noqa: PTH111 - pathlib's raises where there is no such user
         return os.path.normpath(self.base.absolute() / given)
 
 
+def _is_network(value: str, _: object) -> bool:
+    try:
+        return bool(ipaddress.ip_network(value))
+    except ValueError:
+        return False
+
+
+_CHECKS: dict[str, tuple[Callable[[Any, Any], object], str]] = {
+    "choices": (lambda value, choices: value in choices, "must be one of {limit}, not {value!r}"),
+    "minimum": (operator.ge, "must be at least {limit}, not {value}"),
+    "maximum": (operator.le, "must be at most {limit}, not {value}"),
+    "pattern": (lambda value, pattern: re.fullmatch(pattern, value), "{value!r} does not match {limit}"),
+    "networks": (_is_network, "is not a network such as 127.0.0.0/8: {value!r}"),
+}
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 

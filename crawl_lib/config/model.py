@@ -4,16 +4,14 @@ Names contain units. `metadata` of a field holds what `load` checks: `minimum`, 
 (relative paths are taken relative to the config file), `pattern`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from typing import Any
 
 from crawl_lib.records import MAX_BODY_BYTES
 
 
-def option(default: Any = ..., **checks: Any) -> Any:
+def option(default: Any = MISSING, **checks: Any) -> Any:
     """A dataclass field with checks; without a default the option is mandatory."""
-    if default is ...:
-        return field(metadata=checks)
     return field(default=default, metadata=checks)
 
 

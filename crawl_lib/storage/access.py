@@ -3,15 +3,48 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from crawl_lib.config import Config
+from crawl_lib.errors import ConfigError
 from crawl_lib.storage.filestore import Storage
 from crawl_lib.storage.local import LocalStorage
 
 
+class Address(NamedTuple):
+    """`namenodes`: scheme, host and port of each; `root`: absolute path, "" for the root of the file system."""
+
+    namenodes: tuple[str, ...]
+    root: str
+
+    def __str__(self) -> str:
+        return ";".join(self.namenodes) + self.root
+
+
+def parse_address(text: str) -> Address:
+    """`http://nn1:9870;http://nn2:9870/path`: namenodes, and the root path behind the last one (or behind all).
+
+    Raises ConfigError: the operator corrects `dfs_primary`.
+    """
+    parts = [urlsplit(part.strip()) for part in text.split(";") if part.strip()]
+    paths = {part.path.rstrip("/") for part in parts[:-1]}
+    root = parts[-1].path.rstrip("/")
+    if not paths <= {"", root}:
+        raise ConfigError(f"dfs_primary: {text}: the namenodes' paths differ; give one path, behind the last namenode")
+    for part in parts:
+        if part.scheme not in {"http", "https"} or not part.netloc or part.query or part.fragment:
+            raise ConfigError(f"dfs_primary: {text}: each namenode is http://host:port or https://host:port, no more")
+        if "@" in part.netloc:
+            raise ConfigError("dfs_primary: no user and password in the address; dfs.user names the user")
+    if any(name in {"", ".", ".."} or ":" in name for name in root.split("/")[1:]):
+        raise ConfigError(f"dfs_primary: {text}: {root} is no path of HDFS")
+    return Address(tuple(f"{part.scheme}://{part.netloc}" for part in parts), root)
+
+
 @dataclass(frozen=True)
 class DfsAccess:
-    """How HDFS is reached where somebody else than the config says it (Airflow's connection); None: as the config does.
+    """How HDFS is reached where Airflow's connection says it instead of the config; None: as the config does.
 
     `namenodes`: scheme, host and port of each (`https://nn1:9871`); `user`; `ca_file`, `cert_file`, `key_file`: paths.
     """
@@ -31,18 +64,9 @@ class DfsAccess:
             return config
         address = config.dfs_primary
         if self.namenodes:
-            from crawl_lib.storage.webhdfs import parse_address  # noqa: PLC0415 - as below
-
             address = ";".join(self.namenodes) + parse_address(address).root
-        dfs = config.dfs
-        dfs = replace(
-            dfs,
-            user=self.user or dfs.user,
-            ca_file=self.ca_file or dfs.ca_file,
-            cert_file=self.cert_file or dfs.cert_file,
-            key_file=self.key_file or dfs.key_file,
-        )
-        return replace(config, dfs_primary=address, dfs=dfs)
+        given = {name: value for name, value in vars(self).items() if value and name != "namenodes"}
+        return replace(config, dfs_primary=address, dfs=replace(config.dfs, **given))
 
 
 def is_hdfs(config: Config) -> bool:
@@ -57,7 +81,7 @@ def open_storage(config: Config, stop: Event | None = None, *, make: bool = True
     `stop`: when it is set, a request to HDFS that is repeated until a server is back, and a file that is being sent or
     read, end with StoppedError within about a second. A request that a server has got, and does not answer, ends by
     `dfs.timeout_s`; one that cannot be connected, by `dfs.connect_timeout_s`.
-    Raises ConfigError (the operator mends `dfs_primary`) and StorageError (the operator looks at the disk or
+    Raises ConfigError (the operator corrects `dfs_primary`) and StorageError (the operator looks at the disk or
     the namenodes that are named).
     """
     address = config.dfs_primary

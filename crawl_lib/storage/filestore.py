@@ -31,6 +31,12 @@ def check_path(path: str) -> str:
     return path
 
 
+def hidden_next_to(path: str) -> str:
+    """A hidden name in the same folder, another one at each call: what a broken try left may still be open in HDFS."""
+    folder, slash, name = check_path(path).rpartition("/")
+    return f"{folder}{slash}.{name}.{uuid.uuid4().hex}"
+
+
 class Storage(ABC):
     """Files and folders below one root (`dfs_primary`). Paths are POSIX strings relative to it.
 
@@ -89,7 +95,7 @@ class Storage(ABC):
         """How many bytes may still be written."""
 
     def secure(self, path: str) -> None:
-        """Make durable that a path is there: whoever renamed it may have been killed before he could.
+        """Make durable that a path is there: the process that renamed it may have been killed before it could.
 
         Called before anything is done because of what was found. A namenode answers nothing that is not durable.
         """
@@ -97,7 +103,6 @@ class Storage(ABC):
 
     def local_path(self, path: str) -> Path | None:
         """Where a file lies on this machine's disk, None if the back end is elsewhere."""
-        check_path(path)
         return None
 
     def exists(self, path: str) -> bool:
@@ -111,14 +116,13 @@ class Storage(ABC):
 
     def write_bytes(self, path: str, data: bytes) -> None:
         """Create a small file: all of it or, after a crash, nothing. Raises TargetExistsError if the path is taken."""
-        folder, _, name = check_path(path).rpartition("/")
-        beside = f"{folder}/.{name}.{uuid.uuid4().hex}" if folder else f".{name}.{uuid.uuid4().hex}"
-        with self.open_write(beside) as file:
+        hidden = hidden_next_to(path)
+        with self.open_write(hidden) as file:
             file.write(data)
         try:
-            self.rename(beside, path)
+            self.rename(hidden, path)
         except StorageError:
-            self.delete(beside)
+            self.delete(hidden)
             raise
 
     def upload(self, local: Path, path: str) -> None:
@@ -139,10 +143,10 @@ class Storage(ABC):
 
     def open_seekable(self, path: str) -> BinaryIO:
         """A file for random reads, as Parquet needs them. Raises PathNotFoundError."""
-        return cast(BinaryIO, io.BufferedReader(RangedFile(self, path), COPY_BYTES))
+        return cast(BinaryIO, io.BufferedReader(_RangedFile(self, path), COPY_BYTES))
 
 
-class RangedFile(io.RawIOBase):
+class _RangedFile(io.RawIOBase):
     """Random access over `Storage.open_read`: each read is one ranged read."""
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -153,25 +157,17 @@ class RangedFile(io.RawIOBase):
         self._size = entry.size_bytes if entry else 0
 
     def readable(self) -> bool:
-        """Always."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
         return True
 
-    def tell(self) -> int:
-        """The next byte to read."""
-        return self._at
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a byte."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         self._at = max(0, start + offset)
         return self._at
 
     def readinto(self, buffer: object) -> int:
-        """Fill a buffer, fewer bytes at the end of the file."""
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         wanted = min(len(view), self._size - self._at)
         if wanted <= 0:

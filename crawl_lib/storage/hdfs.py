@@ -3,36 +3,21 @@
 import builtins
 import io
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 from crawl_lib.config import DfsConfig
 from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, TargetExistsError, os_errors
-from crawl_lib.storage.filestore import Entry, Storage, check_path
+from crawl_lib.storage.access import parse_address
+from crawl_lib.storage.filestore import Entry, Storage, check_path, hidden_next_to
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
-from crawl_lib.storage.problems import HdfsProblemError
-from crawl_lib.storage.webhdfs import Datanodes, WebHdfs, parse_address
+from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 
 DISCARD_S = 3.0
 STOPPED_DISCARD_S = 1.0  # a task that is told to stop has 5 s in all
-
-
-class _Identity(NamedTuple):
-    """What a file or folder keeps when it is renamed."""
-
-    kind: str
-    file_id: int
-    size_bytes: int
-    modified: int
-
-    @classmethod
-    def of(cls, status: dict[str, Any]) -> "_Identity":
-        # An HttpFS before 3.4 gives no file id: then kind, size and time must do.
-        return cls(status["type"], status.get("fileId") or 0, status["length"], status.get("modificationTime") or 0)
 
 
 class HdfsStorage(Storage):
@@ -48,7 +33,7 @@ class HdfsStorage(Storage):
 
     @classmethod
     def open(cls, address: str, config: DfsConfig, stop: Event | None = None, *, make: bool = True) -> "HdfsStorage":
-        """The store at an address (`webhdfs.parse_address`); its root path is made if it is missing (and `make`).
+        """The store at an address (`access.parse_address`); its root path is made if it is missing (and `make`).
 
         `stop`: see `open_storage`. Raises ConfigError if the address is none, StorageError if no namenode answers or
         permission is missing, StoppedError.
@@ -70,7 +55,7 @@ class HdfsStorage(Storage):
             return io.BytesIO()
         try:
             reader = HdfsReader(self._hdfs, path, offset, length)
-        except HdfsProblemError:
+        except StorageError:
             if offset < self._require_file(path).size_bytes:
                 raise
             return io.BytesIO()  # a namenode refuses to read from the end on
@@ -100,8 +85,8 @@ class HdfsStorage(Storage):
     def rename(self, source: str, target: str) -> None:
         check_path(source)
         check_path(target)
-        if not source or not target or f"{target}/".startswith(f"{source}/"):
-            raise self._rename_error(source, target)
+        if not source or not target or target.startswith(f"{source}/"):
+            raise StorageError(f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself")
         before = self._identity(source)
         if before is None:
             raise PathNotFoundError(f"{self._show(source)}: is not there, so it cannot be renamed to {target}")
@@ -111,31 +96,31 @@ class HdfsStorage(Storage):
             self.make_dirs(parent)
         try:
             to = {"destination": self._hdfs.place(target), "renameoptions": "NONE"}
-            gateway_says = self._hdfs.call("cannot be renamed", "rename", source, **to)
+            gateway_says = self._hdfs.call("cannot be renamed", "RENAME", source, **to)
         except StorageError as error:
             # The answer of a rename that was carried out may be lost; the second sending is then refused.
-            standing = self._identity(target)
-            if standing == before and self._identity(source) is None:
+            after = self._identity(target)
+            if after == before and self._identity(source) is None:
                 return
-            if standing is not None:
+            if after is not None:
                 raise TargetExistsError(f"{self._show(target)}: is there already, it was not touched") from error
             raise
         if gateway_says is not None:
             self._check_rename(source, target, before)
 
-    def _check_rename(self, source: str, target: str, before: _Identity) -> None:
+    def _check_rename(self, source: str, target: str, before: tuple[object, ...]) -> None:
         """HttpFS knows no `renameoptions`: it answers yes or no, and moves into a folder that has just appeared."""
         if self._identity(target) == before:
             return
         inside = f"{target}/{source.rpartition('/')[2]}"
         if self._identity(inside) == before:
-            self._hdfs.call("cannot be moved out again", "rename", inside, destination=self._hdfs.place(source))
+            self._hdfs.call("cannot be moved out again", "RENAME", inside, destination=self._hdfs.place(source))
         self._refuse_existing(target)
         raise StorageError(f"{self._show(source)}: was not renamed to {target}: the gateway says no more")
 
     def list(self, path: str) -> list[Entry]:
         check_path(path)
-        statuses = self._hdfs.call("cannot be listed", "list_status", path)["FileStatus"]
+        statuses = self._hdfs.call("cannot be listed", "LISTSTATUS", path)["FileStatus"]
         if any(status["pathSuffix"] == "" for status in statuses):
             raise StorageError(f"{self._show(path)}: cannot be listed: is a regular file, not a directory")
         return sorted(_entry(status["pathSuffix"], status) for status in statuses)
@@ -149,13 +134,13 @@ class HdfsStorage(Storage):
             raise StorageError(f"{self.name}: the root of the file store is not deleted")
         if self.stat(path) is None:
             return False
-        self._hdfs.call("cannot be deleted", "delete", path, recursive="true")
+        self._hdfs.call("cannot be deleted", "DELETE", path, recursive="true")
         return True
 
     def make_dirs(self, path: str) -> None:
         check_path(path)
         try:
-            made = self._hdfs.call("cannot be made", "mkdirs", path)
+            made = self._hdfs.call("cannot be made", "MKDIRS", path)
         except TargetExistsError as error:
             raise StorageError(f"{self._show(path)}: cannot be made: is a regular file, not a directory") from error
         if not made:
@@ -163,27 +148,25 @@ class HdfsStorage(Storage):
 
     def free_bytes(self) -> int:
         """Room of the whole HDFS, divided by its default replication."""
-        room = self._hdfs.call("has no status (Hadoop 3.4 or newer?)", "get_status", "")
-        defaults = self._hdfs.call("has no defaults", "get_server_defaults", "")
+        room = self._hdfs.call("has no status (Hadoop 3.4 or newer?)", "GETSTATUS", "")
+        defaults = self._hdfs.call("has no defaults", "GETSERVERDEFAULTS", "")
         return int(room["remaining"]) // max(1, int(defaults["replication"]))
 
     def _show(self, path: str) -> str:
         return f"{self.name}/{path}"
 
-    def _status(self, path: str) -> dict[str, Any] | None:
+    def _status(self, path: str) -> Any:
         check_path(path)
         try:
-            return cast("dict[str, Any]", self._hdfs.call("cannot be looked at", "get_file_status", path))
+            return self._hdfs.call("cannot be looked at", "GETFILESTATUS", path)
         except PathNotFoundError:
             return None
-        except HdfsProblemError as error:
-            if error.problem.is_below_a_file:
-                return None
-            raise
 
-    def _identity(self, path: str) -> _Identity | None:
+    def _identity(self, path: str) -> tuple[object, ...] | None:
+        """What a file or folder keeps when it is renamed, None if nothing is there."""
         status = self._status(path)
-        return None if status is None else _Identity.of(status)
+        # An HttpFS before 3.4 gives no file id: then kind, size and time must do.
+        return status and tuple(status.get(name) for name in ("type", "fileId", "length", "modificationTime"))
 
     def _require_file(self, path: str) -> Entry:
         entry = self.stat(path)
@@ -197,26 +180,22 @@ class HdfsStorage(Storage):
         if self.stat(path) is not None:
             raise TargetExistsError(f"{self._show(path)}: is there already, it was not touched")
 
-    def _rename_error(self, source: str, target: str) -> StorageError:
-        if source and source == target:
-            self._refuse_existing(target)
-        return StorageError(f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself")
-
     def _put(self, path: str, body: Callable[[], bytes | Iterable[bytes]], size_bytes: int) -> None:
         """Send a whole file under a hidden name, again if it breaks, and rename it."""
         tried: builtins.list[str] = []
         datanodes = Datanodes(self._hdfs)
 
         def attempt() -> None:
-            hidden = _hidden_beside(path)
-            location = datanodes.location("create", hidden, overwrite="false")
+            hidden = hidden_next_to(path)
+            location = datanodes.location("CREATE", hidden, overwrite="false")
             tried.append(hidden)
-            with datanodes.watched():
-                self._hdfs.send(location, body())
+            datanodes.exchange(location, body())
 
         try:
             self._hdfs.persist("cannot be written", path, attempt)
-            self._require_size(tried[-1], size_bytes)
+            status = self._status(tried[-1])
+            if status is None or status["length"] != size_bytes:
+                raise StorageError(f"{self._show(path)}: was not stored as it was sent; run the task again")
             self.rename(tried[-1], path)
             tried.pop()
         finally:
@@ -225,20 +204,9 @@ class HdfsStorage(Storage):
 
     def _discard(self, *paths: str) -> None:
         """Delete what broken requests left; a datanode may be about to make a file yet, so look again for a while."""
-        until_s = time.monotonic() + (STOPPED_DISCARD_S if self._hdfs.stopped else DISCARD_S)
+        until_s = time.monotonic() + (STOPPED_DISCARD_S if self._hdfs.stop.is_set() else DISCARD_S)
         while (paths := tuple(path for path in paths if not self.delete(path))) and time.monotonic() < until_s:
             time.sleep(0.1)
-
-    def _require_size(self, path: str, size_bytes: int) -> None:
-        status = self._status(path)
-        if status is None or status["length"] != size_bytes:
-            raise StorageError(f"{self._show(path)}: was not stored as it was sent; run the task again")
-
-
-def _hidden_beside(path: str) -> str:
-    """A name of its own for each try: what a broken one left may still be open in HDFS."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name}.{uuid.uuid4().hex}" if folder else f".{name}.{uuid.uuid4().hex}"
 
 
 def _entry(name: str, status: dict[str, Any]) -> Entry:

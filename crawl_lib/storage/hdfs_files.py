@@ -3,6 +3,7 @@
 import io
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from queue import Full, Queue
@@ -12,7 +13,7 @@ import requests
 
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError, os_errors
 from crawl_lib.storage.filestore import COPY_BYTES
-from crawl_lib.storage.problems import FOREIGN, HdfsProblemError, Problem, RefusedError, problem_of
+from crawl_lib.storage.problems import FOREIGN, problem_of
 from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 
 QUEUED_PIECES = 4
@@ -57,13 +58,9 @@ class HdfsReader(io.RawIOBase):
 
     def close(self) -> None:
         """Give the connection back."""
-        self._drop()
-        super().close()
-
-    def _drop(self) -> None:
         if self._response is not None:
             self._response.close()
-        self._response = None
+        super().close()
 
     def _read(self, view: memoryview) -> int:
         if self._response is None:
@@ -71,7 +68,8 @@ class HdfsReader(io.RawIOBase):
         try:
             data: bytes = self._response.raw.read(len(view))
         except FOREIGN:
-            self._drop()
+            self._response.close()
+            self._response = None
             raise
         view[: len(data)] = data
         return len(data)
@@ -79,9 +77,8 @@ class HdfsReader(io.RawIOBase):
     def _open(self) -> requests.Response:
         """A namenode names a datanode, which answers."""
         length = {} if self._left is None else {"length": self._left}
-        location = self._datanodes.location("open", self._path, offset=self._at, **length)
-        with self._datanodes.watched():
-            response = self._hdfs.fetch(location)
+        location = self._datanodes.location("OPEN", self._path, offset=self._at, **length)
+        response = self._datanodes.exchange(location)
         # What is promised is what is read: "to the end" becomes a number, so that a cut answer is seen as one.
         if self._left is None and "Content-Length" in response.headers:
             self._left = int(response.headers["Content-Length"])
@@ -124,13 +121,11 @@ class HdfsWriter(io.RawIOBase):
     def __init__(self, hdfs: WebHdfs, path: str, delete: Callable[[str], object]) -> None:
         self._hdfs, self._path, self._delete = hdfs, path, delete
         self._datanodes = Datanodes(hdfs)
-        self._pieces: Queue[bytes | None] = Queue(QUEUED_PIECES)
-        self._open_piece = bytearray()
+        self._pieces: Queue[bytearray | None] = Queue(QUEUED_PIECES)
+        self._piece = bytearray()
         self._begun = False
-        self._sent = False
-        self._error: StorageError | StoppedError | None = None
-        self._thread = threading.Thread(target=self._run, name=f"hdfs-write-{path}", daemon=True)
-        self._thread.start()
+        self._sent: Future[None] = Future()
+        threading.Thread(target=self._run, name=f"hdfs-write-{path}", daemon=True).start()
 
     def writable(self) -> bool:
         """Always."""
@@ -139,13 +134,10 @@ class HdfsWriter(io.RawIOBase):
     def write(self, data: object) -> int:
         """Take all of `data`; waits while the datanode is slower."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        if len(view) < COPY_BYTES:
-            self._open_piece += view
-            if len(self._open_piece) >= COPY_BYTES:
-                self._put_open_piece()
-            return len(view)
-        self._put_open_piece()
-        self._put(data if isinstance(data, bytes) else bytes(view))
+        self._piece += view
+        if len(self._piece) >= COPY_BYTES:
+            self._put(self._piece)
+            self._piece = bytearray()
         return len(view)
 
     def close(self) -> None:
@@ -153,8 +145,10 @@ class HdfsWriter(io.RawIOBase):
         if self.closed:
             return
         try:
-            self._put_open_piece()
-            self._end()
+            if self._piece:
+                self._put(self._piece)
+            self._put(None)
+            self._sent.result()
         except (StorageError, StoppedError):
             self._delete_ours()
             raise
@@ -167,84 +161,48 @@ class HdfsWriter(io.RawIOBase):
         if kind is None:
             self.close()
         elif not self.closed:
-            self._discard()
-
-    def _discard(self) -> None:
-        with suppress(StorageError, StoppedError):
-            self._end()
-        super().close()
-        self._delete_ours()
-
-    def _end(self) -> None:
-        self._put(None)
-        self._thread.join()
-        self._check()
-        if not self._sent:
-            raise self._died()
+            super().close()
+            with suppress(StorageError, StoppedError):
+                self._put(None)
+            self._delete_ours()
 
     def _delete_ours(self) -> None:
         """Never hides the error that led here, and never takes what another writer put there."""
-        self._thread.join()  # it ends: it was told to, or what it met is the error that led here
-        if self._begun and not isinstance(self._error, TargetExistsError):
+        error = self._sent.exception()  # it ends: it was told to, or what it met is the error that led here
+        if self._begun and not isinstance(error, TargetExistsError):
             with suppress(StorageError, StoppedError):
                 self._delete(self._path)
 
-    def _put_open_piece(self) -> None:
-        if self._open_piece:
-            piece, self._open_piece = bytes(self._open_piece), bytearray()
-            self._put(piece)
-
-    def _put(self, piece: bytes | None) -> None:
-        while True:
-            alive = self._thread.is_alive()
-            self._check()
-            if not alive:
-                raise self._died()
+    def _put(self, piece: bytearray | None) -> None:
+        while not self._sent.done():
             with suppress(Full):
                 return self._pieces.put(piece, timeout=LOOK_S)
-
-    def _died(self) -> StorageError:
-        """For a thread that ended without a word: whoever writes neither waits for ever nor takes the file for sent."""
-        return StorageError(f"{self._path}: cannot be written: the thread that sends it has ended; run the task again")
-
-    def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
+        return self._sent.result()
 
     def _run(self) -> None:
+        """Whatever ends the thread, the writer gets to know: it neither waits for ever nor takes the file for sent."""
         try:
-            self._hdfs.persist("cannot be written", self._path, self._send)
+            self._sent.set_result(self._hdfs.persist("cannot be written", self._path, self._send))
         except (StorageError, StoppedError) as error:
-            self._error = self._error or error
-        except Exception as error:
-            told = StorageError(f"{self._path}: cannot be written: {type(error).__name__}: {error}")
-            told.__cause__ = error
-            self._error = self._error or told
+            self._sent.set_exception(error)
+        except BaseException as error:
+            failure = StorageError(f"{self._path}: cannot be written: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._sent.set_exception(failure)
 
     def _send(self) -> None:
         try:
-            location = self._datanodes.location("create", self._path, overwrite="false")
-            with self._datanodes.watched():
-                self._hdfs.send(location, self._body())
-            self._sent = True
-        except (*FOREIGN, RefusedError) as error:
-            if self._begun:  # what was taken out of the queue cannot be sent again
-                raise self._broken(problem_of(error)) from error
-            raise
+            location = self._datanodes.location("CREATE", self._path, overwrite="false")
+            self._datanodes.exchange(location, self._body())
+        except FOREIGN as error:
+            if not self._begun:
+                raise
+            # What was taken out of the queue is gone.
+            more = "; a stream cannot be sent again, so run the task again"
+            raise self._hdfs.translated("cannot be written", self._path, problem_of(error), more) from error
+        self._hdfs.go_on()
 
-    def _broken(self, problem: Problem) -> StorageError:
-        error = self._hdfs.translated("cannot be written", self._path, problem)
-        if not isinstance(error, HdfsProblemError):
-            return error
-        return HdfsProblemError(f"{error}; a stream cannot be sent again, so run the task again", problem)
-
-    def _body(self) -> Iterator[bytes]:
-        while (piece := self._pieces.get()) is not None:
-            self._begun = True
-            try:
-                self._hdfs.go_on()
-            except StoppedError as error:
-                self._error = error
-                return
-            yield piece
+    def _body(self) -> Iterator[bytearray]:
         self._begun = True
+        while (piece := self._pieces.get()) is not None and not self._hdfs.stop.is_set():
+            yield piece

@@ -5,6 +5,7 @@ import errno
 import io
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,8 +14,8 @@ from types import TracebackType
 from typing import BinaryIO, cast
 
 from crawl_lib.durable import fsync_dir, fsync_file
-from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError, os_error
-from crawl_lib.storage.filestore import Entry, Storage, check_path
+from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.storage.filestore import COPY_BYTES, Entry, Storage, check_path
 
 AT_FDCWD = -100
 RENAME_NOREPLACE = 1  # renameat2(2)
@@ -36,7 +37,7 @@ class LocalStorage(Storage):
         Raises ConfigError if the parent is missing or `root` is a file, StorageError if it cannot be made.
         """
         if not root.exists() and not root.parent.is_dir():
-            raise ConfigError(f"dfs_primary: {root}: the parent directory is not there; create it, or mend the path")
+            raise ConfigError(f"dfs_primary: {root}: the parent directory is not there; create it, or correct the path")
         if root.exists() and not root.is_dir():
             raise ConfigError(f"dfs_primary: {root}: is a file, not a directory")
         if make:
@@ -57,25 +58,23 @@ class LocalStorage(Storage):
     def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
         place = self.local_path(path)
         with _translated(place, "cannot be read"):
-            file = cast(BinaryIO, io.BufferedReader(_OldFile(place)))
+            file = _OldFile(place, length)
             file.seek(offset)
-        if length is None:
-            return file
-        return cast(BinaryIO, io.BufferedReader(_Window(file, length)))
+        return cast(BinaryIO, io.BufferedReader(file))
 
     def open_seekable(self, path: str) -> BinaryIO:
         return self.open_read(path)
 
     def open_write(self, path: str) -> BinaryIO:
         place = self.local_path(path)
-        self._make_parent(place)
+        self._make_dir(place.parent)
         with _translated(place, "cannot be created"):
             return cast(BinaryIO, _NewFile(place))
 
     def upload_final(self, local: Path, path: str) -> None:
         """A hard link, where both lie on one file system that has them; else a copy."""
         place = self.local_path(path)
-        self._make_parent(place)
+        self._make_dir(place.parent)
         try:
             with local.open("rb") as file:
                 os.fsync(file.fileno())
@@ -90,7 +89,7 @@ class LocalStorage(Storage):
         here, there = self.local_path(source), self.local_path(target)
         if not os.path.lexists(here):
             raise PathNotFoundError(f"{here}: is not there, so it cannot be renamed to {there}")
-        self._make_parent(there)
+        self._make_dir(there.parent)
         with _translated(there, f"{here} cannot be renamed to it"):
             rename_exclusive(here, there)
             fsync_dir(there.parent)
@@ -114,12 +113,11 @@ class LocalStorage(Storage):
     def stat(self, path: str) -> Entry | None:
         place = self.local_path(path)
         try:
-            status = place.stat()
-        except (FileNotFoundError, NotADirectoryError):
+            with _translated(place, "cannot be looked at"):
+                status = place.stat()
+        except PathNotFoundError:
             return None
-        except OSError as error:
-            raise os_error(error, place, "cannot be looked at") from error
-        is_dir = place.is_dir()
+        is_dir = stat.S_ISDIR(status.st_mode)
         return Entry(place.name if path else "", is_dir, 0 if is_dir else status.st_size)
 
     def delete(self, path: str) -> bool:
@@ -134,7 +132,9 @@ class LocalStorage(Storage):
                 rubbish = place.with_name(f".{DELETED}.{uuid.uuid4().hex}")
                 place.rename(rubbish)
                 fsync_dir(place.parent)
-                shutil.rmtree(rubbish, onerror=_unless_gone)
+                while rubbish.exists():
+                    with suppress(FileNotFoundError):  # another one deletes it too
+                        shutil.rmtree(rubbish)
             else:
                 place.unlink()
             fsync_dir(place.parent)
@@ -146,10 +146,6 @@ class LocalStorage(Storage):
     def free_bytes(self) -> int:
         with _translated(self.root, "cannot be looked at"):
             return shutil.disk_usage(self.root).free
-
-    def _make_parent(self, place: Path) -> None:
-        if not place.parent.is_dir():
-            self._make_dir(place.parent)
 
     def _make_dir(self, place: Path) -> None:
         if place == self.root or place.is_dir():
@@ -164,7 +160,7 @@ class LocalStorage(Storage):
 
 
 class _NewFile(io.FileIO):
-    """A file that nobody had; durable on close, deleted when its `with` ends by an exception."""
+    """A new file; durable on close, deleted when its `with` ends by an exception."""
 
     def __init__(self, place: Path) -> None:
         super().__init__(place, "xb")
@@ -179,15 +175,16 @@ class _NewFile(io.FileIO):
         return done
 
     def close(self) -> None:
-        if not self.closed:
+        if self.closed:
+            return
+        try:
             with _translated(self._place, "cannot be written"):
-                try:
-                    fsync_file(self)
-                except OSError:
-                    self._discard()
-                    raise
+                fsync_file(self)
                 super().close()
                 fsync_dir(self._place.parent)
+        except StorageError:
+            self._discard()
+            raise
 
     def _discard(self) -> None:
         super().close()
@@ -203,40 +200,22 @@ class _NewFile(io.FileIO):
 
 
 class _OldFile(io.FileIO):
-    """A file that is read; what the disk says on the way is a StorageError."""
+    """A file that is read, `length` bytes of it or to its end; what the disk says on the way is a StorageError."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, length: int | None) -> None:
         super().__init__(place, "rb")
-        self._place = place
+        self._place, self._left = place, length
 
     def readinto(self, buffer: object) -> int:
+        view = memoryview(buffer).cast("B")[: self._left]  # type: ignore[arg-type]
         with _translated(self._place, "cannot be read"):
-            return super().readinto(buffer)  # type: ignore[arg-type]
+            count = super().readinto(view)
+        if self._left is not None:
+            self._left -= count
+        return count
 
     def readall(self) -> bytes:
-        with _translated(self._place, "cannot be read"):
-            return super().readall()
-
-
-class _Window(io.RawIOBase):
-    """The next `length` bytes of a file."""
-
-    def __init__(self, file: BinaryIO, length: int) -> None:
-        self._file, self._left = file, length
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        data = self._file.read(min(len(view), self._left))
-        view[: len(data)] = data
-        self._left -= len(data)
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+        return b"".join(iter(lambda: io.RawIOBase.read(self, COPY_BYTES) or b"", b""))
 
 
 def rename_exclusive(source: Path, target: Path) -> None:
@@ -245,12 +224,10 @@ def rename_exclusive(source: Path, target: Path) -> None:
     Raises OSError; FileExistsError for an existing target.
     """
     code = _renameat2(source, target)
-    if code == 0:
-        return
-    if code in NOT_SUPPORTED and not _is_inside(target, source):
+    if code in NOT_SUPPORTED and not target.is_relative_to(source):  # a folder into itself is EINVAL too
         _rename_by_claim(source, target)
-        return
-    raise OSError(code, os.strerror(code), str(source), None, str(target))
+    elif code:
+        raise OSError(code, os.strerror(code), str(source), None, str(target))
 
 
 def _renameat2(source: Path, target: Path) -> int:
@@ -261,11 +238,6 @@ def _renameat2(source: Path, target: Path) -> int:
         return errno.ENOSYS
     done: int = call(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), RENAME_NOREPLACE)
     return ctypes.get_errno() if done != 0 else 0
-
-
-def _is_inside(target: Path, source: Path) -> bool:
-    """Renaming a folder into itself is EINVAL too."""
-    return target.is_relative_to(source)
 
 
 def _rename_by_claim(source: Path, target: Path) -> None:
@@ -286,24 +258,19 @@ def _rename_by_claim(source: Path, target: Path) -> None:
         raise
 
 
-def _unless_gone(function: object, path: str, error: tuple[object, BaseException, object]) -> None:
-    """For `shutil.rmtree`: what another one deleted meanwhile is deleted."""
-    if not isinstance(error[1], FileNotFoundError):
-        raise error[1]
-
-
 @contextmanager
 def _translated(place: Path, what: str) -> Iterator[None]:
     """OSError becomes StorageError, naming the path."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise PathNotFoundError(f"{place}: is not there") from error
-    except FileExistsError as error:
-        raise TargetExistsError(f"{place}: is there already, it was not touched") from error
-    except NotADirectoryError as error:
-        raise StorageError(f"{place}: {what}: a part of this path is a regular file, not a directory") from error
-    except PermissionError as error:
-        raise StorageError(f"{place}: {what}: no permission; look at the owner and mode of its directory") from error
     except OSError as error:
-        raise os_error(error, place, what) from error
+        kind, reason = _MEANINGS.get(type(error), (StorageError, error.strerror or str(error)))
+        raise kind(f"{place}: {what}: {reason}") from error
+
+
+_MEANINGS: dict[type[OSError], tuple[type[StorageError], str]] = {
+    FileNotFoundError: (PathNotFoundError, "is not there"),
+    NotADirectoryError: (PathNotFoundError, "a part of this path is a regular file, not a directory"),
+    FileExistsError: (TargetExistsError, "is there already, it was not touched"),
+    PermissionError: (StorageError, "no permission; look at the owner and mode of its directory"),
+}

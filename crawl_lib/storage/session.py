@@ -4,23 +4,23 @@ Kerberos over HTTP (SPNEGO, RFC 4559): who we are is proved by a ticket, and who
 
 One exchange for each namenode and session: its answer sets the cookie `hadoop.auth` (10 hours by default), which the
 session sends from then on; when it has run out the server asks again, and a new exchange follows. Each exchange reads
-the ticket cache anew, so that a renewed ticket is used without a restart. Datanodes are shown a delegation token
+the ticket cache again, so that a renewed ticket is used without a restart. Datanodes are shown a delegation token
 (`WebHdfs.token`), one for a session. Measured on two busy cores, by HTTPS: a request with the cookie takes the client
 1.0 to 1.5 ms of CPU, one with an exchange 2 ms more, and 10 to 15 ms more until its answer; a datanode closes the
 connection behind each file, and a new one by TLS takes 1.8 ms of CPU.
 
 The library is GSSAPI, which obeys the variables KRB5CCNAME (a cache of tickets), KRB5_CLIENT_KTNAME (a keytab, from
-which it gets and renews tickets by itself) and KRB5_CONFIG. It stands in the extra `kerberos`, and is loaded only where
+which it gets and renews tickets by itself) and KRB5_CONFIG. It is in the extra `kerberos`, and is loaded only where
 `dfs.security` is `kerberos`.
 
-Not by requests-kerberos, which HdfsCLI has for it: that one keeps the state of an exchange in the session, where the
+Not by requests-kerberos: that one keeps the state of an exchange in the session, where the
 threads of several open files mix it up, and tells only the log why there is no ticket.
 """
 
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
@@ -86,54 +86,54 @@ class Negotiate(AuthBase):
         response.content  # noqa: B018 - read to its end, so that the connection can be used again
         response.close()
         again = request.copy()
+        jar = again._cookies  # type: ignore[attr-defined]
+        extract_cookies_to_jar(jar, request, response.raw)  # type: ignore[no-untyped-call]
+        again.headers.pop("Cookie", None)  # the one that has run out
+        again.prepare_cookies(jar)
         try:
-            context = self._context(host)
-            again.headers["Authorization"] = f"Negotiate {base64.b64encode(context.step() or b'').decode()}"
-            self._prepare_cookies(again, response)
-            answer: requests.Response = response.connection.send(again, **options)
-            if answer.ok:
-                self._check_server(context, answer)
+            answer = self._exchanged(again, host, lambda: response.connection.send(again, **options))
         except self._gssapi.exceptions.GSSError as error:
             kind = {KDC_UNREACHABLE: "kdc", CLOCK_SKEW: "clock"}.get(error.min_code, "ticket")
-            text = f"Kerberos for HTTP@{host}: {self._reason(error)}"
-            raise TicketError(text, kind=kind, request=request) from error
+            words = [
+                *error.get_all_statuses(error.min_code, False),
+                *error.get_all_statuses(error.maj_code, True),
+                error,
+            ]
+            raise TicketError(f"Kerberos for HTTP@{host}: {words[0]}", kind=kind, request=request) from error
         answer.history.append(response)
         answer.request = again
         return answer
 
-    def _prepare_cookies(self, again: requests.PreparedRequest, response: requests.Response) -> None:
-        jar = again._cookies  # type: ignore[attr-defined]
-        extract_cookies_to_jar(jar, response.request, response.raw)  # type: ignore[no-untyped-call]
-        again.headers.pop("Cookie", None)  # the one that has run out
-        again.prepare_cookies(jar)
-
-    def _context(self, host: str) -> Any:
-        name = self._gssapi.Name(f"HTTP@{host}", self._gssapi.NameType.hostbased_service)
-        flags = self._gssapi.RequirementFlag.mutual_authentication | self._gssapi.RequirementFlag.replay_detection
-        options = {"usage": "initiate", "mech": self._gssapi.MechType.kerberos, "flags": flags}
-        return self._gssapi.SecurityContext(name=name, creds=self.credentials(), **options)
-
-    def _check_server(self, context: Any, answer: requests.Response) -> None:
-        """What a server says before it has shown its own key is worth nothing."""
+    def _exchanged(
+        self, request: requests.PreparedRequest, host: str, send: Callable[[], requests.Response]
+    ) -> requests.Response:
+        """The answer to a request with a ticket, after the server has shown its own key. Raises GSSError."""
+        gssapi = self._gssapi
+        context = gssapi.SecurityContext(
+            name=gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service),
+            creds=self.credentials(),
+            usage="initiate",
+            mech=gssapi.MechType.kerberos,
+            flags=gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.replay_detection,
+        )
+        request.headers["Authorization"] = f"Negotiate {base64.b64encode(context.step() or b'').decode()}"
+        answer = send()
         try:
-            context.step(_token_of(answer) or b"")
-        except self._gssapi.exceptions.GSSError:
+            if answer.ok:  # what a server says before it has shown its own key is worth nothing
+                context.step(_token_of(answer) or b"")
+        except gssapi.exceptions.GSSError:
             answer.close()
             raise
-
-    def _reason(self, error: Any) -> str:
-        """What went wrong in words: the mechanism's, else GSSAPI's own."""
-        words = [*error.get_all_statuses(error.min_code, False), *error.get_all_statuses(error.maj_code, True)]
-        return str(words[0]) if words else str(error)
+        return answer
 
 
 def _token_of(response: requests.Response) -> bytes | None:
     """What a server says behind `Negotiate`, None if it says no such word."""
-    found = _OFFER.search(response.headers.get("WWW-Authenticate", ""))
-    if found is None:
+    offer = _OFFER.search(response.headers.get("WWW-Authenticate", ""))
+    if offer is None:
         return None
     try:
-        return base64.b64decode(found[1] or "", validate=True)
+        return base64.b64decode(offer[1] or "", validate=True)
     except binascii.Error:
         return b""
 
@@ -159,7 +159,7 @@ def open_session(config: DfsConfig) -> requests.Session:
     if config.key_file and not config.cert_file:
         raise ConfigError("dfs.key_file: is of no use without dfs.cert_file")
     session = requests.Session()
-    session.trust_env = False  # neither a proxy nor .netrc of whoever runs the task
+    session.trust_env = False  # neither a proxy nor .netrc of the user who runs the task
     session.verify = config.ca_file or True
     if config.cert_file:
         session.cert = (config.cert_file, config.key_file) if config.key_file else config.cert_file

@@ -43,7 +43,7 @@ def test_fail_over_in_the_middle_of_a_write(pair, open_in):
     storage = open_in(pair)
     write_with(storage, "big", 50, pair.fail_over)
     assert storage.stat("big").size_bytes == PIECES * MB
-    assert storage._hdfs._client._urls[0] == pair.url("nn2")  # the one that answered is asked first from now on
+    assert storage._hdfs.namenodes[0] == pair.url("nn2")  # the one that answered is asked first from now on
     storage.rename("big", "d/renamed")
     read_with(storage, "d/renamed", 50, lambda: None)
 

@@ -26,9 +26,10 @@ from crawl_lib.engine import Room, open_engine
 from crawl_lib.engine.java import check_kerberos
 from crawl_lib.errors import ConfigError, StorageAccessError, StorageError
 from crawl_lib.storage import LocalStorage, open_storage
+from crawl_lib.storage.access import parse_address
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.session import Negotiate
-from crawl_lib.storage.webhdfs import WebHdfs, parse_address
+from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 from demo import Serving
 from tests.cluster.kerberos import Authority, Kdc, SecureHdfs, SecureHttpFs, why_not
 from tests.cluster.spark import (
@@ -163,7 +164,7 @@ def test_what_a_request_costs(ticket, address, config, exchanges):
     """Figures for the docstring of `crawl_lib.storage.session`."""
     storage = HdfsStorage.open(address, config)
     storage.write_bytes("f", b"1" * 5000)
-    cookies = storage._hdfs._session.cookies
+    cookies = storage._hdfs.session.cookies
     for what, without in (("cookie", False), ("exchange", True)):
         begun, used = time.monotonic(), time.process_time()
         for _ in range(50):
@@ -286,7 +287,7 @@ def test_many_files_at_once_share_no_exchange(ticket, address, config):
     """Each has a thread of its own; the cookies of all run out meanwhile."""
     storage = HdfsStorage.open(address, config)
     for round_number in range(3):
-        storage._hdfs._session.cookies.clear()
+        storage._hdfs.session.cookies.clear()
         files = [storage.open_write(f"{round_number}/{number}") for number in range(8)]
         for number, file in enumerate(files):
             file.write(bytes([number]) * 100_000)
@@ -443,13 +444,13 @@ def test_the_token_for_a_datanode_stays_out_of_errors(ticket, secured, address, 
     """It lets its holder in for a day."""
     storage = HdfsStorage.open(address, dataclasses.replace(config, wait_s=0.0))
     storage.write_bytes("f", b"1")
-    location = storage._hdfs.ask("open", "f", noredirect="true")
+    location = storage._hdfs.ask("OPEN", "f", noredirect="true")
     token = location.partition("delegation=")[2].partition("&")[0]
     assert len(token) > 50
     secured.kill("dn")
     try:
         with pytest.raises(StorageError) as caught:
-            storage._hdfs.persist("cannot be read", "f", lambda: storage._hdfs.fetch(location))
+            storage._hdfs.persist("cannot be read", "f", lambda: Datanodes(storage._hdfs).exchange(location))
         assert token not in "".join(traceback.format_exception(caught.value))
     finally:
         secured.start("dn")

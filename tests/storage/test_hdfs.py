@@ -17,7 +17,6 @@ from threading import Event, Thread, Timer
 import pytest
 import requests
 import urllib3
-from hdfs.util import HdfsError
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
@@ -30,12 +29,13 @@ from crawl_lib.errors import (
     TargetExistsError,
 )
 from crawl_lib.storage import open_storage
+from crawl_lib.storage.access import parse_address
 from crawl_lib.storage.filestore import COPY_BYTES
 from crawl_lib.storage.hdfs import HdfsStorage
 from crawl_lib.storage.hdfs_files import FileBody, HdfsWriter
-from crawl_lib.storage.problems import FOREIGN, PATIENCE, Patience, RefusedError
+from crawl_lib.storage.problems import FOREIGN, FULL, NONE, PATIENCE, Problem, RefusedError
 from crawl_lib.storage.session import TicketError, open_session
-from crawl_lib.storage.webhdfs import Datanodes, WebHdfs, parse_address
+from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
 
 ADDRESS = "http://nn1:9870;http://nn2:9870/data/krake"
 
@@ -91,12 +91,12 @@ def test_every_remote_exception_becomes_a_storage_error_and_waits_as_the_table_s
         store = webhdfs(time)
 
         def fail(name=name):
-            raise HdfsError("words", exception=name)
+            raise RefusedError(Problem(name, "words"))
 
         with pytest.raises(StorageError, match="/data/krake/d/f: cannot be read: "):
             store.persist("cannot be read", "d/f", fail)
-        assert (time.now_s == 0) == (patience is Patience.NONE), name
-        assert (time.now_s >= 60) == (patience is Patience.FULL), name
+        assert (time.now_s == 0) == (patience == NONE), name
+        assert (time.now_s >= 60) == (patience == FULL), name
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_every_remote_exception_becomes_a_storage_error_and_waits_as_the_table_s
 )
 def test_remote_exceptions_with_an_error_of_their_own(exception, error):
     def fail():
-        raise HdfsError("words", exception=exception)
+        raise RefusedError(Problem(exception, "words"))
 
     with pytest.raises(error):
         webhdfs(Time()).persist("cannot be read", "f", fail)
@@ -116,7 +116,7 @@ def _all_of(base: type[BaseException]) -> list[type[BaseException]]:
 
 
 def test_all_exceptions_of_the_libraries_below_are_translated():
-    libraries = [*_all_of(requests.RequestException), *_all_of(urllib3.exceptions.HTTPError), HdfsError]
+    libraries = [*_all_of(requests.RequestException), *_all_of(urllib3.exceptions.HTTPError)]
     assert len(libraries) > 40
     for kind in [*libraries, socket.gaierror, ConnectionResetError, TimeoutError, ssl.SSLError]:
         assert issubclass(kind, FOREIGN), kind
@@ -128,7 +128,7 @@ def test_what_works_again_within_the_wait_is_no_error():
     def attempt() -> str:
         tries.append(1)
         if time.now_s < 50:
-            raise HdfsError("Operation category READ is not supported in state standby", exception="StandbyException")
+            raise RefusedError(Problem("StandbyException", "Operation category READ is not supported in state standby"))
         return "done"
 
     assert webhdfs(time).persist("cannot be read", "f", attempt) == "done"
@@ -136,7 +136,7 @@ def test_what_works_again_within_the_wait_is_no_error():
 
 
 def standby() -> str:
-    raise HdfsError("Operation category READ is not supported in state standby", exception="StandbyException")
+    raise RefusedError(Problem("StandbyException", "Operation category READ is not supported in state standby"))
 
 
 def test_a_stop_ends_the_waiting():
@@ -170,7 +170,7 @@ def test_a_stop_ends_a_body_that_is_being_sent(tmp_path):
     stop.set()
     with pytest.raises(StoppedError):
         next(pieces)
-    assert not issubclass(StoppedError, (*FOREIGN, RefusedError, StorageError))
+    assert not issubclass(StoppedError, (*FOREIGN, StorageError))
 
 
 class _Plain(BaseHTTPRequestHandler):
@@ -291,21 +291,20 @@ def test_no_ticket_is_told_at_once_and_a_ticket_that_was_good_once_is_waited_for
     for was_let_in in (False, True):
         time = Time()
         store = webhdfs(time)
-        store._client.let_in = was_let_in
+        store.let_in = was_let_in
         with pytest.raises(StorageAccessError, match=r"/f: cannot be read: .*Ticket expired; get a ticket by kinit"):
             store.persist("cannot be read", "f", fail)
         assert (time.now_s >= 60) == was_let_in
 
 
-@pytest.mark.parametrize("act", ["fetch", "send"])
-def test_the_token_in_a_datanode_s_address_is_never_told(act):
+@pytest.mark.parametrize("body", [None, b"body"])
+def test_the_token_in_a_datanode_s_address_is_never_told(body):
     """An address of a secured datanode holds what lets its holder in, and errors end in logs."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/webhdfs/v1/f?op=OPEN&delegation=SECRET"
     store = webhdfs(Time(), wait_s=0.0)
-    arguments = (address,) if act == "fetch" else (address, b"body")
     with pytest.raises(StorageError, match="Connection refused") as caught:
-        store.persist("cannot be read", "f", lambda: getattr(store, act)(*arguments))
+        store.persist("cannot be read", "f", lambda: Datanodes(store).exchange(address, body))
     assert "SECRET" not in "".join(traceback.format_exception(caught.value))
 
 
@@ -349,13 +348,13 @@ def test_a_namenode_that_redirects_is_told_at_once():
         assert "SECRET" not in "".join(traceback.format_exception(told.value))
 
 
-@pytest.mark.parametrize("act", ["fetch", "send"])
-def test_a_datanode_that_redirects_has_neither_given_nor_taken_the_file(act):
+@pytest.mark.parametrize("body", [None, b"body"])
+def test_a_datanode_that_redirects_has_neither_given_nor_taken_the_file(body):
     """An answer of that kind has no body: a file that is read would be empty, and one that is sent nowhere."""
     with answering(answer_of(307, Location="https://dn.example:9865/")) as server:
         address = f"http://127.0.0.1:{server.server_port}/webhdfs/v1/f"
         with pytest.raises(RefusedError, match=r"sends us to https://dn\.example:9865"):
-            getattr(webhdfs(Time()), act)(*(address,) if act == "fetch" else (address, b"body"))
+            Datanodes(webhdfs(Time())).exchange(address, body)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"FileStatuses": {}}', b"null", b""])
@@ -372,7 +371,7 @@ def test_a_gateway_without_its_server_is_waited_for(status, waits):
         address = parse_address(f"http://127.0.0.1:{server.server_port}")
         store = WebHdfs(address, DfsConfig(wait_s=60.0), sleep=time.sleep, clock=time.clock)
         with pytest.raises(StorageError, match=f"HTTP status {status}"):
-            store.call("cannot be looked at", "get_file_status", "f")
+            store.call("cannot be looked at", "GETFILESTATUS", "f")
     assert (time.now_s >= 60) == waits
 
 
@@ -402,7 +401,7 @@ def test_a_tls_handshake_that_is_cut_is_a_server_that_died(after):
         address = parse_address(f"https://127.0.0.1:{server.getsockname()[1]}")
         store = WebHdfs(address, DfsConfig(wait_s=2.0), sleep=time.sleep, clock=time.clock)
         with pytest.raises(StorageError, match=r"asked again for 2 s; look at the server") as caught:
-            store.call("cannot be looked at", "get_file_status", "f")
+            store.call("cannot be looked at", "GETFILESTATUS", "f")
         server.shutdown(socket.SHUT_RDWR)
     thread.join()
     assert not isinstance(caught.value, StorageAccessError)
@@ -423,7 +422,7 @@ def test_the_token_in_a_namenode_s_address_is_never_told():
     store._token = {"delegation": "SECRET"}
     datanodes = Datanodes(store)
     with pytest.raises(StorageError, match="Connection refused") as caught:
-        store.persist("cannot be read", "f", lambda: datanodes.location("open", "f"))
+        store.persist("cannot be read", "f", lambda: datanodes.location("OPEN", "f"))
     assert "SECRET" not in "".join(traceback.format_exception(caught.value))
 
 
@@ -481,7 +480,7 @@ def test_cookies_are_read_while_another_thread_gets_some():
 
 
 def test_a_stream_whose_thread_fails_is_not_taken_for_sent(monkeypatch):
-    """Whatever ends the thread, the writer hears of it: neither waits for ever nor thinks that the file stands."""
+    """Whatever ends the thread, the writer hears of it: neither waits for ever nor thinks that the file is there."""
     store = webhdfs(Time())
     deleted = []
 
@@ -497,7 +496,6 @@ def test_a_stream_whose_thread_fails_is_not_taken_for_sent(monkeypatch):
     assert deleted == []  # nothing was begun
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("asks", ["at once", "in the middle", "at the end"])
 def test_a_stream_whose_thread_ends_without_a_word_is_not_taken_for_sent(monkeypatch, asks):
     store = webhdfs(Time())
@@ -506,16 +504,16 @@ def test_a_stream_whose_thread_ends_without_a_word_is_not_taken_for_sent(monkeyp
     def end(*_: object, **params: object) -> None:
         raise SystemExit
 
-    def send(location: str, body: Iterator[bytes]) -> None:
-        next(body, None)
+    def send(method: str, location: str, *, data: Iterator[bytes], **_: object) -> None:
+        next(data, None)
         if asks == "at the end":
-            list(body)
+            list(data)
         raise SystemExit
 
     monkeypatch.setattr(store, "ask", end if asks == "at once" else lambda *_, **params: "http://dn.example/f")
-    monkeypatch.setattr(store, "send", send)
+    monkeypatch.setattr(store, "exchange", send)
     writer = HdfsWriter(store, "f", deleted.append)
-    with pytest.raises(StorageError, match="f: cannot be written: the thread that sends it has ended"):
+    with pytest.raises(StorageError, match="f: cannot be written: SystemExit"):
         [writer.write(bytes(COPY_BYTES)) for _ in range(100 if asks == "in the middle" else 1)] and writer.close()
     with suppress(StorageError):
         writer.close()
@@ -527,7 +525,7 @@ def test_a_local_file_that_becomes_shorter_while_it_is_sent(tmp_path):
     with pytest.raises(StorageError, match="f: became shorter"):
         list(FileBody(tmp_path / "f", 3, lambda: None))
     assert b"".join(FileBody(tmp_path / "f", 2, lambda: None)) == b"12"
-    assert not issubclass(StorageError, (*FOREIGN, RefusedError))
+    assert not issubclass(StorageError, FOREIGN)
 
 
 def test_a_local_store_does_not_load_the_http_client(tmp_path):
