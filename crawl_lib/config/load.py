@@ -201,8 +201,9 @@ class _Reader:
         self.require(isinstance(value, list | tuple), key, f"must be a list, not {_word(value)}")
         items = tuple(self.value(hint, item, entry, f"{key}[{index}]") for index, entry in enumerate(value))
         self.require(items or not item.metadata.get("nonempty"), key, "must name at least one")
-        twice = next((entry for entry in items if items.count(entry) > 1), None)
-        self.require(twice is None or not item.metadata.get("unique"), key, f"names {twice!r} twice")
+        if item.metadata.get("unique"):
+            twice = next((entry for entry in items if items.count(entry) > 1), None)
+            self.require(twice is None, key, f"names {twice!r} twice")
         return items
 
     def scalar(self, hint: Any, value: Any, key: str) -> Any:
