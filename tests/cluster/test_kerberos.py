@@ -105,8 +105,12 @@ def address(secured: SecureHdfs) -> str:
 def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The hosts that were shown a ticket."""
     shown: list[str] = []
-    context = Negotiate._context
-    monkeypatch.setattr(Negotiate, "_context", lambda auth, host: shown.append(host) or context(auth, host))
+    exchanged = Negotiate._exchanged
+    monkeypatch.setattr(
+        Negotiate,
+        "_exchanged",
+        lambda auth, request, host, send: shown.append(host) or exchanged(auth, request, host, send),
+    )
     return shown
 
 
@@ -138,7 +142,7 @@ class TestSecuredHttpFs(StorageContract):
 
     def test_files_are_those_of_the_tickets_user(self, storage):
         storage.write_bytes("f", b"1")
-        assert storage._hdfs.call("cannot be looked at", "get_file_status", "f")["owner"] == "krake"
+        assert storage._hdfs.call("cannot be looked at", "GETFILESTATUS", "f")["owner"] == "krake"
 
     def test_without_a_ticket_it_lets_nobody_in(self, gateway, cache, config):
         with pytest.raises(StorageAccessError, match=TO_DO):
