@@ -24,17 +24,15 @@ def _opened(config: Config) -> Iterator[ShardedKeyStore]:
 def create(arguments: argparse.Namespace) -> int:
     """Create the key tables where there are none. Raises KeyTablesError where that would make crawled pages new."""
     config = load_config(arguments.config)
-    made = list(config.key_storage.servers)
     if arguments.drop:
-        require_yes(arguments, f"all keys on {', '.join(made)} are deleted: every URL of the crawl is new again")
+        servers = ", ".join(config.key_storage.servers)
+        require_yes(arguments, f"all keys on {servers} are deleted: every URL of the crawl is new again")
     with _opened(config) as store:
-        if arguments.drop:
-            store.create(drop=True)
-        else:
+        if not arguments.drop:
             with tool_stores(arguments) as stores:
                 if not store.exists() and stores.crawl.segments():
                     raise KeyTablesError("the crawl has pages: run `krake fsck --repair`, which also fills the tables")
-            made = store.create_missing()
+        made = store.create(drop=arguments.drop)
         store.require_ring()
     print(f"key tables made on {', '.join(made)}" if made else "key tables are there on every server")
     return 0
@@ -60,7 +58,7 @@ def reshard_keys(arguments: argparse.Namespace) -> int:
         old = stack.enter_context(_opened(load_config(arguments.old_config))) if arguments.old_config else None
         patience_s = 2 * LOOK_S if len(there) < len(config.servers) else 0.0
         report = reshard(store, old, dry_run=dry_run, patience_s=patience_s, work=work)
-    print_result(arguments, report.to_mapping(), lambda: print_counts("resharded", report.to_mapping()))
+    print_result(arguments, vars(report), partial(print_counts, "resharded", vars(report)))
     return 0
 
 
@@ -79,5 +77,5 @@ def _file(arguments: argparse.Namespace, title: str, act: Callable[..., Any]) ->
         if act is load_keys:
             store.require_ring(write=not arguments.dry_run)
         report = act(store, Path(arguments.file), work, dry_run=arguments.dry_run)
-    print_result(arguments, report.to_mapping(), partial(print_counts, title, report.to_mapping()))
+    print_result(arguments, vars(report), partial(print_counts, title, vars(report)))
     return 0

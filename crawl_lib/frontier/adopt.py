@@ -21,7 +21,7 @@ from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_ope
 from crawl_lib.frontier.outlinks import file_lines, join_line, key_of_line, some_lines
 from crawl_lib.frontier.queue import Queue, QueueReader, State
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
-from crawl_lib.keys import KeyStore
+from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port
 
 EXAMPLES = 20
@@ -47,7 +47,7 @@ def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: 
         examples.append(f"{where}: {reason}")
 
 
-def adopt(queue: Queue, keys: KeyStore, owners: Owners | None, *, max_length_chars: int = 2000) -> None:
+def adopt(queue: Queue, keys: ShardedKeyStore, owners: Owners | None, *, max_length_chars: int = 2000) -> None:
     """Make the queue ours: finish an open move, make an empty queue where there is none, adopt one made by hand.
 
     In a queue made by hand lines become canonical, and their keys known; none is dropped for being known. Repeats
@@ -173,7 +173,7 @@ def _places(state: State) -> Iterator[tuple[int, int]]:
             yield number, line + 1
 
 
-def _count_hosts(queue: Queue, keys: KeyStore) -> None:
+def _count_hosts(queue: Queue, keys: ShardedKeyStore) -> None:
     """Write down how many URLs of each host are new: those of a queue of ours that people edited have been counted.
 
     Once keys are inserted that can be told no more, so a note says of which lines the counts are; a rerun keeps them.

@@ -17,7 +17,7 @@ from crawl_lib.frontier.move import Appended, Change, carry_out_move, move_id, p
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK, Source, file_lines, key_of_line, some_lines, url_of_line
 from crawl_lib.frontier.queue import Queue, QueueReader
 from crawl_lib.frontier.take import require_no_take, require_settled
-from crawl_lib.keys import KeyStore
+from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.states import KeyState
 from crawl_lib.urls import Rejection
 
@@ -62,7 +62,7 @@ class IntakeRules:
 def intake(
     queue: Queue,
     sources: Sequence[Source],
-    keys: KeyStore,
+    keys: ShardedKeyStore,
     rules: IntakeRules,
     *,
     complete_folders: Collection[str] = (),
@@ -95,7 +95,7 @@ def intake(
 class _Intake:
     """What an intake does with the lines that it reads: what is new joins the draft, and its key is inserted."""
 
-    def __init__(self, queue: Queue, waiting: Sequence[Source], keys: KeyStore, rules: IntakeRules) -> None:
+    def __init__(self, queue: Queue, waiting: Sequence[Source], keys: ShardedKeyStore, rules: IntakeRules) -> None:
         """Bring the files to what the journal says, or begin; plan what is to be taken in."""
         self.sources = {(source.folder, source.node): source for source in waiting}
         self.draft = Draft.open(queue, list(self.sources))
@@ -273,7 +273,7 @@ class _PastCheck:
     sources that it has taken in before (`Record.again`) a line is dropped, too, if its page was crawled.
     """
 
-    def __init__(self, queue: Queue, keys: KeyStore) -> None:
+    def __init__(self, queue: Queue, keys: ShardedKeyStore) -> None:
         self._queue, self._keys = queue, keys
         self._read_before = queue.record().again
         self._here: npt.NDArray[np.bytes_] | None = None

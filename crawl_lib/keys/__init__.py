@@ -17,20 +17,18 @@ from typing import TYPE_CHECKING
 
 from crawl_lib.keys.dump import dump_keys, load_keys
 from crawl_lib.keys.intervals import KEY_BYTES, interval, replicas, side_by_side
-from crawl_lib.keys.keystore import (
+from crawl_lib.keys.maintenance import MaintenanceReport, check, repair
+from crawl_lib.keys.moving import reshard
+from crawl_lib.keys.ring import read_ring, rewrite_notes
+from crawl_lib.keys.server import (
     STATEMENT_KEYS,
     Answer,
     Claim,
     InsertReport,
     KeyServer,
-    KeyStore,
     PrefixSum,
     ServerCounts,
 )
-from crawl_lib.keys.maintenance import check, repair
-from crawl_lib.keys.moving import reshard
-from crawl_lib.keys.report import MaintenanceReport
-from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.sharded import LOOK_S, ShardedKeyStore, open_key_store, own_server
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.lazy import loads_later

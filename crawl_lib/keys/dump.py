@@ -9,16 +9,17 @@ server has. A block of 0 keys ends them; then an int64 with the number of all ke
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import islice, pairwise
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from crawl_lib.durable import fsync_dir, fsync_file, reached
 from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError, os_error, os_errors
 from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side
-from crawl_lib.keys.keystore import KeyServer
+from crawl_lib.keys.server import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import Work
@@ -34,21 +35,16 @@ class DumpReport:
 
     file: str
     keys: int = 0
-    by_state: dict[str, int] = field(default_factory=dict)
+    by_state: Counter[str] = field(default_factory=Counter)
     down: list[str] = field(default_factory=list)
     added: int = 0
     raised: int = 0
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return asdict(self)
-
-    def count(self, states: Sequence[int]) -> None:
+    def count(self, states: bytes) -> None:
         """Count keys of these states."""
         self.keys += len(states)
         for state in KeyState:
-            word = state.name.lower()
-            self.by_state[word] = self.by_state.get(word, 0) + states.count(int(state))
+            self.by_state[state.name.lower()] += states.count(state)
 
 
 def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
@@ -58,19 +54,21 @@ def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
     """
     if path.exists():
         raise InputError(f"{path}: is there already: choose another name, or delete it")
-    report, work = DumpReport(str(path)), work or Work()
-    up = _answering(store, report)
-    if dry_run:
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise StorageError(f"{path}: cannot be written: there is no such directory, or it is somebody else's")
-        with Path(os.devnull).open("wb") as nowhere:
-            _write(nowhere, all_keys(up), report, work)
-        return report
+    counts, report = store.counts(), DumpReport(str(path))
+    report.down = [one.server for one in counts if not one.up]
+    if any(not any(counts[place].up for place in store.places(first)) for first in range(len(counts))):
+        reasons = "; ".join(one.error for one in counts if not one.up)
+        raise KeyServerDownError(f"no key server answers for some keys: {reasons}: run again when one is back")
+    keys = all_keys([server for server, one in zip(store.servers, counts, strict=True) if one.up])
+    if dry_run and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise StorageError(f"{path}: cannot be written: there is no such directory, or it is somebody else's")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with os_errors(path, "cannot be written"):
         try:
-            with temporary.open("xb") as file:
-                _write(file, all_keys(up), report, work)
+            with Path(os.devnull).open("wb") if dry_run else temporary.open("xb") as file:
+                _write(file, keys, report, work or Work())
+                if dry_run:
+                    return report
                 fsync_file(file)
             reached("repair.dump.written")
             temporary.rename(path)
@@ -78,18 +76,6 @@ def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
         finally:
             temporary.unlink(missing_ok=True)
     return report
-
-
-def _answering(store: ShardedKeyStore, report: DumpReport) -> list[KeyServer]:
-    """The servers that answer; they must hold every interval."""
-    counts = store.counts()
-    up = {place for place, one in enumerate(counts) if one.up}
-    report.down = [one.server for one in counts if not one.up]
-    for first in range(len(store.servers)):
-        if not up & set(store.places(first)):
-            reasons = "; ".join(one.error for one in counts if not one.up)
-            raise KeyServerDownError(f"no key server answers for some keys: {reasons}: run again when one is back")
-    return [store.servers[place] for place in sorted(up)]
 
 
 def all_keys(servers: Sequence[KeyServer]) -> Iterator[tuple[bytes, int]]:
@@ -108,8 +94,8 @@ def _write(file: BinaryIO, keys: Iterator[tuple[bytes, int]], report: DumpReport
 
     put(MAGIC)
     while block := list(islice(keys, BLOCK_KEYS)):
-        states = [state for _, state in block]
-        put(len(block).to_bytes(4, "big", signed=True) + b"".join([key for key, _ in block]) + bytes(states))
+        states = bytes(state for _, state in block)
+        put(len(block).to_bytes(4, "big", signed=True) + b"".join([key for key, _ in block]) + states)
         report.count(states)
         _tell(work, "dump", report.keys)
     put((0).to_bytes(4, "big") + report.keys.to_bytes(8, "big", signed=True))
@@ -144,29 +130,22 @@ def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:
     if file.read(len(MAGIC)) != MAGIC:
         raise DamagedFileError(f"{where}: is no dump of keys: it does not begin with {MAGIC[:-1].decode()!r}")
     digest.update(MAGIC)
-    while True:
-        at = file.tell()
-        count = int.from_bytes(take(4), "big", signed=True)
-        if not 0 <= count <= BLOCK_KEYS:
-            raise DamagedFileError(f"{where}: byte {at}: a block of {count} keys")
-        if not count:
-            break
+    while count := int.from_bytes(take(4), "big", signed=True):
+        at = f"{where}: byte {file.tell() - 4}"
+        if not 0 < count <= BLOCK_KEYS:
+            raise DamagedFileError(f"{at}: a block of {count} keys")
         data, states = take(KEY_BYTES * count), take(count)
         keys = [data[start : start + KEY_BYTES] for start in range(0, len(data), KEY_BYTES)]
-        _check_block(keys, states, last, f"{where}: byte {at}")
+        if keys[0] <= last or keys != sorted(set(keys)):
+            raise DamagedFileError(f"{at}: its keys do not ascend")
+        if set(states) - set(KeyState):
+            raise DamagedFileError(f"{at}: a state that Krake does not know")
         last, total = keys[-1], total + count
         yield keys, states
     if int.from_bytes(take(8), "big", signed=True) != total:
         raise DamagedFileError(f"{where}: has {total} keys, and its end says otherwise")
     if file.read(DIGEST_BYTES) != digest.digest() or file.read(1):
         raise DamagedFileError(f"{where}: is not what was written (SHA-256)")
-
-
-def _check_block(keys: Sequence[bytes], states: bytes, last: bytes, place: str) -> None:
-    if keys[0] <= last or any(a >= b for a, b in pairwise(keys)):
-        raise DamagedFileError(f"{place}: its keys do not ascend")
-    if set(states) - set(KeyState):
-        raise DamagedFileError(f"{place}: a state that Krake does not know")
 
 
 def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, dry_run: bool = False) -> DumpReport:
@@ -181,7 +160,7 @@ def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
         _tell(work, "reading", read)
     for keys, states in read_dump(path):
         known = store.states(keys)
-        report.count(list(states))
+        report.count(states)
         for state in KeyState:
             some = [key for key, own in zip(keys, states, strict=True) if own == state]
             report.added += sum(1 for key in some if known[key] is None)

@@ -7,9 +7,9 @@ from pathlib import Path
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.findings import Findings, Severity
-from crawl_lib.keys.keystore import KeyServer
 from crawl_lib.keys.maintenance import check
 from crawl_lib.keys.ring import read_ring
+from crawl_lib.keys.server import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
 
 ALL = "run `krake fsck --repair`"
@@ -19,55 +19,43 @@ ONLY = "run `krake fsck --repair --only keys`"
 def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> bool:
     """Look at the tables of all servers; False if they cannot be asked for keys. `full`: each key of each replica."""
     up = _servers(store, findings)
-    if not up or not _notes(store, findings):
+    if not up or any(finding.name == "ring_note_damaged" for finding in findings.list()):
         return False
     problem = store.ring_problem()
     if problem:
         findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
         return False
-    if full:
-        damaged = {server.name: problem for server in up if (problem := table_problem(server))}
-        for name, problem in damaged.items():
-            findings.add("table_damaged", name, problem, repair=ALL)
-        if damaged:
-            return False
+    damaged = {server.name: problem for server in up if full and (problem := table_problem(server))}
+    for name, problem in damaged.items():
+        findings.add("table_damaged", name, problem, repair=ALL)
+    if full and not damaged:
         _replicas(store, findings)
-    return True
+    return not damaged
 
 
 def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
-    """The servers that can be asked."""
+    """The servers that can be asked. Each one's note of its place has to be readable: no stage asks tables without."""
     up = []
     for server, counts in zip(store.servers, store.counts(), strict=True):
-        if counts.up:
-            up.append(server)
-        else:
+        if not counts.up:
             problem = counts.error.partition(": run `krake ")[0]
             findings.add("server_failed", counts.server, problem, repair=f"put it back as it was, or {ALL}")
-        if counts.by_state.get("other"):
+            continue
+        up.append(server)
+        try:
+            read_ring(server)
+        except KeyTablesError as error:
+            findings.add("ring_note_damaged", server.name, str(error), repair=ONLY)
+        if other := counts.by_state.get("other"):
             findings.add(
                 "keyinfo_unknown",
                 counts.server,
                 "keys with a keyinfo that is none of Krake's count as queued",
                 repair=ALL,
-                count=counts.by_state["other"],
+                count=other,
                 severity=Severity.WARNING,
             )
     return up
-
-
-def _notes(store: ShardedKeyStore, findings: Findings) -> bool:
-    """Whether each server's note of its place can be read: no stage asks tables without."""
-    found = True
-    for server in store.servers:
-        try:
-            read_ring(server)
-        except KeyTablesError as error:
-            findings.add("ring_note_damaged", server.name, str(error), repair=ONLY)
-            found = False
-        except KeyStoreError:
-            continue  # `server_failed` says so
-    return found
 
 
 def _replicas(store: ShardedKeyStore, findings: Findings) -> None:
@@ -82,7 +70,7 @@ def _replicas(store: ShardedKeyStore, findings: Findings) -> None:
         findings.add(
             "key_misplaced",
             server,
-            f"has keys that belong elsewhere, such as {report.misplaced_samples[server][0]}",
+            "has keys that belong elsewhere",
             repair="run `krake keys reshard`, which moves them",
             severity=Severity.WARNING,
             count=count,

@@ -11,24 +11,104 @@ with the tables. Every digest is asked for by prefix too, so no statement takes 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from crawl_lib.errors import ConfigError, KeyStoreError, KeyTablesError
+from crawl_lib.errors import (
+    ConfigError,
+    DamagedKeysError,
+    KeyAccessError,
+    KeyServerDownError,
+    KeyStoreError,
+    KeyTablesError,
+)
 from crawl_lib.keys.intervals import KEY_BYTES, behind, bounds
-from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts
-from crawl_lib.keys.report import MaintenanceReport
+from crawl_lib.keys.server import STATEMENT_KEYS, KeyServer, PrefixSum, ServerCounts, damaged
 from crawl_lib.keys.sharded import ShardedKeyStore, counts_of
-from crawl_lib.keys.sql import damaged
-from crawl_lib.states import KeyState
 from crawl_lib.stopping import Work
 
-_T = TypeVar("_T")
-SAMPLES = 3
-_Sums = Mapping[int, PrefixSum]
-"""Digests of one prefix by keyinfo."""
+_Sums = dict[int, dict[int, PrefixSum]]
+"""Digests of a range, by prefix and keyinfo."""
+
+
+@dataclass
+class MaintenanceReport:
+    """What a check or a repair saw and did.
+
+    `server`: whose interval alone was looked at, "" for all. `servers`: counts per server, taken before a repair; of
+    one server's report, that one's. `compared`: prefixes of which at least two replicas were compared; `differing`:
+    those that were not alike. `missing`: keys that a server should hold and does not, by server; `behind`: keys whose
+    state is lower there than on another replica: a repair has filled and raised them, but for servers in `failed`.
+    `created`: servers whose tables a repair created. `misplaced`: keys on a server that does not own them, by server.
+    They do no harm and are left alone: they come from a change of `key_storage.servers` or `replication`, and their
+    owners may not know them. `failed`: servers that could not be looked at or repaired, with the error.
+    """
+
+    kind: str
+    replication: int
+    server: str = ""
+    servers: list[ServerCounts] = field(default_factory=list)
+    compared: int = 0
+    differing: int = 0
+    missing: Counter[str] = field(default_factory=Counter)
+    behind: Counter[str] = field(default_factory=Counter)
+    created: list[str] = field(default_factory=list)
+    misplaced: Counter[str] = field(default_factory=Counter)
+    failed: dict[str, KeyStoreError] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is left to do: every server answered, and what was missing or behind is repaired."""
+        whole = self.kind == "repair" or not (self.missing or self.behind)
+        return whole and not self.failed and not self.misplaced
+
+    def raise_if_failed(self) -> None:
+        """Raise the error of the servers that could not be looked at or repaired, if there are any, naming all.
+
+        KeyAccessError or KeyTablesError if one of them waits for the operator, else KeyServerDownError.
+        """
+        if self.failed:
+            kinds = (KeyAccessError, DamagedKeysError, KeyTablesError)
+            by_hand = (kind for kind in kinds for error in self.failed.values() if isinstance(error, kind))
+            kind = next(by_hand, KeyServerDownError)
+            reasons = "; ".join(map(str, self.failed.values()))
+            raise kind(f"key servers were left out: {reasons}: run `krake fsck --repair` when they answer")
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The report in plain dicts, lists, numbers and texts (JSON)."""
+        plain = {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+        failed = {name: str(error) for name, error in self.failed.items()}
+        return {**plain, "servers": [asdict(counts) for counts in self.servers], "failed": failed, "ok": self.ok}
+
+    def to_text(self) -> str:
+        """The report for people: a line per server, then what differs and what to do."""
+        lines = []
+        for counts in self.servers:
+            states = ", ".join(f"{count} {word}" for word, count in counts.by_state.items())
+            lines.append(f"{counts.server}: " + (f"{counts.total} keys ({states})" if counts.up else "failed"))
+        lines.append(f"replicas: {self.replication}; prefixes compared: {self.compared}, differing: {self.differing}")
+        misplaced = "of other servers: key_storage.servers or replication is not what these keys were stored with"
+        for word, by_server in (
+            ("missing", self.missing),
+            ("behind in state", self.behind),
+            (misplaced, self.misplaced),
+        ):
+            lines += [f"{name}: {count} keys {word}" for name, count in sorted(by_server.items())]
+        lines += [f"{name}: key tables created" for name in self.created]
+        lines += [f"left out: {reason}" for reason in self.failed.values()]
+        lines.append(self._verdict())
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.ok:
+            return f"all replicas of the keys of {self.server} are whole" if self.server else "all replicas are whole"
+        if self.failed:
+            return "not all servers could be looked at: run `krake fsck --repair` when they answer"
+        if self.misplaced:
+            return "there are keys on servers that do not own them: see above"
+        return "replicas differ: run `krake fsck --repair`"
 
 
 def check(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:
@@ -37,7 +117,7 @@ def check(store: ShardedKeyStore, server: str | None = None, work: Work | None =
     `server`: the name of the one whose part is to be done, None for all. Raises ConfigError if there is none, and
     StoppedError. `work` gets a report at each prefix of each server.
     """
-    return _Maintenance(store, "check", server, work or Work(), repairing=False).run()
+    return _Maintenance(store, "check", server, work or Work()).run()
 
 
 def repair(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:
@@ -48,183 +128,122 @@ def repair(store: ShardedKeyStore, server: str | None = None, work: Work | None 
     Servers that fail are reported in `failed` and the rest is repaired: call `raise_if_failed` where that has to be an
     error. Raises StoppedError after the statement that runs (see above how long those are).
     """
-    return _Maintenance(store, "repair", server, work or Work(), repairing=True).run()
+    return _Maintenance(store, "repair", server, work or Work()).run()
 
 
 class _Maintenance:
     """One run over one store."""
 
-    def __init__(self, store: ShardedKeyStore, kind: str, server: str | None, work: Work, *, repairing: bool) -> None:
-        self.servers: Sequence[KeyServer] = store.servers
-        self.store, self.work, self.repairing = store, work, repairing
+    def __init__(self, store: ShardedKeyStore, kind: str, server: str | None, work: Work) -> None:
+        names = [found.name for found in store.servers]
+        if server is not None and server not in names:
+            raise ConfigError(f"key_storage.servers: there is no key server {server!r}; there are {', '.join(names)}")
+        self.store, self.work, self.repairing = store, work, kind == "repair"
         self.report = MaintenanceReport(kind, store.replication, server or "")
-        self.parts = _places(store, server)
-        self._seen: dict[tuple[int, int], dict[int, _Sums]] = {}
+        self.parts = range(len(names)) if server is None else [names.index(server)]
+        self._seen: dict[tuple[int, int], _Sums] = {}
 
     def run(self) -> MaintenanceReport:
         for place in self.parts:
             if self.repairing and self.store.replication > 1:
-                self._create_missing_tables(self.store.places(place))
-            self._attempt(self.servers[place], _require_whole)
+                self._create_missing_tables([self.store.servers[one] for one in self.store.places(place)])
+            with self._noted_if_it_fails(self.store.servers[place]):
+                for problem in self.store.servers[place].problems():
+                    raise damaged(self.store.servers[place].name, problem)
             self._interval(place)
         self.report.servers = [self._count(place) for place in self.parts]
         return self.report
 
+    @contextmanager
+    def _noted_if_it_fails(self, server: KeyServer) -> Iterator[None]:
+        """A server that fails is left out from then on."""
+        self.work.go_on()
+        try:
+            yield
+        except KeyStoreError as error:
+            self.report.failed.setdefault(server.name, error)
+
     def _count(self, place: int) -> ServerCounts:
         """Count a server's keys, and those in intervals that are not its own; normally there are none."""
-        name = self.servers[place].name
+        name = self.store.servers[place].name
         by_keyinfo: Counter[int] = Counter()
-        for first in range(len(self.servers)):
-            views = self._sums_of(place, first)
-            if views is None:
-                return ServerCounts(name, up=False, error=self.report.failed[name])
+        for first in range(len(self.store.servers)):
             found: Counter[int] = Counter()
-            for sums in views.values():
+            for sums in (self._sums(place, first) or {}).values():
                 found.update({state: part.count for state, part in sums.items()})
             by_keyinfo += found
             if found and place not in self.store.places(first):
                 self.report.misplaced[name] += found.total()
-                self._attempt(self.servers[place], partial(self._sample, first=first))
+        if error := self.report.failed.get(name):
+            return ServerCounts(name, up=False, error=str(error))
         return counts_of(name, by_keyinfo)
 
-    def _sample(self, server: KeyServer, first: int) -> None:
-        """Note a few keys that a server should not hold."""
-        low, high = bounds(first, len(self.servers))
-        samples = self.report.misplaced_samples.setdefault(server.name, [])
-        samples += [key.hex() for key, _ in islice(server.scan(low, high), SAMPLES - len(samples))]
-
-    def _sums_of(self, place: int, first: int) -> dict[int, _Sums] | None:
+    def _sums(self, place: int, first: int) -> _Sums | None:
         """The digests of interval `first` on a server, as they were at the first look; None if it failed."""
-        server = self.servers[place]
-        if (place, first) not in self._seen:
-            low, high = bounds(first, len(self.servers))
-            found = self._attempt(server, partial(self._sums, low=low, high=high))
-            if found is None:
-                return None
-            self._seen[place, first] = found
-        return self._seen[place, first]
-
-    def _sums(self, server: KeyServer, low: bytes, high: bytes) -> dict[int, _Sums]:
-        """The digests of a range by prefix."""
-        found: dict[int, dict[int, PrefixSum]] = {}
-        for prefix in self.work.until_stopped(range(low[0], high[0] + 1)):
-            self._tell(server, prefix)
-            first, last = max(low, _key(prefix << 152)), min(high, _key(((prefix + 1) << 152) - 1))
-            for (_, state), part in server.prefix_sums(first, last).items():
-                found.setdefault(prefix, {})[state] = part
-        return dict(found)
+        server = self.store.servers[place]
+        if (place, first) not in self._seen and server.name not in self.report.failed:
+            found: _Sums = {}
+            with self._noted_if_it_fails(server):
+                for prefix, low, high in self.work.until_stopped(_prefixes(first, len(self.store.servers))):
+                    self._tell(server, prefix)
+                    for (_, state), part in server.prefix_sums(low, high).items():
+                        found.setdefault(prefix, {})[state] = part
+                self._seen[place, first] = found
+        return self._seen.get((place, first))
 
     def _tell(self, server: KeyServer, prefix: int) -> None:
         missing, behind = self.report.missing.total(), self.report.behind.total()
         self.work.report(server=server.name, prefix=f"{prefix:02x}", missing=missing, behind=behind)
 
-    def _attempt(self, server: KeyServer, work: Callable[[KeyServer], _T]) -> _T | None:
-        """Do something with a server that has not failed yet; a failure is noted, and None returned."""
-        self.work.go_on()
-        if server.name in self.report.failed:
-            return None
-        try:
-            return work(server)
-        except KeyStoreError as error:
-            self.report.fail(server.name, error)
-            return None
-
-    def _create_missing_tables(self, places: Sequence[int]) -> None:
+    def _create_missing_tables(self, servers: Sequence[KeyServer]) -> None:
         """Create the tables that some replicas of an interval lack and others have."""
-        servers = [self.servers[place] for place in places]
-        tables = [self._attempt(server, lambda server: server.exists()) for server in servers]
-        for server, exists in zip(servers, tables, strict=True):
-            if exists is False and any(tables) and self._attempt(server, _create):
-                self.report.created.append(server.name)
+        tables = {}
+        for server in (server for server in servers if server.name not in self.report.failed):
+            with self._noted_if_it_fails(server):
+                tables[server] = server.exists()
+        for server, exists in tables.items():
+            if not exists and any(tables.values()):
+                # Another repair may be faster; what else is wrong is seen when the tables are read.
+                with self._noted_if_it_fails(server), suppress(KeyTablesError):
+                    server.create()
+                    self.report.created.append(server.name)
 
     def _interval(self, first: int) -> None:
         """Compare the replicas of one interval."""
-        low, high = bounds(first, len(self.servers))
-        views: dict[str, dict[int, _Sums]] = {}
-        for place in self.store.places(first):
-            found = self._sums_of(place, first)
-            if found is not None:
-                views[self.servers[place].name] = found
-        if len(views) < 2:
-            return
-        prefixes = range(low[0], high[0] + 1)
-        self.report.compared += len(prefixes)
-        for prefix in prefixes:
-            if not _alike([view.get(prefix) for view in views.values()]):
+        places = self.store.places(first)
+        views = {place: found for place in places if (found := self._sums(place, first)) is not None}
+        for prefix, low, high in _prefixes(first, len(self.store.servers)) if len(views) > 1 else ():
+            self.report.compared += 1
+            parts = [view.get(prefix) for view in views.values()]
+            if any(part != parts[0] for part in parts):
                 self.report.differing += 1
-                names = [name for name in views if name not in self.report.failed]
-                servers = [server for server in self.servers if server.name in names]
-                self._range(servers, max(low, _key(prefix << 152)), min(high, _key(((prefix + 1) << 152) - 1)))
+                self._range([self.store.servers[place] for place in views], low, high)
 
     def _range(self, servers: Sequence[KeyServer], low: bytes, high: bytes) -> None:
-        """Read one range on all replicas side by side, note what differs, and repair it."""
-        scans = [self.work.until_stopped(_scan(server, low, high)) for server in servers]
-        try:
-            for place, state, is_missing, keys in behind(scans, range(len(servers)), STATEMENT_KEYS):
-                self._fill(servers[place], state, keys, is_missing=is_missing)
-        except _ScanError as error:
-            self.report.fail(error.server, error.reason)
+        """Read one range on all replicas side by side, note what differs, and repair it.
 
-    def _fill(self, server: KeyServer, state: KeyState, keys: Sequence[bytes], *, is_missing: bool) -> None:
-        """Count what differs and, in a repair, write it. `insert` adds and raises, and lowers nothing meanwhile."""
-        report = self.report
-        found, done = (report.missing, report.filled) if is_missing else (report.behind, report.raised)
-        found[server.name] += len(keys)
-        self._tell(server, keys[0][0])
-        if self.repairing and self._attempt(server, partial(_insert, keys=keys, state=state)):
-            done[server.name] += len(keys)
+        `insert` adds and raises, and lowers nothing meanwhile.
+        """
+        servers = [server for server in servers if server.name not in self.report.failed]
+        for place, state, is_missing, keys in behind(
+            [self._scan(server, low, high) for server in servers], range(len(servers)), STATEMENT_KEYS
+        ):
+            server = servers[place]
+            if server.name not in self.report.failed:
+                (self.report.missing if is_missing else self.report.behind)[server.name] += len(keys)
+                self._tell(server, keys[0][0])
+                if self.repairing:
+                    with self._noted_if_it_fails(server):
+                        server.insert(keys, state)
 
-
-class _ScanError(KeyStoreError):
-    """A replica failed while it was read."""
-
-    def __init__(self, server: str, reason: KeyStoreError) -> None:
-        super().__init__(str(reason))
-        self.server = server
-        self.reason = reason
+    def _scan(self, server: KeyServer, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
+        with self._noted_if_it_fails(server):
+            yield from self.work.until_stopped(server.scan(low, high))
 
 
-def _places(store: ShardedKeyStore, server: str | None) -> Sequence[int]:
-    """The places of the servers whose parts are to be done. Raises ConfigError for an unknown name."""
-    names = [found.name for found in store.servers]
-    if server is None:
-        return range(len(names))
-    if server not in names:
-        raise ConfigError(f"key_storage.servers: there is no key server {server!r}; there are {', '.join(names)}")
-    return [names.index(server)]
-
-
-def _require_whole(server: KeyServer) -> None:
-    for problem in server.problems():
-        raise damaged(server.name, problem)
-
-
-def _create(server: KeyServer) -> bool:
-    """Create the tables; False if another repair was faster."""
-    try:
-        server.create()
-    except KeyTablesError:
-        if not server.exists():
-            raise
-        return False
-    return True
-
-
-def _insert(server: KeyServer, keys: Sequence[bytes], state: KeyState) -> bool:
-    server.insert(keys, state)
-    return True
-
-
-def _alike(views: Sequence[_Sums | None]) -> bool:
-    return all(view == views[0] for view in views[1:])
-
-
-def _key(number: int) -> bytes:
-    return number.to_bytes(KEY_BYTES, "big")
-
-
-def _scan(server: KeyServer, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
-    try:
-        yield from server.scan(low, high)
-    except KeyStoreError as error:
-        raise _ScanError(server.name, error) from error
+def _prefixes(first: int, count: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """The first bytes of the keys of an interval, each with its lowest and its highest key there."""
+    low, high = bounds(first, count)
+    for prefix in range(low[0], high[0] + 1):
+        lowest, highest = (bytes([prefix]).ljust(KEY_BYTES, end) for end in (b"\0", b"\xff"))
+        yield prefix, max(low, lowest), min(high, highest)

@@ -18,17 +18,15 @@ Killed or stopped anywhere: run it again. A key is never deleted before all its 
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
 from crawl_lib.keys.intervals import KEY_BYTES, behind, bounds, interval, ring
-from crawl_lib.keys.keystore import STATEMENT_KEYS, KeyServer
-from crawl_lib.keys.report import plain
 from crawl_lib.keys.ring import Ring, RingNote, names_of, read_ring
+from crawl_lib.keys.server import STATEMENT_KEYS, KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.stopping import Work
 
@@ -56,10 +54,6 @@ class ReshardReport:
     lost: list[str] = field(default_factory=list)
     done_already: bool = False
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return plain(self)
-
 
 def reshard(
     store: ShardedKeyStore,
@@ -77,54 +71,56 @@ def reshard(
     after the statement that runs.
     """
     change = _Change(store, old, ReshardReport(dry_run), work or Work())
-    if change.plan():
+    if change.is_needed():
         change.carry_out(patience_s)
     else:
+        change.report.done_already = True
         change.sweep()
     return change.report
 
 
 class _Change:
+    """What the keys were written for, as the notes say, and who holds them; and how they move from there.
+
+    `notes`: of all servers, old and new, by name; `has_tables`: names of those that have tables. `before`, `to`: the
+    rings. `holders`: the servers that hold the keys, by place in `before`. `is_moved`: all keys are where they belong.
+    """
+
     def __init__(self, store: ShardedKeyStore, old: ShardedKeyStore | None, report: ReshardReport, work: Work) -> None:
         self.store, self.old, self.report, self.work = store, old, report, work
+        self.known = {server.name: server for server in [*(old.servers if old else ()), *store.servers]}
+        self.has_tables: set[str] = set()
+        self.notes = {name: self._note_of(server) for name, server in self.known.items()}
         self.to = Ring(0, names_of(store.servers), store.replication)
-        self.notes: dict[str, RingNote | None] = {}
-        self.before = self.to
-        self.holders: dict[int, KeyServer] = {}
-        self.known: dict[str, KeyServer] = {}
-        self.has_tables: dict[str, bool] = {}
-        self.is_moved = False
-
-    def plan(self) -> bool:
-        """Find out what the keys were written for and who holds them; False if the ring is as it should be."""
-        ours = set(names_of(self.store.servers))
-        for server in [*self.store.servers, *(self.old.servers if self.old else ())]:
-            if server.name not in self.notes:
-                self.known[server.name] = server
-                self.notes[server.name] = self._note_of(server, needed=server.name in ours)
         self.before = self._ring_before()
         self.to = replace(self.to, generation=self.before.generation + 1)
-        self.report.before, self.report.after = self.before.to_text(), self.to.to_text()
-        places = [note and (note.place, note.moving_to) for note in map(self.notes.get, names_of(self.store.servers))]
+        report.before, report.after = self.before.to_text(), self.to.to_text()
+        self.is_moved = any(note and note.ring == self.to for note in self.notes.values())
+        self.holders: Mapping[int, KeyServer] = {}
+
+    def is_needed(self) -> bool:
+        """Find out who holds the keys; False if the ring is as it should be."""
+        places = [note and (note.place, note.moving_to) for note in map(self.notes.get, self.to.names)]
         if self.before.same_places(self.to) and places == [(place, None) for place in range(self.to.count)]:
-            self.report.done_already = True
             self.to = self.before
             return False
-        self.is_moved = any(note and note.ring == self.to for note in self.notes.values())
         if not self.is_moved:
-            self._find_holders()
+            self.holders = self._find_holders()
+            self._require_all_keys()
+            self._refuse_strangers()
         return True
 
-    def _note_of(self, server: KeyServer, *, needed: bool) -> RingNote | None:
+    def _note_of(self, server: KeyServer) -> RingNote | None:
         """A server's note. One that is to leave may be gone: others may have all its keys."""
         try:
-            self.has_tables[server.name] = server.exists()
-            return read_ring(server) if self.has_tables[server.name] else None
+            if not server.exists():
+                return None
         except KeyServerDownError:
-            if needed:
+            if server in self.store.servers:
                 raise
-            self.has_tables[server.name] = False
             return None
+        self.has_tables.add(server.name)
+        return read_ring(server)
 
     def _ring_before(self) -> Ring:
         under_way = [note for note in self.notes.values() if note and note.moving_to and note.ring]
@@ -151,42 +147,31 @@ class _Change:
             )
         return Ring(0, names_of(self.old.servers), self.old.replication)
 
-    def _find_holders(self) -> None:
+    def _find_holders(self) -> dict[int, KeyServer]:
         """Which server is which place of the old ring: by its note, else by its name in the old config."""
+        holders = {}
+        for place, name in enumerate(names_of(self.old.servers)[: self.before.count] if self.old else ()):
+            if self.notes[name] is None and name in self.has_tables:
+                holders[place] = self.known[name]
         for name, note in self.notes.items():
             if note and note.ring == self.before and note.place is not None:
-                self.holders[note.place] = self.known[name]
-        if self.old is not None:
-            for place, name in enumerate(names_of(self.old.servers)[: self.before.count]):
-                if self.notes[name] is None and self.has_tables[name]:
-                    self.holders.setdefault(place, self.known[name])
-        self._require_all_keys()
-        self._refuse_strangers()
+                holders[note.place] = self.known[name]
+        return holders
 
     def _require_all_keys(self) -> None:
-        count, names = self.before.count, self.before.names
-        missing = [place for place in range(count) if place not in self.holders]
-        gone = [
-            first
-            for first in range(count)
-            if not any(place in self.holders for place in ring(first, count, self.before.replication))
-        ]
-        if gone:
+        count = self.before.count
+        self.report.lost = [name for place, name in enumerate(self.before.names) if place not in self.holders]
+        if not all(set(ring(first, count, self.before.replication)) & set(self.holders) for first in range(count)):
             raise KeyTablesError(
-                f"the keys of {', '.join(names[place] for place in missing)} are on no server that is here: name the"
+                f"the keys of {', '.join(self.report.lost)} are on no server that is here: name the"
                 " config that has them (`krake keys reshard --from FILE`); if they are lost for good, run"
                 " `krake keys create --drop` and `krake fsck --repair`"
             )
-        self.report.lost = [names[place] for place in missing]
 
     def _refuse_strangers(self) -> None:
         """A server that joins is empty: its keys would be of another crawl, or older than what was forgotten since."""
-        holding = {server.name for server in self.holders.values()}
-        for server in self.store.servers:
-            if server.name in holding or not self.has_tables[server.name] or self._is_joining(server):
-                continue
-            count = sum(server.counts().values())
-            if count:
+        for server in self._joining():
+            if server.name in self.has_tables and (count := sum(server.counts().values())):
                 raise KeyTablesError(
                     f"{server.name}: is to join, and has {count} keys of another crawl, or of an older list of servers:"
                     " drop its tables first (sql/keys/drop.sql, or delete its file)"
@@ -201,13 +186,13 @@ class _Change:
             self._note_all()
         ranges = [] if self.is_moved else list(_ranges(self.before.count, self.to.count))
         for number, (low, high) in enumerate(self.work.until_stopped(ranges)):
-            self._range(low, high)
+            self._range(self._sources(low), self._targets(low), low, high)
             self.work.report(range=number + 1, of=len(ranges), copied=self.report.copied.total())
         if not self.report.dry_run:
             if ranges:
                 self._wait(begun_s + patience_s)
             for low, high in self.work.until_stopped(ranges):
-                self._leave(low, high)
+                self._leave(self._sources(low), self._targets(low), low, high)
             self.work.go_on()
             self._settle()
 
@@ -218,60 +203,58 @@ class _Change:
             self.work.stop.wait(min(left_s, _TELL_S))
             self.work.go_on()
 
-    def _note_all(self) -> None:
-        holding = {server.name for server in self.holders.values()}
-        for server in self.store.servers:
-            if server.name not in holding and not self._is_joining(server):
-                server.create(drop=self.has_tables[server.name])
-                self.report.created.append(server.name)
-        for place, server in self.holders.items():
-            server.write_note(RingNote(self.before, place, self.to).to_text())
-        for server in self.store.servers:
-            if server.name not in holding:
-                server.write_note(RingNote(self.before, None, self.to).to_text())
-        reached("repair.reshard.noted")
+    def _joining(self) -> list[KeyServer]:
+        """New servers whose tables no earlier run made for this change."""
+        holding = set(names_of(self.holders.values()))
+        notes = ((server, self.notes[server.name]) for server in self.store.servers if server.name not in holding)
+        return [server for server, note in notes if not (note and note.moving_to and note.place is None)]
 
-    def _is_joining(self, server: KeyServer) -> bool:
-        """Whether an earlier run made its tables for this change."""
-        note = self.notes.get(server.name)
-        return note is not None and note.moving_to is not None and note.place is None
+    def _note_all(self) -> None:
+        for server in self._joining():
+            server.create(drop=server.name in self.has_tables)
+            self.report.created.append(server.name)
+        holding = set(names_of(self.holders.values()))
+        joining = [(None, server) for server in self.store.servers if server.name not in holding]
+        for place, server in [*self.holders.items(), *joining]:
+            server.write_note(RingNote(self.before, place, self.to).to_text())
+        reached("repair.reshard.noted")
 
     def _settle(self) -> None:
         for place, server in enumerate(self.store.servers):
             server.write_note(RingNote(self.to, place).to_text())
             reached("repair.reshard.settled")
-        staying = set(names_of(self.store.servers))
-        for name, note in self.notes.items():
-            if name not in staying and self.has_tables[name] and note != RingNote(None, None):
+        for name in sorted(self.has_tables - set(self.to.names)):
+            if self.notes[name] != RingNote(None, None):
                 self.known[name].write_note(RingNote(None, None).to_text())
         reached("repair.reshard.left")
 
     def sweep(self) -> None:
         """Move keys that lie on servers which do not hold their range: from before servers kept notes."""
-        for first in range(len(self.store.servers)):
-            low, high = bounds(first, len(self.store.servers))
-            targets = [self.store.servers[place] for place in self.store.places(first)]
-            for server in self.work.until_stopped(self.store.servers):
-                if server not in targets and server.prefix_sums(low, high):
-                    self._copy([server, *targets], targets, low, high)
-                    reached("repair.reshard.copied")
-                    self._delete(server, targets, low, high)
+        for first in range(self.to.count):
+            low, high = bounds(first, self.to.count)
+            targets = self._targets(low)
+            others = [server for server in self.store.servers if server not in targets]
+            for server in self.work.until_stopped(others):
+                if server.prefix_sums(low, high):
+                    self._range([server], targets, low, high)
 
-    def _range(self, low: bytes, high: bytes) -> None:
-        sources, targets = self._sources(low), self._targets(low)
-        there = [server for server in targets if self.has_tables[server.name]] if self.report.dry_run else targets
+    def _range(self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
+        """Move a range: its keys are copied to the targets where they differ, then they leave the other sources."""
+        there = [server for server in targets if server.name in self.has_tables or not self.report.dry_run]
         both = [*sources, *(server for server in there if server not in sources)]
         sums = [server.prefix_sums(low, high) for server in self.work.until_stopped(both)]
         if any(view != sums[0] for view in sums) or len(there) < len(targets):
-            self._copy(both, targets, low, high)
+            # A dry run has made no tables: what joins lacks all keys.
+            tables = [*both, *(server for server in targets if server not in both)]
+            scans = [self.work.until_stopped(table.scan(low, high) if table in both else ()) for table in tables]
+            self._bring(tables, scans, [place for place, table in enumerate(tables) if table in targets])
         reached("repair.reshard.copied")
-        self._leave(low, high)
+        self._leave(sources, targets, low, high)
         reached("repair.reshard.deleted")
 
-    def _leave(self, low: bytes, high: bytes) -> None:
+    def _leave(self, sources: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
         """Take a range off the servers that hold it no more."""
-        targets = self._targets(low)
-        for server in self._sources(low):
+        for server in sources:
             if server not in targets:
                 self._delete(server, targets, low, high)
 
@@ -282,16 +265,10 @@ class _Change:
     def _targets(self, low: bytes) -> list[KeyServer]:
         return [self.store.servers[place] for place in self.store.places(interval(low, self.to.count))]
 
-    def _copy(self, servers: Sequence[KeyServer], targets: Sequence[KeyServer], low: bytes, high: bytes) -> None:
-        """Bring the targets to the highest state that any server has of each key."""
-        tables = [*servers, *(target for target in targets if target not in servers)]
-        places = [place for place, table in enumerate(tables) if table in targets]
-        scans = [self.work.until_stopped(table.scan(low, high) if table in servers else ()) for table in tables]
-        self._bring(tables, scans, places)
-
     def _bring(
         self, tables: Sequence[KeyServer], scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int]
     ) -> None:
+        """Bring the tables at `places` to the highest state that any of them has of each key."""
         for place, state, is_missing, keys in behind(scans, places, STATEMENT_KEYS):
             self.work.go_on()
             (self.report.copied if is_missing else self.report.raised)[tables[place].name] += len(keys)

@@ -18,10 +18,21 @@ from typing import Any, TypeVar
 from pymysql.connections import Connection
 
 from crawl_lib.errors import ConfigError, KeyTablesError
-from crawl_lib.keys.keystore import STATEMENT_KEYS, Claim, PrefixSum
 from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, code_of, is_lost, translate
 from crawl_lib.keys.mysql_tls import GuardedConnection
-from crawl_lib.keys.sql import NOTE_TABLE, TABLE, TABLES_EXIST, SqlKeyServer, from_hex, from_rows, hex_list, sql_file
+from crawl_lib.keys.server import (
+    NOTE_TABLE,
+    STATEMENT_KEYS,
+    TABLE,
+    TABLES_EXIST,
+    Claim,
+    KeyServer,
+    PrefixSum,
+    from_hex,
+    from_rows,
+    hex_list,
+    sql_file,
+)
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
@@ -38,7 +49,7 @@ TRIES = 20
 """Tries of a statement that met a deadlock or another writer: each try lets at least one writer finish."""
 
 
-class MySqlKeyServer(SqlKeyServer):
+class MySqlKeyServer(KeyServer):
     """One database on one server. `name`: `host[:port]`, `[address]:port` for IPv6; port 3306 if none is given.
 
     `database`, `user`, `password`: of the key tables; the password is shown nowhere. `timeout_s`: how long a

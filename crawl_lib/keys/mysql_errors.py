@@ -14,7 +14,7 @@ from crawl_lib.errors import (
     KeyTablesError,
 )
 from crawl_lib.keys.mysql_tls import tls_problem
-from crawl_lib.keys.sql import MAKE, TABLES_EXIST
+from crawl_lib.keys.server import MAKE, TABLES_EXIST
 
 FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError)
 """All that PyMySQL raises: RuntimeError for a login method it cannot do, UnicodeError for a host that is no name."""

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from crawl_lib.errors import KeyTablesError
-from crawl_lib.keys.keystore import KeyServer
+from crawl_lib.keys.server import KeyServer
 from crawl_lib.sealed import sealed_json, unsealed_or_old
 
 RESHARD = "run `krake keys reshard`"
@@ -82,21 +82,6 @@ def look_at(server: KeyServer) -> tuple[bool, RingNote | None]:
     """Whether a server has key tables, and its note. Raises KeyStoreError."""
     note = read_ring(server)
     return note is not None or server.exists(), note
-
-
-def missing_notes(
-    servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]
-) -> dict[int, RingNote]:
-    """The notes that are still to be written, by place, where the tables were filled for this ring.
-
-    `notes`: see `ring_problem`; a request that needs a server that is down says so. Raises KeyTablesError if the tables
-    were filled for another ring, or while `krake keys reshard` is under way.
-    """
-    if problem := ring_problem(servers, replication, notes):
-        raise KeyTablesError(problem)
-    ring = next((note.ring for note in notes.values() if note and note.ring), None)
-    ring = ring or Ring(0, names_of(servers), replication)
-    return {place: RingNote(ring, place) for place, note in notes.items() if note is None}
 
 
 def rewrite_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:

@@ -8,21 +8,21 @@ calling thread, so which server was faster changes nothing.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server
 from crawl_lib.errors import DamagedKeysError, KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.intervals import ring, split, state_of
-from crawl_lib.keys.keystore import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, KeyStore, ServerCounts
 from crawl_lib.keys.lanes import Lanes
-from crawl_lib.keys.ring import RingNote, look_at, missing_notes, ring_problem
+from crawl_lib.keys.ring import Ring, RingNote, look_at, names_of, ring_problem
+from crawl_lib.keys.server import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, ServerCounts
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
 
 _T = TypeVar("_T")
-_P = ParamSpec("_P")
 _Request = Callable[[KeyServer, Sequence[bytes]], _T]
 DOWN_S = 30.0
 CONNECTIONS = 8
@@ -36,12 +36,12 @@ _LEFT_OUT = (KeyServerDownError, KeyTablesError)
 class _Chunk:
     """One statement's worth of ascending keys, and the places of the servers that hold them, the first server first.
 
-    `errors`: of the replicas that were left out, so far.
+    `errors`: of the replicas that were left out, so far, by place.
     """
 
     places: list[int]
     keys: Sequence[bytes]
-    errors: list[KeyStoreError] = field(default_factory=list)
+    errors: dict[int, KeyStoreError] = field(default_factory=dict)
 
     @property
     def unanswered(self) -> bool:
@@ -49,8 +49,24 @@ class _Chunk:
         return len(self.errors) == len(self.places)
 
 
-class ShardedKeyStore(KeyStore):
-    """A KeyStore over `servers`, in the order of the config.
+class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
+    """The memory of a crawl: which URLs it has seen, and how far they came; over `servers`, in the config's order.
+
+    * A key is the 20-byte SHA-1 of a canonical URL. Arguments may hold duplicates, in any order, of any length; the
+      store sorts them, cuts them by server, and sends statements of at most STATEMENT_KEYS.
+    * State only grows: unknown -> QUEUED -> CRAWLED or GONE; CRAWLED and GONE may follow each other, the last write
+      wins. Only `forget` makes a key unknown again.
+    * **Never-lost beats never-twice.** A server that is down or has no tables is left out and counted (`missed`); a
+      request fails with KeyServerDownError only if no replica of some key answers, with KeyTablesError if all of them
+      say that they have no tables. A key that only replicas left out know is `new`.
+    * Every write except `claim` may be repeated with the same result. After a crash in the middle some servers have
+      it and others not: the caller repeats the whole call.
+    * Order is the caller's duty: first the URL is durable, then its key is inserted. What returned is durable, so a
+      URL noted as taken in keeps its key over a power loss.
+    * `claim` is exact between writers that reach the same first answering replica. Where they do not (a server is
+      down for one of them), both may own a key: fetched twice, never lost.
+    * A server that did not answer is not asked again for some seconds, so a group of calls waits for it once.
+    * For one thread at a time, and not across a fork: every process opens its own store.
 
     `replication`: servers that hold each key, from 1 to their number (else ConfigError). `connections`: servers that
     are asked at the same time, a connection each, and the most connections that are held. `first`: place of the
@@ -82,9 +98,10 @@ class ShardedKeyStore(KeyStore):
         return self._rings[first]
 
     def unknown(self, keys: Collection[bytes]) -> Answer:
+        """Ask which keys are new. Never raises for servers that are down."""
         self._look_again()
         answer = Answer()
-        chunks = list(self._chunks(keys))
+        chunks = self._chunks(keys)
         for step in range(self.replication):
             for chunk, found in self._round(chunks, step, lambda server, keys: server.known(keys)):
                 answer.known.update(found)
@@ -95,38 +112,43 @@ class ShardedKeyStore(KeyStore):
         return answer
 
     def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> InsertReport:
+        """Add keys on all their replicas, the first server first; keys that are there never lose state.
+
+        Raises KeyServerDownError if no replica of some key took it (the others were inserted all the same): run again.
+        """
         return self._write(keys, lambda server, chunk: server.insert(chunk, state))
 
     def set_state(self, keys: Collection[bytes], state: KeyState) -> InsertReport:
+        """Set the state of keys on all their replicas, adding those that are missing. Raises as `insert` does."""
         return self._write(keys, lambda server, chunk: server.set_state(chunk, state))
 
     def _write(self, keys: Collection[bytes], write: _Request[None]) -> InsertReport:
         self._look_again()
-        missed: Counter[str] = Counter()
-        chunks = list(self._chunks(keys))
+        chunks = self._chunks(keys)
         for step in range(self.replication):
-            self._write_round(chunks, step, write, missed)
+            self._round(chunks, step, write)
         _raise_if_no_tables(chunks)
-        lost = {str(error): None for chunk in chunks if chunk.unanswered for error in chunk.errors}
+        lost = {str(error): None for chunk in chunks if chunk.unanswered for error in chunk.errors.values()}
         if lost:
             raise KeyServerDownError(
                 f"no key server answers for some keys; down: {'; '.join(lost)}: run again when one is back"
             )
-        return InsertReport(dict(missed))
+        return InsertReport(self._missed(chunks))
 
-    def _write_round(self, chunks: Sequence[_Chunk], step: int, write: _Request[None], missed: Counter[str]) -> None:
-        """Write each chunk to its replica of this round; keys that did not reach it are counted in `missed`."""
-        before = [len(chunk.errors) for chunk in chunks]
-        self._round(chunks, step, write)
-        for chunk, errors in zip(chunks, before, strict=True):
-            if len(chunk.errors) > errors:
-                missed[self.servers[chunk.places[step]].name] += len(chunk.keys)
+    def _missed(self, chunks: Sequence[_Chunk]) -> dict[str, int]:
+        """How many of the chunks' keys did not reach a server, by server."""
+        missed: Counter[str] = Counter()
+        for chunk in chunks:
+            missed.update({self.servers[place].name: len(chunk.keys) for place in chunk.errors})
+        return dict(+missed)
 
     def claim(self, keys: Collection[bytes]) -> Claim:
-        """Drop what another replica knew before, let the first one that answers decide, and tell the others.
+        """Add keys as QUEUED where this call is the first to do so: decided by the first replica that answers.
 
-        Reading before, never after, the decision keeps URLs: two writers that were decided by different replicas
-        would drop each other's if they looked at the other replica afterwards.
+        Keys that any other answering replica knew before are `theirs` too. What is ours is then inserted on the other
+        replicas. Never raises for servers that are down. Reading before, never after, the decision keeps URLs: two
+        writers that were decided by different replicas would drop each other's if they looked at the other replica
+        afterwards.
         """
         self._look_again()
         claim = Claim()
@@ -135,43 +157,31 @@ class ShardedKeyStore(KeyStore):
             before = self.unknown(keys)
             claim.theirs.update(before.known)
             left = before.new | before.undecided
-        chunks = list(self._chunks(left))
-        kept = self._decide(chunks, claim)
-        missed: Counter[str] = Counter()
-
-        def insert(server: KeyServer, keys: Sequence[bytes]) -> None:
-            server.insert(keys, KeyState.QUEUED)
-
+        waiting = chunks = self._chunks(left)
+        decided: list[_Chunk] = []
         for step in range(self.replication):
-            self._write_round([chunk for at, chunk in kept if at < step], step, insert, missed)
-            missed.update({self.servers[chunk.places[step]].name: len(chunk.keys) for at, chunk in kept if at > step})
-        claim.missed.update(missed)
-        _raise_if_no_tables(chunks)
-        return claim
-
-    def _decide(self, chunks: Sequence[_Chunk], claim: Claim) -> list[tuple[int, _Chunk]]:
-        """Have each chunk decided by its first replica that answers.
-
-        Returns what is left to be told to the other replicas: chunks of the keys that are kept, each with the step of
-        the replica that decided.
-        """
-        kept = []
-        waiting = list(chunks)
-        for step in range(self.replication):
-            for chunk, decided in self._round(waiting, step, lambda server, keys: server.claim(keys)):
-                claim.ours.update(decided.ours)
-                claim.theirs.update(decided.theirs)
-                claim.unsure.update(decided.unsure)
-                if keys := sorted(decided.ours | decided.unsure):
-                    kept.append((step, _Chunk(chunk.places, keys)))
+            self._round(decided, step, lambda server, keys: server.insert(keys, KeyState.QUEUED))
+            for chunk, answer in self._round(waiting, step, lambda server, keys: server.claim(keys)):
+                claim.ours.update(answer.ours)
+                claim.theirs.update(answer.theirs)
+                claim.unsure.update(answer.unsure)
+                chunk.keys = sorted(answer.ours | answer.unsure)
+                decided.append(chunk)
             waiting = [chunk for chunk in waiting if len(chunk.errors) > step]
         for chunk in waiting:
             claim.unsure.update(chunk.keys)
             claim.unreached.update(chunk.keys)
-        return kept
+        claim.missed.update(self._missed(decided))
+        _raise_if_no_tables(chunks)
+        return claim
 
     def forget(self, keys: Collection[bytes]) -> int:
-        chunks = list(self._chunks(keys))
+        """Delete keys on every replica; returns how many the store knew.
+
+        Raises KeyServerDownError or KeyTablesError naming a server that cannot do it, before anything is deleted. Run
+        it again if a server failed in the middle: until then maintenance may bring the keys back.
+        """
+        chunks = self._chunks(keys)
         self._down.clear()
         known: set[bytes] = set()
         for step in range(self.replication):
@@ -184,8 +194,12 @@ class ShardedKeyStore(KeyStore):
         return len(known)
 
     def states(self, keys: Collection[bytes]) -> dict[bytes, KeyState | None]:
+        """The highest state that an answering replica has of each key; None if it is unknown.
+
+        Raises KeyServerDownError if no replica of some key answers.
+        """
         found: dict[bytes, KeyState] = {}
-        chunks = list(self._chunks(keys))
+        chunks = self._chunks(keys)
         for step in range(self.replication):
             for _, states in self._round(chunks, step, lambda server, keys: server.states(keys)):
                 for key, state in states.items():
@@ -194,51 +208,39 @@ class ShardedKeyStore(KeyStore):
         return {key: found.get(key) for key in keys}
 
     def counts(self) -> list[ServerCounts]:
-        self._down.clear()
-        return list(self._lanes.run(range(len(self.servers)), self._counts_of).values())
-
-    def _counts_of(self, place: int) -> ServerCounts:
-        name = self.servers[place].name
-        try:
-            return counts_of(name, self._ask(place, self.servers[place].counts))
-        except KeyStoreError as error:
-            return ServerCounts(name, up=False, error=str(error))
+        """Keys per server and state, in the order of the config. A server that fails is reported, never raised."""
+        answers = self._ask_all(lambda server: counts_of(server.name, server.counts()))
+        return [
+            ServerCounts(server.name, up=False, error=str(answer)) if isinstance(answer, KeyStoreError) else answer
+            for server, answer in zip(self.servers, answers, strict=True)
+        ]
 
     def exists(self) -> bool:
-        # Every server is asked: one that is down must not hide behind one that has no tables.
+        """Whether every server has key tables. Raises KeyServerDownError if one does not answer."""
         return all(self._have_tables())
 
     def _have_tables(self) -> list[bool]:
         """Whether there are tables, damaged ones too, by server. Raises KeyServerDownError if one does not answer."""
-        self._down.clear()
-        return list(self._lanes.run(range(len(self.servers)), self._has_tables).values())
+        # Every server is asked: one that is down must not hide behind one that has no tables.
+        answers = self._ask_all(lambda server: server.exists())
+        for answer in answers:
+            if isinstance(answer, KeyStoreError) and not isinstance(answer, DamagedKeysError):
+                raise answer
+        return [answer is not False for answer in answers]
 
-    def _has_tables(self, place: int) -> bool:
-        try:
-            return self._ask(place, self.servers[place].exists)
-        except DamagedKeysError:
-            return True
-
-    def create(self, *, drop: bool = False) -> None:
-        filled = [server.name for server, has in zip(self.servers, self._have_tables(), strict=True) if has]
-        if filled and not drop:
-            raise KeyTablesError(
-                f"there are key tables already on {', '.join(filled)}: nothing was touched;"
-                " `krake keys create --drop` deletes them with all their keys and creates new ones"
-            )
-        self._lanes.run(range(len(self.servers)), lambda place: self._ask(place, self.servers[place].create, drop=drop))
-
-    def create_missing(self) -> list[str]:
-        """Create the key tables where there are none, touch no others; returns the names of those servers.
+    def create(self, *, drop: bool = False) -> list[str]:
+        """Create the key tables where there are none, touch no others; `drop` deletes the old ones first.
 
         For a set-up that may be run again, and for a server that came back with an empty disk (a repair then fills
-        it). Raises KeyServerDownError if one does not answer.
+        it). Returns the names of the servers that got tables. Raises KeyServerDownError, before anything is touched,
+        if one does not answer.
         """
-        missing = [place for place, has_tables in enumerate(self._have_tables()) if not has_tables]
-        self._lanes.run(missing, lambda place: self._ask(place, self.servers[place].create))
-        return [self.servers[place].name for place in missing]
+        places = [place for place, has_tables in enumerate(self._have_tables()) if drop or not has_tables]
+        self._lanes.run(places, lambda place: self._ask(place, lambda server: server.create(drop=drop)))
+        return [self.servers[place].name for place in places]
 
     def ensure_tables(self) -> None:
+        """Create the tables of embedded servers whose file is not there yet; other servers are left alone."""
         for server in self.servers:
             server.ensure()
 
@@ -250,9 +252,14 @@ class ShardedKeyStore(KeyStore):
         look. Raises KeyTablesError if the tables were filled for other servers, or while `krake keys reshard` is under
         way, and KeyStoreError.
         """
-        notes = missing_notes(self.servers, self.replication, self._notes(KeyServerDownError))
+        notes = self._notes(KeyServerDownError)
+        if problem := ring_problem(self.servers, self.replication, notes):
+            raise KeyTablesError(problem)
         if write:
-            self._lanes.run(sorted(notes), lambda place: self.servers[place].write_note(notes[place].to_text()))
+            ring = next((note.ring for note in notes.values() if note and note.ring), None)
+            ring = ring or Ring(0, names_of(self.servers), self.replication)
+            missing = [place for place, note in notes.items() if note is None]
+            self._lanes.run(missing, lambda place: self.servers[place].write_note(RingNote(ring, place).to_text()))
             self._next_look_s = self._clock() + LOOK_S
 
     def _look_again(self) -> None:
@@ -265,26 +272,30 @@ class ShardedKeyStore(KeyStore):
 
     def _notes(self, left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:
         """The notes of the servers that have tables, by place; without those that fail with an error of `left_out`."""
-
-        def look(place: int) -> tuple[bool, RingNote | None]:
-            try:
-                return self._ask(place, look_at, self.servers[place])
-            except left_out:
-                return False, None
-
-        answers = self._lanes.run(range(len(self.servers)), look)
-        return {place: note for place, (has_tables, note) in answers.items() if has_tables}
+        notes: dict[int, RingNote | None] = {}
+        for place, answer in enumerate(self._ask_all(look_at, again=False)):
+            if not isinstance(answer, KeyStoreError):
+                notes.update({place: answer[1]} if answer[0] else {})
+            elif not isinstance(answer, left_out):
+                raise answer
+        return notes
 
     def close(self) -> None:
+        """Close all connections."""
         self._lanes.close()
         for server in self.servers:
             server.close()
 
-    def _chunks(self, keys: Collection[bytes]) -> Iterator[_Chunk]:
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _chunks(self, keys: Collection[bytes]) -> list[_Chunk]:
         ordered = sorted(keys if isinstance(keys, set | frozenset) else set(keys))
-        for first, part in enumerate(split(ordered, len(self.servers))):
-            for start in range(0, len(part), STATEMENT_KEYS):
-                yield _Chunk(self._rings[first], part[start : start + STATEMENT_KEYS])
+        return [
+            _Chunk(self._rings[first], part[start : start + STATEMENT_KEYS])
+            for first, part in enumerate(split(ordered, len(self.servers)))
+            for start in range(0, len(part), STATEMENT_KEYS)
+        ]
 
     def _round(self, chunks: Sequence[_Chunk], step: int, request: _Request[_T]) -> list[tuple[_Chunk, _T]]:
         """Send each chunk that has keys to its replica number `step`; returns those that were answered, with answers.
@@ -295,34 +306,43 @@ class ShardedKeyStore(KeyStore):
         for chunk in chunks:
             if chunk.keys:
                 lanes.setdefault(chunk.places[step], []).append(chunk)
-        rounds = self._lanes.run(
-            sorted(lanes), lambda place: [self._try(place, request, chunk.keys) for chunk in lanes[place]]
-        )
+
+        def lane(place: int) -> list[_T | KeyStoreError]:
+            return [self._try(_LEFT_OUT, place, request, chunk.keys) for chunk in lanes[place]]
+
         answered: list[tuple[_Chunk, _T]] = []
-        for place, answers in rounds.items():
+        for place, answers in self._lanes.run(sorted(lanes), lane).items():
             for chunk, answer in zip(lanes[place], answers, strict=True):
                 if isinstance(answer, KeyStoreError):
-                    chunk.errors.append(answer)
+                    chunk.errors[place] = answer
                 else:
                     answered.append((chunk, answer))
         return answered
 
-    def _try(self, place: int, request: _Request[_T], keys: Sequence[bytes]) -> _T | KeyStoreError:
+    def _ask_all(self, request: Callable[[KeyServer], _T], *, again: bool = True) -> list[_T | KeyStoreError]:
+        """The answer of each server, or the error for which there is none. `again`: also of one that was down."""
+        if again:
+            self._down.clear()
+        places = range(len(self.servers))
+        answers = self._lanes.run(places, lambda place: self._try((KeyStoreError,), place, request))
+        return list(answers.values())
+
+    def _try(
+        self, left_out: tuple[type[KeyStoreError], ...], place: int, request: Callable[..., _T], *keys: Sequence[bytes]
+    ) -> _T | KeyStoreError:
         """The answer of the server at `place`, or the error for which it is left out."""
         try:
-            return self._ask(place, request, self.servers[place], keys)
-        except _LEFT_OUT as error:
+            return self._ask(place, request, *keys)
+        except left_out as error:
             return error
 
-    def _ask(self, place: int, request: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
+    def _ask(self, place: int, request: Callable[..., _T], *keys: Sequence[bytes]) -> _T:
         """One request to the server at `place`; raises at once if it did not answer a moment ago."""
-        remembered = self._down.get(place)
-        if remembered is not None:
-            if self._clock() < remembered[0]:
-                raise KeyServerDownError(remembered[1])
-            del self._down[place]
+        until_s, problem = self._down.get(place, (self._clock(), ""))
+        if self._clock() < until_s:
+            raise KeyServerDownError(problem)
         try:
-            return request(*arguments, **named)
+            return request(self.servers[place], *keys)
         except KeyServerDownError as error:
             self._down[place] = (self._clock() + self._down_s, str(error))
             raise
@@ -331,22 +351,20 @@ class ShardedKeyStore(KeyStore):
 def _raise_if_no_tables(chunks: Sequence[_Chunk]) -> None:
     """Raise KeyTablesError if every replica of some keys answers that it has no tables: waiting will not help."""
     for chunk in chunks:
-        if chunk.unanswered and all(isinstance(error, KeyTablesError) for error in chunk.errors):
-            raise KeyTablesError("; ".join(map(str, chunk.errors)))
+        if chunk.unanswered and all(isinstance(error, KeyTablesError) for error in chunk.errors.values()):
+            raise KeyTablesError("; ".join(map(str, chunk.errors.values())))
 
 
 def _raise_if_left_out(chunks: Sequence[_Chunk]) -> None:
     """Raise the first error of a replica that was left out."""
-    for chunk in chunks:
-        if chunk.errors:
-            raise chunk.errors[0]
+    for error in (error for chunk in chunks for error in chunk.errors.values()):
+        raise error
 
 
-def counts_of(server: str, by_keyinfo: Mapping[int, int]) -> ServerCounts:
+def counts_of(server: str, by_keyinfo: Counter[int] | dict[int, int]) -> ServerCounts:
     """The counts of a server that answered, from its numbers of keys by keyinfo."""
     by_state = {state.name.lower(): by_keyinfo.get(state, 0) for state in KeyState}
-    other = sum(by_keyinfo.values()) - sum(by_state.values())
-    if other:
+    if other := sum(by_keyinfo.values()) - sum(by_state.values()):
         by_state["other"] = other
     return ServerCounts(server, sum(by_state.values()), by_state)
 
@@ -357,7 +375,24 @@ def open_key_store(config: KeyStorageConfig, password: str | None = None, *, fir
     `password`: of `config.user` on MySQL servers, None for none; it appears in no message or repr. `first`: the place
     of the server that is asked first. Raises ConfigError for a server name or a replication that cannot be.
     """
-    servers = [_server(config, name, password) for name in config.servers]
+
+    def server(name: str) -> KeyServer:
+        if is_sqlite_server(name):
+            return SqliteKeyServer(name, timeout_s=config.timeout_s)
+        # Here, since PyMySQL and what it needs cost each process that has no MySQL server 60 ms at its start.
+        from crawl_lib.keys.mysql import MySqlKeyServer  # noqa: PLC0415
+
+        return MySqlKeyServer(
+            name,
+            database=config.database,
+            user=config.user,
+            password=password,
+            timeout_s=config.timeout_s,
+            tls=config.tls,
+            ca_file=config.ca_file,
+        )
+
+    servers = [server(name) for name in config.servers]
     return ShardedKeyStore(servers, config.replication, connections=config.connections, first=first)
 
 
@@ -375,20 +410,3 @@ def own_server(config: Config, node: str) -> int:
     if node in config.servers and len(names) == len(config.servers):
         return config.servers.index(node)
     return 0
-
-
-def _server(config: KeyStorageConfig, name: str, password: str | None) -> KeyServer:
-    if is_sqlite_server(name):
-        return SqliteKeyServer(name, timeout_s=config.timeout_s)
-    # Here, since PyMySQL and what it needs cost each process that has no MySQL server 60 ms at its start.
-    from crawl_lib.keys.mysql import MySqlKeyServer  # noqa: PLC0415
-
-    return MySqlKeyServer(
-        name,
-        database=config.database,
-        user=config.user,
-        password=password,
-        timeout_s=config.timeout_s,
-        tls=config.tls,
-        ca_file=config.ca_file,
-    )

@@ -24,15 +24,15 @@ from crawl_lib.errors import (
     KeyTablesError,
     os_error,
 )
-from crawl_lib.keys.keystore import Claim
-from crawl_lib.keys.sql import (
+from crawl_lib.keys.server import (
     HIGHEST,
     LOWEST,
     MAKE,
     NOTE_TABLE,
     TABLE,
     TABLES_EXIST,
-    SqlKeyServer,
+    Claim,
+    KeyServer,
     damaged,
     from_rows,
     hex_list,
@@ -49,7 +49,7 @@ _DELETE = f"DELETE FROM {TABLE} WHERE hash IN (SELECT value FROM json_each(?))"
 _OUTSIDE = f"SELECT 1 FROM {TABLE} WHERE hash IS NULL OR hash < '{LOWEST}' OR hash > '{HIGHEST}' LIMIT 1"
 
 
-class SqliteKeyServer(SqlKeyServer):
+class SqliteKeyServer(KeyServer):
     """One SQLite file. `path`: the file; its folder is made if that folder's parent is there.
 
     `timeout_s`: how long a statement waits for another process that writes. Opens nothing before the first request.

@@ -50,7 +50,7 @@ from crawl_lib.frontier import (
     read_scope_added,
     read_undecided,
 )
-from crawl_lib.keys import KeyStore
+from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.node.guards import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.take import fill_missed, finish_what_is_open
@@ -246,7 +246,9 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     return {**_result(stores, node, manifest), **manifest["lost"]}
 
 
-def _lost_lines(stores: Stores, sources: Sequence[Source], keys: KeyStore, counts: dict[str, int]) -> Iterator[bytes]:
+def _lost_lines(
+    stores: Stores, sources: Sequence[Source], keys: ShardedKeyStore, counts: dict[str, int]
+) -> Iterator[bytes]:
     """What was sent to a lost node and was not crawled, each URL once; 20 bytes of memory and more for each."""
     sent: set[bytes] = set()
     with ExitStack() as stack:

@@ -17,7 +17,7 @@ from crawl_lib import stages
 from crawl_lib.cli import main
 from crawl_lib.config import Config
 from crawl_lib.keys import check, open_key_store, replicas
-from crawl_lib.keys.sql import SQL_DIRECTORY
+from crawl_lib.keys.server import SQL_DIRECTORY
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import PASSWORD_VARIABLE, open_stores
 from crawl_lib.urls import key_of
@@ -163,13 +163,13 @@ def test_a_crawl_outlives_a_key_server(
         assert set(found.missing) | set(found.behind) | set(found.failed) == {victim}
         reports = maintain(config)
         assert all(report["ok"] for report in reports)
-        assert sum(sum(report["filled"].values()) + sum(report["raised"].values()) for report in reports) > 0
-        assert {name for report in reports for name in [*report["filled"], *report["raised"], *report["created"]]} == {
+        assert sum(sum(report["missing"].values()) + sum(report["behind"].values()) for report in reports) > 0
+        assert {name for report in reports for name in [*report["missing"], *report["behind"], *report["created"]]} == {
             victim
         }
         assert check(store).ok
         for place, server in enumerate(store.servers):
             assert dict(server.scan(bytes(20), b"\xff" * 20)) == expected_rows(result, place)
     again = maintain(config)
-    assert all(report["ok"] and not report["filled"] and not report["created"] for report in again)
+    assert all(report["ok"] and not report["missing"] and not report["created"] for report in again)
     assert [report["servers"][0]["total"] for report in again] == [len(expected_rows(result, n)) for n in range(3)]

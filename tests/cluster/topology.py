@@ -131,7 +131,7 @@ class Topology:
     def make_tables(self, config: Config) -> None:
         """The key tables of a crawl, where they are missing."""
         with open_key_store(config.key_storage, mariadb.PASSWORD) as store:
-            store.create_missing()
+            store.create()
 
     # -- start and stop
 

@@ -14,7 +14,7 @@ from crawl_lib.errors import ConfigError, KeyAccessError, KeyServerDownError, Ke
 from crawl_lib.keys import MySqlKeyServer, ShardedKeyStore, check
 from crawl_lib.keys.mysql import parse_server
 from crawl_lib.keys.mysql_errors import ADVICE, LOST, translate
-from crawl_lib.keys.sql import SQL_DIRECTORY
+from crawl_lib.keys.server import SQL_DIRECTORY
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import KeyStoreContract, make_keys
 from tests.contracts.mariadb import PASSWORD

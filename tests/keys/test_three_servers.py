@@ -13,7 +13,7 @@ from crawl_lib.cli import main
 from crawl_lib.config import load_config
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
 from crawl_lib.keys import ShardedKeyStore, check, interval, repair, replicas
-from crawl_lib.keys.sql import SQL_DIRECTORY
+from crawl_lib.keys.server import SQL_DIRECTORY
 from crawl_lib.states import KeyState
 from crawl_lib.stores import PASSWORD_VARIABLE, open_stores
 from tests.contracts.keystore import make_keys
@@ -127,7 +127,7 @@ def test_parts_of_all_servers_at_the_same_time_twice_each_and_again(three_mariad
         key: KeyState.QUEUED if number % 2 else KeyState.CRAWLED for number, key in enumerate(KEYS)
     }
     again = [repair(store, name) for name in names[:3]]
-    assert all(report.ok and not report.filled and not report.raised for report in again)
+    assert all(report.ok and not report.missing and not report.behind for report in again)
 
 
 def test_a_server_s_part_fails_if_a_replica_of_its_interval_is_down(three_mariadbs, config_file):
@@ -179,7 +179,7 @@ def test_only_prefixes_that_differ_are_read(three_mariadbs, store):
     alike = sum(other[0] == key[0] for other in KEYS)
     store.servers[1].delete([key])
     report, more = sent(lambda: repair(store))
-    assert (report.differing, dict(report.filled)) == (1, {store.servers[1].name: 1})
+    assert (report.differing, dict(report.missing)) == (1, {store.servers[1].name: 1})
     assert more[0] - rows[0] <= alike + 20
     assert more[1] - rows[1] <= alike + 20
     assert more[2] - rows[2] <= 20, "it holds no replica of that interval's keys"

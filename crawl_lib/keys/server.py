@@ -1,13 +1,28 @@
-"""The contract of a key store, and of one key server behind it."""
+"""One key server: its contract, what it answers, and what servers of SQL have in common.
+
+Keys are written into the statements of `sql/keys/`: hex digits need no quoting, so a key list is put into the text
+itself by one C call for 5,000 keys.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from binascii import unhexlify
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
+from pathlib import Path
+from typing import Any
 
+from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError, os_errors
 from crawl_lib.states import KeyState
 
+TABLE = "kraakekeys"
+NOTE_TABLE = "krakenote"
+MAKE = "run `krake keys create`, or `krake fsck --repair` if they were there"
+"""What to do where there are no tables."""
+SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql" / "keys"
+LOWEST = "0" * 40
+HIGHEST = "f" * 40
+TABLES_EXIST = "has key tables already; `krake keys create --drop` deletes them first"
 STATEMENT_KEYS = 5000
 """The most keys of one statement: measured, more is not faster, and a statement stays below 300 kB."""
 
@@ -87,6 +102,15 @@ class KeyServer(ABC):
 
     name: str
     """The server as the config names it; as in reports and errors."""
+    HASH, NOTE = "hash", "note"
+    """The columns as expressions that give ASCII bytes."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @abstractmethod
+    def _rows(self, statement: str) -> Sequence[Any]:
+        """The rows of a statement that only reads."""
 
     @abstractmethod
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
@@ -115,21 +139,37 @@ class KeyServer(ABC):
     def delete(self, keys: Sequence[bytes]) -> int:
         """Delete keys; returns how many stood there. Repeatable."""
 
-    @abstractmethod
     def counts(self) -> dict[int, int]:
         """Number of keys by keyinfo (0 for NULL)."""
+        found: Counter[int] = Counter()
+        for state, count in self._by_ranges("counts.sql", LOWEST, HIGHEST, digits=1):
+            found[state or 0] += count
+        return dict(found)
 
-    @abstractmethod
     def scan(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, int]]:
         """Every key from `low` to `high` (inclusive) with its keyinfo, ascending, in statements of bounded size."""
+        while True:
+            rows = self._rows(
+                f"SELECT {self.HASH}, keyinfo FROM {TABLE} WHERE hash >= '{low.hex()}' AND hash <= '{high.hex()}'"
+                f" ORDER BY hash LIMIT {STATEMENT_KEYS}"
+            )
+            pairs = in_order(self.name, from_rows(self.name, rows), low, high)
+            yield from pairs
+            if len(pairs) < STATEMENT_KEYS or pairs[-1][0] >= high:
+                return
+            low = (int.from_bytes(pairs[-1][0], "big") + 1).to_bytes(20, "big")
 
     def problems(self) -> Iterator[str]:
         """What is damaged in the file of an embedded server; other servers look after their own. Raises as `scan`."""
         yield from ()
 
-    @abstractmethod
     def read_note(self) -> str | None:
         """The small text that the server keeps next to its keys (`keys.ring`), None if it has none."""
+        try:
+            rows = self._rows(f"SELECT {self.NOTE} FROM {NOTE_TABLE}")
+        except KeyTablesError:
+            return None
+        return (rows[0][0] or b"").decode("ascii", "replace") if rows else None
 
     @abstractmethod
     def write_note(self, text: str) -> None:
@@ -159,92 +199,59 @@ class KeyServer(ABC):
             found[place] = (count + 1, total + (int.from_bytes(key[-8:], "big") & 0x0FFFFFFFFFFFFFFF))
         return {place: PrefixSum(*sums) for place, sums in found.items()}
 
+    def _by_ranges(self, name: str, low: str, high: str, *, digits: int) -> Iterator[Sequence[Any]]:
+        """Rows of a file of `sql/keys/`, asked for each prefix of so many hex digits from `low` to `high`.
 
-class KeyStore(ABC):
-    """The memory of a crawl: which URLs it has seen, and how far they came.
-
-    * A key is the 20-byte SHA-1 of a canonical URL. Arguments may hold duplicates, in any order, of any length; the
-      store sorts them, cuts them by server, and sends statements of at most STATEMENT_KEYS.
-    * State only grows: unknown -> QUEUED -> CRAWLED or GONE; CRAWLED and GONE may follow each other, the last write
-      wins. Only `forget` makes a key unknown again.
-    * **Never-lost beats never-twice.** A server that is down or has no tables is left out and counted (`missed`); a
-      request fails with KeyServerDownError only if no replica of some key answers, with KeyTablesError if all of them
-      say that they have no tables. A key that only replicas left out know is `new`.
-    * Every write except `claim` may be repeated with the same result. After a crash in the middle some servers have
-      it and others not: the caller repeats the whole call.
-    * Order is the caller's duty: first the URL is durable, then its key is inserted. What returned is durable, so a
-      URL noted as taken in keeps its key over a power loss.
-    * `claim` is exact between writers that reach the same first answering replica. Where they do not (a server is
-      down for one of them), both may own a key: fetched twice, never lost.
-    * A server that did not answer is not asked again for some seconds, so a group of calls waits for it once.
-    * For one thread at a time, and not across a fork: every process opens its own store.
-    """
-
-    @abstractmethod
-    def unknown(self, keys: Collection[bytes]) -> Answer:
-        """Ask which keys are new. Never raises for servers that are down."""
-
-    @abstractmethod
-    def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> InsertReport:
-        """Add keys on all their replicas, the first server first; keys that are there never lose state.
-
-        Raises KeyServerDownError if no replica of some key took it (the others were inserted all the same): run again.
+        A whole table in one statement would outlast the time limit when it is large.
         """
+        statement = sql_file(name)[0]
+        for number in range(int(low[:digits], 16), int(high[:digits], 16) + 1):
+            prefix = f"{number:0{digits}x}"
+            first, last = max(low, prefix + LOWEST[digits:]), min(high, prefix + HIGHEST[digits:])
+            yield from self._rows(statement.replace(LOWEST, first).replace(HIGHEST, last))
 
-    @abstractmethod
-    def claim(self, keys: Collection[bytes]) -> Claim:
-        """Add keys as QUEUED where this call is the first to do so: decided by the first replica that answers.
 
-        Keys that any other answering replica knew before are `theirs` too. What is ours is then inserted on the other
-        replicas. Never raises for servers that are down.
-        """
+def sql_file(name: str) -> list[str]:
+    """The statements of `sql/keys/<name>`, comments removed. Raises KeyStoreError if the file is not there."""
+    path = SQL_DIRECTORY / name
+    with os_errors(path, "install Krake with its folder sql/; it cannot be read", KeyStoreError):
+        text = path.read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
+    return [part.strip() for part in "\n".join(lines).split(";") if part.strip()]
 
-    @abstractmethod
-    def set_state(self, keys: Collection[bytes], state: KeyState) -> InsertReport:
-        """Set the state of keys on all their replicas, adding those that are missing. Raises as `insert` does."""
 
-    @abstractmethod
-    def forget(self, keys: Collection[bytes]) -> int:
-        """Delete keys on every replica; returns how many the store knew.
+def hex_list(keys: Sequence[bytes], separator: str) -> str:
+    """The keys in lower-case hex with `separator` between them."""
+    return b"".join(keys).hex(",", 20).replace(",", separator)
 
-        Raises KeyServerDownError or KeyTablesError naming a server that cannot do it, before anything is deleted. Run
-        it again if a server failed in the middle: until then maintenance may bring the keys back.
-        """
 
-    @abstractmethod
-    def states(self, keys: Collection[bytes]) -> dict[bytes, KeyState | None]:
-        """The highest state that an answering replica has of each key; None if it is unknown.
+def from_hex(server: str, hashes: Iterable[object]) -> list[bytes]:
+    """Keys of hashes that came as ASCII bytes, in hex. Raises DamagedKeysError for something else."""
+    try:
+        data = unhexlify(b"".join(hashes))  # type: ignore[arg-type]
+    except (ValueError, TypeError) as error:
+        raise damaged(server, "a hash in it is no SHA-1 in hex") from error
+    if len(data) % 20:
+        raise damaged(server, "a hash in it has not 40 digits")
+    return [data[start : start + 20] for start in range(0, len(data), 20)]
 
-        Raises KeyServerDownError if no replica of some key answers.
-        """
 
-    @abstractmethod
-    def counts(self) -> list[ServerCounts]:
-        """Keys per server and state, in the order of the config. A server that fails is reported, never raised."""
+def from_rows(server: str, rows: Sequence[Sequence[object]]) -> list[tuple[bytes, int]]:
+    """Keys with their keyinfo (0 where it is NULL) of rows of the two columns. Raises DamagedKeysError."""
+    keys, states = from_hex(server, (row[0] for row in rows)), [row[1] or 0 for row in rows]
+    if len(keys) != len(rows) or set(map(type, states)) - {int}:
+        raise damaged(server, "a hash in it has not 40 digits, or a keyinfo is no number")
+    return list(zip(keys, states, strict=True))  # type: ignore[arg-type]
 
-    @abstractmethod
-    def exists(self) -> bool:
-        """Whether every server has key tables. Raises KeyServerDownError if one does not answer."""
 
-    @abstractmethod
-    def create(self, *, drop: bool = False) -> None:
-        """Create the key tables on every server; `drop` deletes the old ones.
+def in_order(server: str, pairs: list[tuple[bytes, int]], low: bytes, high: bytes) -> list[tuple[bytes, int]]:
+    """A page of a scan as it is. Raises DamagedKeysError where it is not ascending or not between the two keys."""
+    keys = [low, *(key for key, _ in pairs), high]
+    if keys != sorted(keys):
+        raise damaged(server, "its rows are not in the order of their keys")
+    return pairs
 
-        Raises KeyTablesError, before anything is touched, if there are tables, and no `drop`.
-        """
 
-    @abstractmethod
-    def ensure_tables(self) -> None:
-        """Create the tables of embedded servers whose file is not there yet; other servers are left alone."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close all connections."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def damaged(server: str, problem: str) -> DamagedKeysError:
+    """The error for a table that is not what Krake wrote."""
+    return DamagedKeysError(f"{server}: the key table is damaged: {problem}: run `krake fsck --repair --only keys`")
