@@ -16,6 +16,8 @@ from crawl_lib.crawldir.directory import (
     INDEX_FILE,
     ITERATION_FILE,
     MANIFEST_FILE,
+    SCOPE_DIGEST,
+    SCOPE_FILE,
     SCOPE_FOLDER,
     SEEDS_FOLDER,
     SWAP_PREFIX,
@@ -26,6 +28,7 @@ from crawl_lib.crawldir.directory import (
     SegmentRef,
     read_json,
     read_lines,
+    scope_digest,
     write_json_bytes,
 )
 from crawl_lib.crawldir.heldnotes import (
@@ -49,7 +52,6 @@ from crawl_lib.crawldir.naming import (
 )
 from crawl_lib.crawldir.progress import NodeProgress
 from crawl_lib.crawldir.register import Register
-from crawl_lib.crawldir.scope import SCOPE_DIGEST, SCOPE_FILE, scope_digest
 from crawl_lib.crawldir.settled import (
     Settled,
     delete_settled,

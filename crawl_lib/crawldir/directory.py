@@ -21,9 +21,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
-from crawl_lib.crawldir.scope import SCOPE_DIGEST, read_scope
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.stopping import Work
@@ -34,6 +34,10 @@ INDEX_FILE = "index.json"
 MANIFEST_FILE = "manifest.json"
 SEEDS_FOLDER = "seeds"
 SCOPE_FOLDER = "scope"
+SCOPE_FILE = "scope"
+SCOPE_DIGEST = "scope_sha256"
+"""In the small file next to a `scope`: its SHA-256, which each reader compares. What a scope lacks is out of the crawl
+for good, since each iteration takes its scope from the one before."""
 DROPPED_MARK = "dropped"
 SWAP_PREFIX, SWAP_SUFFIX = ".swap-", ".json"
 """Around the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
@@ -102,6 +106,29 @@ def write_json_bytes(value: Mapping[str, Any]) -> bytes:
 
 
 _MANIFEST_PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
+
+
+def scope_digest(data: bytes) -> str:
+    """What the small file next to it says of it."""
+    return sha256(data).hexdigest()
+
+
+def _read_scope(storage: Storage, folder: str, digest: object) -> set[str]:
+    """The hosts of `<folder>/scope`. `digest`: what the small file next to it says.
+
+    Raises DamagedFileError if it is missing or not what was written, naming the command that makes it again.
+    """
+    where = f"{folder}/{SCOPE_FILE}"
+    try:
+        data = storage.read_bytes(where)
+        if scope_digest(data) == digest:
+            return set(data.decode("ascii").splitlines())
+        problem = "is not what was written (SHA-256)"
+    except PathNotFoundError:
+        problem = "is not there"
+    except UnicodeDecodeError as error:
+        problem = f"is no text: {error}"
+    raise DamagedFileError(f"{where}: {problem}; run `krake fsck --repair`")
 
 
 class CrawlDirectory:
@@ -175,11 +202,11 @@ class CrawlDirectory:
 
     def seeds_scope(self, digest: str) -> set[str]:
         """The hosts of injected seeds."""
-        return read_scope(self.storage, self.seeds_path(digest), self.seeds_manifest(digest).get(SCOPE_DIGEST))
+        return _read_scope(self.storage, self.seeds_path(digest), self.seeds_manifest(digest).get(SCOPE_DIGEST))
 
     def scope(self, iteration: Iteration) -> set[str]:
         """The hosts of an iteration's scope: as `start` wrote them, else DamagedFileError."""
-        return read_scope(self.storage, self.at(iteration.folder), iteration.scope_sha256)
+        return _read_scope(self.storage, self.at(iteration.folder), iteration.scope_sha256)
 
     def find(self, run_id: str, number: int, *, among: Sequence[str] | None = None) -> Iteration | None:
         """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError.

@@ -93,9 +93,8 @@ def write_note(
         code=code_digest(),
         config=config,
     )
-    crawl.storage.write_bytes(
-        f"{hidden}/{NOTE_FILE}", sealed_json({**note.__dict__, "taken_in": taken_in.to_mapping()})
-    )
+    content = sealed_json({**vars(note), "taken_in": taken_in.to_mapping()})
+    crawl.storage.write_bytes(f"{hidden}/{NOTE_FILE}", content)
     reached("repair.held.written")
     crawl.storage.rename(hidden, note.path(crawl))
     reached("repair.held.noted")
@@ -114,8 +113,7 @@ def read_note(crawl: CrawlDirectory, node: str) -> HeldNote | None:
         return None  # it was taken away since we listed the folder
     try:
         value = unsealed(data)
-        taken_in = value.pop("taken_in")
-        note = HeldNote(**value, taken_in=TakenIn(taken_in["complete"], taken_in["partial"]))
+        note = HeldNote(**{**value, "taken_in": TakenIn(**value["taken_in"])})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, node, f"is not a note of held keys: {error}") from error
     if (note.node, note.note_id) != (node, names[-1]):
@@ -131,14 +129,10 @@ def noted_keys(crawl: CrawlDirectory, note: HeldNote) -> Iterator[list[bytes]]:
     """
     path, digest, size = f"{note.path(crawl)}/{KEYS_FILE}", sha256(), 0
     with crawl.storage.open_read(path) as file:
-        rest = b""
         while block := file.read(_READ_KEYS * KEY_BYTES):
             digest.update(block)
             size += len(block)
-            block = rest + block
-            end = len(block) - len(block) % KEY_BYTES
-            rest = block[end:]
-            yield [block[at : at + KEY_BYTES] for at in range(0, end, KEY_BYTES)]
+            yield [block[at : at + KEY_BYTES] for at in range(0, len(block) - len(block) % KEY_BYTES, KEY_BYTES)]
     if size != note.count * KEY_BYTES or digest.hexdigest() != note.sha256:
         raise _damaged(path, note.node, f"its {size} bytes are not the {note.count} keys that were noted")
 

@@ -59,8 +59,16 @@ def give_name(crawl: CrawlDirectory, newest: str, hidden: str, clock: Callable[[
     end. Raises StorageError (run `start` again then), DamagedFileError if a choice cannot be read.
     """
     chosen = _choose(crawl, newest, hidden)
-    if chosen is not None:
-        _rename_to_time(crawl, chosen, clock)
+    name = max(int(clock()), int(crawl.newest() or -1) + 1)
+    while chosen is not None:  # until it is named by max(now, newest folder + 1), by this attempt or another
+        try:
+            crawl.storage.rename(crawl.at(chosen), crawl.at(str(name)))
+            reached("start.renamed")
+            break
+        except TargetExistsError:
+            name += 1
+        except PathNotFoundError:
+            break
     if chosen != hidden:
         crawl.storage.delete(crawl.at(hidden))
 
@@ -102,7 +110,7 @@ def _choose(crawl: CrawlDirectory, newest: str, hidden: str) -> str | None:
             if follower(crawl.folders(), f"{newest}-{number}"):
                 return None
         try:
-            register.write(number + 1, hidden.encode())
+            crawl.storage.write_bytes(register.path(number + 1), hidden.encode())
         except TargetExistsError:
             number, data = register.newest()
             continue
@@ -113,19 +121,3 @@ def _choose(crawl: CrawlDirectory, newest: str, hidden: str) -> str | None:
 def choices(crawl: CrawlDirectory, newest: str) -> Register:
     """The files that chose what follows a folder."""
     return Register(crawl.storage, crawl.at(STARTED_FOLDER), prefix=f"{newest}-")
-
-
-def _rename_to_time(crawl: CrawlDirectory, hidden: str, clock: Callable[[], float]) -> None:
-    """Name a folder by max(now, newest folder + 1), unless another attempt has."""
-    storage = crawl.storage
-    name = max(int(clock()), *(int(folder) + 1 for folder in crawl.folders()[-1:]), 0)
-    while True:
-        try:
-            storage.rename(crawl.at(hidden), crawl.at(str(name)))
-        except TargetExistsError:
-            name += 1
-        except PathNotFoundError:
-            return
-        else:
-            reached("start.renamed")
-            return

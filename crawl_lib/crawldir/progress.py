@@ -5,7 +5,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,13 @@ class NodeProgress:
             "node": node, "phase": "waiting", "taken": 0, "fetched": 0, "errors": 0, "pages_per_s": 0.0, "queue": 0,
         }  # fmt: skip
 
-    def enter(self, phase: str, **facts: int) -> None:
-        """Begin a phase; always reported."""
+    def enter(self, phase: str, reason: str = "", **facts: int) -> None:
+        """Begin a phase; always reported. `reason`: why it pauses or failed, in one sentence."""
         self._now.pop("reason", None)
-        self._now.update(facts, phase=phase)
-        self._started_s = time.monotonic()
-        self._report()
-
-    def pause(self, reason: str) -> None:
-        """Nothing goes on for now; the reason is one sentence."""
-        self._now.update(phase="paused", reason=reason)
-        self._report()
-
-    def failed(self, reason: str) -> None:
-        """The task ends with an error."""
-        self._now.update(phase="failed", reason=reason)
-        with suppress(OSError):  # the disk may be what is full
+        self._now.update(facts, phase=phase, **({"reason": reason} if reason else {}))
+        if phase not in {"paused", "failed"}:
+            self._started_s = time.monotonic()
+        with suppress(OSError) if phase == "failed" else nullcontext():  # the disk may be what is full
             self._report()
 
     def waiting(self, holder: str) -> None:

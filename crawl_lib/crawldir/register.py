@@ -41,10 +41,6 @@ class Register:
                 continue  # it was replaced, or taken away, since the folder was listed
         return 0, b""
 
-    def write(self, number: int, data: bytes) -> None:
-        """Write a number that is not there. Raises TargetExistsError if another writer was first."""
-        self.storage.write_bytes(self.path(number), data)
-
     def delete(self, numbers: list[int]) -> None:
         """Delete numbers, in this order."""
         for number in numbers:

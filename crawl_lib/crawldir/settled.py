@@ -7,7 +7,6 @@ the holder of the node's lock writes or deletes them.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from crawl_lib.crawldir.directory import CrawlDirectory
 from crawl_lib.crawldir.register import Register
@@ -37,9 +36,9 @@ class Settled:
     retired: bool = False
     lost: bool = False
 
-    def to_mapping(self) -> dict[str, Any]:
+    def to_mapping(self) -> dict[str, object]:
         """The form of the file."""
-        return {**self.__dict__, "taken_in": self.taken_in.to_mapping()}
+        return {**vars(self), "taken_in": self.taken_in.to_mapping()}
 
     @property
     def refusal(self) -> str | None:
@@ -64,8 +63,7 @@ def read_settled(crawl: CrawlDirectory, node: str) -> Settled | None:
         return None
     try:
         value = unsealed(data)
-        taken_in = value.pop("taken_in")
-        return Settled(**value, taken_in=TakenIn(taken_in["complete"], taken_in["partial"]))
+        return Settled(**{**value, "taken_in": TakenIn(**value["taken_in"])})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFileError(
             f"{register.path(number)}: is not the note of a settled node: {error}; delete it, and settle the node"
@@ -79,7 +77,7 @@ def write_settled(crawl: CrawlDirectory, settled: Settled) -> None:
     newest, written = register.newest()
     if written == data:
         return
-    register.write(newest + 1, data)
+    crawl.storage.write_bytes(register.path(newest + 1), data)
     reached("settle.marked")
     register.delete(numbers)
 

@@ -1,13 +1,14 @@
-"""Key tables that were made again, and lack keys: until they are filled nobody asks them, or pages are crawled again.
+"""Key tables that were made again, and lack keys: until they are filled no task asks them.
 
 `<crawl>/unfilled/<name>`, an empty file for each source whose keys they lack: a node's name (its queue), or `pages` of
 all segments. `krake fsck --repair` writes them before it makes tables, and deletes each once its keys are in.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from crawl_lib.crawldir.directory import CrawlDirectory
-from crawl_lib.errors import PathNotFoundError, TargetExistsError
+from crawl_lib.errors import TargetExistsError
 
 UNFILLED_FOLDER = "unfilled"
 PAGES = ".pages"
@@ -16,19 +17,15 @@ PAGES = ".pages"
 
 def unfilled(crawl: CrawlDirectory) -> list[str]:
     """What the key tables lack; nothing, as a rule."""
-    try:
-        return [entry.name for entry in crawl.storage.list(crawl.at(UNFILLED_FOLDER))]
-    except PathNotFoundError:
-        return []
+    path = crawl.at(UNFILLED_FOLDER)
+    return [entry.name for entry in crawl.storage.list(path)] if crawl.storage.exists(path) else []
 
 
 def mark_unfilled(crawl: CrawlDirectory, names: Iterable[str]) -> None:
     """Write down that the tables lack the keys of some sources."""
     for name in names:
-        try:
+        with suppress(TargetExistsError):
             crawl.storage.write_bytes(crawl.at(UNFILLED_FOLDER, name), b"")
-        except TargetExistsError:
-            continue
 
 
 def mark_filled(crawl: CrawlDirectory, name: str) -> None:

@@ -87,8 +87,8 @@ def locked_directory(stores: Stores, node: str, directory: Path, *, what: str) -
             yield NodeTask(stores, node, directory, lock, progress)
         except OSError as error:
             ours = os_error(error, directory)
-            progress.failed(str(ours))
+            progress.enter("failed", str(ours))
             raise ours from error
         except KrakeError as error:
-            progress.failed(str(error))
+            progress.enter("failed", str(error))
             raise

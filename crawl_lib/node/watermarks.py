@@ -112,7 +112,7 @@ def wait_for_room(task: NodeTask, *, local: bool = True) -> None:
         if reason != told:
             log.warning("%s: pauses: %s", task.node, reason)
         told = reason
-        task.progress.pause(reason)
+        task.progress.enter("paused", reason)
         task.stores.go_on()
         if time.monotonic() - began_s >= config.max_pause_s:
             raise NoRoomError(f"{reason}; paused for {config.max_pause_s:g} s; make room, then run the task again")

@@ -48,7 +48,7 @@ def note_change(stores: Stores, own: Iteration) -> None:
     log.warning("iteration %s goes on with other settings: %s", own.folder, problem)
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
         data = agreed_bytes(stores, own.run_id, own.iteration)
-        _register(stores, own).write(number + 1, data)
+        stores.storage.write_bytes(_register(stores, own).path(number + 1), data)
 
 
 def require_agreement(stores: Stores, own: Iteration) -> None:

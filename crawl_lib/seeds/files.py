@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from crawl_lib.errors import InputError, os_error, os_errors
+from crawl_lib.errors import InputError, os_errors
 
 MAX_FILE_BYTES = 1 << 32
 """Of one file: some 50 million URLs. What is longer is no list of seeds, or several."""
@@ -29,7 +29,7 @@ class SeedFile:
     below: Path | None = None
 
     def open(self) -> BinaryIO:
-        """Open it for reading, without waiting for anybody. Raises InputError."""
+        """Open it for reading, without waiting for another process. Raises InputError."""
         name = f"seeds: {self.name}"
         with os_errors(name, "cannot be read", InputError), _reached(self.path, self.below) as (descriptor, found):
             if not stat.S_ISREG(found.st_mode):
@@ -53,11 +53,10 @@ def find_files(text: str, below: Path | None) -> list[SeedFile] | None:
         return None
     root = None if below is None else Path(os.path.realpath(below))
     names = _names_of_directory(path, root)
-    if names is None:
-        return [SeedFile(_printable(path), _resolved(path, root), root)]
-    if not names:
+    if names == []:
         raise InputError(f"seeds: {_printable(path)}: a directory without files")
-    return [SeedFile(_printable(path / name), _resolved(path / name, root), root) for name in names]
+    paths = [path] if names is None else [path / name for name in names]
+    return [SeedFile(_printable(one), _resolved(one, root), root) for one in paths]
 
 
 def _own_path(text: str) -> Path | None:
@@ -74,14 +73,14 @@ def _own_path(text: str) -> Path | None:
 
 
 def _path_below(text: str, below: Path) -> Path | None:
-    """The same for somebody who may read `below` alone: decided without a look at the disk, which would tell of it."""
+    """The same for a caller who may read `below` alone: decided without a look at the disk, which would tell of it."""
     if not text.startswith("/") and ("://" in text or text.startswith("#") or text.lower().startswith(_SCHEMES)):
         return None
     path, root = below / text, Path(os.path.realpath(below))
-    if not (_never_leaves(path, below) or _never_leaves(path, root)):
-        raise _outside(path, root)
-    _resolved(path, root)
-    return path
+    if _never_leaves(path, below) or _never_leaves(path, root):
+        _resolved(path, root)
+        return path
+    raise _outside(path, root)
 
 
 def _never_leaves(path: Path, root: Path) -> bool:
@@ -115,16 +114,12 @@ def _outside(path: Path, root: Path) -> InputError:
 
 def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:
     """The names in a directory, sorted, without hidden ones and directories; None if the path is something else."""
-    try:
-        with _reached(_resolved(path, root), root) as (descriptor, found):
-            if not stat.S_ISDIR(found.st_mode):
-                return None
-            with os.scandir(f"/proc/self/fd/{descriptor}") as entries:
-                return sorted(one.name for one in entries if not one.name.startswith(".") and not one.is_dir())
-    except FileNotFoundError as error:
-        raise InputError(f"seeds: {_printable(path)}: no such file or directory") from error
-    except OSError as error:
-        raise os_error(error, f"seeds: {_printable(path)}", "cannot be read", InputError) from error
+    where = f"seeds: {_printable(path)}"
+    with os_errors(where, "cannot be read", InputError), _reached(_resolved(path, root), root) as (descriptor, found):
+        if not stat.S_ISDIR(found.st_mode):
+            return None
+        with os.scandir(f"/proc/self/fd/{descriptor}") as entries:
+            return sorted(one.name for one in entries if not one.name.startswith(".") and not one.is_dir())
 
 
 @contextmanager

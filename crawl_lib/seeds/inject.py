@@ -5,7 +5,8 @@ import json
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO, Self
@@ -22,7 +23,6 @@ from crawl_lib.crawldir import (
 from crawl_lib.durable import reached
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
 from crawl_lib.frontier import OutlinkWriter, encode_line, host_of_line
-from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.seeds.check import set_damaged_aside
 from crawl_lib.seeds.contact import require_contact
@@ -65,15 +65,16 @@ def inject(
     Raises InputError (seeds cannot be read, or none of them used), ConfigError (no contact), StorageError, or, once
     `stop` is set, StoppedError: then nothing is left.
     """
-    with tempfile.TemporaryDirectory(prefix="krake-inject-") as scratch:
-        spread = _Spread(Path(scratch), division, stop)
-        try:
-            digest = spread.fill(run_id, seeds if fetch is None else require_contact(seeds, fetch))
-            seeds.require_some()
-        finally:
-            spread.close()
-        set_damaged_aside(crawl, digest)
-        return _publish(crawl, digest, spread, {"run_id": run_id, "seeds": seeds.report.to_mapping()})
+    digest = hashlib.sha1(json.dumps([DIGEST_VERSION, run_id]).encode())
+    with _spread(division, stop) as spread:
+        for seed in seeds if fetch is None else require_contact(seeds, fetch):
+            line, host = encode_line(seed), host_of(seed.url)
+            digest.update(line + b"\n")
+            spread.hosts.add(host)
+            spread.add(host, line)
+        seeds.require_some()
+        set_damaged_aside(crawl, digest.hexdigest())
+        return _publish(crawl, digest.hexdigest(), spread, {"run_id": run_id, "seeds": vars(seeds.report)})
 
 
 def hand_over(
@@ -93,61 +94,44 @@ def hand_over(
     if crawl.storage.exists(crawl.seeds_path(digest)):
         crawl.storage.secure(crawl.seeds_path(digest))
         return crawl.seeds_manifest(digest)
-    with tempfile.TemporaryDirectory(prefix="krake-hand-over-") as scratch:
-        spread = _Spread(Path(scratch), division)
-        try:
-            for line in lines:
-                spread.add(host_of_line(line[: line.find(b"\t")]).decode(), line)
-        finally:
-            spread.close()
-        spread.hosts = set(scope)
+    with _spread(division) as spread:
+        for line in lines:
+            spread.add(host_of_line(line[: line.find(b"\t")]).decode(), line)
+        spread.hosts.update(scope)
         return _publish(crawl, digest, spread, {"seeds": {}, **facts})
 
 
+@dataclass
 class _Spread:
-    """Seeds divided among the nodes: a file of lines for each, in scratch room."""
+    """Lines divided among the nodes: a file for each, in scratch room. `hosts`: of the scope."""
 
-    def __init__(self, scratch: Path, division: Division, stop: Event | None = None) -> None:
-        self.nodes, self.routing = list(division.nodes), division.routing
-        self.stop = stop
-        self.hosts: set[str] = set()
-        self._owners = Owners(self.nodes)
-        self.count = 0
-        self._paths = [scratch / str(index) for index in range(len(self.nodes))]
-        self._files: list[BinaryIO] = [path.open("wb") for path in self._paths]
+    division: Division
+    stop: Event | None
+    files: Sequence[BinaryIO]
+    hosts: set[str] = field(default_factory=set)
+    count: int = 0
 
-    def fill(self, run_id: str, seeds: Iterable[QueuedUrl]) -> str:
-        """Divide the seeds; returns the digest over the run and all lines in order."""
-        digest = hashlib.sha1(json.dumps([DIGEST_VERSION, run_id]).encode())
-        for seed in seeds:
-            line = encode_line(seed)
-            digest.update(line + b"\n")
-            host = host_of(seed.url)
-            self.hosts.add(host)
-            self.add(host, line)
-        return digest.hexdigest()
+    def __post_init__(self) -> None:
+        self._owners = Owners(self.division.nodes)
 
     def add(self, host: str, line: bytes) -> None:
         """Give an outlink line to the host's owner, or, with local routing, to the node whose turn it is."""
-        index = self.count % len(self.nodes) if self.routing == "local" else self._owners.index(host)
-        self._files[index].write(line + b"\n")
+        is_local = self.division.routing == "local"
+        self.files[self.count % len(self.files) if is_local else self._owners.index(host)].write(line + b"\n")
         self.count += 1
 
-    def close(self) -> None:
-        """Close the files, so that they may be read."""
-        for file in self._files:
-            file.close()
-
-    def parts(self) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Each node with its lines."""
-        for node, path in zip(self.nodes, self._paths, strict=True):
-            yield node, until_stopped(_lines(path), self.stop)
+    def lines(self, file: BinaryIO) -> Iterator[bytes]:
+        """The lines of a node's file."""
+        file.seek(0)
+        return (line[:-1] for line in until_stopped(file, self.stop))
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        for line in file:
-            yield line[:-1]
+@contextmanager
+def _spread(division: Division, stop: Event | None = None) -> Iterator[_Spread]:
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="krake-inject-"))
+        files = [stack.enter_context(Path(scratch, str(n)).open("w+b")) for n in range(len(division.nodes))]
+        yield _Spread(division, stop, files)
 
 
 def _publish(crawl: CrawlDirectory, digest: str, spread: _Spread, facts: dict[str, Any]) -> dict[str, Any]:
@@ -177,8 +161,8 @@ def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]
     storage.make_dirs(hidden)
     with storage.open_write(f"{hidden}/outlinks") as file:
         writer = OutlinkWriter(file)
-        for node, lines in spread.parts():
-            writer.add_part(node, lines)
+        for node, part in zip(spread.division.nodes, spread.files, strict=True):
+            writer.add_part(node, spread.lines(part))
     scope = scope_bytes(spread.hosts)
     storage.write_bytes(f"{hidden}/{SCOPE_FILE}", scope)
     manifest = {
@@ -186,8 +170,8 @@ def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]
         "format_version": SEALED_VERSION,
         SCOPE_DIGEST: scope_digest(scope),
         "accepted": spread.count,
-        "routing": spread.routing,
-        "nodes": spread.nodes,
+        "routing": spread.division.routing,
+        "nodes": list(spread.division.nodes),
         "outlinks": writer.to_mapping(),
     }
     storage.write_bytes(f"{hidden}/{MANIFEST_FILE}", write_json_bytes(manifest))

@@ -36,10 +36,6 @@ class SeedReport:
     rejected: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
 
-    def to_mapping(self) -> dict[str, object]:
-        """The form for manifests and task results."""
-        return dict(self.__dict__)
-
 
 class Seeds:
     """Iterates over seeds as `QueuedUrl`s, canonical, each once, in the order written; `report` counts as it goes.
@@ -86,24 +82,22 @@ class Seeds:
             try:
                 seed = self._seed(line)
             except UrlError as error:
-                refuse(report.rejected, report.examples, error, where())
+                refuse(report.rejected, report.examples, error, where)
                 continue
-            if seed is None:
-                continue
-            if seed.url in seen:
+            if seed is not None and seed.url in seen:
                 report.duplicates += 1
-                continue
-            seen.add(seed.url)
-            report.accepted += 1
-            self.place = where()
-            yield seed
+            elif seed is not None:
+                seen.add(seed.url)
+                report.accepted += 1
+                self.place = where
+                yield seed
 
-    def _lines(self) -> "Iterator[tuple[_Place, bytes]]":
+    def _lines(self) -> Iterator[tuple[str, bytes]]:
         for name, source in self._files:
             opened = io.BytesIO(source) if isinstance(source, bytes) else source.open()
             with os_errors(f"seeds: {name}", "cannot be read", InputError), opened as file:
                 for number, line in enumerate(_bounded_lines(file, name, self._stop), 1):
-                    yield _Place(name, number), line
+                    yield f"{name}:{number}", line
 
     def _seed(self, line: bytes) -> QueuedUrl | None:
         if len(line) > MAX_LINE_BYTES:
@@ -113,32 +107,17 @@ class Seeds:
         except UnicodeDecodeError as error:
             raise UrlError("invalid", "") from error
         url, *fields = text.strip().split("\t")
-        if not url:
-            self.report.blank += 1
-            return None
-        if url.startswith("#"):
-            self.report.comments += 1
+        if not url or url.startswith("#"):
+            self.report.blank += not url
+            self.report.comments += bool(url)
             return None
         canonical = canonicalize(url.strip(), max_length_chars=self._max_length_chars)
-        self._ask_rules(canonical)
+        if self._filter is not None:
+            host = host_of(canonical)
+            accepted, name = self._filter.with_scope([self._filter.scope_name(host)]).verdict(canonical, host, 0)
+            if not accepted:
+                raise UrlError(str(name), canonical)
         return QueuedUrl(canonical, metadata=_metadata(fields, canonical))
-
-    def _ask_rules(self, url: str) -> None:
-        if self._filter is None:
-            return
-        host = host_of(url)
-        accepted, name = self._filter.with_scope([self._filter.scope_name(host)]).verdict(url, host, 0)
-        if not accepted:
-            raise UrlError(str(name), url)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    name: str
-    line: int
-
-    def __call__(self) -> str:
-        return f"{self.name}:{self.line}"
 
 
 def parse_seeds(
@@ -159,14 +138,10 @@ def parse_seeds(
     found = find_files(seeds.strip(), below)
     files: list[tuple[str, SeedFile | bytes]] = [(file.name, file) for file in found or ()]
     if found is None:
-        text = "\n".join(map(_split_words, seeds.splitlines()))
-        files = [("seeds", text.encode("utf-8", "surrogatepass"))]
+        lines = [line.split(" ") for line in seeds.splitlines()]
+        apart = ["\n".join(words) if all("://" in word for word in words) else " ".join(words) for words in lines]
+        files = [("seeds", "\n".join(apart).encode("utf-8", "surrogatepass"))]
     return Seeds(files, max_length_chars=max_length_chars, url_filter=url_filter, stop=stop)
-
-
-def _split_words(line: str) -> str:
-    words = line.split(" ")
-    return "\n".join(words) if len(words) > 1 and all("://" in word for word in words) else line
 
 
 def _bounded_lines(file: BinaryIO, name: str, stop: Event | None) -> Iterator[bytes]:
@@ -189,9 +164,7 @@ def _bounded_lines(file: BinaryIO, name: str, stop: Event | None) -> Iterator[by
 
 def _metadata(fields: list[str], url: str) -> str:
     found: dict[str, str] = {}
-    for item in fields:
-        if not item.strip():
-            continue
+    for item in filter(str.strip, fields):
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
             raise UrlError(METADATA, f"{url} {item}")

@@ -247,7 +247,9 @@ def test_a_status_without_the_dfs_tells_what_this_machine_knows(krake: Krake) ->
     """Why a node failed is asked most when the DFS is gone; the exit code says that something is wrong."""
     krake.ok("inject", "http://127.0.0.1/", "--run-id", "r")
     krake.ok("settle")
-    NodeProgress("node-a", krake.directory / "queue" / "node-a", None).failed("no namenode has answered for 120 s")
+    NodeProgress("node-a", krake.directory / "queue" / "node-a", None).enter(
+        "failed", "no namenode has answered for 120 s"
+    )
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     krake.configure(dfs_primary=f"http://127.0.0.1:{port}/krake", dfs={"wait_s": 0.0})

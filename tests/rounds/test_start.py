@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import Config
-from crawl_lib.crawldir import naming
+from crawl_lib.crawldir import naming, scope_digest
 from crawl_lib.crawldir.directory import CrawlDirectory, read_lines
-from crawl_lib.crawldir.scope import scope_digest
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError, StorageError
 from crawl_lib.rounds import start
 from crawl_lib.rounds.commit import commit_iteration
