@@ -181,8 +181,7 @@ class _Import:
         """Step 1: write what is to be imported of an archive, from this position on."""
         stores, config = self.stores, self.stores.config
         info = WarcInfo(VERSION, stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}")
-        bare = UrlFilter(config.urls, ())
-        scope = bare.with_scope(bare.scope_name(host) for host in stores.crawl.scope(self.iteration))
+        scope = UrlFilter(config.urls, stores.crawl.scope(self.iteration))
         # With local routing the finder keeps what it found: a node for each archive.
         finder = self.digests.index(file.sha256) % len(config.servers)
         prefix = self.prefix(file.sha256)

@@ -9,7 +9,6 @@ the loop, in its thread: c-ares says which sockets it waits for.
 """
 
 import asyncio
-import ipaddress
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +18,8 @@ from itertools import takewhile
 from typing import Any
 
 import pycares
+
+from crawl_lib.urls import is_address
 
 YOUNG = 128
 """So many names are asked for at once while the answers come promptly: a resolver drops what comes in a flood."""
@@ -49,13 +50,7 @@ class Answer:
 
 def literal_address(host: str) -> str | None:
     """The address that a canonical URL's host is, without brackets; None if it is a name."""
-    text = host[1:-1] if host.startswith("[") else host
-    if not (text[-1:].isdigit() or ":" in text):
-        return None
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        return None
+    return host.strip("[]") if is_address(host) else None
 
 
 class SystemResolver:

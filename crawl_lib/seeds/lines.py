@@ -13,7 +13,7 @@ from crawl_lib.frontier import refuse
 from crawl_lib.records import QueuedUrl
 from crawl_lib.seeds.files import SeedFile, find_files, require_size
 from crawl_lib.stopping import go_on
-from crawl_lib.urls import UrlFilter, canonicalize, host_of
+from crawl_lib.urls import Rejection, UrlFilter, canonicalize, host_of
 
 METADATA = "metadata"
 """The refusal of a seed with a field that is not `key=value`; the others are of `urls.Rejection`."""
@@ -113,9 +113,8 @@ class Seeds:
             return None
         canonical = canonicalize(url.strip(), max_length_chars=self._max_length_chars)
         if self._filter is not None:
-            host = host_of(canonical)
-            accepted, name = self._filter.with_scope([self._filter.scope_name(host)]).verdict(canonical, host, 0)
-            if not accepted:
+            accepted, name = self._filter.verdict(canonical, host_of(canonical), 0)
+            if not accepted and name != Rejection.SCOPE:  # its host will be in it
                 raise UrlError(str(name), canonical)
         return QueuedUrl(canonical, metadata=_metadata(fields, canonical))
 

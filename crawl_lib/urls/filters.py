@@ -1,7 +1,7 @@
 """Which URLs belong to the crawl: `urls.rules`, then `urls.scope`; refused ports and `urls.max_depth` over all."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from crawl_lib.config import RuleConfig, UrlsConfig
 from crawl_lib.errors import ConfigError, UrlError
@@ -17,27 +17,26 @@ _Rule = tuple[bool, str, _Matcher]
 
 
 class UrlFilter:
-    """The crawl's filter. Immutable; `with_scope` makes a wider one that shares the compiled rules.
+    """The crawl's filter. Immutable.
 
     * No URL has a port that browsers refuse, and the depth limit holds for every URL.
     * The first rule that matches decides: `-` rejects, `+` accepts, whatever the scope says.
     * Where no rule matches, the scope decides: the URL's host (scope `hosts`) or registrable domain (`domains`) must
-      be one of those given; with `any` every URL is accepted.
+      be that of a host given; with `any` every URL is accepted.
 
     Rules: `regex` is searched anywhere in the canonical URL; `domain` is the host itself and all below it; `prefix` is
     the beginning of the canonical URL; `suffix` is the end of the URL without its query.
     """
 
-    def __init__(self, config: UrlsConfig, scope_hosts: Collection[str]) -> None:
-        """Compile the rules. `scope_hosts`: hosts or domains, as `scope_name` gives them; unused with scope `any`.
+    def __init__(self, config: UrlsConfig, scope_hosts: Iterable[str]) -> None:
+        """Compile the rules. `scope_hosts`: unused with scope `any`.
 
         Raises ConfigError, which names the rule by its index from 0, for a value that cannot work.
         """
-        self.config = config
-        self.scope_hosts = frozenset(scope_hosts)
         self._rules = [_compile(index, rule) for index, rule in enumerate(config.rules)]
-        self._any = config.scope == "any"
         self._by_domain = config.scope == "domains"
+        names = map(domain_of, scope_hosts) if self._by_domain else scope_hosts
+        self._scope = None if config.scope == "any" else frozenset(names)
         self._max_depth = config.max_depth
 
     def verdict(self, url: str, host: str, depth: int) -> tuple[bool, str]:
@@ -53,23 +52,9 @@ class UrlFilter:
         for accepts, text, matches in self._rules:
             if matches(url, host):
                 return (True, text) if accepts else (False, Rejection.RULE)
-        if self._any or (domain_of(host) if self._by_domain else host) in self.scope_hosts:
+        if self._scope is None or (domain_of(host) if self._by_domain else host) in self._scope:
             return True, ACCEPTED
         return False, Rejection.SCOPE
-
-    def scope_name(self, host: str) -> str:
-        """Return what of `host` is in the scope or not: its registrable domain with scope `domains`, else the host."""
-        return domain_of(host) if self._by_domain else host
-
-    def with_scope(self, more: Iterable[str]) -> "UrlFilter":
-        """Return a filter whose scope also holds the hosts (or domains) in `more`; itself if it holds them all."""
-        wider = self.scope_hosts.union(more)
-        if len(wider) == len(self.scope_hosts):
-            return self
-        other = UrlFilter.__new__(UrlFilter)
-        other.__dict__.update(self.__dict__)
-        other.scope_hosts = wider
-        return other
 
 
 def _compile(index: int, rule: RuleConfig) -> _Rule:

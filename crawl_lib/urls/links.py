@@ -43,13 +43,6 @@ _C0_AND_SPACE = "".join(map(chr, range(33)))
 _MAX_REMEMBERED_CHARS = 4096
 
 
-def _without_fragment(href: str) -> str:
-    """What decides where a href leads: most new spellings lead to a place of a page that is known."""
-    cut = href.find("#")
-    # A space before the fragment is part of the path; at the end of a href it is not.
-    return href if cut < 0 or (cut and href[cut - 1] <= " ") else href[:cut]
-
-
 class LinkResolver:
     """Resolves the links of page after page; remembers about `max_remembered` of the last targets.
 
@@ -66,15 +59,6 @@ class LinkResolver:
         self._old: dict[str, dict[str, Target]] = {}
         self._young_count = 0
         self._by_url: dict[str, Target] = {}
-        self._base = ""
-        self._self: Target | None = None
-        self._directories: list[str] = []
-        self._origin = ""
-        self._host = ""
-
-    def resolve(self, base: str, href: str) -> Target:
-        """Return where `href` leads from a page whose base URL (canonical) is `base`."""
-        return self.resolve_many(base, (href,))[0]
 
     def resolve_many(self, base: str, hrefs: Iterable[str]) -> list[Target]:
         """Return for each of `hrefs`, in order, where it leads from a page whose base URL (canonical) is `base`."""
@@ -83,12 +67,16 @@ class LinkResolver:
         young = self._young.get(directory)
         if young is None:
             young = self._young[directory] = {}
+        young[""] = self._target(base, self._host)  # of this page, not of the directory
         old = self._old.get(directory, {})
         targets = []
         for href in hrefs:
             target = young.get(href)
             if target is None:
-                text = _without_fragment(href)
+                # Without its fragment: most new spellings lead to a place of a page that is known. A space before the
+                # fragment is part of the path; at the end of a href it is not.
+                cut = href.find("#")
+                text = href if cut < 0 or (cut and href[cut - 1] <= " ") else href[:cut]
                 target = young.get(text)
                 if target is None:
                     target = old.get(text)
@@ -106,10 +94,7 @@ class LinkResolver:
 
     def _enter(self, base: str) -> None:
         """Make ready for the links of one page: the directories above it, from the nearest to the root."""
-        if base == self._base:
-            return
         self._base = base
-        self._self = None
         path_end = base.find("?")
         slash = base.rfind("/", 0, path_end if path_end >= 0 else len(base))
         root = base.index("/", 8)
@@ -125,21 +110,21 @@ class LinkResolver:
         plain = self._plain(text)
         lasting = len(text) <= _MAX_REMEMBERED_CHARS
         if plain is not None:
-            return plain, lasting and text != ""
+            return plain, lasting
         if text.startswith(_NEVER_FETCHED) and text.partition(":")[2][:1].isalnum():
             # With `//` behind the colon it has a host, and may be invalid.
             return _REJECTED[Rejection.SCHEME], lasting
         stripped = text.strip(_C0_AND_SPACE)
         lasting = lasting and stripped != "" and stripped[0] not in "?#" and _ODD(stripped) is None
-        return self._parse(text), lasting
+        try:
+            url = resolve(self._base, text, max_length_chars=self._max_length_chars)
+        except UrlError as error:
+            return _REJECTED[error.reason], lasting
+        return self._target(url, host_of(url)), lasting
 
     def _plain(self, text: str) -> Target | None:
         """Resolve a href that needs no parser; None if it does."""
         first = text[:1]
-        if first == "":
-            if self._self is None:
-                self._self = self._target(self._base, self._host)
-            return self._self
         if first == "/":
             return self._target(self._origin + text, self._host) if _PLAIN_ROOTED(text) else None
         match = None if first == "?" else _PLAIN_RELATIVE(text)
@@ -160,10 +145,3 @@ class LinkResolver:
             key = sha1(url.encode("ascii"), usedforsecurity=False).digest()
             target = self._by_url[url] = Target(url, key, host, None)
         return target
-
-    def _parse(self, href: str) -> Target:
-        try:
-            url = resolve(self._base, href, max_length_chars=self._max_length_chars)
-        except UrlError as error:
-            return _REJECTED[error.reason]
-        return self._target(url, host_of(url))

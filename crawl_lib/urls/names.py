@@ -10,8 +10,7 @@ from publicsuffixlist import PSLFILE, PublicSuffixList
 
 from crawl_lib.errors import ConfigError
 
-_DIGITS = frozenset("0123456789")
-_MAX_REMEMBERED = 1 << 17
+_MAX_REMEMBERED = 1 << 16
 _HOST_LINE = re.compile(rb"[!-~]+\n")
 # https://fetch.spec.whatwg.org/#port-blocking
 REFUSED_PORTS = frozenset(
@@ -46,12 +45,12 @@ def authority_of(url: str) -> str:
 def is_address(host: str) -> bool:
     """Say whether a canonical host is an IPv4 or IPv6 address, not a name.
 
-    The WHATWG parser reads every host whose last label is a number as IPv4, so the last character decides.
+    The WHATWG parser reads every host whose last label is a number as IPv4, so the last label decides.
     """
-    return host[-1] == "]" or (host[-1] in _DIGITS and host.rpartition(".")[2].isdigit())
+    return host[-1] == "]" or host.rpartition(".")[2].isdigit()
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(_MAX_REMEMBERED)
 def domain_of(host: str) -> str:
     """Return the registrable domain of a canonical host: `www.a.co.uk` -> `a.co.uk`.
 
@@ -92,29 +91,21 @@ class Owners:
     Rendezvous hashing: every node scores every host with a hash of both names; the highest score owns the host. Adding
     a node moves hosts to the new node only, removing one moves only its own hosts (Thaler, Ravishankar: Using
     Name-Based Mappings to Increase Hit Rates, 1998). The order of the nodes does not matter. The score is the first 8
-    bytes of BLAKE2b over `node \\n host`: part of the crawl's format, since queues on disk are laid out by it.
+    bytes of BLAKE2b over `node \\n host`: part of the crawl's format, since queues on disk are laid out by it. `index`
+    returns the place of a host's owner in `nodes`, from 0, and remembers its last answers.
     """
 
     def __init__(self, nodes: Sequence[str]) -> None:
         if not nodes or len(set(nodes)) != len(nodes):
             raise ConfigError(f"servers: each node once, and at least one, not {list(nodes)!r}")
         self.nodes = tuple(nodes)
-        self._remembered: dict[str, int] = {}
+        self.index = lru_cache(_MAX_REMEMBERED)(self._index)
 
     def owner(self, host: str) -> str:
         """Return the name of the node that owns `host` (as `host_of` gives it)."""
         return self.nodes[self.index(host)]
 
-    def index(self, host: str) -> int:
-        """Return the place of the owner of `host` in `nodes`, from 0."""
-        found = self._remembered.get(host)
-        if found is None:
-            if len(self._remembered) >= _MAX_REMEMBERED:
-                self._remembered.clear()
-            found = self._remembered[host] = self._choose(host)
-        return found
-
-    def _choose(self, host: str) -> int:
+    def _index(self, host: str) -> int:
         if len(self.nodes) == 1:
             return 0
         scores = [(blake2b(f"{node}\n{host}".encode(), digest_size=8).digest(), node) for node in self.nodes]

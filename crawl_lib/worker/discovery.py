@@ -132,7 +132,7 @@ class Discovery:
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
         """The target of a redirect, as a discovered URL. A seed's redirect widens the scope by its target's host."""
-        target = self._resolver.resolve(url, location)
+        (target,) = self._resolver.resolve_many(url, (location,))
         if target.rejection is not None:
             self._writer.part.counts.rejections[target.rejection] += 1
             return None

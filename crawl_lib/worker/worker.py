@@ -99,7 +99,8 @@ class _Worker:
             PartWriter(spool, task.prefix, info, self.config.segment) as self.writer,
         ):
             own = task.nodes.index(task.node)
-            self.handler = PageHandler(self.config, task.nodes, own, self._filter(), self.writer, aside=aside)
+            url_filter = UrlFilter(self.config.urls, self._take().scope())
+            self.handler = PageHandler(self.config, task.nodes, own, url_filter, self.writer, aside=aside)
             self.writer.before_close = self.handler.drain
             self.writer.may_close = self.handler.is_empty
             try:
@@ -112,10 +113,6 @@ class _Worker:
             except BaseException:
                 self.handler.large.withdraw()
                 raise
-
-    def _filter(self) -> UrlFilter:
-        bare = UrlFilter(self.config.urls, ())
-        return bare.with_scope(bare.scope_name(host) for host in self._take().scope())
 
     def _take_back(self) -> set[int]:
         """Make the rows of the part that a kill left open again; returns the positions it holds."""

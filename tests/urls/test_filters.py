@@ -87,19 +87,11 @@ def test_depth() -> None:
     assert verdict("http://a/", [], depth=10**6) == (True, "accepted")
 
 
-def test_with_scope_is_wider_and_leaves_the_first_as_it_was() -> None:
-    first = UrlFilter(UrlsConfig(scope="domains", rules=(rule("- suffix .exe"),)), ["example.org"])
-    wider = first.with_scope(["example.com"])
-    assert first.verdict("http://example.com/", "example.com", 0) == (False, Rejection.SCOPE)
-    assert wider.verdict("http://example.com/", "example.com", 0) == (True, "accepted")
-    assert wider.verdict("http://www.example.org/", "www.example.org", 0) == (True, "accepted")
-    assert wider.verdict("http://example.com/x.exe", "example.com", 0) == (False, Rejection.RULE)
-    assert first.with_scope(["example.org"]) is first
-
-
-def test_scope_name() -> None:
-    assert UrlFilter(UrlsConfig(scope="domains"), ()).scope_name("www.example.org") == "example.org"
-    assert UrlFilter(UrlsConfig(scope="hosts"), ()).scope_name("www.example.org") == "www.example.org"
+def test_the_scope_is_of_the_hosts_domains() -> None:
+    given = UrlFilter(UrlsConfig(scope="domains", rules=(rule("- suffix .exe"),)), ["www.example.org", "example.com"])
+    assert given.verdict("http://a.example.org/", "a.example.org", 0) == (True, "accepted")
+    assert given.verdict("http://example.net/", "example.net", 0) == (False, Rejection.SCOPE)
+    assert given.verdict("http://example.com/x.exe", "example.com", 0) == (False, Rejection.RULE)
 
 
 @pytest.mark.parametrize(

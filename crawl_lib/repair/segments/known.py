@@ -88,8 +88,7 @@ class Known:
     @cached_property
     def url_filter(self) -> UrlFilter:
         """The filter of links, with the iteration's scope."""
-        bare = UrlFilter(self.stores.config.urls, ())
-        return bare.with_scope(bare.scope_name(host) for host in self.stores.crawl.scope(self.iteration))
+        return UrlFilter(self.stores.config.urls, self.stores.crawl.scope(self.iteration))
 
     def info(self, said: dict[str, str]) -> WarcInfo:
         """What new WARC files say of the crawl. `said`: what an old one said."""
