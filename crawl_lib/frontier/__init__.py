@@ -31,7 +31,6 @@ from crawl_lib.frontier.move import (
     Move,
     carry_out_move,
     finish_open_move,
-    impossible_steps,
     plan_move,
     read_move,
 )
@@ -53,40 +52,35 @@ from crawl_lib.frontier.outlinks import (
     split_line,
 )
 from crawl_lib.frontier.queue import (
-    NOT_BELIEVED,
     Queue,
-    QueueReader,
     State,
     count_lines,
-    half_line_problem,
+    lines_until,
     parse_state,
 )
 from crawl_lib.frontier.record import (
-    UNKNOWN_SIZE,
     Record,
     TakenIn,
     digest_of,
     read_record,
-    record_bytes,
-    taken_in_anew,
 )
 from crawl_lib.frontier.take import (
     Take,
     TakeHeader,
     advance,
     close_take,
-    differing_line,
     make_take,
     open_take,
     read_leftover,
     write_leftover,
+    write_lines,
     write_take,
 )
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.frontier.check import check_queue, lost_advice, note_lost, read_lost, whole_line
+    from crawl_lib.frontier.check import check_queue, is_readable, lost_advice, note_lost, read_lost
 else:
     # No task looks for damage.
-    names = ("check_queue", "lost_advice", "note_lost", "read_lost", "whole_line")
+    names = ("check_queue", "is_readable", "lost_advice", "note_lost", "read_lost")
     __getattr__ = loads_later(__name__, {"check": names})

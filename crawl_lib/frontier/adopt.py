@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import file_digest, sha1
+from hashlib import sha1
 from itertools import chain
 from typing import BinaryIO
 
@@ -19,7 +19,8 @@ from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, move_id, plan_move
 from crawl_lib.frontier.outlinks import file_lines, join_line, key_of_line, some_lines
-from crawl_lib.frontier.queue import Queue, QueueReader, State
+from crawl_lib.frontier.queue import Queue, State
+from crawl_lib.frontier.record import digest_of
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port
@@ -129,7 +130,7 @@ class _Adoption:
 
     def _lines(self, handed_on: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
         where = _places(self.state)
-        for url, meta in QueueReader(self.queue, self.state).lines():
+        for url, meta in self.queue.lines(self.state):
             number, line = next(where)
             try:
                 text = url.decode("utf-8", "surrogateescape")
@@ -176,19 +177,18 @@ def _places(state: State) -> Iterator[tuple[int, int]]:
 def _count_hosts(queue: Queue, keys: ShardedKeyStore) -> None:
     """Write down how many URLs of each host are new: those of a queue of ours that people edited have been counted.
 
-    Once keys are inserted that can be told no more, so a note says of which lines the counts are; a rerun keeps them.
+    Once keys are inserted that can be told no more, so a note has the digests of lines and counts; a rerun keeps them.
     """
     path, note = queue.files.adopted, queue.files.adopted_counted
-    with path.open("rb") as file:
-        digest = file_digest(file, "sha1").hexdigest().encode()
-    if note.exists() and note.read_bytes() == digest:
+    lines = digest_of(path)
+    if note.exists() and note.read_text() == f"{lines} {digest_of(queue.files.new_hosts)}":
         return
     hosts: Counter[bytes] = Counter()
-    for lines in some_lines(file_lines(path), _INSERT_KEYS):
-        keyed = {sha1(line).digest(): line for line in lines}
+    for some in some_lines(file_lines(path), _INSERT_KEYS):
+        keyed = {sha1(line).digest(): line for line in some}
         hosts.update(host_of_line(keyed[key]) for key in keyed.keys() - keys.unknown(list(keyed)).known)
     write_durable(queue.files.new_hosts, counts_bytes(hosts))
-    write_durable(note, digest)
+    write_durable(note, f"{lines} {digest_of(queue.files.new_hosts)}".encode())
     reached("adopt.counted")
 
 
@@ -229,7 +229,7 @@ def _divide(queue: Queue, state: State, owners: Owners) -> int:
     """Write `rehomed`, what stays, and `rehomed.handed_on`; returns how many URLs stay."""
 
     def kept() -> Iterator[tuple[bytes, bytes]]:
-        for url, meta in QueueReader(queue, state).lines():
+        for url, meta in queue.lines(state):
             if owners.owner(host_of_line(url).decode()) == queue.node:
                 yield url, meta
             else:

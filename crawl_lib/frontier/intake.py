@@ -9,13 +9,21 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from crawl_lib.durable import reached, write_durable
-from crawl_lib.errors import StoppedError
+from crawl_lib.errors import StoppedError, StorageError
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
-from crawl_lib.frontier.journal import CLAIM, INSERT, UNDECIDED, Draft, IntakeReport, read_journal
+from crawl_lib.frontier.journal import CLAIM, INSERT, UNDECIDED, IntakeReport, Journal, read_journal
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, move_id, plan_move
-from crawl_lib.frontier.outlinks import HANDED_ON_MARK, Source, file_lines, key_of_line, some_lines, url_of_line
-from crawl_lib.frontier.queue import Queue, QueueReader
+from crawl_lib.frontier.outlinks import (
+    HANDED_ON_MARK,
+    Source,
+    file_lines,
+    key_of_line,
+    some_lines,
+    split_line,
+    url_of_line,
+)
+from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.take import require_no_take, require_settled
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.states import KeyState
@@ -82,76 +90,82 @@ def intake(
     waiting = [source for source in sources if (source.folder, source.node) not in taken_in]
     if not (waiting or queue.files.journal.exists() or queue.files.undecided.exists()):
         return
-    with closing(_Intake(queue, waiting, keys, rules)) as run:
-        run.resume()
-        while run.read_chunk():
+    run = _Intake(queue, waiting, keys, rules)
+    run.resume()
+    with closing(run.chunks()) as chunks:
+        for lines in chunks:
+            run.take_in(lines)
             if on_progress:
                 on_progress(run.report)
             if stop and stop():
                 raise StoppedError(f"{queue.directory}: the intake was stopped; it goes on when run again")
-        run.finish(complete_folders)
+    run.finish(complete_folders)
 
 
 class _Intake:
-    """What an intake does with the lines that it reads: what is new joins the draft, and its key is inserted."""
+    """What an intake does with the lines that it reads: what is new joins `new`, and its key is inserted.
+
+    `hosts`: how many URLs of each host are in `new`; `report`: counts so far.
+    """
 
     def __init__(self, queue: Queue, waiting: Sequence[Source], keys: ShardedKeyStore, rules: IntakeRules) -> None:
         """Bring the files to what the journal says, or begin; plan what is to be taken in."""
+        self.queue, self.keys, self.rules = queue, keys, rules
         self.sources = {(source.folder, source.node): source for source in waiting}
-        self.draft = Draft.open(queue, list(self.sources))
+        journal = read_journal(queue.directory)
+        if journal is None:
+            undecided = [UNDECIDED] if queue.files.undecided.exists() else []
+            journal = Journal.begin(queue.directory, [*undecided, *self.sources])
+            reached("intake.planned")
+        self.journal = journal
+        self._go_on()
+        self.report = IntakeReport.from_mapping(journal.report)
+        self.hosts = Counter(map(host_of_line, file_lines(queue.files.new)))
         self.past_check = _PastCheck(queue, keys)
-        self.report = self.draft.report
-        self.keys, self.rules = keys, rules
-        self._open: Generator[bytes] | None = None
         self._stored: dict[bytes, int] = {}
-        self._last_keys: list[bytes] = []
 
-    def close(self) -> None:
-        """Close the source that is open."""
-        if self._open:
-            self._open.close()
-        self._open = None
+    def _go_on(self) -> None:
+        """Raises QueueError where files are damaged, StorageError naming a source that is gone, and half taken in."""
+        queue, journal, offered = self.queue, self.journal, {*self.sources, UNDECIDED}
+        for name, problem in journal.damaged_files(queue.directory):
+            raise queue.error(f"`{name}` {problem}")
+        journal.cut(queue.directory)
+        if journal.line and (begun := journal.plan[journal.at]) not in offered:
+            name = "/".join(begun)
+            raise StorageError(f"{queue.directory}: half of {name} was taken in, and it is not there now; put it back")
+        if journal.replan(offered, list(self.sources)):
+            journal.write(queue.directory)
 
     def resume(self) -> None:
         """Do what the journal says was under way."""
-        if self.draft.journal.phase == CLAIM:
-            self._claim(self.draft.candidates(), first=False)
-        if self.draft.journal.phase == INSERT:
-            self._insert_keys(self.draft.keys_of_chunk())
+        if self.journal.phase == CLAIM:
+            lines = [*file_lines(self.queue.files.new_claim)]
+            self.report.unsure += sum(HANDED_ON_MARK not in line for line in lines)
+            self._append(lines)
+        if self.journal.phase == INSERT:
+            chunk = file_lines(self.queue.files.new, self.journal.chunk_bytes)
+            self._insert_keys([sha1(url).digest() for url in chunk])
 
-    def read_chunk(self) -> bool:
-        """Read, decide and append one chunk; False if nothing was left to read."""
-        lines = self._next_lines()
-        if not lines:
-            return False
-        accepted = self._decide(lines)
-        if self.rules.routing == "local" and accepted:
-            self.draft.write_candidates(accepted)
-            self._claim(accepted, first=True)
-        else:
-            self._last_keys = self.draft.append(accepted)
-        self._insert_keys(self._last_keys)
-        return True
+    def chunks(self) -> Generator[list[bytes]]:
+        """The lines that are left, some at a time; the journal says where those after them begin."""
+        journal, lines = self.journal, list[bytes]()
+        while journal.at < len(journal.plan):
+            with closing(self._source(*journal.plan[journal.at])) as source:
+                next(islice(source, journal.line, journal.line), None)
+                while some := list(islice(source, self.rules.chunk_lines - len(lines))):
+                    lines += some
+                    journal.line += len(some)
+                    if len(lines) == self.rules.chunk_lines:
+                        yield lines
+                        lines = []
+            journal.at, journal.line = journal.at + 1, 0
+        if lines:
+            yield lines
 
-    def _next_lines(self) -> list[bytes]:
-        """The next chunk, fewer lines only at the very end; the journal will say where the one after it begins."""
-        journal, lines = self.draft.journal, list[bytes]()
-        while (wanted := self.rules.chunk_lines - len(lines)) and journal.at < len(journal.plan):
-            if self._open is None:
-                self._open = self._open_source(*journal.plan[journal.at])
-                next(islice(self._open, journal.line, journal.line), None)
-            some = list(islice(self._open, wanted))
-            lines += some
-            journal.line += len(some)
-            if len(some) < wanted:
-                self.close()
-                journal.at, journal.line = journal.at + 1, 0
-        return lines
-
-    def _open_source(self, folder: str, node: str) -> Generator[bytes]:
+    def _source(self, folder: str, node: str) -> Generator[bytes]:
         """Its lines, with `DROPPED` in place of some that were handed on."""
         if (folder, node) == UNDECIDED:
-            yield from read_undecided(self.draft.queue)
+            yield from read_undecided(self.queue)
             return
         lines = self.sources[folder, node].open()
         try:
@@ -160,6 +174,14 @@ class _Intake:
         finally:
             if hasattr(lines, "close"):
                 lines.close()
+
+    def take_in(self, lines: list[bytes]) -> None:
+        """Decide on one chunk, and append what is new."""
+        accepted = self._decide(lines)
+        if self.rules.routing == "local" and accepted:
+            self._insert_keys(self._claim(accepted))
+        else:
+            self._insert_keys(self._append(accepted))
 
     def _decide(self, lines: list[bytes]) -> list[bytes]:
         """Which lines to append; the undecided ones go to their file, all are counted."""
@@ -183,7 +205,7 @@ class _Intake:
         report.duplicates += len(lines) - len(fresh)
         report.known += len(fresh) - len(accepted) - len(undecided)
         report.past_check += len(past)
-        self.draft.add_undecided(undecided)
+        self._keep_undecided(undecided)
         return self._limited(accepted, past)
 
     def _limited(self, accepted: list[bytes], past: set[bytes]) -> list[bytes]:
@@ -192,13 +214,11 @@ class _Intake:
         if limit is None:
             return accepted
         hosts = [host_of_line(url_of_line(line)) for line in accepted]
-        self._stored.update(
-            HostCounts(self.draft.queue.directory).get({host for host in hosts if host not in self._stored})
-        )
+        self._stored.update(HostCounts(self.queue.directory).get(set(hosts) - self._stored.keys()))
         chunk: Counter[bytes] = Counter()
         kept: list[bytes] = []
         for host, line in zip(hosts, accepted, strict=True):
-            room = self._stored.get(host, 0) + self.draft.hosts[host] + chunk[host] < limit
+            room = self._stored.get(host, 0) + self.hosts[host] + chunk[host] < limit
             if room or HANDED_ON_MARK in line:
                 chunk[host] += 1
                 kept.append(line)
@@ -207,23 +227,50 @@ class _Intake:
             self.report.rejected[reason] = self.report.rejected.get(reason, 0) + rejected
         return kept
 
-    def _claim(self, lines: list[bytes], *, first: bool) -> None:
-        """Claim keys and append the URLs that are ours; only a definite answer to the first sending drops one."""
+    def _claim(self, lines: list[bytes]) -> list[bytes]:
+        """Claim keys and append the URLs that are ours: only a definite answer to the first sending drops one.
+
+        Returns the keys that are still to be inserted.
+        """
         keyed = {key_of_line(line): line for line in lines}
-        asked = [key for key, line in keyed.items() if HANDED_ON_MARK not in line]
-        if not first:
-            self.report.unsure += len(asked)
-            self._last_keys = self.draft.append(lines)
-            return
-        claim = self.keys.claim(asked)
+        self.journal.write_candidates(self.queue.directory, lines)
+        reached("intake.claim.written")
+        self._note(CLAIM)
+        reached("intake.claim.journalled")
+        claim = self.keys.claim([key for key, line in keyed.items() if HANDED_ON_MARK not in line])
         reached("intake.claimed")
         self.report.add_missed(claim.missed)
         self.report.known += len(claim.theirs)
         self.report.unsure += len(claim.unsure - claim.unreached)
-        self.draft.add_undecided([line for key, line in keyed.items() if key in claim.unreached])
+        self._keep_undecided([line for key, line in keyed.items() if key in claim.unreached])
         dropped = claim.theirs | claim.unreached
-        appended = self.draft.append([line for key, line in keyed.items() if key not in dropped])
-        self._last_keys = [key for key in appended if key not in claim.ours]
+        appended = self._append([line for key, line in keyed.items() if key not in dropped])
+        return [key for key in appended if key not in claim.ours]
+
+    def _append(self, lines: Sequence[bytes]) -> list[bytes]:
+        """Append URLs to `new`: once the journal says so, they are decided upon. Returns their keys."""
+        journal, directory = self.journal, self.queue.directory
+        pairs = [split_line(line) for line in lines]
+        journal.chunk_bytes = journal.new_bytes
+        journal.append(directory, NodeDirectory.new, [url for url, _, _ in pairs])
+        journal.append(directory, NodeDirectory.new_meta, [meta for _, meta, _ in pairs])
+        self.hosts.update([host_of_line(url) for url, _, _ in pairs])
+        journal.new_count += len(pairs)
+        self.report.new += len(pairs)
+        reached("intake.chunk.appended")
+        self._note(INSERT)
+        reached("intake.chunk.journalled")
+        return [sha1(url).digest() for url, _, _ in pairs]
+
+    def _keep_undecided(self, lines: Sequence[bytes]) -> None:
+        """Lines that the next intake asks about again; the journal of the chunk speaks of them."""
+        self.journal.append(self.queue.directory, NodeDirectory.new_undecided, lines)
+        self.journal.undecided_count += len(lines)
+        self.report.undecided += len(lines)
+
+    def _note(self, phase: str) -> None:
+        self.journal.phase, self.journal.report = phase, self.report.to_mapping()
+        self.journal.write(self.queue.directory)
 
     def _insert_keys(self, keys: list[bytes]) -> None:
         if keys:
@@ -232,17 +279,20 @@ class _Intake:
 
     def finish(self, complete_folders: Collection[str]) -> None:
         """One move: `new` becomes the last data file, the sources are noted, the journal goes."""
-        draft, queue, journal = self.draft, self.draft.queue, self.draft.journal
-        write_durable(queue.files.new_hosts, counts_bytes(draft.hosts))
+        queue, journal = self.queue, self.journal
+        write_durable(queue.files.new_hosts, counts_bytes(self.hosts))
         reached("intake.hosts_written")
         state, record = queue.state(), queue.record()
         taken_in = record.taken_in.with_sources([pair for pair in journal.plan if pair != UNDECIDED], complete_folders)
-        nodes = record.nodes if self._is_divided_among(record.nodes) else ()
+        # Whether all that was taken in was divided among these nodes; of what was undecided that is not known.
+        sources = [self.sources.get(pair) for pair in journal.plan]
+        divided = all(source and tuple(sorted(source.nodes)) in ((), record.nodes) for source in sources)
+        nodes = record.nodes if divided else ()
         waits = bool(journal.undecided_count)
         change = Change(
             move_id=move_id("intake", record.last_move, journal.plan, journal.new_bytes, journal.report),
             state=state,
-            record=draft.report.added_to(replace(record, taken_in=taken_in, nodes=nodes)),
+            record=self.report.added_to(replace(record, taken_in=taken_in, nodes=nodes)),
             ours=queue.is_ours(state),
             appended=Appended(NodeDirectory.new, journal.new_count),
             deletes=[
@@ -254,11 +304,6 @@ class _Intake:
             counts_hosts=True,
         )
         carry_out_move(queue, plan_move(queue, change))
-
-    def _is_divided_among(self, nodes: tuple[str, ...]) -> bool:
-        """Whether all that was taken in was divided among these nodes; of what was undecided that is not known."""
-        sources = [self.sources.get(pair) for pair in self.draft.journal.plan]
-        return all(source and tuple(sorted(source.nodes)) in ((), nodes) for source in sources)
 
 
 class _PastCheck:
@@ -317,7 +362,7 @@ class _PastCheck:
 
         Not of candidates: an intake that was killed before its journal spoke of them reads them again.
         """
-        for url, _ in QueueReader(self._queue, self._queue.state()).lines():
+        for url, _ in self._queue.lines(self._queue.state()):
             yield sha1(url).digest()
         for name in (NodeDirectory.new, NodeDirectory.handed_on):
             yield from map(key_of_line, file_lines(self._queue.directory / name))

@@ -3,17 +3,17 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
 from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
-from crawl_lib.errors import os_error
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import Queue, State
-from crawl_lib.frontier.record import UNKNOWN_SIZE, Record, digest_of, record_bytes
-from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.frontier.record import UNKNOWN_SIZE, Record, digest_of
+from crawl_lib.sealed import own_file, sealed_json, unsealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +30,20 @@ class Move:
     """The content of the file `move`.
 
     `groups`: steps in order; within a group in any order. `state`, `record`: what `state` and `state.krake` say
-    afterwards. `counts_hosts`: the file `new.hosts` is added to the host counts, once by `move_id`.
+    afterwards. `counts_hosts`: digest of the file `new.hosts`, which is added to the host counts, once by `move_id`; ""
+    for none (older versions: True or False).
     """
 
     move_id: str
     groups: tuple[tuple[Step, ...], ...]
     state: str
     record: dict[str, Any]
-    counts_hosts: bool = False
+    counts_hosts: str | bool = ""
 
     def to_bytes(self) -> bytes:
         """The bytes of the file."""
         groups = [[[step.name, step.inode, step.target] for step in group] for group in self.groups]
-        value = {
-            "move_id": self.move_id,
-            "groups": groups,
-            "state": self.state,
-            "record": self.record,
-            "counts_hosts": self.counts_hosts,
-        }
-        return sealed_json(value)
+        return sealed_json({**vars(self), "groups": groups})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +106,21 @@ def plan_move(queue: Queue, change: Change) -> Move:
         sizes=tuple(size for size, _, _ in files),
         datas=tuple(data for _, data, _ in files),
         metas=tuple(meta for _, _, meta in files),
+        files=_digests(queue, change, deletes),
         offset=offsets[0],
         meta_offset=offsets[1],
         last_move=change.move_id,
     )
     groups = tuple(group for group in change.groups if group)
-    return Move(change.move_id, groups, state.to_bytes().decode(), record.to_mapping(), change.counts_hosts)
+    hosts = digest_of(queue.files.new_hosts) if change.counts_hosts else ""
+    return Move(change.move_id, groups, state.to_bytes().decode(), record.to_mapping(), hosts)
+
+
+def _digests(queue: Queue, change: Change, deletes: Sequence[str]) -> dict[str, str]:
+    """Digests of the other files that the queue has afterwards."""
+    kept = {name: digest for name, digest in change.record.files.items() if name not in deletes}
+    new = {target: digest_of(queue.directory / name) for name, target in change.renames}
+    return kept | {name: digest for name, digest in new.items() if digest}
 
 
 def _emptied(queue: Queue, before: State, gone: int, appended: Appended | None) -> tuple[State, int, Appended | None]:
@@ -132,7 +135,7 @@ def _emptied(queue: Queue, before: State, gone: int, appended: Appended | None) 
 def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[tuple[int, str, str]]:
     """Add the steps of the data files; returns of those that will be there the size, the digest, and the meta's."""
     files = len(change.state.totals)
-    metas = queue.own_metas()
+    metas = queue.own_files(change.record)
     datas, known = dict(enumerate(change.record.datas)), dict(enumerate(change.record.metas))
     found = [
         (
@@ -198,6 +201,8 @@ def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
     In a copy nothing would be deleted, and URLs that were handed on would be handed on again. A name that the move
     itself gives to another file says nothing.
     """
+    if (there := digest_of(queue.files.new_hosts)) and move.counts_hosts not in {"", True, False, there}:
+        yield "counts hosts by `new.hosts`, and that is not what was written"
     steps = [step for group in move.groups for step in group]
     given = {step.target for step in steps}
     for step in steps:
@@ -210,18 +215,12 @@ def impossible_steps(queue: Queue, move: Move) -> Iterator[str]:
 
 
 def read_move(queue: Queue) -> Move | None:
-    """The open move, None if there is none. Raises QueueError if it says nothing usable, StorageError if the disk
-    refuses it."""
-    try:
+    """The open move, None if there is none. Raises DamagedFileError, StorageError if the disk refuses it."""
+    with suppress(FileNotFoundError), own_file(queue.files.move, "is not a move"):
         value = unsealed(queue.files.move.read_bytes())
-        groups = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
-        return Move(value["move_id"], groups, value["state"], value["record"], value["counts_hosts"])
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise os_error(error, queue.files.move, "cannot be read") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise queue.error(f"`move` cannot be read ({error})") from error
+        value["groups"] = tuple(tuple(Step(*step) for step in group) for group in value["groups"])
+        return Move(**value)
+    return None
 
 
 def _carry_out(queue: Queue, move: Move) -> None:
@@ -235,7 +234,7 @@ def _carry_out(queue: Queue, move: Move) -> None:
     reached("queue.move.state")
     if move.counts_hosts:
         _count_hosts(queue, move)
-    write_durable(queue.files.record, record_bytes(move.record))
+    write_durable(queue.files.record, sealed_json(move.record))
     reached("queue.move.record")
     delete_durable(queue.files.move)
     reached("queue.move.done")
@@ -243,7 +242,7 @@ def _carry_out(queue: Queue, move: Move) -> None:
 
 def _do(queue: Queue, step: Step) -> None:
     path = queue.directory / step.name
-    there = _inode(queue, step.name) == step.inode
+    there = is_there(queue, step)
     if step.target is None:
         if there:
             path.unlink()
@@ -259,6 +258,11 @@ def _count_hosts(queue: Queue, move: Move) -> None:
     reached("queue.move.hosts")
     delete_durable(path)
     reached("queue.move.hosts_deleted")
+
+
+def is_there(queue: Queue, step: Step) -> bool:
+    """Whether the file of a step has its old name yet."""
+    return _inode(queue, step.name) == step.inode
 
 
 def _inode(queue: Queue, name: str) -> int | None:

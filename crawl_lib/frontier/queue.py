@@ -2,12 +2,11 @@
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import BinaryIO
 
 from crawl_lib.durable import write_durable
 from crawl_lib.errors import QueueError, os_error
@@ -131,26 +130,34 @@ class Queue:
 
         Files are counted only where their sizes are not those that Krake wrote last. Raises QueueError.
         """
-        state = self.unchecked_state()
-        found = self.data_files()
-        if found != list(range(len(state.totals))):
-            names = ", ".join(map(str, found)) or "none"
-            raise self.error(f"`state` lists {len(state.totals)} data files, and there are {names}")
-        record = self.record()
-        if not state.is_believed(record):
-            raise self.error(f"`state` {NOT_BELIEVED}")
+        state, record = self.unchecked_state(), self.record()
         written = record.sizes if record.state_sha1 == state.sha1() else ()
+        for _, _, problem in self.problems(state, record, written):
+            raise self.error(problem)
+        return state
+
+    def problems(self, state: State, record: Record, written: Sequence[int] = ()) -> Iterator[tuple[str, str, str]]:
+        """What contradicts a state: the name of the finding, the file, and what is wrong, in words.
+
+        `written`: sizes of files that need not be counted.
+        """
+        numbers = self.data_files()
+        if numbers != list(range(len(state.totals))):
+            names = ", ".join(map(str, numbers)) or "none"
+            problem = f"`state` lists {len(state.totals)} data files, and there are {names}"
+            yield "data_files", NodeDirectory.state, problem
+            return
+        if not state.is_believed(record):
+            yield "state_damaged", NodeDirectory.state, NOT_BELIEVED
         for number, total in enumerate(state.totals):
             path = self.files.data(number)
             if number < len(written) and path.stat().st_size == written[number]:
                 continue
-            half = self.half_line(number, record)
-            if half is not None:
-                raise self.error(half_line_problem(number, half))
-            count = count_lines(path)
-            if count != total:
-                raise self.error(f"file {number} has {count} URLs, and `state` says {total}")
-        return state
+            if half := self.half_line(number, record):
+                shown = half[:200].decode("utf-8", "backslashreplace")
+                yield "line_cut", path.name, f"file {number} was cut, and ends within a line: {shown!r}"
+            elif (count := count_lines(path)) != total:
+                yield "state_differs", path.name, f"file {number} has {count} URLs, and `state` says {total}"
 
     def unchecked_state(self) -> State:
         """What `state` says, with no look at the files.
@@ -170,159 +177,116 @@ class Queue:
         """URLs that wait."""
         return self.state().length
 
-    def is_ours(self, state: State | None = None) -> bool:
-        """Whether Krake wrote the queue as it lies there; if not, the next intake adopts it."""
-        state = state or self.state()
-        record = self.record()
-        if state == State():
-            return True
-        if record.state_sha1 != state.sha1() or len(record.sizes) != len(state.totals):
-            return False
-        return all(self.files.data(n).stat().st_size == size for n, size in enumerate(record.sizes))
-
-    def own_metas(self) -> frozenset[int]:
-        """Numbers of the data files whose meta is theirs: those that still have the size that Krake wrote.
+    def own_files(self, record: Record) -> frozenset[int]:
+        """Numbers of the data files that are Krake's, with their meta: those that have the size that it wrote.
 
         People who replace a data file leave its old meta lying there.
         """
-        paths = [(number, self.files.data(number), size) for number, size in enumerate(self.record().sizes)]
+        paths = [(number, self.files.data(number), size) for number, size in enumerate(record.sizes)]
         return frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
 
+    def is_ours(self, state: State | None = None) -> bool:
+        """Whether Krake wrote the queue as it is there now; if not, the next intake adopts it."""
+        state, record = state or self.state(), self.record()
+        if state == State():
+            return True
+        files = len(state.totals)
+        return record.state_sha1 == state.sha1() and len(record.sizes) == files == len(self.own_files(record))
+
     def half_line(self, number: int, record: Record) -> bytes | None:
-        """The end of a data file that was cut within its last line; None if it was not, or nobody can tell.
+        """The end of a data file that was cut within its last line; None if it was not, or that cannot be told.
 
         Krake ends each line. So a file that Krake wrote and that is shorter now, without a newline at its end, was
-        cut, and what stands there may be half a URL. People who make a queue need not end its last line: where `state`
-        or the file is theirs, the line is believed. Whoever has seen that it is whole ends it with a newline.
+        cut, and its end may be half a URL. People who make a queue need not end its last line: where `state` or the
+        file is theirs, the line is believed. Once it is known to be whole, it is ended with a newline.
         """
         try:
             state = parse_state(self.files.state.read_bytes()).sha1()
         except (OSError, ValueError):
             state = ""  # gone or damaged: it says nothing against the record
+        path = self.files.data(number)
         ours = number < len(record.sizes) and (not state or record.state_sha1 in {"", state})
-        if not ours or self.files.data(number).stat().st_size >= record.sizes[number]:
-            return None
-        return last_line(self.files.data(number)) or None
+        return last_line(path) or None if ours and path.stat().st_size < record.sizes[number] else None
 
     def read(self, count: int | None = None) -> Iterator[QueuedUrl]:
         """The next `count` URLs (None: all), in order, without taking them."""
-        for url, meta in QueueReader(self, self.state()).lines(count):
+        for url, meta in self.lines(self.state(), count):
             yield decode_meta(url, meta, str(self.directory))
 
+    def lines(self, state: State, count: int | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The next lines of data and of meta (None: all), without newlines. `state`: checked.
 
-class QueueReader:
-    """Streams raw lines from a queue's position on; knows afterwards where in the last file it stands."""
+        Raises QueueError if a file is shorter than said.
+        """
+        left, start = state.length if count is None else min(count, state.length), state.processed
+        offsets, own = self.offsets(state), self.own_files(self.record())
+        for number, total in enumerate(state.totals):
+            share = min(left, total - start)
+            if share:
+                meta = self.files.meta(number) if number in own else None
+                yield from self._file_lines(number, meta, start, share, offsets)
+            left, start, offsets = left - share, 0, None
 
-    def __init__(self, queue: Queue, state: State) -> None:
-        """`state`: the queue's, checked."""
-        self._metas = queue.own_metas()
-        self.queue = queue
-        self.state = state
-        self.file = 0
-        """Number of the data file read last."""
-        self.line = state.processed
-        """Lines of it that are behind us."""
-        self.offset = 0
-        self.meta_offset: int | None = None
-
-    @cached_property
-    def _offsets(self) -> tuple[int, int] | None:
-        record = self.queue.record()
-        if record.offset is None or record.meta_offset is None or not self.queue.is_ours(self.state):
+    def offsets(self, state: State) -> tuple[int, int] | None:
+        """At which bytes of file 0 and of its meta the first line begins that is not processed; None if unknown."""
+        record = self.record()
+        if record.offset is None or record.meta_offset is None or not self.is_ours(state):
             return None
         return record.offset, record.meta_offset
 
-    def lines(self, count: int | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """The next lines of data and of meta, without newlines. Raises QueueError if a file is shorter than said."""
-        left = self.state.length if count is None else min(count, self.state.length)
-        for number, total in enumerate(self.state.totals):
-            if not left:
-                return
-            start = self.state.processed if number == 0 else 0
-            share = min(left, total - start)
-            if share:
-                yield from self._file_lines(number, start, share)
-            left -= share
-
-    def _file_lines(self, number: int, start: int, share: int) -> Iterator[tuple[bytes, bytes]]:
-        queue = self.queue
-        self.file, self.line = number, start
-        with queue.files.data(number).open("rb") as data, self._open_meta(number) as meta:
-            self._skip(data, meta, number, start)
-            metas = iter(meta) if meta else repeat(BARE_META)
-            seen = 0
-            for url, line in zip(islice(data, share), metas, strict=False):
+    def _file_lines(
+        self, number: int, meta: Path | None, start: int, share: int, offsets: tuple[int, int] | None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        seen = start
+        with ExitStack() as stack:
+            paths = [self.files.data(number), *([meta] if meta and meta.exists() else [])]
+            files = [stack.enter_context(path.open("rb")) for path in paths]
+            for file, offset in zip(files, offsets or (0, 0), strict=False):
+                if not offsets:
+                    next(islice(file, start, start), None)
+                    continue
+                file.seek(max(0, offset - 1))
+                if offset and file.read(1) != b"\n":
+                    name = Path(file.name).name
+                    raise self.error(f"`state.krake` says that `{name}` is read to byte {offset}, in a line")
+            metas = files[1] if len(files) > 1 else repeat(BARE_META)
+            for url, line in zip(islice(files[0], share), metas, strict=False):
                 seen += 1
                 yield url.rstrip(b"\r\n"), line.rstrip(b"\n")
-            self.line = start + seen
-        if seen < share:
-            raise queue.error(f"file {number} or its meta ends after {start + seen} of {start + share} lines")
+        if seen < start + share:
+            raise self.error(f"file {number} or its meta ends after {seen} of {start + share} lines")
 
-    def _open_meta(self, number: int) -> "BinaryIO | _NoFile":
-        if number not in self._metas:
-            return _NoFile()
-        return _open_if_there(self.queue.files.meta(number))
-
-    def _skip(self, data: BinaryIO, meta: BinaryIO | None, number: int, start: int) -> None:
-        if number == 0 and start and self._offsets:
-            self._seek(data, self._offsets[0])
-            if meta:
-                self._seek(meta, self._offsets[1])
-            return
-        for file in (data, meta):
-            if file and start:
-                next(islice(file, start - 1, start), None)
-
-    def _seek(self, file: BinaryIO, offset: int) -> None:
-        """Go to where a line begins."""
-        file.seek(max(0, offset - 1))
-        if offset and file.read(1) != b"\n":
-            raise self.queue.error(
-                f"`state.krake` says that `{Path(file.name).name}` is read to byte {offset}, in a line"
-            )
+    def offsets_after(self, state: State, count: int) -> tuple[int, int]:
+        """The same as `offsets` once `count` more URLs are processed."""
+        after, gone = state.after(count)
+        if gone == len(state.totals) or not after.processed:
+            return 0, 0
+        known = self.offsets(state) if gone == 0 else None
+        lines = after.processed - (state.processed if known else 0)
+        data, meta = known or (0, 0)
+        return _after_lines(self.files.data(gone), data, lines), _after_lines(self.files.meta(gone), meta, lines)
 
 
-class _NoFile:
-    """Stands for a meta file that is not there."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def _open_if_there(path: Path) -> BinaryIO | _NoFile:
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        return _NoFile()
+def _after_lines(path: Path, offset: int, count: int) -> int:
+    """The byte at which so many lines end that begin at a byte of a file; 0 if it is not there."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        file.seek(offset)
+        return offset + sum(map(len, islice(file, count)))
 
 
-def offsets_at(queue: Queue, number: int, line: int, known: tuple[int, int, int] | None = None) -> tuple[int, int]:
-    """Byte offsets of line `line` (from 0) in data file `number` and in its meta.
-
-    `known`: a line of that file with its two offsets, to start from.
-    """
-    start, *offsets = known if known and known[0] <= line else (0, 0, 0)
-    found = []
-    for path, offset in zip((queue.files.data(number), queue.files.meta(number)), offsets, strict=True):
-        if not path.exists():
-            found.append(0)
-            continue
-        with path.open("rb") as file:
-            file.seek(offset)
-            found.append(offset + sum(map(len, islice(file, line - start))))
-    return found[0], found[1]
-
-
-def half_line_problem(number: int, half: bytes) -> str:
-    """A cut data file, in words."""
-    return f"file {number} was cut, and ends within a line: {half[:200].decode('utf-8', 'backslashreplace')!r}"
+def lines_until(path: Path, offset: int) -> int | None:
+    """How many lines end before a byte of a file; None if it is beyond the end, or within a line."""
+    count, last, left = 0, b"\n", offset
+    with path.open("rb") as file:
+        while left and (block := file.read(min(left, _COUNT_BYTES))):
+            count, last, left = count + block.count(b"\n"), block[-1:], left - len(block)
+    return count if not left and last == b"\n" else None
 
 
 def last_line(path: Path) -> bytes:
-    """What stands after the last newline of a file: nothing, if it ends with one."""
+    """What follows the last newline of a file: nothing, if it ends with one."""
     end = b""
     with path.open("rb") as file:
         place = file.seek(0, io.SEEK_END)

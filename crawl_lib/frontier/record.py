@@ -1,14 +1,14 @@
 """`state.krake`: what Krake remembers beside `state`. A queue made by hand has none, or one that does not fit."""
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier.directory import NodeDirectory
-from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.sealed import own_file, unsealed
 
 UNKNOWN_SIZE = -1
 """Among `sizes`: a data file that people made; a meta file beside it is not its own."""
@@ -50,7 +50,7 @@ class TakenIn:
         return TakenIn(self.complete | other.complete, self.to_mapping()["partial"]).with_sources(pairs)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form that stands in `state.krake`."""
+        """The form that `state.krake` has."""
         return {
             "complete": sorted(self.complete),
             "partial": {folder: sorted(nodes) for folder, nodes in sorted(self.partial.items())},
@@ -64,18 +64,20 @@ class Record:
     `state_sha1`: hex digest of the `state` that Krake wrote last, "" if the queue has yet to be adopted. `sizes`:
     bytes of each data file; `datas`, `metas`: hex digest of each and of its meta, "" where it has none, or that is not
     known (older versions noted none of data files).
+    `files`: hex digest of each of `undecided`, `handed_on` and `scope_added`, where Krake wrote it.
     `offset`, `meta_offset`: where the first unprocessed line of file 0 (and of its meta) begins, None if unknown.
-    `last_move`: id of the move that was carried out last. `again`: what had been taken in
-    before everything was to be taken in again (see `intake`). `pending`: counts of intakes (and
-    adoptions) that no committed segment has reported yet. `nodes`: sorted, among which the queue's hosts were divided
-    when it was filled; none if that is not known, or was not done by host. `took`: folder of the newest take that the
-    queue has moved past, None before the first one, and where a repair cannot know.
+    `last_move`: id of the move that was carried out last. `again`: what had been taken in before everything was to be
+    taken in again (see `intake`). `pending`: counts of intakes (and adoptions) that no committed segment has reported
+    yet. `nodes`: sorted, among which the queue's hosts were divided when it was filled; none if that is not known, or
+    was not done by host. `took`: folder of the newest take that the queue has moved past, None before the first one,
+    and where a repair cannot know.
     """
 
     state_sha1: str = ""
     sizes: tuple[int, ...] = ()
     metas: tuple[str, ...] = ()
     datas: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
     offset: int | None = None
     meta_offset: int | None = None
     last_move: str = ""
@@ -86,26 +88,24 @@ class Record:
     took: str | None = None
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form that stands in the file."""
-        return {
-            "state_sha1": self.state_sha1,
-            "sizes": list(self.sizes),
-            "metas": list(self.metas),
-            "datas": list(self.datas),
-            "offset": self.offset,
-            "meta_offset": self.meta_offset,
-            "last_move": self.last_move,
-            "taken_in": self.taken_in.to_mapping(),
-            "again": self.again.to_mapping(),
-            "pending": self.pending,
-            "nodes": list(self.nodes),
-            "took": self.took,
-        }
+        """The form that the file has."""
+        return {**vars(self), "taken_in": self.taken_in.to_mapping(), "again": self.again.to_mapping()}
 
+    @classmethod
+    def from_mapping(cls, value: dict[str, Any]) -> "Record":
+        """The record of a mapping. Raises KeyError, TypeError."""
+        lists = {name: tuple(value.get(name, ())) for name in ("sizes", "metas", "datas", "nodes")}
+        return cls(**{**value, **lists, **{name: TakenIn(**value[name]) for name in ("taken_in", "again")}})
 
-def taken_in_anew(record: Record) -> Record:
-    """The same with nothing taken in; what had been is read once more."""
-    return replace(record, taken_in=TakenIn(), again=record.again | record.taken_in)
+    def taking_in_again(self) -> "Record":
+        """The same with nothing taken in; what had been is read once more."""
+        return replace(self, taken_in=TakenIn(), again=self.again | self.taken_in)
+
+    def digests(self) -> dict[str, str]:
+        """Hex digest of each file that Krake wrote, by name, as far as it is known."""
+        found = {**{str(n): digest for n, digest in enumerate(self.datas)}, **self.files}
+        found.update((f"{n}.meta", digest) for n, digest in enumerate(self.metas))
+        return {name: digest for name, digest in found.items() if digest}
 
 
 def digest_of(path: Path) -> str:
@@ -117,34 +117,9 @@ def digest_of(path: Path) -> str:
         return ""
 
 
-def record_bytes(mapping: dict[str, Any]) -> bytes:
-    """The bytes of `state.krake`."""
-    return sealed_json(mapping)
-
-
 def read_record(directory: Path) -> Record | None:
-    """Read `state.krake`, None if there is none. Raises DamagedFileError naming it."""
+    """Read `state.krake`, None if there is none. Raises DamagedFileError naming it, StorageError."""
     path = NodeDirectory(directory).record
-    try:
-        value = unsealed(path.read_bytes())
-        return Record(
-            state_sha1=value["state_sha1"],
-            sizes=tuple(value["sizes"]),
-            metas=tuple(value["metas"]),
-            datas=tuple(value.get("datas", ())),
-            offset=value["offset"],
-            meta_offset=value["meta_offset"],
-            last_move=value["last_move"],
-            taken_in=TakenIn(**value["taken_in"]),
-            again=TakenIn(**value["again"]),
-            pending=value["pending"],
-            nodes=tuple(value["nodes"]),
-            took=value["took"],
-        )
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedFileError(
-            f"{path}: cannot be read ({error}); run `krake fsck --repair`: the queue then"
-            " counts as made by hand, with every folder taken in anew"
-        ) from error
+    with suppress(FileNotFoundError), own_file(path, "cannot be read"):
+        return Record.from_mapping(unsealed(path.read_bytes()))
+    return None

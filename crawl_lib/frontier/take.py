@@ -12,7 +12,7 @@ from crawl_lib.errors import QueueError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
-from crawl_lib.frontier.queue import Queue, QueueReader, State, offsets_at
+from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 
@@ -33,12 +33,12 @@ class TakeHeader:
     run_id: str
     iteration: int
     folder: str
-    node: str
     processes: int
-    position_before: State
-    position_after: State
-    count: int
     extra: dict[str, Any] = field(default_factory=dict)
+    node: str = ""
+    position_before: State = field(default_factory=State)
+    position_after: State = field(default_factory=State)
+    count: int = 0
     lines_sha1: str = _TO_BE_FILLED_IN
 
     def to_mapping(self) -> dict[str, Any]:
@@ -132,31 +132,19 @@ def _require(holds: bool, problem: str) -> None:
         raise ValueError(problem)
 
 
-def make_take(
-    queue: Queue,
-    size: int,
-    *,
-    take_id: str,
-    run_id: str,
-    iteration: int,
-    folder: str,
-    processes: int,
-    extra: dict[str, Any] | None = None,
-) -> Take:
+def make_take(queue: Queue, size: int, header: TakeHeader) -> Take:
     """Take the next `size` URLs of the queue (fewer if it has fewer), durably. `state` does not move yet.
 
-    `take_id`, `run_id`, `iteration`, `folder`: whose take it is; `processes`: among how many its hosts are divided;
-    `extra`: what the caller wants to read in its header again. Raises QueueError if a take or a move is open: finish it
-    first.
+    `header`: whose take it is; node, positions and count are filled in here. Raises QueueError if a take or a move is
+    open: finish it first.
     """
     require_no_take(queue)
     require_settled(queue)
     state = queue.state()
     count = min(size, state.length)
-    header = TakeHeader(
-        take_id, run_id, iteration, folder, queue.node, processes, state, state.after(count)[0], count, extra or {}
-    )
-    return write_take(queue.directory, header, QueueReader(queue, state).lines(count))
+    after = state.after(count)[0]
+    header = replace(header, node=queue.node, position_before=state, position_after=after, count=count)
+    return write_take(queue.directory, header, queue.lines(state, count))
 
 
 def require_no_take(queue: Queue) -> None:
@@ -208,21 +196,6 @@ def open_take(directory: Path) -> Take | None:
             value[name] = State(processed, tuple(totals))
         return Take(path, TakeHeader(**value))
     return None
-
-
-def differing_line(take: Take, queue: Queue, state: State) -> int | None:
-    """The first position (from 0) at which a take has not the URL of the queue that it was made of; None if all fit.
-
-    None too where that cannot be told: the queue has moved on, or was repaired since.
-    """
-    header = take.header
-    if (state, state.after(header.count)[0] if state.length >= header.count else None) != (
-        header.position_before,
-        header.position_after,
-    ):
-        return None
-    pairs = zip(take.lines(), QueueReader(queue, state).lines(header.count), strict=False)
-    return next((place for place, (ours, theirs) in enumerate(pairs) if ours[0] != theirs[0]), None)
 
 
 def write_leftover(take: Take, positions: Collection[int]) -> None:
@@ -287,24 +260,13 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> Non
         consumed=consumed,
         appended=Appended(NodeDirectory.put_back, count),
         deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added],
-        offsets=_offsets_after(queue, state, consumed),
+        offsets=queue.offsets_after(state, consumed),
     )
     carry_out_move(queue, plan_move(queue, change))
 
 
 def _words(state: State) -> str:
     return "/".join(map(str, (state.processed, *state.totals[:5]))) + ("..." if len(state.totals) > 5 else "")
-
-
-def _offsets_after(queue: Queue, state: State, count: int) -> tuple[int, int]:
-    after, gone = state.after(count)
-    if gone == len(state.totals) or not after.processed:
-        return 0, 0
-    record = queue.record()
-    known = None
-    if gone == 0 and record.offset is not None and record.meta_offset is not None and queue.is_ours(state):
-        known = (state.processed, record.offset, record.meta_offset)
-    return offsets_at(queue, gone, after.processed, known)
 
 
 def write_lines(queue: Queue, name: str, lines: Iterable[tuple[bytes, bytes]]) -> int:

@@ -20,7 +20,7 @@ with an empty directory, need not be admitted: its first task makes that move.
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from hashlib import sha1
 from itertools import islice
@@ -29,12 +29,11 @@ from typing import Any
 
 from crawl_lib.crawldir import Settled, read_settled, take_note_away, write_settled
 from crawl_lib.durable import delete_durable, reached, write_durable
-from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
+from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
     Change,
     NodeDirectory,
     Queue,
-    QueueReader,
     Source,
     State,
     TakenIn,
@@ -56,7 +55,7 @@ from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.take import fill_missed, finish_what_is_open
 from crawl_lib.node.task import NodeTask, locked_directory, locked_node, require_known
 from crawl_lib.rounds import at_work, is_retired
-from crawl_lib.sealed import sealed_json, unsealed_or_old
+from crawl_lib.sealed import own_file, sealed_json, unsealed_or_old
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores
@@ -139,17 +138,14 @@ def _decide(task: NodeTask) -> dict[str, Any]:
 def read_decision(directory: Path) -> dict[str, Any] | None:
     """A decision that is not carried out to the end, None if there is none. Raises DamagedFileError naming it."""
     path = NodeDirectory(directory).retire
-    try:
+    with suppress(FileNotFoundError), own_file(path, "is no decision to retire the node"):
         return unsealed_or_old(path.read_bytes(), ("name", "nodes", "routing"))
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path}: cannot be read: {error}; delete it, and retire the node again") from error
+    return None
 
 
 def _queue_lines(queue: Queue) -> Iterator[bytes]:
     """Everything that waits, as outlink lines: their keys are in, but for those that are undecided."""
-    for url, meta in QueueReader(queue, queue.state()).lines():
+    for url, meta in queue.lines(queue.state()):
         yield join_line(url, meta, b"h")
     yield from read_handed_on(queue)
     yield from read_undecided(queue)

@@ -20,6 +20,7 @@ from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_head
 from crawl_lib.frontier import (
     NodeDirectory,
     Take,
+    TakeHeader,
     advance,
     close_take,
     decode_line,
@@ -94,16 +95,10 @@ def decide(task: NodeTask, own: Iteration, size: int) -> Take:
     delete_settled(task.crawl, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
-    return make_take(
-        task.queue,
-        size,
-        take_id=uuid.uuid4().hex,
-        run_id=own.run_id,
-        iteration=own.iteration,
-        folder=own.folder,
-        processes=max(1, min(processes, queued // URLS_OF_A_PROCESS)),
-        extra={"started_s": time.time()},
-    )
+    processes = max(1, min(processes, queued // URLS_OF_A_PROCESS))
+    extra = {"started_s": time.time()}
+    header = TakeHeader(uuid.uuid4().hex, own.run_id, own.iteration, own.folder, processes, extra)
+    return make_take(task.queue, size, header)
 
 
 def complete(task: NodeTask, take: Take) -> None:

@@ -51,7 +51,7 @@ from crawl_lib.stores import Stores
 ROUNDS = 3
 MISMATCH = frozenset({"queue_rolled_back", "crawl_missing"})
 """Findings that make a node's directory one of another time, or another crawl: it is left as it is."""
-CHOICES = MISMATCH | {"queue_missing", "take_folder_gone", "urls_lost"}
+CHOICES = MISMATCH | {"queue_missing", "retire_damaged", "take_folder_gone", "urls_lost"}
 """Findings of a node's directory that a repair of it does not cure."""
 REPLICAS = frozenset({"replica_missing", "replica_behind"})
 FILLED = REPLICAS | {"page_key_unknown", "page_key_behind", "queued_key_unknown", "handed_key_unknown"}

@@ -29,11 +29,10 @@ from crawl_lib.frontier import (
     intake,
     pending_report,
     read_record,
-    record_bytes,
 )
 from crawl_lib.keys import Answer, Claim, InsertReport
 from crawl_lib.records import QueuedUrl
-from crawl_lib.sealed import unsealed
+from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
 from crawl_lib.urls import Owners
 
@@ -203,4 +202,4 @@ def to_be_adopted(directory: Path) -> None:
     """Have the next intake adopt a queue that was changed, as a repair does: people begin `state` with 0 for that."""
     record = read_record(directory)
     assert record is not None
-    (directory / "state.krake").write_bytes(record_bytes(replace(record, state_sha1="").to_mapping()))
+    (directory / "state.krake").write_bytes(sealed_json(replace(record, state_sha1="").to_mapping()))

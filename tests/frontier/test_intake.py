@@ -14,6 +14,7 @@ from crawl_lib.frontier import (
     OutlinkWriter,
     Queue,
     Source,
+    TakeHeader,
     TakenIn,
     advance,
     close_take,
@@ -21,11 +22,14 @@ from crawl_lib.frontier import (
     open_plan,
     pending_report,
 )
+from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.outlinks import part_source
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.again import take_in_anew
+from crawl_lib.repair.queue.queue import repair_queue
+from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
 from crawl_lib.urls import host_of
 from tests.frontier.helpers import Keys, key, lines_of, source, take_in, urls_of
@@ -187,7 +191,7 @@ def test_counts_stay_until_a_segment_has_reported_them(queue: Queue) -> None:
     take_in(queue, Keys(), source("1", "n1", [A]))
     take_in(queue, Keys(), source("2", "n1", [B]))
     assert pending_report(queue).new == 2
-    take = make_take(queue, 1, take_id="t", run_id="r", iteration=1, folder="3", processes=1)
+    take = make_take(queue, 1, TakeHeader(take_id="t", run_id="r", iteration=1, folder="3", processes=1))
     assert pending_report(queue).new == 2
     advance(queue, take)
     assert pending_report(queue).seen == 0
@@ -249,6 +253,50 @@ def test_a_lost_file_of_an_open_intake_is_named(queue: Queue) -> None:
         take_in(queue, Keys(), source("1", "n1", [A, B, C]))
 
 
+@pytest.mark.parametrize("name", ["new", "new.meta", "new.undecided"])
+def test_wrong_bytes_in_a_file_of_an_open_intake_are_named(queue: Queue, name: str) -> None:
+    """Zeroed bytes in `new` crashed the next task, and lost its URLs."""
+    keys = Keys(down=[key(B)])
+    with pytest.raises(StoppedError):
+        take_in(queue, keys, source("1", "n1", [A, B, C, D]), chunk_lines=3, stop=lambda: True)
+    path = queue.directory / name
+    path.write_bytes(bytes(4) + path.read_bytes()[4:])
+    with pytest.raises(QueueError, match=r"journal.*krake fsck --repair"):
+        take_in(queue, keys, source("1", "n1", [A, B, C, D]))
+    assert [(one.name, one.where) for one in check_queue(queue.directory, "n1")] == [("intake_short", str(path))]
+    assert repair_queue(queue).lost == (1 if name == "new" else 0)
+    take_in(queue, Keys(), source("1", "n1", [A, B, C, D]))
+    assert set(urls_of(queue)) == {A, B, C, D}
+
+
+def test_wrong_bytes_in_candidates_that_were_claimed_are_named(queue: Queue) -> None:
+    class Dying(Keys):
+        def claim(self, keys):
+            raise StorageError("down")
+
+    with pytest.raises(StorageError):
+        take_in(queue, Dying(), source("1", "n1", [A, B]), routing="local")
+    path = queue.directory / "new.claim"
+    path.write_bytes(path.read_bytes().replace(b"a.test", b"c.test"))
+    with pytest.raises(QueueError, match=r"journal.*krake fsck --repair"):
+        take_in(queue, Keys(), source("1", "n1", [A, B]), routing="local")
+    assert [one.name for one in check_queue(queue.directory, "n1")] == ["intake_short"]
+    assert repair_queue(queue).lost == 1
+    take_in(queue, Keys(), source("1", "n1", [A, B]), routing="local")
+    assert {A, B} <= set(urls_of(queue))
+
+
+def test_an_open_intake_of_before_goes_on(queue: Queue) -> None:
+    """Its journal has no sums of its files."""
+    with pytest.raises(StoppedError):
+        take_in(queue, Keys(), source("1", "n1", [A, B, C]), chunk_lines=2, stop=lambda: True)
+    path = queue.directory / "intake"
+    value = {name: item for name, item in unsealed(path.read_bytes()).items() if name not in {"sums", "claim_bytes"}}
+    path.write_bytes(sealed_json(value))
+    take_in(queue, Keys(), source("1", "n1", [A, B, C]))
+    assert urls_of(queue) == [A, B, C]
+
+
 def test_with_real_key_servers_and_one_down(queue: Queue, tmp_path: Path) -> None:
     servers = [SqliteKeyServer(str(tmp_path / f"{n}.sqlite")) for n in range(2)]
     urls = [f"http://a.test/{n}" for n in range(200)]
@@ -285,7 +333,7 @@ def test_what_was_handed_on_and_waits_here_already_is_not_queued_twice(queue: Qu
         report = queue.record().pending
         assert (report["seen"], report["new"], report["past_check"]) == (8, 4, 4)
         assert (report["known"], report["duplicates"]) == (4, 0)
-        begun = make_take(queue, 4, take_id="t", run_id="r", iteration=1, folder="9", processes=1)
+        begun = make_take(queue, 4, TakeHeader(take_id="t", run_id="r", iteration=1, folder="9", processes=1))
         advance(queue, begun)
         close_take(queue.directory)
         take_in(queue, keys, source("3", "n2", [A], "h"))

@@ -16,6 +16,7 @@ import pytest
 from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.frontier import (
     Queue,
+    TakeHeader,
     advance,
     close_take,
     finish_open_move,
@@ -51,7 +52,7 @@ def _prepare(root: Path) -> None:
         urls = [f"http://old{number}.test/{n}" for n in range(4)]
         down = {key(urls[3])} if number == 2 else set()
         take_in(_queue(root), _keys(root, down=down), source(str(number), "n1", urls))
-    take = make_take(_queue(root), 2, take_id="t0", run_id="r", iteration=1, folder="5", processes=1)
+    take = make_take(_queue(root), 2, TakeHeader(take_id="t0", run_id="r", iteration=1, folder="5", processes=1))
     advance(_queue(root), take)
     close_take(root / "n1")
 
@@ -63,7 +64,7 @@ def _prepare_by_hand(root: Path) -> None:
 
 def _prepare_take(root: Path) -> None:
     _prepare(root)
-    make_take(_queue(root), 6, take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
+    make_take(_queue(root), 6, TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
 
 
 def _intake(
@@ -122,7 +123,7 @@ def _rehome_all(root: Path) -> None:
 
 def _take(root: Path) -> None:
     if open_take(root / "n1") is None:
-        make_take(_queue(root), 6, take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
+        make_take(_queue(root), 6, TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
 
 
 def _advance(root: Path) -> None:
@@ -143,7 +144,7 @@ def _use_up(root: Path) -> None:
     finish_open_move(queue)
     if not (queue.directory / "done").exists():
         if open_take(queue.directory) is None:
-            make_take(queue, 99, take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
+            make_take(queue, 99, TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
         take = open_take(queue.directory)
         assert take
         advance(queue, take)

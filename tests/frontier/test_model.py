@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from crawl_lib.frontier import Queue, Take, advance, close_take, make_take, open_take
+from crawl_lib.frontier import Queue, Take, TakeHeader, advance, close_take, make_take, open_take
 from crawl_lib.frontier.queue import count_lines, parse_state
 from crawl_lib.repair.queue.queue import repair_queue
 from tests.frontier.helpers import Keys, hand_made, source, take_in, to_be_adopted, urls_of
@@ -54,7 +54,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(size=st.integers(0, 12))
     def take(self, size: int) -> None:
         self.takes += 1
-        taken = make_take(self.queue, size, take_id=str(self.takes), run_id="r", iteration=1, folder="1", processes=1)
+        taken = make_take(self.queue, size, TakeHeader(str(self.takes), "r", 1, "1", 1))
         assert [item.queued.url for item in taken.urls()] == self.model[:size]
 
     @precondition(lambda self: self._opened() is not None)
@@ -94,7 +94,7 @@ class QueueMachine(RuleBasedStateMachine):
         for number, total in enumerate(state.totals):
             assert self.queue.files.data(number).read_bytes().count(b"\n") == total
             meta = self.queue.directory / f"{number}.meta"
-            if meta.exists() and number in self.queue.own_metas():
+            if meta.exists() and number in self.queue.own_files(self.queue.record()):
                 assert count_lines(meta) == total
         assert urls_of(self.queue) == self.model
         assert self.queue.length() == len(self.model)

@@ -13,6 +13,7 @@ from crawl_lib.frontier import (
     Queue,
     State,
     Take,
+    TakeHeader,
     advance,
     close_take,
     make_take,
@@ -30,13 +31,14 @@ from crawl_lib.frontier.outlinks import join_line
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.sealed import sealed_json
+from crawl_lib.urls import Owners
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
 
 THE_EXAMPLE = b"230\n1400\n3000\n50\n"
 
 
 def take(queue: Queue, size: int, take_id: str = "t"):
-    return make_take(queue, size, take_id=take_id, run_id="r", iteration=1, folder="9", processes=2)
+    return make_take(queue, size, TakeHeader(take_id=take_id, run_id="r", iteration=1, folder="9", processes=2))
 
 
 def numbered(first: int, count: int) -> list[str]:
@@ -202,7 +204,7 @@ def test_a_wrong_bit_in_state_is_damage_and_the_repair_knows_better(queue: Queue
         queue.is_ours()
     assert check_queue(queue.directory, "node-a", full=False)
     repair_queue(queue)
-    assert (urls_of(queue), path.read_bytes()) == (numbered(5, 6), b"5\n10\n1\n")
+    assert (urls_of(queue), path.read_bytes()) == (numbered(5, 6), b"0\n6\n")
     assert not check_queue(queue.directory, "node-a")
 
 
@@ -304,12 +306,12 @@ def test_half_a_url_at_the_end_of_a_file_is_not_adopted(queue: Queue, bytes_lost
 
 
 def test_a_cut_file_keeps_how_far_it_was_processed_and_its_meta(queue: Queue) -> None:
-    fill(queue, numbered(0, 5))
+    take_in(queue, Keys(), source("1", "n", [QueuedUrl(url, bytes(20), n) for n, url in enumerate(numbered(0, 6), 1)]))
     advance(queue, take(queue, 2))
     close_take(queue.directory)
     (queue.directory / "0").write_bytes((queue.directory / "0").read_bytes()[:-4])
-    assert repair_queue(queue, lambda keys: set()).state == State(2, (4,))
-    assert (queue.directory / "0.meta").read_bytes().count(b"\n") == 4
+    assert repair_queue(queue, lambda keys: set()).state == State(0, (3,))
+    assert [item.depth for item in queue.read()] == [3, 4, 5]
 
 
 def test_a_line_that_people_left_without_its_newline_is_believed(queue: Queue) -> None:
@@ -353,20 +355,20 @@ def test_repair_counts_what_is_there_and_keeps_the_position_where_it_may(tmp_pat
     with pytest.raises(QueueError):
         queue.state()
     report = repair_queue(queue)
-    assert report.state == queue.state() == State(1, (2, 1))
+    assert report.state == queue.state() == State(0, (2,))
+    assert urls_of(queue) == ["http://a.test/2", "http://a.test/3"]
     (queue.directory / "state").write_text("1\n7\n1\n")
-    assert repair_queue(queue).state == State(0, (2, 1)), "a position in another file 0 means nothing"
+    assert repair_queue(queue).state == State(0, (2,)), "a position in another file 0 means nothing"
     (queue.directory / "state").unlink()
-    assert repair_queue(queue).state == State(0, (2, 1))
+    assert repair_queue(queue).state == State(0, (2,))
 
 
-def test_repair_sets_a_meta_aside_that_does_not_fit(queue: Queue) -> None:
-    fill(queue, numbered(0, 3))
-    (queue.directory / "0.meta").write_text("\t0\t0\t\n")
+def test_repair_does_not_believe_a_meta_that_does_not_fit(queue: Queue) -> None:
+    take_in(queue, Keys(), source("1", "n", [QueuedUrl(url, bytes(20), 4) for url in numbered(0, 3)]))
+    meta = queue.directory / "0.meta"
+    meta.write_bytes(meta.read_bytes().partition(b"\n")[2])
     repair_queue(queue)
-    assert not (queue.directory / "0.meta").exists()
-    assert (queue.directory / "0.meta.broken").exists()
-    assert urls_of(queue) == numbered(0, 3)
+    assert [(item.url, item.depth) for item in queue.read()] == [(url, 0) for url in numbered(0, 3)]
 
 
 def test_repair_finds_the_place_of_an_open_take(queue: Queue) -> None:
@@ -474,10 +476,50 @@ def test_the_record_says_the_digest_of_each_meta_that_krake_wrote(queue: Queue) 
     assert [one.name for one in check_queue(queue.directory, "node-a")] == []
     (queue.directory / "1.meta").write_bytes((queue.directory / "1.meta").read_bytes().replace(b"0", b"1", 1))
     assert [one.name for one in check_queue(queue.directory, "node-a")] == ["meta_changed"]
-    report = repair_queue(queue)
-    assert "1.meta: is not what Krake wrote, and is kept" in report.done
-    assert queue.record().metas == ()
+    repair_queue(queue)
     assert check_queue(queue.directory, "node-a") == []
+
+
+def test_a_wrong_byte_in_what_waits_next_to_the_queue_is_found(queue: Queue) -> None:
+    hand_made(queue.directory, numbered(0, 12))
+    keys = Keys(down=[sha1(b"http://late.test/").digest()])
+    take_in(queue, keys, source("1", "n", ["http://late.test/"]), owners=Owners(["node-a", "node-b"]))
+    assert check_queue(queue.directory, "node-a") == []
+    for name in ("undecided", "handed_on", "scope_added"):
+        path = queue.directory / name
+        data = path.read_bytes()
+        for damaged in (data.replace(b"t", b"u", 1), data + data, None):
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            assert [one.name for one in check_queue(queue.directory, "node-a")] == [f"{name}_damaged"]
+        path.write_bytes(data)
+    advance(queue, take(queue, 1))
+    close_take(queue.directory)
+    assert not (queue.directory / "handed_on").exists()
+    assert check_queue(queue.directory, "node-a") == []
+
+
+@pytest.mark.parametrize("name", ["new.hosts", "new", "new.meta"])
+def test_a_wrong_byte_in_a_file_that_an_open_move_needs_is_found(
+    name: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(step: str) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move, "reached", kill)
+        with pytest.raises(KilledError):
+            fill(queue, numbered(0, 3))
+    path = queue.directory / name
+    path.write_bytes(path.read_bytes().replace(b"1" if name != "new.meta" else b"0", b"3", 1))
+    found = [one.name for one in check_queue(queue.directory, "node-a")]
+    assert found == [{"new.hosts": "move_impossible", "new": "data_changed", "new.meta": "meta_changed"}[name]]
+    if name == "new.hosts":
+        with pytest.raises(QueueError, match=r"new.hosts.*krake fsck --repair"):
+            move.finish_open_move(queue)
+    report = repair_queue(queue)
+    assert report.lost == (name == "new")
+    fill(queue, numbered(0, 3))
+    assert set(urls_of(queue)) >= set(numbered(0, 3))
 
 
 @pytest.mark.parametrize("line", [b"no count\n", b"a.example\t\n", b"\t3\n", b"a.example\t3"])

@@ -12,6 +12,7 @@ from crawl_lib.errors import QueueError
 from crawl_lib.frontier import (
     Queue,
     Source,
+    TakeHeader,
     advance,
     close_take,
     decode_line,
@@ -62,7 +63,7 @@ def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(nodes:
 
 def test_a_queue_partly_processed_keeps_what_is_processed_away(tmp_path: Path) -> None:
     queue = filled(tmp_path / "n1", ["http://a.test/", "http://b.test/"])
-    advance(queue, make_take(queue, 1, take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    advance(queue, make_take(queue, 1, TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)))
     close_take(queue.directory)
     rehome(queue, Owners(["n2"]))
     assert handed(queue) == ["http://b.test/"]
@@ -123,5 +124,5 @@ def test_no_list_of_changes_loses_or_doubles_a_url(changes: list[set[str]], take
         for nodes in changes:
             rehome(queue, Owners(sorted(nodes)))
         assert sorted([*urls_of(queue), *handed(queue)]) == sorted(URLS)
-        take = make_take(queue, taken, take_id="t", run_id="r", iteration=1, folder="9", processes=1)
+        take = make_take(queue, taken, TakeHeader(take_id="t", run_id="r", iteration=1, folder="9", processes=1))
         assert take.count == min(taken, queue.length())

@@ -50,11 +50,11 @@ OTHER_NODES = ("rehomed", "handed on", "retired")
 OPEN = {
     *((scene, kind) for scene in OTHER_NODES for kind in ("key table", "manifest of seeds")),
     *(("retired", kind) for kind in ("state", "record", "data file", "meta", "retire", "undecided", "host counts")),
-    *((scene, "files of an intake") for scene in ("intake", "salvaged", "adopted")),
+    ("salvaged", "files of an intake"),
 }
 """Findings that are worked on: tables that were made again stay unfilled while a node has no queue yet; the inject that
 fsck advises fails at the manifest that it should replace; a node that is not in `servers` any more is not looked at; a
-wrong byte of `new` is not found, crashes the intake, and loses its URLs."""
+lost page that is queued again, and whose URL is damaged in `new` within an open move, is known as crawled."""
 PRECIOUS = re.compile(r"\.warc\.gz|pages\.parquet|links\.parquet|outlinks|index\.cdxj")
 CHOICES = ("pages_lost",)
 """Notes whose advice is followed too: lost pages are queued again."""

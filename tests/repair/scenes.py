@@ -63,8 +63,7 @@ KINDS = (
     Kind("leftover", f"{NODE}/leftover", 2),
     Kind("journal", f"{NODE}/intake", 2),
     Kind("files of an intake", rf"{NODE}/new(\.(meta|undecided|claim))?", 2),
-    # Open: fsck does not look at it; the next task names `krake queue repair`
-    Kind("counts of an intake", rf"{NODE}/new\.hosts", 0),
+    Kind("counts of an intake", rf"{NODE}/new\.hosts"),
     Kind("move", f"{NODE}/move", 2),
     Kind("undecided", f"{NODE}/undecided"),
     Kind("handed on", f"{NODE}/handed_on"),

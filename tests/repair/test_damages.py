@@ -170,8 +170,8 @@ DAMAGES = {
         "state_damaged", lambda d: (last_line_is_cut(d), remove("state")(d)), FIND_AGAIN
     ),
     "handed_on is cut": Damage("handed_on_damaged", write("handed_on", b"http://a.example/\t\t0\t0\th\t"), FIND_AGAIN),
-    "a data file has another byte": Damage("line_damaged", flip("queue/node-a/0"), FIND_AGAIN, fast=False),
-    "the last line of meta is cut": Damage("line_damaged", cut("0.meta", 4), fast=False),
+    "a data file has another byte": Damage("data_changed", flip("queue/node-a/0"), FIND_AGAIN, fast=False),
+    "the last line of meta is cut": Damage("meta_changed", cut("0.meta", 4), fast=False),
     "meta lost a line": Damage("meta_differs", write("0.meta", b"\t0\t0\t\n")),
     "meta says another depth": Damage(
         "meta_changed", lambda d: _replace(queue(d) / "0.meta", b"\t1\t0", b"\t7\t0"), fast=False
@@ -185,6 +185,7 @@ DAMAGES = {
     "the record is off by some bytes of meta": Damage("record_damaged", record_is_off("meta_offset"), fast=False),
     "scope_added is cut": Damage("scope_added_damaged", write("scope_added", b"127.0.0.1\nexam")),
     "the note of lost URLs is none": Damage("lost_damaged", write("lost", b"some"), FIND_AGAIN),
+    "a decision to retire is none": Damage("retire_damaged", write("retire", b"{"), (("rm", "queue/node-a/retire"),)),
     "undecided cannot be read": Damage("undecided_damaged", write("undecided", b"no line\n"), FIND_AGAIN),
     "handed_on cannot be read": Damage("handed_on_damaged", write("handed_on", b"no line\n"), FIND_AGAIN),
     "host counts that are something else": Damage(

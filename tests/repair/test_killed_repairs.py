@@ -28,19 +28,13 @@ from tests.repair.test_damages import (
 
 __all__ = ["whole"]
 STEPS = sorted(
-    {
+    {"queue.move.written", "queue.move.step", "queue.move.state", "queue.move.record", "queue.move.done"}
+    | {
         step
         for path in (ROOT / "crawl_lib").rglob("*.py")
         for step in re.findall(r'reached\("(repair\.queue\.[a-z_]+)"\)', path.read_text(encoding="utf-8"))
     }
 )
-
-
-def _undecided(directory: Path) -> None:
-    """An intake without its journal that has undecided URLs."""
-    line = encode_line(QueuedUrl("http://undecided.example/")) + b"\n"
-    (queue(directory) / "new.undecided").write_bytes(line)
-    (queue(directory) / "intake").unlink()
 
 
 def _handed_on(directory: Path) -> None:
@@ -52,19 +46,16 @@ def _handed_on(directory: Path) -> None:
 
 BY_STEP = {
     "repair.queue.aside": DAMAGES["a leftover that is none"],
-    "repair.queue.half_line": DAMAGES["a data file is cut within its last line"],
-    "repair.queue.handed_on": Damage("move_damaged", _handed_on),
-    "repair.queue.intake": DAMAGES["a journal that is gone"],
     "repair.queue.leftover": DAMAGES["a spool with a damaged part"],
     "repair.queue.lost": DAMAGES["a data file lost lines"],
     "repair.queue.made": DAMAGES["a built segment is cut"],
-    "repair.queue.meta": DAMAGES["the last line of meta is cut"],
-    "repair.queue.record": DAMAGES["state says more"],
     "repair.queue.reopened": DAMAGES["a spool with a damaged part"],
     "repair.queue.rescued": DAMAGES["a journal that is none"],
-    "repair.queue.scope": DAMAGES["scope_added is cut"],
-    "repair.queue.state": DAMAGES["a move half done that is none"],
-    "repair.queue.undecided": Damage("intake_missing", _undecided, kill_at="intake.chunk.journalled"),
+    "queue.move.written": DAMAGES["a move half done that is none"],
+    "queue.move.step": DAMAGES["a journal that is gone"],
+    "queue.move.state": DAMAGES["state says more"],
+    "queue.move.record": Damage("move_damaged", _handed_on),
+    "queue.move.done": DAMAGES["a data file is cut within its last line"],
 }
 
 
@@ -82,9 +73,8 @@ def test_killed_after_a_step_and_run_again(
     assert damage.name in found(krake)
     assert run_killed(["--config", str(krake.file), *REPAIR], step).code == -9, f"{step} was not reached"
     krake.ok(*REPAIR)
-    if step == "repair.queue.handed_on":
+    if damage.do is _handed_on:
         assert b"http://elsewhere.example/" in (queue(krake.directory) / "handed_on").read_bytes()
-        (queue(krake.directory) / "handed_on").unlink()
     if damage.kill_at is None:
         krake.ok("settle")
         assert waiting(krake) == whole[1]
@@ -92,7 +82,6 @@ def test_killed_after_a_step_and_run_again(
         krake.ok("crawl", "--run-id", "one", "--iterations", "4")
         some = set(visited(krake)) | set(waiting(krake))
         assert some >= set(whole[0]) | set(whole[1])
-        assert ("http://undecided.example/" in some) == (step == "repair.queue.undecided")
     assert found(krake) == Counter()
 
 

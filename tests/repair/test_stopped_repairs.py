@@ -37,7 +37,7 @@ def tree(directory: Path) -> dict[str, bytes]:
     ("damage", "step"),
     [
         ("a journal that is none", "repair.queue.rescued"),
-        ("scope_added is cut", "repair.queue.scope"),
+        ("scope_added is cut", "repair.queue.rescued"),
         ("a spool with a damaged part", "repair.queue.reopened"),
     ],
 )
@@ -67,7 +67,7 @@ def test_urls_that_a_queue_repair_found_gone_are_noted_before_it_stops(copy: Cal
     krake = copy("intake.chunk.journalled")
     new = queue(krake.directory) / "new"
     new.write_bytes(new.read_bytes().partition(b"\n")[0] + b"\n")
-    stopped(krake, [*REPAIR], "repair.queue.intake")
+    stopped(krake, [*REPAIR], "repair.queue.lost")
     krake(*REPAIR, "--only", "queue")
     assert found(krake)["urls_lost"] == 1
 

@@ -19,7 +19,7 @@ import uvloop
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
-from crawl_lib.frontier import State, TakeHeader, write_take
+from crawl_lib.frontier import TakeHeader, write_take
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import PartWriter, list_parts
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
@@ -264,7 +264,7 @@ def test_a_worker_that_is_stopped_while_a_page_is_read_ends_soon_and_does_not_bl
         writer._open.abandon()
         writer._open = None
     (tmp_path / "spool").mkdir()
-    header = TakeHeader("t", "one", 1, "1", "node", 1, State(), State(), 0)
+    header = TakeHeader("t", "one", 1, "1", 1, node="node")
     write_take(tmp_path, header, []).write_scope([])
     task = WorkerTask(
         to_mapping(config), ["node"], "node", str(tmp_path), str(tmp_path), "p", 0, 1, 9.0,

@@ -39,7 +39,6 @@ from crawl_lib.frontier import (
     INSERT,
     NodeDirectory,
     Queue,
-    QueueReader,
     TakenIn,
     file_lines,
     open_take,
@@ -109,7 +108,7 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     state = queue.state()
     if not queue.is_ours(state):
         return
-    urls = (url for url, _ in QueueReader(queue, state).lines())
+    urls = (url for url, _ in queue.lines(state))
     yield from (("state", some) for some in _some(urls))
     yield from (("handed_on", some) for some in _some(map(_url_of, read_handed_on(queue))))
     journal = read_journal(queue.directory)

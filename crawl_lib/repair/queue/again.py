@@ -1,7 +1,8 @@
 """Taking in everything anew: for URLs that no queue holds any more, and that segments and seeds still have."""
 
 from crawl_lib.durable import write_durable
-from crawl_lib.frontier import Queue, finish_open_move, read_journal, record_bytes, taken_in_anew
+from crawl_lib.frontier import Queue, finish_open_move, read_journal
+from crawl_lib.sealed import sealed_json
 
 
 def take_in_anew(queue: Queue) -> None:
@@ -12,7 +13,7 @@ def take_in_anew(queue: Queue) -> None:
     """
     finish_open_move(queue)
     if queue.files.record.exists():
-        write_durable(queue.files.record, record_bytes(taken_in_anew(queue.record()).to_mapping()))
+        write_durable(queue.files.record, sealed_json(queue.record().taking_in_again().to_mapping()))
     journal = read_journal(queue.directory)
     if journal is not None and journal.at:
         journal.plan, journal.at = journal.plan[journal.at :], 0

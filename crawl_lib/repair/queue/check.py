@@ -5,7 +5,7 @@ from crawl_lib.errors import DamagedFileError
 from crawl_lib.fetch import HOSTS_TABLES, host_stores
 from crawl_lib.findings import Finding, Findings, sqlite_problem
 from crawl_lib.frontier import NodeDirectory, Queue, Take, check_queue, open_take, read_leftover
-from crawl_lib.node import mismatch
+from crawl_lib.node import mismatch, read_decision
 from crawl_lib.segment import built_problem, damaged_parts, hidden_folder
 from crawl_lib.stores import Stores
 
@@ -13,14 +13,18 @@ from crawl_lib.stores import Stores
 def check_node(stores: Stores, node: str, *, full: bool = True) -> list[Finding]:
     """What is wrong with a node's directory; nothing is changed. The caller holds its lock."""
     directory = stores.node_dir(node)
-    longest = stores.config.urls.max_length_chars
-    found = check_queue(directory, node, full=full, max_length_chars=longest, on_progress=stores.on_progress)
+    found = check_queue(directory, node, full=full, on_progress=stores.on_progress)
     findings = Findings("queue", "run `krake fsck --repair`")
     for path in host_stores(directory):
         if problem := sqlite_problem(path, HOSTS_TABLES):
             findings.add("hosts_damaged", str(path), problem)
     if (older := mismatch(stores, Queue(directory, node))) is not None:
         findings.add(older.name, str(directory), older.problem, repair=older.remedy)
+    try:
+        read_decision(directory)
+    except DamagedFileError as error:
+        again = "delete it; a node that is to be retired is retired again"
+        findings.add("retire_damaged", str(NodeDirectory(directory).retire), str(error), repair=again)
     try:
         take = open_take(directory)
         if take is not None:

@@ -1,16 +1,16 @@
 """`krake fsck --repair`: a node's directory, with what its segments on the store know of it.
 
 1. The queue itself (`repair.queue.queue`).
-2. The open take. Where its file cannot be read and its segment stands, it is made again from the queue and the
-   segment; where none stands, its URLs are still in the queue and are fetched again.
-3. `leftover`. Where the segment stands, the URLs that have no row in it; else fetching goes on, and decides anew.
+2. The open take. Where its file cannot be read and its segment is there, it is made again from the queue and the
+   segment; where there is none, its URLs are still in the queue and are fetched again.
+3. `leftover`. Where the segment is there, the URLs that have no row in it; else fetching goes on, and decides again.
 4. The spool: a closed part that cannot be trusted is made again from its WARC file, or set aside.
 5. What is known of hosts, if it cannot be read: set aside. The counts of `urls.max_pages_per_host`: counted again
    from segments and queue.
 
-A queue that is lost with its disk begins anew, empty and with nothing taken in: every URL that was ever sent to the
-node still stands in the folders it was sent in, and the keys of those that are only queued are dropped by `krake keys
-rebuild --drop-queued`. What only the disk held is gone: URLs that people put into the queue by hand.
+A queue that is lost with its disk begins again, empty and with nothing taken in: every URL that was ever sent to the
+node is still in the folders it was sent in, and the keys of those that are only queued are dropped by the repair of the
+key tables. What only the disk held is gone: URLs that people put into the queue by hand.
 
 Before all that, the node's mark on the store, which says that it is settled, and the note of its keys are taken away.
 Each step may be done again, and the command may be stopped anywhere (`Stores.stop`). `--dry-run` does all of it to a
@@ -19,10 +19,10 @@ copy, made of hard links: nothing is written in place.
 
 import os
 import shutil
-import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha1
 from pathlib import Path
 from threading import Event
 
@@ -39,30 +39,26 @@ from crawl_lib.frontier import (
     NodeDirectory,
     NodeLock,
     Queue,
-    QueueReader,
     Take,
     TakeHeader,
     TakenIn,
     host_of_line,
+    make_take,
     note_lost,
     open_node_dir,
     open_take,
     read_leftover,
     read_lost,
     write_leftover,
-    write_take,
 )
 from crawl_lib.keys import open_key_store
 from crawl_lib.repair.keys.forgotten import Keys, is_among, key_array
-from crawl_lib.repair.keys.held import keys_of
 from crawl_lib.repair.queue.check import spool_problems
-from crawl_lib.repair.queue.queue import RepairReport, repair_queue
-from crawl_lib.repair.queue.rescue import BROKEN
+from crawl_lib.repair.queue.queue import BROKEN, RepairReport, repair_queue
 from crawl_lib.rounds import SEEDS_NODE
 from crawl_lib.segment import (
     CLOSED_SUFFIX,
     SEALED_SUFFIX,
-    Manifest,
     Part,
     SegmentReader,
     damaged_parts,
@@ -70,7 +66,7 @@ from crawl_lib.segment import (
     list_parts,
 )
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import go_on, until_stopped
+from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
 
 
@@ -120,7 +116,7 @@ def restart_node(
 
 
 def _taken_in_before(stores: Stores, node: str) -> TakenIn:
-    """What a node had taken in, as its newest segment shows: all that stood before that iteration."""
+    """What a node had taken in, as its newest segment shows: all that was there before that iteration."""
     storage, crawl = stores.storage, stores.crawl
     folders = crawl.folders()
     own = next((folder for folder in reversed(folders) if storage.exists(f"{crawl.path}/{folder}/{node}")), None)
@@ -162,30 +158,35 @@ def _link_tree(source: Path, target: Path, stop: Event) -> None:
 class _Repair:
     def __init__(self, stores: Stores, node: str, directory: Path) -> None:
         self.stores, self.node, self.directory = stores, node, directory
-        self.queue = Queue(directory, node)
+        self.queue, self.files = Queue(directory, node), NodeDirectory(directory)
         self.report = RepairReport()
 
     def run(self) -> RepairReport:
-        had_take = NodeDirectory(self.directory).take.exists()
+        files = self.files
+        had_take = files.take.exists() or files.take.with_name(NodeDirectory.take + BROKEN).exists()
         self.report = repair_queue(
             self.queue, self._crawled, again=lambda: _taken_in_before(self.stores, self.node), stop=self.stores.stop
         )
-        take = open_take(self.directory)
-        if take is None and (had_take or (self.directory / f"{NodeDirectory.take}{BROKEN}").exists()):
-            take = self._take_of_segment()
-        if take is None:
-            self._drop_spool(had_take)
-        else:
+        take = open_take(self.directory) or (self._take_of_segment() if had_take else None)
+        if take is not None:
             self._leftover(take)
             if self._segment_of(take) is None:
                 self._spool(take)
-        go_on(self.stores.stop)
+        elif files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
+            shutil.rmtree(files.spool.with_name(NodeDirectory.spool + BROKEN), ignore_errors=True)
+            self._set_aside(files.spool, "has no take any more, and what it holds is fetched again")
+        self.stores.go_on()
         self._hosts()
-        self._host_counts()
         return self.report
 
     def _say(self, text: str) -> None:
         self.report.done.append(text)
+
+    def _set_aside(self, path: Path, problem: str) -> None:
+        rename_durable(path, path.with_name(path.name + BROKEN))
+        reached("repair.queue.aside")
+        name = path.relative_to(self.directory)
+        self._say(f"{name}: {problem}; it was set aside as {name}{BROKEN}")
 
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
         """Which keys the tables call crawled or gone; none where they cannot be asked. Raises KeyTablesError."""
@@ -202,104 +203,70 @@ class _Repair:
 
     # Takes
 
-    def _manifest(self, folder: str) -> Manifest | None:
-        try:
-            return SegmentReader(self.stores.storage, self.stores.crawl.segment(folder, self.node).path).manifest
-        except (PathNotFoundError, DamagedFileError):
-            return None
+    def _segments(self, folders: Sequence[str]) -> Iterator[SegmentReader]:
+        """The node's segments in some folders, those whose manifest can be read."""
+        for folder in self.stores.until_stopped(folders):
+            reader = SegmentReader(self.stores.storage, self.stores.crawl.segment(folder, self.node).path)
+            with suppress(PathNotFoundError, DamagedFileError):
+                if reader.manifest:
+                    yield reader
 
     def _segment_of(self, take: Take) -> SegmentReader | None:
         """The committed segment of a take."""
-        manifest = self._manifest(take.header.folder)
-        if manifest is None or manifest.take_id != take.take_id:
-            return None
-        return SegmentReader(self.stores.storage, self.stores.crawl.segment(take.header.folder, self.node).path)
+        segments = self._segments([take.header.folder])
+        return next((one for one in segments if one.manifest.take_id == take.take_id), None)
 
     def _take_of_segment(self) -> Take | None:
         """The take of this node's newest segment, if the queue has not moved on past it: its URLs are the next ones."""
-        folders = self.stores.crawl.folders()
-        for folder in until_stopped(reversed(folders), self.stores.stop):
-            manifest = self._manifest(folder)
-            if manifest is not None:
-                return self._take_of(manifest)
-        return None
-
-    def _take_of(self, manifest: Manifest) -> Take | None:
-        state, count = self.report.state, int(manifest.counts["taken"])
+        segment = next(self._segments(self.stores.crawl.folders()[::-1]), None)
+        if segment is None:
+            return None
+        manifest, state = segment.manifest, self.report.state
+        count = int(manifest.counts["taken"])
         if self.queue.record().last_move == f"take-{manifest.take_id}" or state.length < count:
             return None
-        path = self.stores.crawl.segment(manifest.folder, self.node).path
-        rows = self._page_keys(SegmentReader(self.stores.storage, path))
-        header = TakeHeader(
-            manifest.take_id,
-            manifest.run_id,
-            manifest.iteration,
-            manifest.folder,
-            self.node,
-            1,
-            state,
-            state.after(count)[0],
-            count,
-        )
-        lines, stop = QueueReader(self.queue, state).lines, self.stores.stop
-        keys = key_array(b"".join(keys_of(url for url, _ in until_stopped(lines(count), stop))))
-        if not len(rows) or not is_among(rows, keys).all():
+        rows = self._page_keys(segment)
+        urls = self.stores.until_stopped(self.queue.lines(state, count))
+        if not len(rows) or not is_among(rows, key_array(b"".join(sha1(url).digest() for url, _ in urls))).all():
             return None
-        take = write_take(self.directory, header, until_stopped(lines(count), stop))
-        self._say(f"take {take.take_id}: made again from the queue and its segment {path}")
-        return take
+        header = TakeHeader(manifest.take_id, manifest.run_id, manifest.iteration, manifest.folder, 1)
+        self._say(f"take {manifest.take_id}: made again from the queue and its segment {segment.path}")
+        return make_take(self.queue, count, header)
 
     def _leftover(self, take: Take) -> None:
         try:
-            leftover = read_leftover(take)
-            problem = "is not there" if leftover is None else ""
+            problem = "is not there" if read_leftover(take) is None else ""
         except DamagedFileError as error:
             problem = str(error)
         segment = self._segment_of(take)
         if segment is not None and problem:
-            rows = self._page_keys(segment)
-            urls = until_stopped(take.urls(), self.stores.stop)
-            missing = [url.position for url in urls if not len(rows) or not _holds(rows, url.key)]
+            keys = b"".join(url.key for url in self.stores.until_stopped(take.urls()))
+            missing = np.flatnonzero(~is_among(np.frombuffer(keys, "S20"), self._page_keys(segment))).tolist()
             write_leftover(take, missing)
             self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
-        elif problem and NodeDirectory(self.directory).leftover.exists():
-            self._set_aside(NodeDirectory.leftover)
-            self._say(f"leftover: {problem}; fetching goes on, and decides anew")
+        elif problem and self.files.leftover.exists():
+            self._set_aside(self.files.leftover, f"{problem}; fetching goes on, and decides again")
 
     def _page_keys(self, segment: SegmentReader) -> Keys:
         keys = bytearray()
-        for batch in until_stopped(segment.pages(["key"], with_dropped=True), self.stores.stop):
+        for batch in self.stores.until_stopped(segment.pages(["key"], with_dropped=True)):
             keys += b"".join(batch.column(0).to_pylist())  # type: ignore[arg-type]
         return key_array(keys)
 
-    def _set_aside(self, name: str) -> None:
-        rename_durable(self.directory / name, self.directory / (name + BROKEN))
-        reached("repair.queue.aside")
-
     # Spools
 
-    def _drop_spool(self, had_take: bool) -> None:
-        """A spool without its take: its records are fetched again; they are kept for whoever wants to import them."""
-        spool = NodeDirectory(self.directory).spool
-        if spool.exists() and had_take:
-            shutil.rmtree(self.directory / (NodeDirectory.spool + BROKEN), ignore_errors=True)
-            self._set_aside(NodeDirectory.spool)
-            self._say(
-                f"{NodeDirectory.spool}: set aside as {NodeDirectory.spool}{BROKEN}; what it holds is fetched again"
-            )
-
     def _spool(self, take: Take) -> None:
-        spool, storage = NodeDirectory(self.directory).spool, self.stores.storage
+        spool, storage = self.files.spool, self.stores.storage
         hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
         damaged = [part for part, _, _ in damaged_parts(spool, storage, hidden, full=True, work=self.stores)]
-        for name, problem in spool_problems(self.queue.files, full=True):
+        for name, problem in spool_problems(self.files, full=True):
             self._delete_made(spool / name)
             self._say(f"{NodeDirectory.spool}/{name}: {problem}; it is made again")
         if not damaged:
             return
-        self._delete_made(NodeDirectory(self.directory).spool_segment)
+        self._delete_made(self.files.spool_segment)
         # Fetching is not over any more: what these parts held is looked for again.
-        delete_durable(NodeDirectory(self.directory).leftover)
+        delete_durable(self.files.leftover)
         reached("repair.queue.leftover")
         for part in self.stores.until_stopped(damaged):
             self._part(part, spool)
@@ -314,68 +281,47 @@ class _Repair:
 
     def _part(self, part: Part, spool: Path) -> None:
         worker = part.stem.name.rpartition("-")[0]
-        others_open = any(not other.is_closed for other in list_parts(spool, worker))
-        if part.warc.exists() and not others_open:
-            delete_durable(part.path(CLOSED_SUFFIX))  # first: what says that the rows are whole
-            reached("repair.queue.reopened")
-            part.discard_rows()
-            self._say(f"{part.warc.name}: its whole records are read again, what is missing is fetched again")
-            return
-        for suffix in (CLOSED_SUFFIX, SEALED_SUFFIX):
-            delete_durable(part.path(suffix))
-        if part.warc.exists():
-            rename_durable(part.warc, part.warc.with_name(part.warc.name + BROKEN))
+        again = part.warc.exists() and all(other.is_closed for other in list_parts(spool, worker))
+        delete_durable(part.path(CLOSED_SUFFIX))  # first: it says that the rows are whole
+        reached("repair.queue.reopened")
+        if not again:
+            delete_durable(part.path(SEALED_SUFFIX))
+            if part.warc.exists():
+                rename_durable(part.warc, part.warc.with_name(part.warc.name + BROKEN))
         part.discard_rows()
-        self._say(f"{part.warc.name}: cannot be trusted; all of it is fetched again")
+        what = "its whole records are read again, what is missing" if again else "cannot be trusted; all of it"
+        self._say(f"{part.warc.name}: {what} is fetched again")
 
     # Data bases
 
-    def _useless_base(self, name: str, columns: Mapping[str, str]) -> str | None:
-        """Set a data base that cannot be used aside; returns why."""
-        path = self.directory / name
+    def _hosts(self) -> None:
+        """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first.
+
+        How many URLs of each host were queued: counted again.
+        """
+        for path in host_stores(self.directory):
+            if self._is_useless(path, HOSTS_TABLES):
+                with HostStore(path.parent) as hosts:
+                    hosts.begin()  # and no end: the next task finds an unclean stop
+        if self._is_useless(self.files.host_counts, COUNTS_TABLES):
+            counts = self._counted_hosts()
+            HostCounts(self.directory).add("repair", counts.items)
+            self._say(f"{counts.total()} URLs of {len(counts)} hosts were counted again")
+
+    def _is_useless(self, path: Path, columns: Mapping[str, str]) -> bool:
+        """Whether a data base cannot be used; then it is set aside."""
         problem = sqlite_problem(path, columns) if path.exists() else None
         if problem is not None:
             for suffix in ("-journal", "-wal", "-shm"):
                 delete_durable(path.with_name(path.name + suffix))
-            self._set_aside(name)
-        return problem
-
-    def _hosts(self) -> None:
-        """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first."""
-        for path in host_stores(self.directory):
-            name = str(path.relative_to(self.directory))
-            problem = self._useless_base(name, HOSTS_TABLES)
-            if problem is not None:
-                with HostStore(path.parent) as hosts:
-                    hosts.begin()  # and no end: the next task finds an unclean stop
-                self._say(f"{name}: {problem}; robots.txt is asked for again")
-
-    def _host_counts(self) -> None:
-        problem = self._useless_base(NodeDirectory.host_counts, COUNTS_TABLES)
-        if problem is None:
-            return
-        counts = self._counted_hosts()
-        HostCounts(self.directory).add("repair", counts.items)
-        self._say(
-            f"{NodeDirectory.host_counts}: {problem}; {sum(counts.values())} URLs of {len(counts)} hosts were counted"
-            " again"
-        )
+            self._set_aside(path, problem)
+        return problem is not None
 
     def _counted_hosts(self) -> Counter[bytes]:
         counts: Counter[bytes] = Counter()
-        stop = self.stores.stop
-        for folder in until_stopped(self.stores.crawl.folders(), stop):
-            if self._manifest(folder) is not None:
-                reader = SegmentReader(self.stores.storage, self.stores.crawl.segment(folder, self.node).path)
-                for batch in until_stopped(reader.pages(["url"], with_dropped=True), stop):
-                    counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
-        with suppress(IndexError, sqlite3.Error):
-            lines = until_stopped(QueueReader(self.queue, self.report.state).lines(), stop)
-            counts.update(host_of_line(url) for url, _ in lines)
+        for segment in self._segments(self.stores.crawl.folders()):
+            for batch in self.stores.until_stopped(segment.pages(["url"], with_dropped=True)):
+                counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
+        urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
+        counts.update(host_of_line(url) for url in urls if b"://" in url)
         return counts
-
-
-def _holds(keys: Keys, key: bytes) -> bool:
-    wanted = np.frombuffer(key, "S20")[0]
-    place = int(np.searchsorted(keys, wanted))
-    return place < len(keys) and bool(keys[place] == wanted)

@@ -1,45 +1,59 @@
-"""`krake fsck --repair`: make a queue that contradicts itself usable again. Never loses a URL; may fetch some again.
+"""`krake fsck --repair`: a queue that contradicts itself is read line by line, and what can be read is written again.
 
-What depends on segments (an open take whose segment stands, a spool, host counts) is in `crawl_lib.repair`.
+Never loses a URL; may fetch some again. All that waits becomes one data file, whatever of it was damaged: data files,
+what a move that cannot be read left half done, what an intake that cannot go on had decided. One move puts it in place,
+like an adoption's: killed before it, nothing has changed but the note of what is gone. The next intake adopts the
+queue: it refuses what is no URL, drops repeats, hands on what other nodes own, and inserts the keys.
+
+What depends on segments (an open take whose segment is there, a spool, host counts) is in `repair.queue.node`.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
-from itertools import islice, takewhile
+from itertools import chain, islice, repeat, takewhile
+from pathlib import Path
 from threading import Event
 
-from crawl_lib.durable import reached, rename_durable, write_durable
-from crawl_lib.errors import DamagedFileError, QueueError, UrlError
+from crawl_lib.durable import fsync_file, reached, rename_durable, write_durable
+from crawl_lib.errors import DamagedFileError, QueueError
 from crawl_lib.frontier import (
-    NOT_BELIEVED,
-    UNKNOWN_SIZE,
+    BARE_META,
+    CLAIM,
+    Appended,
+    Change,
     NodeDirectory,
     Queue,
-    QueueReader,
     Record,
     State,
-    Take,
     TakenIn,
+    carry_out_move,
     count_lines,
-    differing_line,
+    decode_meta,
     digest_of,
+    file_lines,
     finish_open_move,
-    lost_advice,
+    host_of_line,
+    is_readable,
+    lines_until,
     note_lost,
     open_take,
-    parse_state,
-    record_bytes,
-    taken_in_anew,
+    plan_move,
+    read_journal,
+    read_lost,
+    split_line,
+    write_lines,
     write_take,
 )
-from crawl_lib.repair.queue.rescue import BROKEN, Rescue
 from crawl_lib.stopping import go_on, until_stopped
-from crawl_lib.urls import canonicalize
+from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
 ASKED = 10_000
-_ANY_LENGTH = 1 << 30
+BROKEN = ".broken"
 Crawled = Callable[[Sequence[bytes]], Collection[bytes]]
+Pairs = Iterator[tuple[bytes, bytes]]
+_OF_MOVES = (NodeDirectory.adopted, NodeDirectory.rehomed, NodeDirectory.put_back)
+_OF_INTAKES = (NodeDirectory.new, NodeDirectory.new_meta, NodeDirectory.new_claim, NodeDirectory.new_undecided)
 
 
 @dataclass
@@ -49,12 +63,6 @@ class RepairReport:
     done: list[str] = field(default_factory=list)
     state: State = field(default_factory=State)
     lost: int = 0
-
-    def advice(self) -> list[str]:
-        """What to run next, if anything."""
-        if not self.lost:
-            return []
-        return [lost_advice(self.lost)]
 
 
 def repair_queue(
@@ -67,258 +75,297 @@ def repair_queue(
     """Repair a node's queue; the caller holds its lock. `crawled`: which of these keys are known as crawled or gone.
     `again`: what it had taken in, as far as others can tell, if its record cannot.
 
-    What is there is counted, and `state` says so. What cannot be used is set aside as `<name>.broken`. Where `state`
-    does not fit file 0, the record or the key tables say how many of its URLs have been processed. The next intake
-    adopts the queue: its URLs are checked and their keys inserted. Raises StoppedError once `stop` is set; a repair
-    that was stopped is run again, as one that was killed.
+    Where `state` does not fit file 0, the record or the key tables say how many of its URLs have been processed. Raises
+    StoppedError once `stop` is set; a repair that was stopped is run again, as one that was killed.
     """
     go_on(stop)
-    report = RepairReport()
-    rescue = Rescue(queue, stop)
-    whole_move = _finish_move(queue, report)
-    before = _waited(queue) if whole_move else None
-    _close_gaps(queue, report)
-    go_on(stop)
-    standing = _standing(queue)
-    _changed_files(queue, report)
-    if not whole_move:
-        rescue.after_unreadable_move()
-    rescue.note()
-    rescue.half_lines()
-    rescue.intake()
-    rescue.lines()
-    rescue.metas()
-    rescue.scope()
-    report.done += rescue.done
-    report.lost += rescue.lost
-    totals = _count(queue, report, stop)
-    first_cut = 0 in rescue.cut
-    processed = _processed(queue, totals, report, crawled, moved=not whole_move, first_cut=first_cut, stop=stop)
-    report.state = State(processed, totals)
-    if before is not None and standing < before:
-        report.lost += before - standing
-        report.done.append(f"data files: {before - standing} of {before} URLs are gone")
-        note_lost(queue, before - standing)
-    go_on(stop)
-    write_durable(queue.files.state, report.state.to_bytes())
-    reached("repair.queue.state")
-    go_on(stop)
-    _believe_nothing(queue, report, rescue.made, again)  # last: a `state` that is not its own is damage until then
-    reached("repair.queue.record")
-    report.done.append(f"state: {report.state.length} URLs wait in {len(totals)} data files")
-    _reposition_take(queue, report, stop)
-    return report
+    repair = _Repair(queue, stop)
+    repair.run(crawled, again)
+    return repair.report
 
 
-def _waited(queue: Queue) -> int | None:
-    """URLs in all data files as Krake wrote them last; None if people have changed them since, or nobody can tell."""
-    try:
-        state = parse_state(queue.files.state.read_bytes())
-        return sum(state.totals) if queue.record().state_sha1 == state.sha1() else None
-    except (OSError, ValueError, DamagedFileError):
-        return None
+class _Repair:
+    """The repair of one queue. `in_move`: a move that cannot be read may have been half done."""
 
+    def __init__(self, queue: Queue, stop: Event | None) -> None:
+        self.queue, self.files, self.stop = queue, queue.files, stop
+        self.report = RepairReport()
+        self.deletes: list[str] = []
+        self.renames: list[tuple[str, str]] = []
+        self.in_move = False
+        self.record = Record()
 
-def _changed_files(queue: Queue, report: RepairReport) -> None:
-    """What has the right size and is not what Krake wrote stays: it cannot be known which of its lines is another one.
-
-    Of a data file that is one URL that no file holds any more.
-    """
-    try:
-        datas, digests = (dict(enumerate(some)) for some in (queue.record().datas, queue.record().metas))
-        numbers = sorted(queue.own_metas())
-    except DamagedFileError:
-        return
-    for number in numbers:
-        if datas.get(number) and datas[number] != digest_of(queue.files.data(number)):
-            report.done.append(f"{number}: is not what Krake wrote; one of its URLs or more is another one")
+    def run(self, crawled: Crawled, again: Callable[[], TakenIn]) -> None:
+        queue, report = self.queue, self.report
+        self._finish_move()
+        self._read_record(again)
+        count = write_lines(queue, NodeDirectory.rescued, until_stopped(self._all(crawled), self.stop))
+        self._keep_lines(NodeDirectory.undecided, [])
+        beside = [f"{name}.handed_on" for name in _OF_MOVES] if self.in_move else []
+        self._keep_lines(NodeDirectory.handed_on, beside)
+        self._keep_scope()
+        reached("repair.queue.rescued")
+        go_on(self.stop)
+        if self._is_lost_unreadable():
             report.lost += 1
-            note_lost(queue, 1)
-        meta = queue.files.meta(number)
-        if digests.get(number) and digests[number] != digest_of(meta):
-            kept = "and is kept" if meta.exists() else "for it is gone"
-            report.done.append(f"{meta.name}: is not what Krake wrote, {kept}")
+        if report.lost:
+            note_lost(queue, report.lost)
+            go_on(self.stop)
+        if self.in_move:
+            self.deletes += [name for one in _OF_MOVES for name in (one, f"{one}.meta", f"{one}.handed_on")]
+            self.deletes += [NodeDirectory.adopted_scope, NodeDirectory.new_hosts]
+        change = Change(
+            move_id=self.record.last_move,  # it says whether an open take is over
+            state=State(0, (1,) * (max(queue.data_files(), default=-1) + 1)),
+            record=self.record.taking_in_again() if self.files.lost.exists() else self.record,
+            ours=False,
+            appended=Appended(NodeDirectory.rescued, count),
+            replaces=True,
+            deletes=self.deletes,
+            renames=self.renames,
+        )
+        carry_out_move(queue, plan_move(queue, change))
+        report.state = queue.state()
+        report.done.append(f"state: {count} URLs wait")
+        self._reposition_take()
 
+    def _say(self, text: str) -> None:
+        self.report.done.append(text)
 
-def _standing(queue: Queue) -> int:
-    return sum(count_lines(queue.files.data(number)) for number in queue.data_files())
+    def _set_aside(self, name: str) -> None:
+        """With the move: nobody reads the file any more."""
+        self.renames.append((name, name + BROKEN))
+        self._say(f"{name}: set aside as {name}{BROKEN}")
 
+    def _finish_move(self) -> None:
+        try:
+            if finish_open_move(self.queue):
+                self._say("move: carried out")
+        except (DamagedFileError, QueueError) as error:
+            self.in_move = True
+            write_durable(self.queue.directory / (NodeDirectory.move + BROKEN), self.files.move.read_bytes())
+            self._say(f"move: {error}")
 
-def _finish_move(queue: Queue, report: RepairReport) -> bool:
-    try:
-        if finish_open_move(queue):
-            report.done.append("move: carried out")
-    except QueueError as error:
-        _set_aside(queue, NodeDirectory.move, report)
-        report.done.append(f"move: {error}")
+    def _read_record(self, again: Callable[[], TakenIn]) -> None:
+        try:
+            self.record = self.queue.record() if self.files.record.exists() else Record(again=again())
+        except DamagedFileError as error:
+            self._say(str(error))
+            self._set_aside(NodeDirectory.record)
+            self.record = Record(again=again())
+
+    def _is_lost_unreadable(self) -> bool:
+        """Whether a note of lost URLs cannot be read: it says that there are some."""
+        try:
+            read_lost(self.queue.directory)
+        except DamagedFileError as error:
+            self._say(str(error))
+            return True
         return False
-    return True
 
+    # What waits
 
-def _set_aside(queue: Queue, name: str, report: RepairReport) -> None:
-    rename_durable((queue.directory / name), queue.directory / (name + BROKEN))
-    report.done.append(f"{name}: set aside as {name}{BROKEN}")
+    def _all(self, crawled: Crawled) -> Pairs:
+        """Every URL that can be read, with its meta, in the queue's order."""
+        yield from self._data(crawled)
+        for name in _OF_MOVES if self.in_move else ():
+            yield from _pairs(self.queue.directory / name, self.queue.directory / f"{name}.meta")
+        yield from self._intake()
 
+    def _data(self, crawled: Crawled) -> Pairs:
+        """Those of data files. Half a URL at the end of one is none: it goes to `<n>.broken`."""
+        queue, record, counts = self.queue, self.record, []
+        numbers = sorted(queue.data_files(), key=self._place)
+        own = queue.own_files(record)
+        gone = 0
+        for number in numbers:
+            path, meta = self.files.data(number), self.files.meta(number)
+            count = count_lines(path)
+            half = queue.half_line(number, record)
+            if half is not None:
+                gone += 1
+                shown = half[:200].decode("utf-8", "backslashreplace")
+                self._say(f"{number}: line {count} is cut, {shown!r}; it was put into {number}{BROKEN}")
+                write_durable(queue.directory / f"{number}{BROKEN}", half + b"\n")
+            counts.append(count - (half is not None))
+            if number in own and record.digests().get(path.name, "") not in {"", digest_of(path)}:
+                gone += 1
+                self._say(f"{number}: is not what Krake wrote; one of its URLs or more is another one")
+            start = self._processed(number, count, crawled) if len(counts) == 1 else 0
+            believed = (number in own or half is not None) and meta.exists() and count_lines(meta) == count
+            lines = _pairs(path, meta if believed else None, ends=half is None)
+            yield from islice(lines, start, None)
+        self._count_lost(sum(counts), gone)
 
-def _close_gaps(queue: Queue, report: RepairReport) -> None:
-    _put_back(queue, report)
-    for wanted, number in enumerate(queue.data_files()):
-        if wanted == number:
-            continue
-        if queue.files.meta(wanted).exists():
-            _set_aside(queue, f"{wanted}.meta", report)
-        _renumber(queue, number, wanted, report)
-    if not queue.data_files():
-        write_durable(queue.files.empty, b"")
-        rename_durable(queue.files.empty, queue.files.data(0))
+    def _place(self, number: int) -> int:
+        """Which data file this is: one under another number is told by its size."""
+        sizes, size = self.record.sizes, self.files.data(number).stat().st_size
+        return sizes.index(size) if number >= len(sizes) and size in sizes else number
 
+    def _count_lost(self, there: int, gone: int) -> None:
+        """URLs in all data files as Krake wrote them last, if people have not changed them since."""
+        try:
+            state = self.queue.unchecked_state()
+        except QueueError:
+            state = State()
+        if not self.in_move and self.record.state_sha1 == state.sha1() and sum(state.totals) > there:
+            gone = max(gone, sum(state.totals) - there)
+            self._say(f"data files: {gone} of {sum(state.totals)} URLs are gone")
+        self.report.lost += gone
 
-def _put_back(queue: Queue, report: RepairReport) -> None:
-    """Give a data file that lies under another number its own again, if its size says which that is."""
-    try:
-        sizes = queue.record().sizes
-    except DamagedFileError:
-        return
-    files = queue.data_files()
-    for wanted in (number for number in range(len(sizes)) if number not in files):
-        strangers = [number for number in files if number >= len(sizes)]
-        fitting = [number for number in strangers if queue.files.data(number).stat().st_size == sizes[wanted]]
-        if len(fitting) == 1:
-            _renumber(queue, fitting[0], wanted, report)
-            files = queue.data_files()
+    def _processed(self, number: int, count: int, crawled: Crawled) -> int:
+        """How many URLs of the first file are done: as `state` says, as the record says, else those known as crawled.
 
-
-def _renumber(queue: Queue, number: int, wanted: int, report: RepairReport) -> None:
-    if queue.files.meta(number).exists():
-        rename_durable(queue.files.meta(number), queue.files.meta(wanted))
-    rename_durable(queue.files.data(number), queue.files.data(wanted))
-    report.done.append(f"{number}: renamed to {wanted}")
-
-
-def _count(queue: Queue, report: RepairReport, stop: Event | None) -> tuple[int, ...]:
-    totals = []
-    for number in until_stopped(queue.data_files(), stop):
-        totals.append(count_lines(queue.files.data(number)))
-        meta = queue.files.meta(number)
-        if meta.exists() and count_lines(meta) != totals[-1]:
-            _set_aside(queue, meta.name, report)
-    return tuple(totals)
-
-
-def _processed(
-    queue: Queue,
-    totals: tuple[int, ...],
-    report: RepairReport,
-    crawled: Crawled,
-    *,
-    moved: bool,
-    first_cut: bool,
-    stop: Event | None,
-) -> int:
-    """How many URLs of file 0 have been fetched: as `state` says, as the record says, else those known as crawled.
-
-    `moved`: a move that cannot be read may have been half done, so that file 0 may be another one. `first_cut`: half
-    of the last line of file 0 was taken away.
-    """
-    first = queue.files.data(0).stat().st_size
-    try:
-        record = queue.record()
-    except DamagedFileError:
-        record = Record()
-    known = record.sizes
-    same_file = not moved or (bool(known) and _sizes(queue)[: len(known)] == known)
-    try:
-        said = parse_state(queue.files.state.read_bytes())
-        if not said.is_believed(record):
-            report.done.append(f"state: {NOT_BELIEVED}")
-        elif said.totals[0] == totals[0] + first_cut and (same_file or said.processed == 0):
-            return min(said.processed, totals[0])
-        else:
-            report.done.append(f"state: says that file 0 has {said.totals[0]} URLs, and it has {totals[0]}")
-    except (OSError, ValueError) as error:
-        report.done.append(f"state: {error}")
-    if same_file and record.offset is not None and record.sizes[:1] == (first,):
-        with queue.files.data(0).open("rb") as file:
-            return file.read(record.offset).count(b"\n")
-    count = _crawled_first(queue, crawled, stop)
-    report.done.append(f"file 0: its first {count} URLs are known as crawled, and count as processed")
-    return count
-
-
-def _sizes(queue: Queue) -> tuple[int, ...]:
-    return tuple(queue.files.data(number).stat().st_size for number in queue.data_files())
-
-
-def _crawled_first(queue: Queue, crawled: Crawled, stop: Event | None) -> int:
-    """How many URLs at the head of file 0 are crawled."""
-    count = 0
-    with queue.files.data(0).open("rb") as file:
-        while lines := list(islice(file, ASKED)):
-            go_on(stop)
-            keys = [sha1(line.rstrip(b"\r\n")).digest() for line in lines]
+        After a move that was half done it may be another file, unless all sizes are those of before.
+        """
+        record, path = self.record, self.files.data(number)
+        sizes = tuple(self.files.data(number).stat().st_size for number in self.queue.data_files())
+        same = self._place(number) == 0 and (not self.in_move or sizes == record.sizes)
+        try:
+            said = self.queue.unchecked_state()
+            if said.is_believed(record) and said.totals[0] == count and (same or not said.processed):
+                return said.processed
+            self._say(f"state: does not fit file {number}, which has {count} URLs")
+        except QueueError as error:
+            self._say(str(error))
+        if same and record.offset is not None and record.sizes[0] == path.stat().st_size:
+            lines = lines_until(path, record.offset)
+            if lines is not None:
+                return lines
+        lines = 0
+        for urls in _some(path):
+            go_on(self.stop)
+            keys = [sha1(url).digest() for url in urls]
             known = crawled(keys)
-            here = next((place for place, key in enumerate(keys) if key not in known), len(keys))
-            count += here
+            here = sum(1 for _ in takewhile(known.__contains__, keys))
+            lines += here
             if here < len(keys):
                 break
-    return count
+        self._say(f"file {number}: its first {lines} URLs are known as crawled, and count as processed")
+        return lines
 
+    def _intake(self) -> Pairs:
+        """What an intake had decided whose journal cannot be read, is missing, or says something else than its files.
 
-def _believe_nothing(queue: Queue, report: RepairReport, made: Collection[int], again: Callable[[], TakenIn]) -> None:
-    try:
-        record = queue.record() if queue.files.record.exists() else Record(again=again())
-    except DamagedFileError:
-        _set_aside(queue, NodeDirectory.record, report)
-        record = Record(again=again())
-    found = [(number, queue.files.data(number).stat().st_size) for number in queue.data_files()]
-    sizes = tuple(size if number in made or size in record.sizes else UNKNOWN_SIZE for number, size in found)
-    record = taken_in_anew(record) if report.lost or queue.files.lost.exists() else record
-    blank = replace(record, state_sha1="", sizes=sizes, datas=(), metas=(), offset=None, meta_offset=None)
-    write_durable(queue.files.record, record_bytes(blank.to_mapping()))
+        That is in no queue yet, and its keys may be known. What it had not decided, or was undecided, is read again
+        from its sources.
+        """
+        directory, new = self.queue.directory, self.files.new
+        try:
+            journal = read_journal(directory)
+            damaged = dict(journal.damaged_files(directory)) if journal else {}
+            if not (damaged or (journal is None and new.exists() and new.stat().st_size)):
+                return
+        except DamagedFileError as error:
+            journal, damaged = None, {NodeDirectory.journal: str(error)}
+        for name, problem in damaged.items():
+            self._say(f"{name}: {problem}")
+        self._set_aside(NodeDirectory.journal)
+        self.deletes += _OF_INTAKES
+        count = 0
+        for pair in _pairs(new, self.files.new_meta):
+            count += 1
+            yield pair
+        if journal is None or journal.phase == CLAIM:
+            for line in _raw_lines(self.files.new_claim):
+                if is_readable(line):
+                    yield split_line(line[:-1])[:2]
+        if journal is not None and (new.exists() or not self.in_move):  # else a data file has become of `new`
+            decided = {NodeDirectory.new, NodeDirectory.new_claim} & damaged.keys()
+            self.report.lost += max(journal.new_count - count, bool(decided))
 
+    # What else there is
 
-def _reposition_take(queue: Queue, report: RepairReport, stop: Event | None) -> None:
-    """An open take: once it is committed, those of its URLs that are next in the queue leave it."""
-    go_on(stop)
-    try:
-        take = open_take(queue.directory)
-        if take is None or queue.record().last_move == f"take-{take.take_id}":
+    def _keep_lines(self, name: str, others: Sequence[str]) -> None:
+        """Keep the lines of a file, and of others that should have become of it, that can be read."""
+        directory, bad = self.queue.directory, list[bytes]()
+        sources = [directory / one for one in (name, *others) if (directory / one).exists()]
+        if not sources:
             return
-        if not _is_readable(take, stop) or differing_line(take, queue, report.state) is not None:
-            if not _begins_here(take, report.state):
-                raise DamagedFileError(f"{take.path}: cannot be read, and the queue has moved on")
-            lines = QueueReader(queue, report.state).lines(take.header.count)
-            take = write_take(queue.directory, take.header, until_stopped(lines, stop))
-            report.done.append(f"take {take.take_id}: its URLs were read from the queue again")
-        header = take.header
-        after = report.state.after(_leading(queue, take, report.state, stop))[0]
-        header = replace(header, position_before=report.state, position_after=after)
-        write_take(queue.directory, header, until_stopped(take.lines(), stop))
-        report.done.append(f"take {take.take_id}: now begins at the queue's position")
-    except DamagedFileError as error:
-        # Its URLs are still in the queue: nothing moves before a take is committed.
-        report.done.append(f"take: {error}")
-        _set_aside(queue, NodeDirectory.take, report)
+        beside = f"{NodeDirectory.rescued}.{name}"
+        said = self.record.files.get(name)
+        changed = said is not None and said != digest_of(directory / name)
+        with (directory / beside).open("wb") as out:
+            for line in until_stopped(chain.from_iterable(map(_raw_lines, sources)), self.stop):
+                if is_readable(line):
+                    out.write(line)
+                else:
+                    bad.append(line)
+            fsync_file(out)
+        if bad:
+            write_durable(directory / (name + BROKEN), b"".join(bad))
+            self._say(f"{name}: {len(bad)} lines cannot be read, and were put into {name}{BROKEN}")
+        self.report.lost += max(len(bad), changed)
+        self.renames.append((beside, name))
+
+    def _keep_scope(self) -> None:
+        """Hosts of adopted URLs, if that file is damaged: those that can be read, and those of bare URLs in the queue.
+
+        URLs without meta were put there by people, or were seeds: their hosts are in the scope by right.
+        """
+        path, directory = self.files.scope_added, self.queue.directory
+        paths = [path, self.files.adopted_scope] if self.in_move else [path]
+        data = [path.read_bytes() for path in paths if path.exists()]
+        said = self.record.files.get(NodeDirectory.scope_added)
+        if not self.in_move and all(map(is_list_of_hosts, data)) and said in {None, digest_of(path)}:
+            return
+        hosts = set[str]().union(*map(whole_hosts, data))
+        rescued = self.files.rescued
+        for url, meta in zip(file_lines(rescued), file_lines(self.files.meta_of(rescued)), strict=True):
+            if meta == BARE_META and b"://" in url:
+                hosts.add(host_of_line(url).decode("ascii", "replace"))
+        beside = f"{NodeDirectory.rescued}.{NodeDirectory.scope_added}"
+        write_durable(directory / beside, scope_bytes(hosts))
+        self.renames.append((beside, NodeDirectory.scope_added))
+        self._say(f"{NodeDirectory.scope_added}: could not be read; it has {len(hosts)} hosts now")
+
+    def _reposition_take(self) -> None:
+        """An open take: once it is committed, those of its URLs that are next in the queue leave it."""
+        go_on(self.stop)
+        queue, state = self.queue, self.report.state
+        try:
+            take = open_take(queue.directory)
+            if take is None or self.record.last_move == f"take-{take.take_id}":
+                return
+            ours = {one.queued.url.encode() for one in until_stopped(take.urls(), self.stop)}
+            waiting = until_stopped(queue.lines(state, take.count), self.stop)
+            leading = sum(1 for _ in takewhile(lambda line: line[0] in ours, waiting))
+            header = replace(take.header, position_before=state, position_after=state.after(leading)[0])
+            write_take(queue.directory, header, until_stopped(take.lines(), self.stop))
+            self._say(f"take {take.take_id}: now begins at the queue's position")
+        except DamagedFileError as error:
+            # Its URLs are still in the queue: nothing moves before a take is committed.
+            self._say(f"take: {error}; it was set aside as {NodeDirectory.take}{BROKEN}")
+            rename_durable(self.files.take, queue.directory / (NodeDirectory.take + BROKEN))
 
 
-def _is_readable(take: Take, stop: Event | None) -> bool:
-    """Whether a take can be read to its end, and has only URLs that a queue could have."""
-    urls = (one.queued.url for one in until_stopped(take.urls(), stop))
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    """Lines of a file with their newlines, none if it is not there."""
+    if path.exists():
+        with path.open("rb") as file:
+            yield from file
+
+
+def _some(path: Path) -> Iterator[list[bytes]]:
+    lines = file_lines(path)
+    while some := [line.rstrip(b"\r") for line in islice(lines, ASKED)]:
+        yield some
+
+
+def _pairs(path: Path, meta: Path | None, *, ends: bool = False) -> Pairs:
+    """URLs with their meta: bare where there is none, or it cannot be read.
+
+    `ends`: people wrote the last line, perhaps, and its end is whole.
+    """
+    metas = chain(_raw_lines(meta) if meta else (), repeat(b""))
+    for url, line in zip(_raw_lines(path), metas, strict=False):
+        if ends or url.endswith(b"\n"):
+            yield url.rstrip(b"\r\n"), _meta(line)
+
+
+def _meta(line: bytes) -> bytes:
     try:
-        return all(canonicalize(url, max_length_chars=_ANY_LENGTH) == url for url in urls)
-    except (DamagedFileError, UrlError, ValueError):
-        return False
-
-
-def _begins_here(take: Take, state: State) -> bool:
-    """Whether the queue stands where the take begins; files may have joined its end since."""
-    before = take.header.position_before
-    same = (state.processed, state.totals[: len(before.totals)]) == (before.processed, before.totals)
-    return same and state.length >= take.header.count
-
-
-def _leading(queue: Queue, take: Take, state: State, stop: Event | None) -> int:
-    """How many URLs at the queue's head are in the take: all of it, unless lines of the queue were lost or changed."""
-    ours = {url for url, _ in until_stopped(take.lines(), stop)}
-    waiting = until_stopped(QueueReader(queue, state).lines(min(take.count, state.length)), stop)
-    return sum(1 for _ in takewhile(lambda line: line[0] in ours, waiting))
+        decode_meta(b"", line[:-1], "")
+    except DamagedFileError:
+        return BARE_META
+    return line[:-1] if line.endswith(b"\n") else BARE_META
