@@ -20,7 +20,8 @@ import pyarrow as pa
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.repair import finish_swaps, replace_segment, require_folder, scratch_room
+from crawl_lib.export import scratch_folder
+from crawl_lib.repair import finish_swaps, replace_segment, require_folder
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     INDEX_NAME,
@@ -90,7 +91,7 @@ def compact_segment(
         if not report.pages or dry_run:
             report.state = "dropped" if report.pages else "nothing"
             return report
-        with scratch_room(stores, f"compact-{name.folder}-{name.node}") as room:
+        with scratch_folder(stores.config, f"repair-{name.folder}-{name.node}") as room:
             manifest = _Compaction(stores, reader, room / "segment").build(report, utc_text(clock()))
             reached("repair.compact.built")
             replace_segment(stores, name, room / "segment", keep_old=False, clock=clock)

@@ -17,7 +17,8 @@ from pathlib import Path
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_file, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError, PathNotFoundError, os_errors
-from crawl_lib.repair import finish_all_swaps, repairs_locked, scratch_room
+from crawl_lib.export import scratch_folder
+from crawl_lib.repair import finish_all_swaps, repairs_locked
 from crawl_lib.segment import INDEX_NAME, RunWriter, SegmentReader, merge_runs, surt
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
@@ -50,7 +51,7 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
         raise ConfigError(f"the crawl directory is on {stores.storage.name}: name a file of this machine with --output")
     _require_index(path)
     report = IndexReport(str(path))
-    with repairs_locked(stores), scratch_room(stores, "index") as room:
+    with repairs_locked(stores), scratch_folder(stores.config, "repair-index") as room:
         finish_all_swaps(stores)
         runs = RunWriter(room / "run", RUN_LINES)
         for segment in stores.crawl.segments():

@@ -196,7 +196,7 @@ def content_sizes(folder: ExportFolder, pages: int, progress: Progress) -> Sizes
             file.seek(size + 4, os.SEEK_CUR)
             if node_id % CHUNK_PAGES == 0:
                 progress.add(0)
-        if file.tell() != folder.size(CONTENT):
+        if file.tell() != folder.sizes()[CONTENT]:
             raise DamagedFileError(f"{content}: does not end with page {pages - 1}; {AGAIN}")
     return sizes
 

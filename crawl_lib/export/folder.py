@@ -52,16 +52,15 @@ class ExportFolder:
         """The path of a file of the export."""
         return f"{self.path}/{name}"
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file that is there, hidden leftovers of killed runs too."""
+        if not self.storage.exists(self.path):
+            return {}
+        return {entry.name: entry.size_bytes for entry in self.storage.list(self.path)}
+
     def has(self, *names: str) -> bool:
         """Whether all these files are there."""
-        return all(self.storage.exists(self.file(name)) for name in names)
-
-    def size(self, name: str) -> int:
-        """Bytes of a file. Raises PathNotFoundError."""
-        entry = self.storage.stat(self.file(name))
-        if entry is None:
-            raise PathNotFoundError(f"{self.file(name)}: is not there")
-        return entry.size_bytes
+        return self.sizes().keys() >= set(names)
 
     def read_inputs(self) -> Inputs:
         """The file `inputs`. Raises PathNotFoundError if there is no such export, DamagedFileError."""
@@ -76,9 +75,7 @@ class ExportFolder:
 
     def is_empty(self) -> bool:
         """Whether no file is there, but for leftovers of killed runs."""
-        if not self.storage.exists(self.path):
-            return True
-        return all(entry.name.startswith(".") for entry in self.storage.list(self.path))
+        return all(name.startswith(".") for name in self.sizes())
 
     def begun(self, now: Inputs) -> tuple[Inputs, tuple[SegmentInput, ...]]:
         """What the export was begun with, where it was, and segments of `now` that came since; else `now`, and none.
@@ -116,8 +113,9 @@ class ExportFolder:
 
     def require(self, names: Sequence[str], command: str) -> None:
         """Raises PathNotFoundError naming what is missing and the command that makes it."""
+        sizes = self.sizes()
         for name in names:
-            if not self.has(name):
+            if name not in sizes:
                 raise PathNotFoundError(f"{self.file(name)}: is not there; run `{command}` for {self.name!r} first")
 
     def engine(self, scratch: Path) -> AbstractContextManager[Engine]:
@@ -132,10 +130,9 @@ class ExportFolder:
 
         Its hidden name is of this attempt alone, after what others left is deleted: none renames what another writes.
         """
-        if self.storage.exists(self.path):
-            for entry in self.storage.list(self.path):
-                if entry.name.startswith(f".{name}."):
-                    self.storage.delete(self.file(entry.name))
+        for left in self.sizes():
+            if left.startswith(f".{name}."):
+                self.storage.delete(self.file(left))
         hidden = self.file(f".{name}.{uuid.uuid4().hex}")
         with self.storage.open_write(hidden) as file:
             yield file
@@ -166,7 +163,8 @@ def list_exports(stores: Stores) -> list[str]:
     path = stores.config.export.directory.strip("/")
     if not stores.storage.exists(path):
         return []
-    return sorted(entry.name for entry in stores.storage.list(path) if entry.is_dir and not entry.name.startswith("."))
+    folders = [entry.name for entry in stores.storage.list(path) if entry.is_dir]
+    return sorted(name for name in folders if NAME_PATTERN.fullmatch(name))
 
 
 def changed_segments(folder: ExportFolder, inputs: Inputs) -> Iterator[tuple[SegmentInput, bool]]:

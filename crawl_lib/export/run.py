@@ -84,10 +84,10 @@ def export_pages(stores: Stores, *, name: str, segments: Sequence[SegmentInput])
         )
     complete = folder.has(*OUTPUTS)
     if not complete:
-        with scratch_folder(stores.config, name) as scratch:
+        with scratch_folder(stores.config, f"export-{name}") as scratch:
             _Export(stores, folder, inputs, scratch).run()
-    pages = (folder.size(URL_MAPPING) - 4) // 20
-    return ExportReport(name, pages, folder.size(CONTENT), complete, len(late))
+    sizes = folder.sizes()
+    return ExportReport(name, (sizes[URL_MAPPING] - 4) // 20, sizes[CONTENT], complete, len(late))
 
 
 @dataclass

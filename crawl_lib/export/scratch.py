@@ -1,4 +1,4 @@
-"""Local room for one stage or reader of one export: a folder of its own, held by one process at a time."""
+"""Local room for a stage or reader of an export, or for a repair: a folder held by one process at a time."""
 
 import fcntl
 import os
@@ -14,32 +14,34 @@ from crawl_lib.export.folder import ExportFolder
 
 LOCK = "export.lock"
 """Held for the moment in which a process deletes what others left and makes its folder."""
+PREFIXES = ("export-", "read-", "repair-")
 
 
 @contextmanager
-def scratch_folder(config: Config, name: str, kind: str = "export") -> Iterator[Path]:
-    """An empty folder `<kind>-<name>` below `scratch.directory`, deleted at the end. `name`: the export.
+def scratch_folder(config: Config, name: str) -> Iterator[Path]:
+    """An empty folder below `scratch.directory`, deleted at the end. `name`: with one of `PREFIXES`.
 
     Its process holds a lock on the folder; so one without a lock was left by a killed process, and is deleted by the
-    next, whatever its export. Raises LockedError if another process of this machine works on the same export,
-    StorageError naming the path if the disk refuses.
+    next, whatever its name. Raises LockedError if another process of this machine has a folder of that name,
+    StorageError naming the path if the disk refuses, also for whatever the system refuses below it.
     """
     base = Path(config.scratch.directory)
-    folder = base / f"{kind}-{name}"
+    folder = base / name
     with ExitStack() as stack:
         with os_errors(base, "scratch.directory cannot be used"):
-            base.mkdir(exist_ok=True)
+            base.mkdir(parents=True, exist_ok=True)
             with (base / LOCK).open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                for left in [*base.glob("export-*/"), *base.glob("read-*/")]:
+                for left in (found for prefix in PREFIXES for found in base.glob(f"{prefix}*/")):
                     with suppress(OSError), _locked(left):  # the process that holds it is alive
                         shutil.rmtree(left, ignore_errors=True)
                 if folder.exists():
-                    raise LockedError(f"{folder}: another process is at work on the export {name!r}; wait for it")
+                    raise LockedError(f"{folder}: another process is at work there; wait for it")
                 folder.mkdir()
                 stack.enter_context(_locked(folder))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        yield folder
+        with os_errors(folder):
+            yield folder
 
 
 @contextmanager
@@ -62,7 +64,7 @@ def local_files(folder: ExportFolder) -> Iterator[Callable[[str], Path]]:
     if local is not None:
         yield local.joinpath
         return
-    with scratch_folder(folder.stores.config, f"{folder.name}-{uuid.uuid4().hex}", "read") as scratch:
+    with scratch_folder(folder.stores.config, f"read-{folder.name}-{uuid.uuid4().hex}") as scratch:
 
         def copied(file: str) -> Path:
             folder.storage.download(folder.file(file), scratch / file)

@@ -106,7 +106,7 @@ class _Check:
     def __init__(self, folder: ExportFolder) -> None:
         self.storage, self.folder = folder.storage, folder
         self.findings = Findings("export", f"delete the folder {folder.path}, and export again")
-        self.sizes = {entry.name: entry.size_bytes for entry in self.storage.list(folder.path)}
+        self.sizes = folder.sizes()
 
     def add(self, file: str, problem: object) -> None:
         self.findings.add(DAMAGE.get(file, "export_table_damaged"), self.folder.file(file), str(problem))

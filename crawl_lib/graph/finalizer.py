@@ -56,15 +56,15 @@ def finalize_export(stores: Stores, *, name: str) -> FinalizeReport:
     folder = ExportFolder(stores, name)
     folder.read_inputs()
     folder.require([URL_MAPPING, ARCS_OUT, ARCS_IN], "krake graph link")
-    nodes = (folder.size(URL_MAPPING) - 4) // 20
+    nodes = (folder.sizes()[URL_MAPPING] - 4) // 20
     complete = folder.has(GRAPH_INDEX, WEB_GRAPH)
     if not complete:
-        with scratch_folder(stores.config, name):  # nothing is put there: it keeps other processes off this export
+        with scratch_folder(stores.config, f"export-{name}"):  # for its lock: nothing is put there
             out_degrees, in_degrees = both_degrees(folder, nodes)
             if not folder.has(GRAPH_INDEX):
                 write_index(folder, out_degrees, in_degrees)
             write_graph(folder, out_degrees, in_degrees)
-    arcs = (folder.size(WEB_GRAPH) - 4 - 8 * nodes) // 8
+    arcs = (folder.sizes()[WEB_GRAPH] - 4 - 8 * nodes) // 8
     return FinalizeReport(name, nodes, arcs, complete_already=complete)
 
 

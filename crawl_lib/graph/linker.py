@@ -51,7 +51,7 @@ def link_export(stores: Stores, *, name: str) -> LinkReport:
     complete = folder.has(ARCS_OUT, ARCS_IN)
     if not complete:
         folder.require([PAGES, URL_MAPPING], "krake export")
-        with scratch_folder(stores.config, name) as scratch, folder.engine(scratch) as engine:
+        with scratch_folder(stores.config, f"export-{name}") as scratch, folder.engine(scratch) as engine:
             if not folder.has(ARCS_OUT):
                 check_segments(folder, inputs)
                 for segment in stores.until_stopped(inputs.segments):

@@ -1,7 +1,6 @@
 """The room a repair works in, and the locks it holds."""
 
 import fcntl
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,15 +67,3 @@ def scratch_base(stores: Stores, name: str) -> Iterator[Path]:
             except BlockingIOError as error:
                 raise LockedError(f"{room}: another process is at work there; wait for it") from error
             yield room
-
-
-@contextmanager
-def scratch_room(stores: Stores, name: str) -> Iterator[Path]:
-    """The same, but empty at the beginning and deleted at the end."""
-    with scratch_base(stores, name) as room:
-        try:
-            shutil.rmtree(room, ignore_errors=True)
-            room.mkdir()
-            yield room
-        finally:
-            shutil.rmtree(room, ignore_errors=True)

@@ -16,12 +16,12 @@ it, since another machine's may be at work there.
 
 import re
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from crawl_lib.crawldir import HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, hidden_prefix, read_settled
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, KrakeError, LockedError
+from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.findings import Finding, Severity
 from crawl_lib.frontier import held_without_trace, open_take
@@ -100,9 +100,7 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in readable_iterations(stores))
     folders = [crawl.path, crawl.at(SEEDS_FOLDER), crawl.at(HELD_FOLDER), *map(crawl.at, crawl.folders())]
     folders.append(stores.config.export.directory.strip("/"))
-    for name in stores.until_stopped(list_exports(stores)):
-        with suppress(KrakeError):
-            folders.append(ExportFolder(stores, name).path)
+    folders += [ExportFolder(stores, name).path for name in list_exports(stores)]
     for folder in stores.until_stopped([folder for folder in folders if storage.exists(folder)]):
         for entry in storage.list(folder):
             if folder == crawl.path and entry.name.startswith(starts):

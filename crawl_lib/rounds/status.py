@@ -9,7 +9,7 @@ from typing import Any
 from crawl_lib.config import Config
 from crawl_lib.crawldir import DROPPED_MARK, FolderState, read_settled, settled_nodes, sum_counts
 from crawl_lib.errors import KrakeError, StorageError
-from crawl_lib.export import list_exports
+from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.frontier import NodeDirectory, Queue, open_take, parse_state, read_move
 from crawl_lib.keys import open_key_store
 from crawl_lib.segment import SegmentReader
@@ -167,11 +167,7 @@ def _keys(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
 
 
 def _export(stores: Stores, name: str) -> dict[str, Any]:
-    path = f"{stores.config.export.directory.strip('/')}/{name}"
-    sizes = {}
-    for file in EXPORT_FILES:
-        entry = stores.storage.stat(f"{path}/{file}")
-        if entry is not None:
-            sizes[file] = entry.size_bytes
+    sizes = ExportFolder(stores, name).sizes()
+    sizes = {file: sizes[file] for file in EXPORT_FILES if file in sizes}
     pages = (sizes["urlmapping"] - 4) // 20 if "urlmapping" in sizes else None
     return {"name": name, "pages": pages, "bytes": sizes, "complete": len(sizes) == len(EXPORT_FILES)}

@@ -136,7 +136,7 @@ def test_an_index_that_is_there_is_replaced_as_a_whole(crawl: Result, tmp_path: 
     ]
     done = run_killed([*words, "--json"], None)
     assert done.json["captures"] == file.read_text().count("\n")
-    assert not (Path(crawl.config.scratch.directory) / "index").exists()
+    assert not (Path(crawl.config.scratch.directory) / "repair-index").exists()
 
 
 def test_output_names_another_place(crawl: Result, tmp_path: Path) -> None:

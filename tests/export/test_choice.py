@@ -285,7 +285,7 @@ def test_a_row_that_names_another_record_is_damage(storage: Storage, config: Con
 
 def test_two_processes_do_not_share_the_scratch(storage: Storage, config: Config, crawl: CrawlMaker) -> None:
     crawl.segment("1", "node-a", [Capture(A, b"x")])
-    with scratch_folder(config, "x"), pytest.raises(LockedError, match="'x'"):
+    with scratch_folder(config, "export-x"), pytest.raises(LockedError, match="export-x: another process"):
         exported(storage, config, crawl)
     assert exported(storage, config, crawl) == {key(A): b"x"}
     assert [path.name for path in Path(config.scratch.directory).iterdir()] == ["export.lock"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.errors import OutputConflictError, StorageError
-from crawl_lib.export import Inputs, SegmentInput
+from crawl_lib.export import Inputs, SegmentInput, list_exports
 from crawl_lib.export.folder import CONTENT, ExportFolder
 from crawl_lib.storage import LocalStorage
 from tests.e2e.crawl import make_config
@@ -56,3 +56,11 @@ def test_of_two_attempts_that_begin_with_other_segments_the_slower_one_gives_up(
     with pytest.raises(OutputConflictError, match="without crawl/1/b; run it again"):
         second.claim(more)
     first.claim(few)
+
+
+def test_a_folder_whose_name_no_export_can_have_is_none(folders: list[ExportFolder]) -> None:
+    """`krake fsck` ended at it with an error of its name."""
+    folder, _ = folders
+    for name in ("x", "my own", ".hidden"):
+        folder.storage.make_dirs(f"export/{name}")
+    assert list_exports(folder.stores) == ["x"]

@@ -197,7 +197,7 @@ def test_what_killed_processes_left_in_scratch_is_deleted_by_the_next_stage(
         (base / folder / "bucket-0").write_bytes(b"left")
     crawl.segment("1", "node-a", [Capture("http://h.example/", b"x")])
     far = Elsewhere(storage)
-    with scratch_folder(config, "alive") as held:
+    with scratch_folder(config, "export-alive") as held:
         (held / "bucket-0").write_bytes(b"in use")
         all_stages(far, config, crawl, "x")
         with open_web_graph(stores_on(far, config), name="x") as graph:
@@ -211,7 +211,7 @@ def test_what_killed_processes_left_in_scratch_is_deleted_by_the_next_stage(
 
 def test_a_process_that_deletes_what_others_left_is_waited_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the lock of all for a moment; that is not taken for another stage at work."""
-    with scratch_folder(config, "x"):
+    with scratch_folder(config, "export-x"):
         pass
     held = (Path(config.scratch.directory) / scratch_module.LOCK).open("rb")
     scratch_module.fcntl.flock(held, scratch_module.fcntl.LOCK_EX)
@@ -224,6 +224,6 @@ def test_a_process_that_deletes_what_others_left_is_waited_for(config: Config, m
         really_lock(file, how)
 
     monkeypatch.setattr(scratch_module.fcntl, "flock", lock)
-    with scratch_folder(config, "x") as folder:
+    with scratch_folder(config, "export-x") as folder:
         assert folder.is_dir()
     assert held.closed

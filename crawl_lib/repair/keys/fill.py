@@ -38,6 +38,7 @@ from crawl_lib.errors import (
     PathNotFoundError,
     QueueError,
 )
+from crawl_lib.export import scratch_folder
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
 from crawl_lib.keys import STATEMENT_KEYS, ShardedKeyStore, check_tables, open_key_store
@@ -56,7 +57,6 @@ from crawl_lib.repair.keys.held import (
     unheld_keys,
     urls_on_their_way,
 )
-from crawl_lib.repair.places import scratch_room
 from crawl_lib.repair.queue.again import take_in_anew
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores, has_tables
@@ -123,7 +123,7 @@ def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> 
             again = REPAIR + ("" if name == PAGES else " on its machine")
             findings.add("keys_unfilled", name, f"tables were made again, and lack the keys of {source}", repair=again)
         if check_tables(store, findings, full=full) and full:
-            heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "fsck")))
+            heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-fsck")))
             sight = look(stores, nodes, heap)
             for problem in sight.damaged.values():
                 where = problem.partition(":")[0]
@@ -160,7 +160,9 @@ def fill_keys(stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, dr
     with ExitStack() as stack:
         report = KeysReport(dry_run)
         report.elsewhere = [node for node in stores.config.servers if not stores.node_dir(node).is_dir()]
-        heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, "rebuild"))) if drop_queued else None
+        heap = (
+            KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-keys"))) if drop_queued else None
+        )
         sight = look(stores, nodes, heap)
         if heap is not None and sight.unknown:
             report.unknown, heap = sight.refusals(), None

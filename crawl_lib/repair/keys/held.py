@@ -34,6 +34,7 @@ from crawl_lib.crawldir import (
     write_note,
 )
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
+from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import (
     HANDED_ON_MARK,
     INSERT,
@@ -50,7 +51,6 @@ from crawl_lib.keys import KEY_BYTES, KeyServer, side_by_side
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import readable_iterations
 from crawl_lib.repair.keys.forgotten import Forgotten
-from crawl_lib.repair.places import scratch_room
 from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader, microseconds_of
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
@@ -169,7 +169,7 @@ def note_held(stores: Stores, node: str) -> HeldNote:
     Raises LockedError while another process of this machine does the same, StorageError.
     """
     with ExitStack() as stack:
-        heap = KeyHeap(lambda: stack.enter_context(scratch_room(stores, f"held-{node}")))
+        heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, f"repair-held-{node}")))
         for keys in held_keys(stores, node):
             heap.add(keys)
         return write_note(

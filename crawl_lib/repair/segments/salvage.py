@@ -24,10 +24,11 @@ from typing import Any
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.export import scratch_folder
 from crawl_lib.findings import Severity
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
-from crawl_lib.repair.places import require_folder, scratch_room
+from crawl_lib.repair.places import require_folder
 from crawl_lib.repair.segments.glean import Gleaner, Piece, fetched_of, is_robots
 from crawl_lib.repair.segments.known import Known
 from crawl_lib.repair.segments.lost import LOST_NAME, read_lost
@@ -102,7 +103,7 @@ def salvage_segment(
     salvage = _Salvage(stores, name, report, clock)
     planned(report)
     if not dry_run:
-        with scratch_room(stores, f"salvage-{name.folder}-{name.node}") as room:
+        with scratch_folder(stores.config, f"repair-{name.folder}-{name.node}") as room:
             salvage.carry_out(room)
     return report
 
