@@ -11,11 +11,10 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,6 +41,11 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners, host_of, key_of
 
 ASKED = 50_000
+_LATEST = 2**63 - 1
+_COLUMNS: dict[str, Any] = {"key": pa.binary(KEY_BYTES), "time": pa.int64(), "place": pa.int32(), "named": pa.bool_()}
+_ROWS = pa.schema(_COLUMNS)
+Places = dict[tuple[str, str], int]
+"""A number for each node and host whose counts have a URL."""
 
 
 @dataclass
@@ -90,117 +94,104 @@ def forget(
     KeyServerDownError or KeyTablesError naming a server that is down or has no tables, before anything is decided;
     LockedError; DamagedFileError naming what cannot be read.
     """
-    report = ForgetReport(dry_run)
-    now_us = round(clock() * 1_000_000)
+    report, now_us = ForgetReport(dry_run), round(clock() * 1_000_000)
     if not dry_run:
         report.finished = finish_open(stores, store)
-    named = key_array(b"".join(map(key_of, pages.urls)))
-    meant = _Meant()
-    _add_named(meant, stores, pages.urls)
-    fresh = key_array(b"")
-    if pages.hosts or pages.older_than_s is not None:
-        cutoff_us = None if pages.older_than_s is None else now_us - round(pages.older_than_s * 1_000_000)
-        choice = _Choice(stores, meant, pages.hosts, cutoff_us)
-        choice.run()
-        now_us, fresh = max(now_us, choice.newest_us), key_array(choice.fresh)
-    meant.settle(without=fresh[~is_among(fresh, named)])
-    _Decision(stores, store, report, named).make(meant, now_us)
+    cutoff_us = _LATEST if pages.older_than_s is None else now_us - round(pages.older_than_s * 1_000_000)
+    places: Places = {}
+    captures = _captures(stores, pages.hosts, places) if pages.hosts or cutoff_us < _LATEST else []
+    meant = which_are_meant([_named(stores, pages.urls, places), *captures], cutoff_us)
+    report.asked = len(meant)
+    known, lower = _which_are_known(stores, store, report, meant, list(places))
+    report.forgotten = len(known) // KEY_BYTES
+    for node, hosts in lower.items():
+        here = bool(node) and stores.node_dir(node).is_dir()
+        (report.lowered if here else report.not_lowered)[node] = sum(hosts.values())
+    if known and not dry_run:
+        # A clock that was ahead may have made captures later than now.
+        time_us = max(now_us, pc.max(meant["time_max"]).as_py())
+        decision = Forget(f"{time_us}-{uuid.uuid4().hex[:8]}", time_us, key_array(known), lower, is_open=True)
+        for server in store.servers:
+            server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
+        folder = Forgotten(stores.storage, stores.crawl.path).folder
+        stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
+        reached("repair.forget.decided")
+        _carry_out(stores, store, folder, decision)
     return report
 
 
-class _Meant:
-    """Keys that are meant, each with the node and host whose counts have it: 24 bytes a capture."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, str], int] = {}
-        self._keys, self._counted = bytearray(), bytearray()
-        self.keys, self.counted = key_array(b""), np.zeros(0, np.int32)
-
-    @property
-    def places(self) -> list[tuple[str, str]]:
-        """Node and host; the number in `counted` is the place in this list."""
-        return list(self._places)
-
-    def add(self, keys: Keys, node: str, hosts: Sequence[str], number: npt.NDArray[np.int32]) -> None:
-        """Add keys of a node. `number`: of each, which of `hosts` it is of. Later ones win."""
-        places = [self._places.setdefault((node, host), len(self._places)) for host in hosts]
-        self._keys += keys.tobytes()
-        self._counted += np.array(places, np.int32)[number].tobytes()
-
-    def settle(self, without: Keys) -> None:
-        """Make `keys`, ascending and each once, and their `counted`, of what was added but for some."""
-        keys = np.frombuffer(bytes(self._keys), f"S{KEY_BYTES}")[::-1]
-        self.keys, last = np.unique(keys, return_index=True)
-        kept = ~is_among(self.keys, without)
-        self.counted = np.frombuffer(bytes(self._counted), np.int32)[::-1][last][kept]
-        self.keys = self.keys[kept]
+def _named(stores: Stores, urls: Sequence[str], places: Places) -> pa.Table:
+    """Rows of URLs. With local routing it is unknown which node has counted one."""
+    owners = Owners(stores.config.servers) if stores.config.frontier.routing != "local" else None
+    counted = [(owners.owner(host_of(url)) if owners else "", host_of(url)) for url in urls]
+    numbers = [places.setdefault(place, len(places)) for place in counted]
+    zeros, named = [0] * len(urls), [True] * len(urls)
+    return pa.table({"key": list(map(key_of, urls)), "time": zeros, "place": numbers, "named": named}, schema=_ROWS)
 
 
-def _add_named(meant: _Meant, stores: Stores, urls: Sequence[str]) -> None:
-    """With local routing it is unknown which node has counted a URL."""
-    owners = Owners(stores.config.servers)
-    local = stores.config.frontier.routing == "local"
-    for url in urls:
-        node = "" if local else owners.owner(host_of(url))
-        meant.add(key_array(key_of(url)), node, [host_of(url)], np.zeros(1, np.int32))
+def _captures(stores: Stores, hosts: Collection[str], places: Places) -> list[pa.Table]:
+    """Rows of all pages of these hosts, of any host if there are none. Raises InputError for a host without pages."""
+    tables, pages, before = [], 0, set(places)
+    for segment in stores.crawl.segments():
+        for batch in SegmentReader(stores.storage, segment.path).pages(["key", "time", "host"], with_dropped=True):
+            tables.append(rows_of(batch, segment.node, hosts, places))
+            pages += batch.num_rows
+            stores.report(checking=segment.path, done=pages, unit="pages")
+    if unknown := sorted(set(hosts) - {host for _, host in places.keys() - before}):
+        raise InputError(f"{unknown[0]}: not a URL, and no page of a host of that name was crawled")
+    return tables
 
 
-@dataclass
-class _Decision:
-    """Which of the keys that were meant are forgotten: those of `named` URLs, and crawled ones; not what waits."""
+def rows_of(batch: pa.RecordBatch, node: str, hosts: Collection[str], places: Places) -> pa.Table:
+    """Captures of these hosts, 33 bytes each. `places`: gets the number of each node and host."""
+    if hosts:
+        batch = batch.filter(pc.is_in(batch.column("host"), value_set=pa.array(sorted(hosts), pa.string())))
+    coded: Any = pc.dictionary_encode(batch.column("host"))
+    numbers = [places.setdefault((node, host), len(places)) for host in coded.dictionary.to_pylist()]
+    place = pa.array(numbers, pa.int32()).take(coded.indices)
+    columns = [batch.column("key"), batch.column("time").cast(pa.int64()), place, pa.array([False] * len(batch))]
+    return pa.table(columns, schema=_ROWS)
 
-    stores: Stores
-    store: ShardedKeyStore
-    report: ForgetReport
-    named: Keys
 
-    def make(self, meant: _Meant, now_us: int) -> None:
-        keys, places = meant.keys, meant.places
-        self.report.asked = len(keys)
-        known = bytearray()
-        lower: dict[str, Counter[str]] = {}
-        named = set(map(key_bytes, self.named))
-        waiting = self._waiting(keys) if len(keys) else set()
-        counted = iter(meant.counted.tolist())
-        for batch in _batches(keys):
-            states = self.store.states(batch)
-            for key, place in zip(batch, counted, strict=False):
-                state = states[key]
-                if state is None or (state is KeyState.QUEUED and key not in named):
-                    continue
-                if key in waiting:
-                    self.report.waiting += 1
-                    continue
-                known += key
-                node, host = places[place]
-                if node != IMPORT_NODE:  # no node counts what is imported
-                    lower.setdefault(node, Counter())[host] += 1
-        self.report.forgotten = len(known) // KEY_BYTES
-        for node, hosts in lower.items():
-            here = bool(node) and self.stores.node_dir(node).is_dir()
-            (self.report.lowered if here else self.report.not_lowered)[node] = sum(hosts.values())
-        if known and not self.report.dry_run:
-            self._write(Forget(f"{now_us}-{uuid.uuid4().hex[:8]}", now_us, key_array(known), lower, is_open=True))
+def which_are_meant(rows: Sequence[pa.Table], cutoff_us: int) -> pa.Table:
+    """The keys, ascending and each once, that are named, or have no capture as young as that; with the last place."""
+    merged = pa.concat_tables(rows).group_by("key", use_threads=False)
+    found = merged.aggregate([("time", "max"), ("place", "last"), ("named", "any")])
+    return found.filter((pc.field("time_max") < cutoff_us) | pc.field("named_any")).sort_by("key")
 
-    def _waiting(self, keys: Keys) -> set[bytes]:
-        """Those that wait on this machine, or are on their way here, in whatever state: without its key, a URL that
-        waits would be queued again when it is found. One that was crawled waits too if it was imported meanwhile, or
-        put into a queue by hand."""
-        found: set[bytes] = set()
-        for node in self.stores.config.servers:
-            for some in held_keys(self.stores, node):
-                found.update(_among(some, keys))
-            for urls in urls_on_their_way(self.stores, node):
-                found.update(_among(keys_of(urls), keys))
-        return found
 
-    def _write(self, decision: Forget) -> None:
-        for server in self.store.servers:
-            server.known([key_bytes(decision.keys[0])])  # raises: nothing is decided that cannot be done
-        folder = Forgotten(self.stores.storage, self.stores.crawl.path).folder
-        self.stores.storage.write_bytes(f"{folder}/{OPEN_PREFIX}{decision.name}", decision.to_bytes())
-        reached("repair.forget.decided")
-        _carry_out(self.stores, self.store, folder, decision)
+def _which_are_known(
+    stores: Stores, store: ShardedKeyStore, report: ForgetReport, meant: pa.Table, places: Sequence[tuple[str, str]]
+) -> tuple[bytearray, dict[str, Counter[str]]]:
+    """Keys that can be forgotten (named, or crawled; not what waits), and how many of them a node and host counts."""
+    known, lower = bytearray(), dict[str, Counter[str]]()
+    batches: list[Any] = meant.to_batches(max_chunksize=ASKED)
+    waiting = _waiting(stores, key_array(b"".join(b"".join(batch["key"].to_pylist()) for batch in batches)))
+    for batch in batches:
+        columns = [batch[name].to_pylist() for name in ("key", "place_last", "named_any")]
+        states = store.states(columns[0])
+        for key, number, is_named in zip(*columns, strict=True):
+            if states[key] is None or (states[key] is KeyState.QUEUED and not is_named):
+                continue
+            if key in waiting:
+                report.waiting += 1
+                continue
+            known += key
+            node, host = places[number]
+            if node != IMPORT_NODE:  # no node counts what is imported
+                lower.setdefault(node, Counter())[host] += 1
+    return known, lower
+
+
+def _waiting(stores: Stores, keys: Keys) -> set[bytes]:
+    """Those that wait on this machine, or are on their way here, in whatever state: without its key, a URL that waits
+    would be queued again when it is found. One that was crawled waits too if it was imported meanwhile, or put into a
+    queue by hand."""
+    found: set[bytes] = set()
+    for node in stores.config.servers if len(keys) else ():
+        for some in chain(held_keys(stores, node), map(keys_of, urls_on_their_way(stores, node))):
+            found.update(compress(some, is_among(np.array(some, keys.dtype), keys).tolist()))
+    return found
 
 
 def _carry_out(stores: Stores, store: ShardedKeyStore, folder: str, decision: Forget) -> None:
@@ -226,53 +217,6 @@ def finish_open(stores: Stores, store: ShardedKeyStore) -> int:
     return len(unfinished)
 
 
-def _among(some: Sequence[bytes], keys: Keys) -> Iterator[bytes]:
-    """Those keys that are among `keys`."""
-    return compress(some, is_among(np.array(some, f"S{KEY_BYTES}"), keys).tolist())
-
-
 def _batches(keys: Keys) -> Iterator[list[bytes]]:
     for start in range(0, len(keys), ASKED):
         yield [key_bytes(key) for key in keys[start : start + ASKED]]
-
-
-class _Choice:
-    """Which pages are of some hosts, and have no capture that is younger than `cutoff_us`.
-
-    Those are added to `meant`; `fresh`: keys that have a younger capture; `newest_us`: time of the newest older one.
-    """
-
-    def __init__(self, stores: Stores, meant: _Meant, hosts: Collection[str], cutoff_us: int | None) -> None:
-        self.stores, self.meant, self.hosts, self.cutoff_us = stores, meant, hosts, cutoff_us
-        self.fresh = bytearray()
-        self.newest_us = 0
-        self._seen: set[str] = set()
-
-    def run(self) -> None:
-        """Read all segments. Raises InputError for a host without pages."""
-        stores, pages = self.stores, 0
-        for segment in stores.crawl.segments():
-            reader = SegmentReader(stores.storage, segment.path)
-            for batch in reader.pages(["key", "time", "host"], with_dropped=True):
-                pages += batch.num_rows
-                self._batch(batch, segment.node)
-                stores.report(checking=segment.path, done=pages, unit="pages")
-        unknown = sorted(set(self.hosts) - self._seen)
-        if unknown:
-            raise InputError(f"{unknown[0]}: not a URL, and no page of a host of that name was crawled")
-
-    def _batch(self, batch: pa.RecordBatch, node: str) -> None:
-        if self.hosts:
-            batch = batch.filter(pc.is_in(batch.column("host"), value_set=pa.array(sorted(self.hosts), pa.string())))
-        if not batch.num_rows:
-            return
-        keys = np.array(batch.column("key").to_pylist(), f"S{KEY_BYTES}")
-        times: npt.NDArray[np.int64] = batch.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
-        hosts: Any = pc.dictionary_encode(batch.column("host"))
-        numbers = hosts.indices.to_numpy(zero_copy_only=False)
-        self._seen.update(hosts.dictionary.to_pylist())
-        is_old = np.ones(len(keys), np.bool_) if self.cutoff_us is None else times < self.cutoff_us
-        self.fresh += keys[~is_old].tobytes()
-        if is_old.any():
-            self.meant.add(keys[is_old], node, hosts.dictionary.to_pylist(), numbers[is_old])
-            self.newest_us = max(self.newest_us, int(times[is_old].max()))

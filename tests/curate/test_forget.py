@@ -8,21 +8,18 @@ from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import cast
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
-from crawl_lib.curate.forget import Pages, _Choice, _Meant, finish_open, forget
+from crawl_lib.curate.forget import _ROWS, Pages, finish_open, forget, rows_of, which_are_meant
 from crawl_lib.frontier import HostCounts
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.keys.forgotten import key_array, key_bytes
 from crawl_lib.stores import Secrets, Stores, open_stores
 from crawl_lib.urls import host_of, key_of
 from demo import Serving
@@ -201,15 +198,14 @@ def test_which_pages_are_meant(
     rows: list[tuple[str, int, str, int]], hosts: set[str], cutoff_us: int | None, named: set[int]
 ) -> None:
     """Those named, and pages of the hosts without a capture that is young enough, with who counted the last of them."""
-    meant = _Meant()
-    for number in named:
-        meant.add(key_array(key(number)), "n", ["named"], np.zeros(1, np.int32))
-    choice = _Choice(cast("Stores", None), meant, hosts, cutoff_us)
+    places: dict[tuple[str, str], int] = {("n", "named"): 0}
+    zeros, yes = [0] * len(named), [True] * len(named)
+    tables = [pa.table({"key": list(map(key, named)), "time": zeros, "place": zeros, "named": yes}, schema=_ROWS)]
     for node, some in groupby(rows, key=itemgetter(0)):
         _, keys, names, times = zip(*some, strict=True)
-        columns = [pa.array(list(map(key, keys)), pa.binary(20)), pa.array(names), pa.array(times)]
-        choice._batch(pa.RecordBatch.from_arrays(columns, names=["key", "host", "time"]), node)
-    meant.settle(without=key_array(bytes(choice.fresh)))
+        arrays = [pa.array(list(map(key, keys)), pa.binary(20)), pa.array(names), pa.array(times)]
+        tables.append(rows_of(pa.RecordBatch.from_arrays(arrays, names=["key", "host", "time"]), node, hosts, places))
+    meant = which_are_meant(tables, 2**63 - 1 if cutoff_us is None else cutoff_us)
 
     expected = {key(number): ("n", "named") for number in named}
     fresh = set()
@@ -219,9 +215,10 @@ def test_which_pages_are_meant(
                 fresh.add(key(number))
             else:
                 expected[key(number)] = (node, host)
-    wanted = {one: place for one, place in expected.items() if one not in fresh}
-    found = zip(map(key_bytes, meant.keys), meant.counted.tolist(), strict=True)
-    assert [(one, meant.places[place]) for one, place in found] == sorted(wanted.items())
+    kept = {one for one in expected if one not in fresh} | {key(number) for number in named}
+    found = dict(zip(meant["key"].to_pylist(), meant["place_last"].to_pylist(), strict=True))
+    assert list(found) == sorted(kept)
+    assert {one: list(places)[found[one]] for one in kept - fresh} == {one: expected[one] for one in kept - fresh}
 
 
 def key(number: int) -> bytes:
