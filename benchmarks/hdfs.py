@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import Row, measure
-from crawl_lib.config import DfsConfig
+from crawl_lib.config import Config
 from crawl_lib.segment import file_entry, upload_checked
-from crawl_lib.storage import HdfsStorage
+from crawl_lib.storage import open_storage
 from tests.cluster.hdfs import Hdfs, resolve_jars, why_not
 
 MEGABYTES = 512
@@ -19,7 +19,7 @@ MB = 1 << 20
 
 def transfer(address: str, local: str) -> dict[str, tuple[float, float]]:
     """MB/s and milliseconds of CPU a MB of each way to send or read a file of `MEGABYTES`."""
-    storage = HdfsStorage.open(address, DfsConfig())
+    storage = open_storage(Config(servers=("node",), dfs_primary=address))
     storage.write_bytes("warm", b"1")
     source = Path(local)
 

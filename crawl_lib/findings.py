@@ -3,10 +3,9 @@
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from crawl_lib.errors import SQLITE_ERRORS
 
@@ -22,7 +21,7 @@ class Severity(StrEnum):
     WARNING = "warning"
     """Nothing is lost and every stage goes on; something is left over, or less is known than could be."""
     NOTE = "note"
-    """Nothing is inconsistent; somebody may want to know."""
+    """Nothing is inconsistent; someone may want to know."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,6 @@ class Finding:
     repair: str
     severity: Severity = Severity.ERROR
     count: int = 1
-
-    def to_mapping(self) -> dict[str, Any]:
-        """The form for `--json`."""
-        return asdict(self)
 
     def to_text(self) -> str:
         """One line for people."""

@@ -1,7 +1,7 @@
 """Small files of JSON with a digest inside, and errors that say which command repairs what cannot be read."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha1
 from pathlib import Path
@@ -25,10 +25,15 @@ def sealed_json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(sealed(value), sort_keys=True).encode() + b"\n"
 
 
-def unsealed(data: bytes) -> dict[str, Any]:
-    """What such a line says. Raises ValueError, KeyError or TypeError."""
-    value = _object(data)
-    if value.pop(DIGEST) != sealed(value)[DIGEST]:
+def unsealed(data: bytes, is_old: Callable[[dict[str, Any]], bool] = lambda value: False) -> dict[str, Any]:
+    """What such a line says. `is_old`: whether an older version wrote it, without a digest.
+
+    Raises ValueError, KeyError or TypeError.
+    """
+    value = json.loads(data)
+    if not isinstance(value, dict):
+        raise TypeError("it is no JSON object")
+    if not is_old(value) and value.pop(DIGEST) != sealed(value)[DIGEST]:
         raise ValueError("its digest is that of another content")
     return value
 
@@ -38,15 +43,7 @@ def unsealed_if_new(data: bytes) -> dict[str, Any]:
 
     Raises ValueError, KeyError or TypeError.
     """
-    value = _object(data)
-    return value if DIGEST not in value and value.get("format_version", 1) == 1 else unsealed(data)
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    value = json.loads(data)
-    if not isinstance(value, dict):
-        raise TypeError("it is no JSON object")
-    return value
+    return unsealed(data, lambda value: DIGEST not in value and value.get("format_version", 1) == 1)
 
 
 def unsealed_or_old(data: bytes, old: Collection[str]) -> dict[str, Any]:
@@ -54,8 +51,7 @@ def unsealed_or_old(data: bytes, old: Collection[str]) -> dict[str, Any]:
 
     So no single bit turns a sealed one into one of theirs. Raises ValueError, KeyError or TypeError.
     """
-    value = json.loads(data)
-    return value if isinstance(value, dict) and value.keys() == set(old) else unsealed(data)
+    return unsealed(data, lambda value: value.keys() == set(old))
 
 
 @contextmanager

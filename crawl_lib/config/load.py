@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.config.model import Config
-from crawl_lib.errors import ConfigError, os_error
+from crawl_lib.errors import ConfigError, os_errors
 
 CONFIG_PATH_VARIABLE = "KRAKE_CONFIG_PATH"
 _TYPE_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -44,11 +44,10 @@ def load_config(path: Path | str | None = None) -> Config:
 
     file = Path(path).resolve() if path is not None else find_config_path(os.environ)
     try:
-        text = file.read_text(encoding="utf-8")
+        with os_errors(file, "cannot be read", ConfigError):
+            text = file.read_text(encoding="utf-8")
         _require_once(yaml.compose(text, yaml.SafeLoader), str(file))
         mapping = yaml.safe_load(text)
-    except OSError as error:
-        raise os_error(error, file, "cannot be read", ConfigError) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     return from_mapping(mapping, base=file.parent, source=str(file))
@@ -177,12 +176,11 @@ class _Reader:
             if key not in known:
                 near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
                 self.require(False, f"{prefix}{key}", f"unknown option; the nearest valid one is {prefix}{near}")
-        hints = typing.get_type_hints(kind)
         values: dict[str, Any] = {}
         for name, item in known.items():
             given = mapping.get(name, item.default)
             self.require(given is not MISSING, prefix + name, "is missing, and has no default")
-            values[name] = self.value(hints[name], item, given, prefix + name)
+            values[name] = self.value(item.type, item, given, prefix + name)
         return kind(**values)
 
     def value(self, hint: Any, item: Field[Any], value: Any, key: str) -> Any:

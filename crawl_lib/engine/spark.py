@@ -51,8 +51,7 @@ class Spark(Engine):
     def __init__(self, session: SparkSession, room: Room, dfs_url: str | None) -> None:
         self._session, self._room = session, room
         self._url = None if dfs_url is None else dfs_url.rstrip("/")
-        self._results = 0
-        self._dead = False
+        self._results, self._dead = 0, False
 
     def tables(self, name: str, paths: Sequence[str], schema: pa.Schema) -> None:
         columns = schema.append(pa.field("segment", pa.int32())).empty_table()
@@ -66,12 +65,12 @@ class Spark(Engine):
             places = [self._place(path, f"{name}-{number}.parquet") for number, path in enumerate(paths)]
             frame = self._read(places, mergeSchema="true")
             numbers = {_path_of(place): number for number, place in enumerate(places)}
-            found = [(_as_metadata(uri), numbers.get(unquote(_path_of(uri)))) for uri in frame.inputFiles()]
-            if sorted(number for _, number in found if number is not None) != list(range(len(paths))):
+            uris = frame.inputFiles()
+            given = [numbers.get(unquote(_path_of(uri))) for uri in uris]
+            if sorted(number for number in given if number is not None) != list(range(len(paths))):
                 raise StorageError(f"Spark: lists other files than the {len(paths)} it was asked to read as {name}")
-            addresses, places_of = ([row[side] for row in found] for side in (0, 1))
-            given = {"krake_file": addresses, "segment": pa.array(places_of, pa.int32())}
-            files = self._given(pa.table(given))
+            addresses = [re.sub("^file:///", "file:/", uri) for uri in uris]  # as `_metadata.file_path` has them
+            files = self._given(pa.table({"krake_file": addresses, "segment": pa.array(given, pa.int32())}))
             named = frame.select("*", sql.col("_metadata.file_path").alias("krake_file"))
             joined = named.join(sql.broadcast(files), "krake_file").drop("krake_file")
             self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(name)
@@ -291,11 +290,6 @@ def _stop_java() -> None:
 def _path_of(uri: str) -> str:
     """The path of an address `scheme://authority/path`."""
     return "/" + uri.split("://", 1)[1].partition("/")[2]
-
-
-def _as_metadata(uri: str) -> str:
-    """An address of `inputFiles` as `_metadata.file_path` has it."""
-    return f"file:/{uri.removeprefix('file:///')}" if uri.startswith("file:///") else uri
 
 
 @contextmanager

@@ -91,7 +91,7 @@ class FsckReport:
 
     def to_mapping(self) -> dict[str, Any]:
         """The form for `--json`."""
-        findings = [finding.to_mapping() for finding in self.findings]
+        findings = [vars(finding) for finding in self.findings]
         return {**vars(self), "clean": self.clean, "findings": findings, "keys": self.keys and vars(self.keys)}
 
     def to_text(self) -> str:

@@ -9,14 +9,6 @@ After a crash: a renamed file or folder is whole and durable; a hidden one is ru
 that owns it. `filestore.Storage` states the contract; `tests/contracts/storage.py` runs it on every back end.
 """
 
-from typing import TYPE_CHECKING
-
-from crawl_lib.lazy import loads_later
 from crawl_lib.storage.access import DfsAccess, is_hdfs, open_storage
 from crawl_lib.storage.filestore import Entry, Storage, check_path
 from crawl_lib.storage.local import DELETED, LocalStorage
-
-if TYPE_CHECKING:
-    from crawl_lib.storage.hdfs import HdfsStorage
-else:
-    __getattr__ = loads_later(__name__, {"hdfs": ("HdfsStorage",)})  # requests takes 200 ms

@@ -84,9 +84,8 @@ def open_storage(config: Config, stop: Event | None = None, *, make: bool = True
     Raises ConfigError (the operator corrects `dfs_primary`) and StorageError (the operator looks at the disk or
     the namenodes that are named).
     """
-    address = config.dfs_primary
     if is_hdfs(config):
         from crawl_lib.storage.hdfs import HdfsStorage  # noqa: PLC0415 - 50 ms that a local store need not pay
 
-        return HdfsStorage.open(address, config.dfs, stop, make=make)
-    return LocalStorage.open(Path(address), make=make)
+        return HdfsStorage.open(config.dfs_primary, config.dfs, stop, make=make)
+    return LocalStorage.open(Path(config.dfs_primary), make=make)

@@ -1,6 +1,7 @@
 """The contract of a file store, and what every back end shares."""
 
 import io
+import shutil
 import uuid
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -130,16 +131,16 @@ class Storage(ABC):
         with os_errors(local, "cannot be read"):
             source = local.open("rb")
         with source, self.open_write(path) as target:
-            _copy(source, target)
+            shutil.copyfileobj(source, target, COPY_BYTES)
 
     def upload_final(self, local: Path, path: str) -> None:
-        """`upload` of a file that nobody changes any more: a store on the same disk links it instead of copying."""
+        """`upload` of a file that is not changed any more: a store on the same disk links it instead of copying."""
         self.upload(local, path)
 
     def download(self, path: str, local: Path) -> None:
         """Copy a file to a local path, which is replaced. Raises PathNotFoundError."""
         with self.open_read(path) as source, os_errors(local, "cannot be written"), local.open("wb") as target:
-            _copy(source, target)
+            shutil.copyfileobj(source, target, COPY_BYTES)
 
     def open_seekable(self, path: str) -> BinaryIO:
         """A file for random reads, as Parquet needs them. Raises PathNotFoundError."""
@@ -177,8 +178,3 @@ class _RangedFile(io.RawIOBase):
         view[: len(data)] = data
         self._at += len(data)
         return len(data)
-
-
-def _copy(source: BinaryIO, target: BinaryIO) -> None:
-    while block := source.read(COPY_BYTES):
-        target.write(block)

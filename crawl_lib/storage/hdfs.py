@@ -50,16 +50,22 @@ class HdfsStorage(Storage):
 
     def open_read(self, path: str, offset: int = 0, length: int | None = None) -> BinaryIO:
         check_path(path)
-        if length == 0:
-            self._require_file(path)
-            return io.BytesIO()
-        try:
-            reader = HdfsReader(self._hdfs, path, offset, length)
-        except StorageError:
-            if offset < self._require_file(path).size_bytes:
-                raise
-            return io.BytesIO()  # a namenode refuses to read from the end on
-        return cast(BinaryIO, io.BufferedReader(reader, READ_BUFFER_BYTES))
+        failure: StorageError | None = None
+        if length != 0:
+            try:
+                return cast(
+                    BinaryIO, io.BufferedReader(HdfsReader(self._hdfs, path, offset, length), READ_BUFFER_BYTES)
+                )
+            except StorageError as error:  # a namenode refuses to read from the end on
+                failure = error
+        entry = self.stat(path)
+        if entry is None:
+            raise PathNotFoundError(f"{self._show(path)}: is not there") from failure
+        if entry.is_dir:
+            raise StorageError(f"{self._show(path)}: cannot be read: is a directory") from failure
+        if failure is not None and offset < entry.size_bytes:
+            raise failure
+        return io.BytesIO()
 
     def open_write(self, path: str) -> BinaryIO:
         self._refuse_existing(path)
@@ -83,8 +89,6 @@ class HdfsStorage(Storage):
         self._put(path, body, size)
 
     def rename(self, source: str, target: str) -> None:
-        check_path(source)
-        check_path(target)
         if not source or not target or target.startswith(f"{source}/"):
             raise StorageError(f"{self._show(source)}: cannot be renamed to {target!r}: the root, or inside itself")
         before = self._identity(source)
@@ -167,14 +171,6 @@ class HdfsStorage(Storage):
         status = self._status(path)
         # An HttpFS before 3.4 gives no file id: then kind, size and time must do.
         return status and tuple(status.get(name) for name in ("type", "fileId", "length", "modificationTime"))
-
-    def _require_file(self, path: str) -> Entry:
-        entry = self.stat(path)
-        if entry is None:
-            raise PathNotFoundError(f"{self._show(path)}: is not there")
-        if entry.is_dir:
-            raise StorageError(f"{self._show(path)}: cannot be read: is a directory")
-        return entry
 
     def _refuse_existing(self, path: str) -> None:
         if self.stat(path) is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from crawl_lib.durable import fsync_dir, fsync_file
 from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
@@ -69,7 +69,7 @@ class LocalStorage(Storage):
         place = self.local_path(path)
         self._make_dir(place.parent)
         with _translated(place, "cannot be created"):
-            return cast(BinaryIO, _NewFile(place))
+            return _NewFile(place)
 
     def upload_final(self, local: Path, path: str) -> None:
         """A hard link, where both lie on one file system that has them; else a copy."""
@@ -159,20 +159,16 @@ class LocalStorage(Storage):
             fsync_dir(place.parent)
 
 
-class _NewFile(io.FileIO):
+class _NewFile(io.BufferedWriter):
     """A new file; durable on close, deleted when its `with` ends by an exception."""
 
     def __init__(self, place: Path) -> None:
-        super().__init__(place, "xb")
+        super().__init__(io.FileIO(place, "xb"), COPY_BYTES)
         self._place = place
 
-    def write(self, data: object) -> int:
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        done = 0
+    def write(self, data: Any) -> int:
         with _translated(self._place, "cannot be written"):
-            while done < len(view):  # the system may take less than it was given
-                done += super().write(view[done:]) or 0
-        return done
+            return super().write(data)
 
     def close(self) -> None:
         if self.closed:
@@ -187,7 +183,8 @@ class _NewFile(io.FileIO):
             raise
 
     def _discard(self) -> None:
-        super().close()
+        with suppress(OSError):
+            super().close()
         self._place.unlink(missing_ok=True)
 
     def __exit__(

@@ -45,7 +45,7 @@ KDC_UNREACHABLE, CLOCK_SKEW = (code & 0xFFFFFFFF for code in (-1765328228, -1765
 class TicketError(requests.RequestException):
     """There is no ticket, none that is good now, or none for this server; the text says which. For this package.
 
-    `kind`: "ticket"; "kdc" where nobody can be asked for one; "clock" where clocks differ.
+    `kind`: "ticket"; "kdc" where no server can be asked for one; "clock" where clocks differ.
     """
 
     def __init__(self, *arguments: object, kind: str = "ticket", **options: Any) -> None:
@@ -63,8 +63,8 @@ class Negotiate(AuthBase):
         try:
             import gssapi  # noqa: PLC0415 - an extra
         except (ImportError, OSError) as error:
-            text = "dfs.security: kerberos needs the extra: make setup-kerberos, or pip install 'krake[kerberos]'"
-            raise ConfigError(f"{text} ({error})") from error
+            extra = "needs the extra: make setup-kerberos, or pip install 'krake[kerberos]'"
+            raise ConfigError(f"dfs.security: kerberos {extra} ({error})") from error
         self._gssapi: Any = gssapi
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:

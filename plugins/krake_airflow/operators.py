@@ -118,7 +118,7 @@ def wanted_iterations(context: Context) -> int:
 
 
 def _require_wanted(iteration: int, context: Context) -> None:
-    """Skip a task of an iteration that the run does not ask for: somebody cleared it."""
+    """Skip a task of an iteration that the run does not ask for: someone cleared it."""
     wanted = wanted_iterations(context)
     if iteration > wanted:
         raise AirflowSkipException(f"this run asks for {wanted} iterations; this is number {iteration}")
@@ -170,7 +170,7 @@ class StartOperator(KrakeOperator):
         self.iteration = iteration
 
     def require(self, context: Context) -> None:
-        """Refuse an iteration that the run does not ask for: somebody cleared a skipped task."""
+        """Refuse an iteration that the run does not ask for: someone cleared a skipped task."""
         _require_wanted(self.iteration, context)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class CommitOperator(_SkipsLaterIterations):
         self.iteration = iteration
 
     def require(self, context: Context) -> None:
-        """Refuse an iteration that the run does not ask for: somebody cleared a skipped task."""
+        """Refuse an iteration that the run does not ask for: someone cleared a skipped task."""
         _require_wanted(self.iteration, context)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # Each slot is a process of its own; 32 of them are made otherwise.
         "AIRFLOW__CORE__PARALLELISM": "8",
-        # A paused DAG would let a run that somebody triggers wait without a word. Without `crawl.schedule` an active
+        # A paused DAG would let a run that someone triggers wait without a word. Without `crawl.schedule` an active
         # DAG does nothing by itself; with it, running by itself is what was asked for.
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         # SQLite's own 5 s are too short for a busy machine: `backfill create` was seen to die of a locked database.

@@ -21,7 +21,7 @@ class Watcher(Protocol):
 
     @property
     def stopping(self) -> bool:
-        """Whether somebody asked for the end: then no task tries again."""
+        """Whether someone asked for the end: then no task tries again."""
 
     def started(self, task: Any) -> None:
         """A task's stage begins."""
