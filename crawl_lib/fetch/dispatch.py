@@ -87,22 +87,17 @@ class Dispatch:
         self._filter = AddressFilter(config.allow_networks)
         self._gates: dict[str, Gate] = {}
         self._numbers = count()
-        self._dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, seams.resolver)
+        self.dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, seams.resolver)
         before_send = self._before_send if config.ip_delay_s > 0 and not config.proxy else None
         self._transport = seams.carrier(config, fail, before_send)
 
     def close(self) -> None:
         """Abandon what runs, without calling back."""
         self._transport.close()
-        self._dns.close()
+        self.dns.close()
         for host in self._hosts.begun.values():
             if host.in_flight:
                 self._rest(host)  # the server may be busy with it still
-
-    @property
-    def may_begin(self) -> bool:
-        """Whether another host may be begun: a connection is free, and so many names are not being looked up."""
-        return self.in_flight < self._config.connections and not self._dns.is_busy
 
     # -- there ----------------------------------------------------------------------------------------------------
 
@@ -164,11 +159,11 @@ class Dispatch:
         self._turns.put(f"ip {ip}", self._config.ip_delay_s)
 
     def _find_addresses(self, host: Host, job: Job) -> bool:
-        answer = self._dns.get(host.name)
+        answer = self.dns.get(host.name)
         if answer is not None:
             return self._use_answer(host, job, answer)
         host.in_flight += 1  # no other request of the host meanwhile
-        self._dns.look_up(host.name, lambda answer: self._act(partial(self._looked_up, host, job, answer)))
+        self.dns.look_up(host.name, lambda answer: self._act(partial(self._looked_up, host, job, answer)))
         return False
 
     def _looked_up(self, host: Host, job: Job, answer: Answer) -> None:

@@ -172,13 +172,10 @@ class Hosts:
     def host(self, name: str) -> Host:
         """The host of a name."""
         host = self.begun.get(name)
-        if host is None:
-            host = self.begun[name] = self._remembered(name)
-        return host
-
-    def _remembered(self, name: str) -> Host:
-        delay_s, connections = limits_of(self.config, name)
-        host, last_end = Host(name, delay_s, connections), self._hold_from
+        if host is not None:
+            return host
+        host = self.begun[name] = Host(name, *limits_of(self.config, name))
+        last_end = self._hold_from
         row = self.store.host(name)
         if row is not None:
             host.rest_s = min(row.delay_s, self.config.max_crawl_delay_s)

@@ -58,7 +58,6 @@ class _Run:
         self.caller = caller
         self.clock = hosts.clock
         self.loop = asyncio.get_running_loop()
-        self.unbegun: list[list[TakenUrl]] = []
         self.closing = False
         self.over = self.loop.create_future()
         self.wake = Alarm(self.loop, self.act)
@@ -67,8 +66,8 @@ class _Run:
         self.dispatch = Dispatch(hosts, turns, caller, seams, act=self.act, fail=self.fail)
 
     async def run(self, items: Sequence[TakenUrl]) -> int:
+        self.unbegun = _by_host(items)
         try:
-            self._fill(items)
             self.dispatch.left = len(items)
             self.act(self._tick)
             await self.over
@@ -118,17 +117,9 @@ class _Run:
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
-    def _fill(self, items: Sequence[TakenUrl]) -> None:
-        hosts: dict[str, list[TakenUrl]] = {}
-        for taken in items:
-            hosts.setdefault(host_of(taken.queued.url), []).append(taken)
-        self.unbegun = list(hosts.values())
-        self.unbegun.reverse()  # they are begun from the end: most URLs first, else in batch order
-        self.unbegun.sort(key=len)
-
     def _begin(self) -> bool:
         """Begin another host, if there is one and it would not wait for others."""
-        if not self.unbegun or not self.dispatch.may_begin:
+        if not self.unbegun or self.dispatch.dns.is_busy:
             return False
         jobs = []
         for taken in reversed(self.unbegun.pop()):
@@ -190,3 +181,11 @@ class _Run:
             if self.over.done() or self.clock() - began > _PUMP_S:
                 return None
         return None
+
+
+def _by_host(items: Sequence[TakenUrl]) -> list[list[TakenUrl]]:
+    """The URLs of each host. Hosts are begun from the end: most URLs first, else in batch order."""
+    hosts: dict[str, list[TakenUrl]] = {}
+    for taken in items:
+        hosts.setdefault(host_of(taken.queued.url), []).append(taken)
+    return sorted(hosts.values(), key=len, reverse=True)[::-1]

@@ -30,23 +30,19 @@ MIN_TTL_S = 60.0
 
 
 class Verdict(StrEnum):
-    """What is known of an authority's robots.txt. A row may also have the `Outcome` that the request failed with."""
+    """What is known of an authority's robots.txt. A row may also have the `Outcome` that all its URLs end with."""
 
     RULES = "rules"
     """It was read."""
     ALLOW = "allow"
     """There is none (4xx, or too many redirects)."""
-    UNREACHABLE = "unreachable"
-    """It was answered, and could not be read: assume complete disallow."""
 
 
 def rules_of_row(row: RobotsRow, token: str) -> Rules | None:
     """The rules that a stored answer means; None if its verdict is none that we know."""
-    if row.verdict in (Verdict.RULES, Verdict.ALLOW):
+    if row.verdict in _READ:
         return Rules(row.body if row.verdict == Verdict.RULES else None, token, row.expires)
-    if row.verdict == Verdict.UNREACHABLE:
-        return Rules(None, "", row.expires, (Outcome.ROBOTS_UNREACHABLE, row.error))
-    if row.verdict in _FAILURES:
+    if row.verdict in (Outcome.ROBOTS_UNREACHABLE, *_FAILURES):
         return Rules(None, "", row.expires, (Outcome(row.verdict), row.error))
     return None
 
@@ -66,6 +62,7 @@ def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: Fetc
     return RobotsRow(authority, verdict.value, body, error, now, now + max(ttl_s, MIN_TTL_S))
 
 
+_READ = frozenset(Verdict)
 _UNAVAILABLE = (Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.REDIRECT, Outcome.UNEXPECTED_STATUS)
 # What happens before an answer, to robots.txt as it would to the host's pages.
 _FAILURES = (Outcome.CONNECT_FAILED, Outcome.TIMEOUT, Outcome.PROTOCOL_ERROR)
@@ -78,22 +75,14 @@ def _verdict(fetched: Fetched, hops: int) -> tuple[Verdict | Outcome, str]:
     if fetched.outcome is Outcome.OK:
         if fetched.truncated in (None, "length"):
             return Verdict.RULES, ""
-        return Verdict.UNREACHABLE, f"robots.txt broke off: {fetched.error}"
+        return Outcome.ROBOTS_UNREACHABLE, f"robots.txt broke off: {fetched.error}"
     if fetched.outcome in _UNAVAILABLE and fetched.status != _TOO_MANY_REQUESTS:
         return Verdict.ALLOW, ""
     if fetched.status:
-        return Verdict.UNREACHABLE, f"robots.txt: status {fetched.status}"
+        return Outcome.ROBOTS_UNREACHABLE, f"robots.txt: status {fetched.status}"
     if fetched.outcome in _FAILURES and hops == 0:
         return fetched.outcome, f"robots.txt: {fetched.error}"
-    return Verdict.UNREACHABLE, f"robots.txt: {fetched.url}: {fetched.outcome.value}: {fetched.error}"
-
-
-def kept_instead(old: RobotsRow | None, new: RobotsRow) -> RobotsRow:
-    """The row to go by: `new`, or what was known before if robots.txt cannot be had now (RFC 9309, 2.4)."""
-    read = (Verdict.RULES, Verdict.ALLOW)
-    if old is None or new.verdict in read or old.verdict not in read:
-        return new
-    return old._replace(expires=new.expires)
+    return Outcome.ROBOTS_UNREACHABLE, f"robots.txt: {fetched.url}: {fetched.outcome.value}: {fetched.error}"
 
 
 class Robots:
@@ -157,7 +146,9 @@ class Robots:
             site.rules = Rules(None, "", float("inf"), (fetched.outcome, fetched.error))
         else:
             new = row_of(site.authority, fetched, hops, self._hosts.wall(), self._hosts.config)
-            row = kept_instead(store.robots(site.authority), new)
+            row, old = new, store.robots(site.authority)
+            if old is not None and old.verdict in _READ and new.verdict not in _READ:
+                row = old._replace(expires=new.expires)  # what was known before stays in force (RFC 9309, 2.4)
             rules = rules_of_row(row, self._hosts.config.user_agent)
             assert rules is not None
             self._set(site, rules)

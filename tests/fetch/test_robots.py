@@ -108,11 +108,11 @@ def test_an_answer_that_forbids_all_is_asked_for_again_after_ten_minutes(tmp_pat
     run_virtual(tmp_path, ["http://a.test/"], OBEY, carrier)
     with HostStore(tmp_path) as store:
         row = store.robots("http://a.test")
-    assert (row.verdict, row.expires - row.fetched) == ("unreachable", pytest.approx(UNREACHABLE_TTL_S))
+    assert (row.verdict, row.expires - row.fetched) == ("robots_unreachable", pytest.approx(UNREACHABLE_TTL_S))
 
 
 @pytest.mark.parametrize(("verdict", "refusal"), [
-    ("rules", None), ("allow", None), ("unreachable", Outcome.ROBOTS_UNREACHABLE), ("timeout", Outcome.TIMEOUT),
+    ("rules", None), ("allow", None), ("robots_unreachable", Outcome.ROBOTS_UNREACHABLE), ("timeout", Outcome.TIMEOUT),
 ])  # fmt: skip
 def test_rows_of_any_version_are_read(verdict, refusal):
     rules = rules_of_row(RobotsRow("http://a.test", verdict, b"user-agent: *\ndisallow: /", "e", 1.0, 2.0), "krake")
@@ -120,7 +120,7 @@ def test_rows_of_any_version_are_read(verdict, refusal):
     assert rules.allows("http://a.test/") is (verdict != "rules")
 
 
-@pytest.mark.parametrize("verdict", ["", "ok", "of tomorrow"])
+@pytest.mark.parametrize("verdict", ["", "ok", "unreachable", "of tomorrow"])
 def test_a_row_with_another_verdict_counts_as_unknown(tmp_path, verdict):
     with HostStore(tmp_path) as store:
         store.save_robots(RobotsRow("http://a.test", verdict, b"", "", 1000.0, 1e9), HostRow("a.test", 0.0, 0.0))
