@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from crawl_lib.crawldir import DROPPED_MARK, SegmentRef
+from crawl_lib.crawldir import DROPPED_MARK
 from crawl_lib.durable import reached
 from crawl_lib.errors import KrakeError, TargetExistsError
 from crawl_lib.export import ExportFolder, list_exports, page_key
@@ -55,19 +55,15 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
             if keys:
                 pages_of[str(segment)] = sorted(names[key] for key in keys)
         if new and not dry_run:
-            _write(stores, segment, new)
+            with suppress(TargetExistsError):
+                stores.storage.write_bytes(stores.crawl.at(segment.folder, DROPPED_MARK), b"")
+            reached("repair.drop.marked")
+            write_dropped(stores.storage, segment.path, new)
+            reached("repair.drop.written")
         unknown -= out | new
     report.unknown = sorted(names[key] for key in unknown)
     report.exports = _exports_with(stores, {*report.dropped, *report.already})
     return report
-
-
-def _write(stores: Stores, segment: SegmentRef, keys: set[bytes]) -> None:
-    with suppress(TargetExistsError):
-        stores.storage.write_bytes(stores.crawl.at(segment.folder, DROPPED_MARK), b"")
-    reached("repair.drop.marked")
-    write_dropped(stores.storage, segment.path, keys)
-    reached("repair.drop.written")
 
 
 def _exports_with(stores: Stores, segments: set[str]) -> list[str]:

@@ -65,15 +65,12 @@ def find_archives(paths: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for text in paths:
         path = Path(text)
-        if path.is_dir():
-            inside = sorted(one for one in path.rglob("*") if one.name.endswith(SUFFIXES) and one.is_file())
-            if not inside:
-                raise InputError(f"{path}: no file in it ends with {', '.join(SUFFIXES)}")
-            found += inside
-        elif path.is_file():
-            found.append(path)
-        else:
-            raise InputError(f"{path}: there is no such file or directory")
+        within = (one for one in sorted(path.rglob("*")) if one.name.endswith(SUFFIXES) and one.is_file())
+        archives = [path] if path.is_file() else [*within]
+        if not archives:
+            missing = f"no file in it ends with {', '.join(SUFFIXES)}" if path.is_dir() else "no such file or directory"
+            raise InputError(f"{path}: {missing}")
+        found += archives
     return list(dict.fromkeys(found))
 
 

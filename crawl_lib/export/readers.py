@@ -6,6 +6,7 @@ block. A file that is not what its format says raises DamagedFileError naming th
 
 import mmap
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -99,14 +100,8 @@ class UrlMapping(MappedFile):
 
     def node_id(self, key: bytes) -> int | None:
         """The NodeID of a key, None if its page was not crawled."""
-        low, high = 0, self._count
-        while low < high:
-            middle = (low + high) // 2
-            if self.key(middle) < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < self._count and self.key(low) == key else None
+        place = bisect_left(range(self._count), key, key=self.key)
+        return place if place < self._count and self.key(place) == key else None
 
     def __iter__(self) -> Iterator[bytes]:
         """All keys by NodeID. Raises DamagedFileError where they do not ascend."""

@@ -85,14 +85,13 @@ def export_pages(stores: Stores, *, name: str, segments: Sequence[SegmentInput])
     complete = folder.has(*OUTPUTS)
     if not complete:
         with scratch_folder(stores.config, f"export-{name}") as scratch:
-            _Export(stores, folder, inputs, scratch).run()
+            _Export(folder, inputs, scratch).run()
     sizes = folder.sizes()
     return ExportReport(name, (sizes[URL_MAPPING] - 4) // 20, sizes[CONTENT], complete, len(late))
 
 
 @dataclass
 class _Export:
-    stores: Stores
     folder: ExportFolder
     inputs: Inputs
     scratch: Path
@@ -115,11 +114,11 @@ class _Export:
 
         The view `captures` has the rows of the segments' `pages`, but for those that were dropped.
         """
-        storage, segments, patterns = self.stores.storage, self.inputs.segments, self.inputs.mime_types
+        storage, segments, patterns = self.folder.storage, self.inputs.segments, self.inputs.mime_types
         rows = 0
         keys: list[bytes] = []
         numbers: list[int] = []
-        for number, segment in enumerate(self.stores.until_stopped(segments)):
+        for number, segment in enumerate(self.folder.stores.until_stopped(segments)):
             reader = SegmentReader(storage, segment.path)
             rows += reader.rows(PAGES_NAME)
             if dropped_files(storage, segment.path):
@@ -143,7 +142,7 @@ class _Export:
 
     def choose(self, engine: Engine) -> None:
         """Write `pages.parquet`."""
-        progress = Progress(self.stores, "export.choose", 0, "pages")
+        progress = Progress(self.folder.stores, "export.choose", 0, "pages")
         batches = self.numbered(engine.stream("export/chosen", BATCH_ROWS, "export.choose"))
         write_table(self.folder, PAGES, EXPORT_SCHEMA, batches, progress)
 
@@ -160,13 +159,13 @@ class _Export:
     def write_content(self, engine: Engine) -> None:
         """Write `content` and `offsets`, what of them is missing."""
         folder, sizes = self.folder, None
-        count = row_count(self.stores.storage, folder.file(PAGES))
-        progress = Progress(self.stores, "export.content", count, "pages")
+        count = row_count(self.folder.storage, folder.file(PAGES))
+        progress = Progress(self.folder.stores, "export.content", count, "pages")
         if folder.has(OFFSETS) and not folder.has(CONTENT):  # asked in this order: content comes first
-            self.stores.storage.delete(folder.file(OFFSETS))  # of a content file that somebody deleted
+            self.folder.storage.delete(folder.file(OFFSETS))  # of a content file that somebody deleted
         if not folder.has(CONTENT):
             engine.table("nodes", folder.file(PAGES))
-            buckets = Buckets(self.scratch, count, engine.value("export/size"), self.stores.config.scratch)
+            buckets = Buckets(self.scratch, count, engine.value("export/size"), self.folder.stores.config.scratch)
             sizes = write_content(folder, buckets, self.wanted(engine), self.inputs, progress)
         if not folder.has(OFFSETS):
             sizes = content_sizes(folder, count, progress) if sizes is None else sizes

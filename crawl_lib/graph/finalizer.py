@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export import (
@@ -134,19 +133,11 @@ def _column(storage: Storage, path: str, column: str, nodes: int) -> Generator[I
     """A column of an arc file in blocks that are not empty."""
     with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], f"; {AGAIN}") as table:
         for batch in table.batches(BATCH_ROWS, [column]):
-            ids = _numbers(batch.column(0))
+            ids: Ints = np.from_dlpack(batch.column(0))  # not by `to_numpy`, which imports pandas
             if len(ids) and (ids.min() < 0 or ids.max() >= nodes):
                 raise DamagedFileError(f"{path}: {column} has a NodeID outside of 0 to {nodes - 1}; {AGAIN}")
             if len(ids):
                 yield ids
-
-
-def _numbers(column: "pa.Array[Any]") -> Ints:
-    """A column of int32 without nulls; `to_numpy` would do, but it imports pandas, which takes a second."""
-    data = column.buffers()[1]
-    assert data is not None
-    ids: Ints = np.frombuffer(memoryview(data), dtype=np.int32, count=len(column), offset=4 * column.offset)
-    return ids
 
 
 class Neighbours:
