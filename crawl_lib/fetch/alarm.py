@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Calls `action` once, at the earliest of the times (the loop's) that it was set to since the last call."""
+    """Calls `action` once, at the earliest of the times (the loop's) that it was set to since the last call.
+
+    `at`: when it will; `rang_for`: when it should have been the last time.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
-        self.at = math.inf
+        self.at = self.rang_for = math.inf
         self._loop = loop
         self._action = action
         self._handle: asyncio.TimerHandle | None = None
@@ -28,5 +31,5 @@ class Alarm:
             self._handle.cancel()
 
     def _ring(self) -> None:
-        self.at, self._handle = math.inf, None
+        self.rang_for, self.at, self._handle = self.at, math.inf, None
         self._action()

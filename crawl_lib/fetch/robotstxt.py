@@ -72,8 +72,8 @@ def said_to(token: bytes, body: bytes) -> tuple[list[tuple[bytes, bool]], float]
 def _level_of(name: bytes, token: bytes) -> int:
     if name[:1] == b"*":
         return _ALL if len(name) == 1 or name[1:2].isspace() else _NOT_US
-    found = _PRODUCT_TOKEN.match(name)
-    return _US if found is not None and found[0].lower() == token else _NOT_US
+    product = _PRODUCT_TOKEN.match(name)
+    return _US if product is not None and product[0].lower() == token else _NOT_US
 
 
 def _value(line: re.Match[bytes]) -> bytes | None:
@@ -174,10 +174,10 @@ class Rules:
 
 def _matches(path: bytes, parts: list[bytes]) -> bool:
     """Whether the parts between stars are in a path one after the other; it begins with the first."""
-    place = 0
+    offset = 0
     for part in parts:
-        place = path.find(part, place)
-        if place < 0:
+        offset = path.find(part, offset)
+        if offset < 0:
             return False
-        place += len(part)
+        offset += len(part)
     return True

@@ -158,9 +158,8 @@ class Transport:
     def _on_deadline(self) -> None:
         """End the transfers whose time is over; not yet those whose answer may have come while the loop was held."""
         now = time.monotonic()
-        late = [exchange for exchange in self._running.values() if exchange.due <= now]
-        late_s = now - min((exchange.due for exchange in late), default=now)
-        for exchange in late:
+        late_s = now - self._deadline.rang_for
+        for exchange in [exchange for exchange in self._running.values() if exchange.due <= now]:
             if late_s > _LATE_S and not exchange.spared:
                 exchange.spared = True
                 exchange.due = now + late_s

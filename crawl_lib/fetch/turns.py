@@ -81,10 +81,10 @@ class Turns:
     def _start(self, *, is_damaged: bool) -> None:
         """Empty a table that was written before the machine started, or that is none; after damage all wait."""
         header = _MAGIC + boot_id()[:40].ljust(40)
-        found = self._map[: len(header)]
-        if found == header and not is_damaged:
+        before = self._map[: len(header)]
+        if before == header and not is_damaged:
             return
-        is_damaged = is_damaged or found[: len(_MAGIC)] not in (_MAGIC, bytes(len(_MAGIC)))
+        is_damaged = is_damaged or before[: len(_MAGIC)] not in (_MAGIC, bytes(len(_MAGIC)))
         self._map[: len(header)] = header
         self._empty(self._delay_s if is_damaged else 0.0)
 
@@ -145,15 +145,15 @@ class Turns:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             now = self._clock()
-            place, found_key, until = self._find(key, now)
+            offset, entry_key, until = self._find(key, now)
             if not until <= now + self._longest_s:  # too far away to have been written, or no number
                 until = now + self._delay_s
-                _ENTRY.pack_into(self._map, place, found_key, until)
+                _ENTRY.pack_into(self._map, offset, entry_key, until)
             if wait and until > now:
                 return until - now
             # An entry that is shared with another name moves forward only.
-            later = now + delay_s if found_key == key or until <= now else max(until, now + delay_s)
-            _ENTRY.pack_into(self._map, place, found_key if found_key and until > now else key, later)
+            later = now + delay_s if entry_key == key or until <= now else max(until, now + delay_s)
+            _ENTRY.pack_into(self._map, offset, entry_key if entry_key and until > now else key, later)
             return 0.0
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -162,8 +162,8 @@ class Turns:
         """(offset, key in it, time in it): the name's entry, else one that has run out, else its first neighbour."""
         entries = []
         for step in range(_PROBES):
-            place = _HEADER_BYTES + ((key + step) & self._mask) * _ENTRY.size
-            entry = (place, *_ENTRY.unpack_from(self._map, place))
+            offset = _HEADER_BYTES + ((key + step) & self._mask) * _ENTRY.size
+            entry = (offset, *_ENTRY.unpack_from(self._map, offset))
             if entry[1] == key:
                 return entry
             entries.append(entry)

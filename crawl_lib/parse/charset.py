@@ -62,7 +62,8 @@ utf-16le utf-16-le csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16
 x-user-defined latin-1
 """
 _ROWS = [row.split() for row in _TABLE.replace("\n    ", " ").strip().splitlines()]
-_CODECS = {name: codec for name, codec, *_ in _ROWS}
+CODECS = {name: codec for name, codec, *_ in _ROWS}
+"""Python's codec of each encoding, by the standard's name."""
 _LABELS = {label: name for name, _, *labels in _ROWS for label in (name, *labels)}
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "utf-16le"))
@@ -87,11 +88,6 @@ def encoding_of(label: str) -> str | None:
     return _LABELS.get(label.strip("\t\n\f\r ").lower())
 
 
-def codec_of(name: str) -> str:
-    """Return the Python codec of an encoding that `encoding_of` named."""
-    return _CODECS[name]
-
-
 def to_utf8(data: bytes, header_charset: str | None) -> tuple[bytes, str]:
     """Return a page's text as UTF-8 without a byte order mark, and the name of the encoding it was in.
 
@@ -103,7 +99,7 @@ def to_utf8(data: bytes, header_charset: str | None) -> tuple[bytes, str]:
         data = data[mark_bytes:]
     if name == "utf-8":
         return data, name
-    return data.decode(_CODECS[name], "replace").encode("utf-8", "replace"), name
+    return data.decode(CODECS[name], "replace").encode("utf-8", "replace"), name
 
 
 def charset_of(data: bytes, header_charset: str | None) -> tuple[str, int]:
@@ -144,31 +140,31 @@ def _prescan(data: bytes) -> str | None:
 
 def _prescan_metas(data: bytes) -> str | None:
     """https://html.spec.whatwg.org/#prescan-a-byte-stream-to-determine-its-encoding"""
-    place = 0
-    while markup := _MARKUP.search(data, place):
+    offset = 0
+    while markup := _MARKUP.search(data, offset):
         comment, meta, declaration = markup.groups()
-        place = markup.end()
+        offset = markup.end()
         if comment:
             end = data.find(b"-->", markup.start() + 2)
             if end < 0:
                 return None
-            place = end + 3
+            offset = end + 3
         elif not declaration:
-            values, place = _read_attributes(data, place)
-            name = _meta_encoding(values) if meta and place < len(data) else None
+            values, offset = _read_attributes(data, offset)
+            name = _meta_encoding(values) if meta and offset < len(data) else None
             if name is not None:
                 return name
     return None
 
 
-def _read_attributes(data: bytes, place: int) -> tuple[dict[bytes, bytes], int]:
+def _read_attributes(data: bytes, offset: int) -> tuple[dict[bytes, bytes], int]:
     """The attributes of a tag, the first of each name, and where it ends: at the end of `data` if it is cut."""
     values: dict[bytes, bytes] = {}
-    while match := _ATTRIBUTE.match(data, place):
-        place = match.end()
+    while match := _ATTRIBUTE.match(data, offset):
+        offset = match.end()
         end, name, *value = match.groups()
         if end:
-            return values, place - 1
+            return values, offset - 1
         values.setdefault(name.lower(), next(filter(None, value), b""))
     return values, len(data)
 
@@ -177,8 +173,8 @@ def _meta_encoding(values: dict[bytes, bytes]) -> str | None:
     if b"charset" in values:
         return _as_declared(values[b"charset"])
     if values.get(b"http-equiv", b"").lower() == b"content-type":
-        found = _META_CHARSET.search(values.get(b"content", b""))
-        return _as_declared(found[1] or found[2] or found[3] or b"") if found else None
+        match = _META_CHARSET.search(values.get(b"content", b""))
+        return _as_declared(match[1] or match[2] or match[3] or b"") if match else None
     return None
 
 

@@ -78,31 +78,31 @@ def _undo(coding: str, data: bytes, limit: int) -> tuple[bytes, bool, str]:
 
 
 def _is_zlib(data: bytes) -> bool:
-    """Tell zlib's header (RFC 1950, 2.2) from raw deflate, which many servers send in its place."""
+    """Tell zlib's header (RFC 1950, 2.2) from raw deflate, which many servers send in its offset."""
     return len(data) >= 2 and data[0] & 0x8F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
 
 
 def _unchunk(data: bytes) -> tuple[bytes, bool, str]:
     pieces: list[bytes] = []
-    place = 0
+    offset = 0
     while True:
-        match = _CHUNK_SIZE.match(data, place)
+        match = _CHUNK_SIZE.match(data, offset)
         if match is None:
             if not pieces:
                 return data, False, "the body has no chunks"
-            return b"".join(pieces), False, f"no chunk size at byte {place}" if place < len(data) else "no last chunk"
+            return b"".join(pieces), False, f"no chunk size at byte {offset}" if offset < len(data) else "no last chunk"
         size = int(match[1], 16)
         start = match.end()
         if size == 0:
             return b"".join(pieces), False, ""
         pieces.append(data[start : start + size])
-        place = start + size
-        if place > len(data):
+        offset = start + size
+        if offset > len(data):
             return b"".join(pieces), False, "the last chunk is cut off"
-        if data.startswith(b"\r\n", place):
-            place += 2
-        elif data.startswith(b"\n", place):
-            place += 1
+        if data.startswith(b"\r\n", offset):
+            offset += 2
+        elif data.startswith(b"\n", offset):
+            offset += 1
 
 
 def _feed(decoder: Any, block: bytes, out: BytesIO, limit: int) -> bool:
@@ -140,21 +140,21 @@ def _members(
 
     Returns (truncated, what was wrong, where a damaged block begins).
     """
-    place, members, done, decoder = 0, 1, False, start()
-    while place < len(data):
-        end = place + 1 if place >= careful_from else min(place + _BLOCK_BYTES, careful_from)
+    offset, members, done, decoder = 0, 1, False, start()
+    while offset < len(data):
+        end = offset + 1 if offset >= careful_from else min(offset + _BLOCK_BYTES, careful_from)
         try:
-            done = _feed(decoder, data[place:end], out, limit - out.tell() + 1)
+            done = _feed(decoder, data[offset:end], out, limit - out.tell() + 1)
         except _ERRORS as error:
-            return False, f"damaged after {out.tell()} bytes: {error}", place
+            return False, f"damaged after {out.tell()} bytes: {error}", offset
         if out.tell() > limit:
             out.truncate(limit)
             return True, "", None
-        place = end
+        offset = end
         if done:
             # Only of gzip may another stream follow. brotli does not tell where its own ends.
-            place -= len(getattr(decoder, "unused_data", b""))
-            if not (data.startswith(_GZIP_MAGIC) and data.startswith(_GZIP_MAGIC, place)):
+            offset -= len(getattr(decoder, "unused_data", b""))
+            if not (data.startswith(_GZIP_MAGIC) and data.startswith(_GZIP_MAGIC, offset)):
                 return False, "", None  # behind the last member is padding or rubbish, which readers of the web ignore
             if members == _MAX_MEMBERS:
                 return False, f"more than {_MAX_MEMBERS} members", None

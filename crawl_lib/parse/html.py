@@ -9,7 +9,7 @@ from urllib.parse import quote_from_bytes
 
 from crawl_lib.config import ParseConfig
 from crawl_lib.errors import UrlError
-from crawl_lib.parse.charset import codec_of, to_utf8
+from crawl_lib.parse.charset import CODECS, to_utf8
 from crawl_lib.parse.headers import says_nofollow
 from crawl_lib.parse.scan import scan
 from crawl_lib.urls import resolve
@@ -114,10 +114,10 @@ def parse_html(data: bytes, *, url: str, header_charset: str | None, config: Par
     process and thread, each with pages of its own; the result goes to another process by `Page.to_json`.
     """
     text, charset = to_utf8(data, header_charset)
-    found, cut, _ = scan(text, user_agent.lower().encode(), config.max_links_per_page, config.max_anchor_chars)
-    letters, flags = found[:2]
+    texts, cut, _ = scan(text, user_agent.lower().encode(), config.max_links_per_page, config.max_anchor_chars)
+    letters, flags = texts[:2]
     title, description, robots, canonical, base_href = (
-        value if flag == "1" else None for flag, value in zip(flags, found[2:_SAID], strict=True)
+        value if flag == "1" else None for flag, value in zip(flags, texts[2:_SAID], strict=True)
     )
     # A base that is no http URL is as good as none: nothing below it could be fetched.
     base = (None if base_href is None else _resolved(url, base_href)) or url
@@ -128,20 +128,20 @@ def parse_html(data: bytes, *, url: str, header_charset: str | None, config: Par
         meta_robots=robots and robots[:_MAX_ROBOTS_CHARS],
         canonical_url=None if canonical is None else _resolved(base, canonical),
         base=base,
-        links=_links_of(letters, found[_SAID:], config.max_anchor_chars, codec_of(charset)),
+        links=_links_of(letters, texts[_SAID:], config.max_anchor_chars, CODECS[charset]),
         nofollow=robots is not None and says_nofollow(robots),
         links_cut=cut,
     )
 
 
-def _links_of(letters: str, found: list[str], max_anchor_chars: int, codec: str) -> Links:
+def _links_of(letters: str, texts: list[str], max_anchor_chars: int, codec: str) -> Links:
     count = len(letters)
-    hrefs, anchors, rels = found[:count], found[count : 2 * count], found[2 * count : 3 * count]
+    hrefs, anchors, rels = texts[:count], texts[count : 2 * count], texts[2 * count : 3 * count]
     if max(map(len, anchors), default=0) > max_anchor_chars:
         anchors = [anchor[:max_anchor_chars] for anchor in anchors]
     followable = [_FOLLOWABLE[letter] for letter in letters]
-    for place in [place for place, letter in enumerate(letters) if letter in "lL"]:
-        followable[place] = rels[place] != "" and _is_followed(rels[place])
+    for index in [index for index, letter in enumerate(letters) if letter in "lL"]:
+        followable[index] = rels[index] != "" and _is_followed(rels[index])
     if not codec.startswith("utf-"):
         hrefs = [href if href.isascii() else _encode_query(href, codec) for href in hrefs]
     return Links(

@@ -62,15 +62,15 @@ def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> tu
     """
     require_scanner()
     answer = _Answer()
-    place = ctypes.addressof(answer)
-    if _library.krake_links(html, len(html), agent, len(agent), max_links, max_anchor_chars, place):
+    address = ctypes.addressof(answer)
+    if _library.krake_links(html, len(html), agent, len(agent), max_links, max_anchor_chars, address):
         raise MemoryError
     try:
-        found = ctypes.string_at(answer.text, answer.length)
+        data = ctypes.string_at(answer.text, answer.length)
     finally:
-        _library.krake_free(place)
-    if len(found) < _SMALL_BYTES:
-        fields = found.decode("utf-8", "replace").split("\0")
+        _library.krake_free(address)
+    if len(data) < _SMALL_BYTES:
+        fields = data.decode("utf-8", "replace").split("\0")
     else:  # each on its own: one emoji makes all of a Python text four bytes wide
-        fields = [field.decode("utf-8", "replace") for field in found.split(b"\0")]
+        fields = [field.decode("utf-8", "replace") for field in data.split(b"\0")]
     return fields, answer.cut, answer.steps

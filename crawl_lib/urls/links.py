@@ -130,8 +130,8 @@ class LinkResolver:
         match = None if first == "?" else _PLAIN_RELATIVE(text)
         if match:
             above, rest = match.groups()
-            place = min(len(above) // 3, len(self._directories) - 1)
-            return self._target(self._directories[place] + rest, self._host)
+            level = min(len(above) // 3, len(self._directories) - 1)
+            return self._target(self._directories[level] + rest, self._host)
         match = _PLAIN_ABSOLUTE(text)
         if match:
             return self._target(text if len(text) > match.end(1) else text + "/", match[2])

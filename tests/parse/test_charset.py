@@ -106,15 +106,15 @@ def test_the_prescan_looks_at_the_first_bytes_only_and_once(unit: bytes) -> None
 def test_every_label_has_a_codec() -> None:
     assert len(charset._LABELS) > 210
     for name in set(charset._LABELS.values()):
-        assert codecs.lookup(charset.codec_of(name))
+        assert codecs.lookup(charset.CODECS[name])
     assert encoding_of(" UTF8\n") == "utf-8"
     assert encoding_of("utf-7") is None
 
 
-@given(st.binary(), st.sampled_from([None, "utf-8", *sorted(charset._CODECS)]))
+@given(st.binary(), st.sampled_from([None, "utf-8", *sorted(charset.CODECS)]))
 def test_never_raises(data: bytes, header: str | None) -> None:
     for prefix in (b"", b"<meta charset", b"<?xml encoding='"):
         text, name = to_utf8(prefix + data, header)
-        assert name in charset._CODECS
+        assert name in charset.CODECS
         if name != "utf-8":
             text.decode()

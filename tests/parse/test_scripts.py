@@ -8,7 +8,7 @@ import pytest
 
 from crawl_lib.config import ParseConfig
 from crawl_lib.parse import Page, parse_html
-from crawl_lib.parse.charset import codec_of, to_utf8
+from crawl_lib.parse.charset import CODECS, to_utf8
 from tests.parse import oracle
 
 # Script: title, text of a link, word of a query, and the encodings its pages came in.
@@ -35,7 +35,7 @@ TEMPLATE = """<!DOCTYPE html><html><head>{meta}<title>{title}</title><meta name=
 
 def read(script: str, encoding: str, meta: str, header: str | None) -> Page:
     title, text, word, _ = SCRIPTS[script]
-    html = TEMPLATE.format(title=title, text=text, word=word, meta=meta).encode(codec_of(encoding))
+    html = TEMPLATE.format(title=title, text=text, word=word, meta=meta).encode(CODECS[encoding])
     return parse_html(html, url="http://a.b/c/", header_charset=header, config=ParseConfig())
 
 
@@ -44,7 +44,7 @@ def test_pages_are_read_in_the_encoding_that_their_header_names(script: str, enc
     title, text, word, _ = SCRIPTS[script]
     page = read(script, encoding, "", encoding.upper())
     assert (page.charset, page.title, page.description) == (encoding, title, text)
-    query = word if encoding.startswith("utf-") else quote(word.encode(codec_of(encoding)), safe="")
+    query = word if encoding.startswith("utf-") else quote(word.encode(CODECS[encoding]), safe="")
     assert page.links.hrefs == [f"/{word}.html", f"/{word}?q={query}&n=1#{word}", f"?{query}", f"{word}.png"]
     assert page.links.anchors == ["", text, f"{text} {title}", text]
 
@@ -60,7 +60,7 @@ def test_and_in_that_which_their_meta_names(script: str, encoding: str) -> None:
 @pytest.mark.parametrize(("script", "encoding"), CASES)
 def test_a_tree_says_the_same(script: str, encoding: str) -> None:
     title, text, word, _ = SCRIPTS[script]
-    html = TEMPLATE.format(title=title, text=text, word=word, meta="").encode(codec_of(encoding))
+    html = TEMPLATE.format(title=title, text=text, word=word, meta="").encode(CODECS[encoding])
     seen = oracle.read(to_utf8(html, encoding)[0])
     page = read(script, encoding, "", encoding)
     assert (seen.title, seen.description) == (page.title, page.description)
