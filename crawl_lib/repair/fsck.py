@@ -42,7 +42,7 @@ from crawl_lib.repair.keys.tables import make_tables
 from crawl_lib.repair.places import repairs_locked
 from crawl_lib.repair.queue.check import check_node
 from crawl_lib.repair.queue.node import repair_node
-from crawl_lib.repair.segments.lost import lost_and_not_queued, requeue_urls
+from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.sweep import check_leftovers
 from crawl_lib.segment import check_segment

@@ -42,7 +42,15 @@ from crawl_lib.segment.parts import (
     list_parts,
     part_prefix,
 )
-from crawl_lib.segment.publish import Sealer, damaged_parts, hidden_folder, publish, seal_all, upload_checked
+from crawl_lib.segment.publish import (
+    Sealer,
+    damaged_parts,
+    hidden_folder,
+    publish,
+    seal_all,
+    upload_built,
+    upload_checked,
+)
 from crawl_lib.segment.reader import SegmentReader
 from crawl_lib.segment.recover import group_of, microseconds_of, taken_of, warc_fields
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter, merge_runs

@@ -51,8 +51,8 @@ def build_segment(
     `OutlinkRuns` besides those of the parts; `more_files`: what else belongs to the segment.
     Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
     """
-    done = read_built(out_dir, facts.take_id)
-    if done is not None:
+    done = read_built(out_dir)
+    if done is not None and done.take_id == facts.take_id:
         return done
     parts = list_parts(spool)
     counts, scope_added = _checked_counts(parts, facts)
@@ -81,26 +81,20 @@ def build_segment(
     return manifest
 
 
-def read_built(out_dir: Path, take_id: str) -> Manifest | None:
-    """The manifest of a finished build of this take, None if there is none."""
+def read_built(out_dir: Path) -> Manifest | None:
+    """The manifest of a finished build, None if there is none. Raises DamagedFileError, StorageError."""
     path = out_dir / MANIFEST_NAME
-    if not path.exists():
-        return None
     with os_errors(path):
-        manifest = Manifest.from_bytes(path.read_bytes(), str(path))
-    return manifest if manifest.take_id == take_id else None
+        return Manifest.from_bytes(path.read_bytes(), str(path)) if path.exists() else None
 
 
 def built_problem(folder: Path, *, full: bool) -> str:
     """Why a segment that was built cannot be sent; "" if it can, or is not built to its end."""
-    path = folder / MANIFEST_NAME
-    if not path.exists():
-        return ""
     try:
-        manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+        manifest = read_built(folder)
     except DamagedFileError as error:
         return str(error)
-    for entry in manifest.files:
+    for entry in manifest.files if manifest else ():
         file = folder / entry["name"]
         if file.exists() and (file.stat().st_size != entry["size_bytes"] or (full and file_entry(file) != entry)):
             return f"`{file.name}` is not what was built"

@@ -131,8 +131,8 @@ class _Check:
             elif name.endswith((".warc.gz", ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
                 self._add("file_unknown", name, "the manifest does not list it, and should")
             else:
-                repair, severity = "no stage reads it: delete it", Severity.WARNING
-                self._add("file_unknown", name, "the manifest does not list it", repair=repair, severity=severity)
+                more: dict[str, Any] = {"repair": "no stage reads it: delete it", "severity": Severity.WARNING}
+                self._add("file_unknown", name, "the manifest does not list it", **more)
 
     def _dropped(self, name: str) -> None:
         """A list of dropped pages is named by its digest."""
@@ -220,19 +220,17 @@ class _Check:
                 if sha1(url.encode()).digest() != key:
                     self._add("row_key", PAGES_NAME, f"{url}: its key is {key.hex()}, not its SHA-1")
                 if outcome not in OUTCOMES:
-                    problem = f"{url}: the outcome {outcome!r} is none that Krake knows"
-                    self._add("row_outcome", PAGES_NAME, problem)
+                    self._add("row_outcome", PAGES_NAME, f"{url}: {outcome!r} is no outcome that Krake knows")
                 self._row_record(url, name, offset, length)
         self.keys = np.sort(np.frombuffer(bytes(keys), "S20"))
         repeated = self.keys[1:][self.keys[1:] == self.keys[:-1]]
         if len(repeated):
-            problem = f"key {_hex(repeated[0])} has several rows"
-            self._add("row_repeated", PAGES_NAME, problem, count=len(repeated))
+            self._add("row_repeated", PAGES_NAME, f"key {_hex(repeated[0])} has several rows", count=len(repeated))
         for name, records in self.records.items() if PAGES_NAME not in self.useless else ():
             lone = [at for at, flags in enumerate(records.flags) if flags & (_NEEDS_ROW | _POINTED_AT) == _NEEDS_ROW]
             if lone:
-                problem = f"the record at byte {records.offsets[lone[0]]:,} has no row in {PAGES_NAME}"
-                self._add("record_without_row", name, problem, count=len(lone))
+                first = records.offsets[lone[0]]
+                self._add("record_without_row", name, f"the record at byte {first:,} has no row", count=len(lone))
 
     def _find(self, name: str, offset: int) -> tuple[_Records, int] | None:
         """The records of a file, and which of them begins at a byte; None if none does."""
@@ -257,8 +255,9 @@ class _Check:
                 found = np.array(sources, "S20")
                 strangers = found[~np.isin(found, self.keys)]
                 if len(strangers):
-                    problem = f"source {_hex(strangers[0])} has no row in pages"
-                    self._add("link_source", LINKS_NAME, problem, count=len(strangers))
+                    self._add(
+                        "link_source", LINKS_NAME, f"source {_hex(strangers[0])} has no row", count=len(strangers)
+                    )
             for target, url in zip(targets, urls, strict=True):
                 if target is not None and url is not None and sha1(url.encode()).digest() != target:
                     self._add("link_target", LINKS_NAME, f"{url}: its key is {target.hex()}, not its SHA-1")
@@ -307,11 +306,11 @@ class _Check:
                 except DamagedFileError as error:
                     self._add("outlinks_damaged", OUTLINKS_NAME, f"the part of {owner}: {error}")
         if file is not None and end != file.size_bytes:
-            problem = f"has {file.size_bytes:,} bytes, and the manifest's parts end at {end:,}"
-            self._add("outlinks_parts", OUTLINKS_NAME, problem)
-        if total != self.manifest.counts.get("outlinks"):
-            problem = f"its parts of outlinks hold {total} URLs, its counts say {self.manifest.counts.get('outlinks')}"
-            self._add("outlinks_parts", MANIFEST_NAME, problem)
+            self._add("outlinks_parts", OUTLINKS_NAME, f"has {file.size_bytes:,} bytes, its parts end at {end:,}")
+        if total != (said := self.manifest.counts.get("outlinks")):
+            self._add(
+                "outlinks_parts", MANIFEST_NAME, f"its parts of outlinks hold {total} URLs, its counts say {said}"
+            )
 
 
 def _hex(key: np.bytes_) -> str:

@@ -29,6 +29,7 @@ ODD_LINE = re.compile(rb"\n[^!-~]")
 SAFE_IN_URI = "!#$%&'()*+,/:;=?@[]~"
 FIELD_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r"})
 END = b"\r\n\r\n"
+_FIELDS = "warc-fields"
 _BASE32 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".ljust(256)
 # Bits of a half, a mask of the lower halves of all pairs, and how far apart the halves of a pair are brought.
 _HALVINGS = [
@@ -142,12 +143,10 @@ class RecordEncoder:
     def warcinfo(self, filename: str, info: WarcInfo, seconds: float) -> bytes:
         """The record at the head of a file."""
         block = "".join(f"{name}: {escape_field(value)}\r\n" for name, value in info.fields().items() if value).encode()
-        head = (
-            f"WARC/1.1\r\nWARC-Type: warcinfo\r\nWARC-Record-ID: {self._new_id()}\r\nWARC-Filename: {filename}\r\n"
-            f"WARC-Date: {utc_text(seconds)}\r\nWARC-Block-Digest: {_digest(block)}\r\n"
-            f"Content-Type: application/warc-fields\r\nContent-Length: {len(block)}\r\n\r\n"
+        lines = (
+            f"WARC-Filename: {filename}\r\nWARC-Date: {utc_text(seconds)}\r\nWARC-Block-Digest: {_digest(block)}\r\n"
         )
-        return self._member(head, block)
+        return self._record("warcinfo", self._new_id(), lines, _FIELDS, block)
 
     def group(self, fetched: Fetched, taken: TakenUrl | None) -> Group:
         """All records of a URL; `taken` is None for a robots.txt capture."""
@@ -158,34 +157,25 @@ class RecordEncoder:
         ip = f"WARC-IP-Address: {fetched.ip}\r\n" if fetched.ip else ""
         response_id = self._new_id()
         concurrent = f"WARC-Concurrent-To: {response_id}\r\n"
-        # What is imported or salvaged may have no request; none is made up.
-        request = self._request(fetched.request, uri, date, concurrent + ip) if fetched.request else b""
-        marks = f"{ip}WARC-Truncated: {fetched.truncated}\r\n" if fetched.truncated else ip
-        response, digest = self._response(fetched, response_id, uri, date, marks)
+        request = b""
+        if fetched.request:  # what is imported or salvaged may have none; none is made up
+            lines = (
+                f"WARC-Target-URI: {uri}\r\nWARC-Date: {date}\r\n{concurrent}{ip}"
+                f"WARC-Payload-Digest: {EMPTY_DIGEST}\r\nWARC-Block-Digest: {_digest(fetched.request)}\r\n"
+            )
+            request = self._record("request", self._new_id(), lines, "http; msgtype=request", fetched.request)
+        whole = sha1(fetched.head)
+        whole.update(fetched.body)
+        digest = f"sha1:{_base32(fetched.body_sha1())}" if has_certain_end(fetched.head) else ""
+        payload = f"WARC-Payload-Digest: {digest}\r\n" if digest else ""
+        truncated = f"WARC-Truncated: {fetched.truncated}\r\n" if fetched.truncated else ""
+        lines = (
+            f"WARC-Target-URI: {uri}\r\nWARC-Date: {date}\r\n{ip}{truncated}{payload}"
+            f"WARC-Block-Digest: sha1:{_base32(whole.digest())}\r\n"
+        )
+        response = self._record("response", response_id, lines, "http; msgtype=response", fetched.head, fetched.body)
         metadata = self.metadata(fetched, taken, response_id)
         return Group(request + response + metadata, len(request), len(response), digest)
-
-    def _request(self, block: bytes, uri: str, date: str, more: str) -> bytes:
-        head = (
-            f"WARC/1.1\r\nWARC-Type: request\r\nWARC-Record-ID: {self._new_id()}\r\nWARC-Target-URI: {uri}\r\n"
-            f"WARC-Date: {date}\r\n{more}WARC-Payload-Digest: {EMPTY_DIGEST}\r\nWARC-Block-Digest: {_digest(block)}\r\n"
-            f"Content-Type: application/http; msgtype=request\r\nContent-Length: {len(block)}\r\n\r\n"
-        )
-        return self._member(head, block)
-
-    def _response(self, fetched: Fetched, record_id: str, uri: str, date: str, marks: str) -> tuple[bytes, str]:
-        head, body = fetched.head, fetched.body
-        whole = sha1(head)
-        whole.update(body)
-        digest = f"sha1:{_base32(fetched.body_sha1())}" if has_certain_end(head) else ""
-        payload = f"WARC-Payload-Digest: {digest}\r\n" if digest else ""
-        lines = (
-            f"WARC/1.1\r\nWARC-Type: response\r\nWARC-Record-ID: {record_id}\r\nWARC-Target-URI: {uri}\r\n"
-            f"WARC-Date: {date}\r\n{marks}{payload}"
-            f"WARC-Block-Digest: sha1:{_base32(whole.digest())}\r\n"
-            f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(head) + len(body)}\r\n\r\n"
-        )
-        return self._member(lines, head, body), digest
 
     def metadata(self, fetched: Fetched, taken: TakenUrl | None, response_id: str = "") -> bytes:
         """The record that ends a group; `response_id`: of its response, if it has one."""
@@ -195,14 +185,17 @@ class RecordEncoder:
             more = f"WARC-Concurrent-To: {response_id}\r\n"
         block = metadata_fields(fetched, taken, uri).encode("utf-8", "backslashreplace")
         digest = _digest(block)
-        head = (
-            f"WARC/1.1\r\nWARC-Type: metadata\r\nWARC-Record-ID: {self._new_id()}\r\nWARC-Target-URI: {uri}\r\n"
-            f"WARC-Date: {date}\r\n{more}WARC-Payload-Digest: {digest}\r\nWARC-Block-Digest: {digest}\r\n"
-            f"Content-Type: application/warc-fields\r\nContent-Length: {len(block)}\r\n\r\n"
+        lines = (
+            f"WARC-Target-URI: {uri}\r\nWARC-Date: {date}\r\n{more}WARC-Payload-Digest: {digest}\r\n"
+            f"WARC-Block-Digest: {digest}\r\n"
         )
-        return self._member(head, block)
+        return self._record("metadata", self._new_id(), lines, _FIELDS, block)
 
-    def _member(self, head: str, *block: bytes) -> bytes:
+    def _record(self, kind: str, record_id: str, lines: str, content: str, *block: bytes) -> bytes:
+        head = (
+            f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Record-ID: {record_id}\r\n{lines}"
+            f"Content-Type: application/{content}\r\nContent-Length: {sum(map(len, block))}\r\n\r\n"
+        )
         return igzip_lib.compress(b"".join((head.encode(), *block, END)), self._level, igzip_lib.COMP_GZIP)
 
 

@@ -63,6 +63,23 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
         storage.secure(target)
         storage.delete(hidden)
         return target
+    upload_built(storage, out_dir, hidden)
+    try:
+        storage.rename(hidden, target)
+    except StorageError:
+        # The answer of a rename that was carried out may be lost, or it was sent twice.
+        if not storage.exists(target):
+            raise
+        _require_ours(storage, target, take_id)
+    reached("segment.publish.renamed")
+    return target
+
+
+def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
+    """Bring what `build_segment` wrote into a hidden folder, and delete what else is there.
+
+    Raises StorageError, also for a file that is neither here nor there.
+    """
     manifest = Manifest.from_bytes((out_dir / MANIFEST_NAME).read_bytes(), str(out_dir / MANIFEST_NAME))
     storage.make_dirs(hidden)
     entries = [*manifest.files, file_entry(out_dir / MANIFEST_NAME)]
@@ -76,17 +93,8 @@ def publish(storage: Storage, folder: str, node: str, take_id: str, out_dir: Pat
         elif there.get(entry["name"]) != entry["size_bytes"]:
             raise StorageError(
                 f"{storage.name}: {hidden}/{entry['name']}: is not there as it was sealed, with"
-                f" {entry['size_bytes']} bytes; run the crawl task of {node} again, which says what to do"
+                f" {entry['size_bytes']} bytes; run the crawl task again, which says what to do"
             )
-    try:
-        storage.rename(hidden, target)
-    except StorageError:
-        # The answer of a rename that was carried out may be lost, or it was sent twice.
-        if not storage.exists(target):
-            raise
-        _require_ours(storage, target, take_id)
-    reached("segment.publish.renamed")
-    return target
 
 
 def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, Any]) -> None:

@@ -58,7 +58,10 @@ def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recover
     by_type = {record.type: record for record in records}
     response, request = by_type.get("response"), by_type.get("request")
     main = response or metadata
-    head, body = _http(response, fields)
+    block = response.block if response else b""
+    head, body = split_head(block)
+    if "krake-head-bytes" in fields:
+        head, body = block[: int(fields["krake-head-bytes"])], block[int(fields["krake-head-bytes"]) :]
     url = fields.get("krake-url") or main.url
     fetched = Fetched(
         url=url,
@@ -76,15 +79,6 @@ def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recover
     )
     digest = main.headers.get("warc-payload-digest", "") if response else None
     return Recovered(taken_of(fields, url), fetched, Position(warc_file, main.offset, main.length), digest, end)
-
-
-def _http(response: WarcRecord | None, fields: dict[str, str]) -> tuple[bytes, bytes]:
-    if response is None:
-        return b"", b""
-    if "krake-head-bytes" in fields:
-        length = int(fields["krake-head-bytes"])
-        return response.block[:length], response.block[length:]
-    return split_head(response.block)
 
 
 def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:

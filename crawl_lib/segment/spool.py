@@ -67,16 +67,12 @@ class _Log:
             os.fsync(self._fd)
         self.size, self.checksum = file_sum(self._path)
 
-    def sync(self) -> None:
-        """Make all that was appended durable."""
-        self._wait()
-        with os_errors(self._path, "cannot be written"):
-            os.fsync(self._fd)
-
     def close(self) -> None:
         """Make all durable and close."""
         try:
-            self.sync()
+            self._wait()
+            with os_errors(self._path, "cannot be written"):
+                os.fsync(self._fd)
         finally:
             self._thread.shutdown()
             os.close(self._fd)
@@ -97,7 +93,6 @@ class OpenPart:
 
     def __init__(self, part: Part, config: SegmentConfig) -> None:
         self.part = part
-        self.name = part.warc.name
         self.log = _Log(part.warc, config.sync_interval_s)
         self.positions: array[int] = array("Q")
         self.counts = PartCounts()
@@ -234,7 +229,7 @@ class PartWriter:
             self._begin_file(part)
         group = self._encoder.group(fetched, taken)
         offset = part.log.append(group.data)
-        position = Position(part.name, offset + group.main_offset, group.main_length)
+        position = Position(part.part.warc.name, offset + group.main_offset, group.main_length)
         part.note(taken, fetched, position, group.digest)
         return position
 
@@ -244,11 +239,6 @@ class PartWriter:
         if self._open is None:
             raise RuntimeError("rows come after the append of their page")
         return self._open
-
-    def sync(self) -> None:
-        """Make all records durable now."""
-        if self._open is not None:
-            self._open.log.sync()
 
     def close(self) -> None:
         """Close the open part, so that all of it is durable. A writer without a record leaves no file.
@@ -264,4 +254,4 @@ class PartWriter:
 
     def _begin_file(self, part: OpenPart) -> None:
         if part.log.size == 0:
-            part.log.append(self._encoder.warcinfo(part.name, self._info, self._clock()))
+            part.log.append(self._encoder.warcinfo(part.part.warc.name, self._info, self._clock()))

@@ -36,13 +36,10 @@ DICTIONARY_COLUMNS = {
 }
 
 
-class RowSpool:
-    """An Arrow stream file that grows by blocks.
+class _Table:
+    """An Arrow stream file that grows by blocks. `fields`: of the rows that are held until there are `block_rows`."""
 
-    `fields`: of the rows that are held until there are `block_rows` of them; of none, blocks are written as they come.
-    """
-
-    def __init__(self, path: Path, schema: pa.Schema, fields: Sequence[str] = (), block_rows: int = 0) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, fields: Sequence[str], block_rows: int) -> None:
         self._path, self._schema, self._fields, self._block_rows = path, schema, fields, block_rows
         self._held: list[Sequence[Any]] = []
         self._waiting = self.rows = 0
@@ -50,12 +47,6 @@ class RowSpool:
             self._file = path.open("wb")
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             self._stream = pa.ipc.new_stream(self._file, schema, options=options)
-
-    def write(self, arrays: Sequence[pa.Array[Any]]) -> None:
-        """Add a block, one array a column of the schema."""
-        batch = pa.RecordBatch.from_arrays(list(arrays), schema=self._schema)
-        with os_errors(self._path, "cannot be written"):
-            self._stream.write_batch(batch)
 
     def close(self, sync: bool = True) -> None:
         """Write what is left and end the stream; durable if `sync`."""
@@ -77,13 +68,15 @@ class RowSpool:
         if self._waiting:
             columns = dict(zip(self._fields, self._columns(), strict=True))
             self._held, self._waiting = [], 0
-            self.write([column(columns[field.name], field) for field in self._schema])
+            arrays = [column(columns[field.name], field) for field in self._schema]
+            with os_errors(self._path, "cannot be written"):
+                self._stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 
     def _columns(self) -> Iterable[Sequence[Any]]:
         return zip(*self._held, strict=True)
 
 
-class PageTable(RowSpool):
+class PageTable(_Table):
     """Collects rows of `pages`."""
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +87,7 @@ class PageTable(RowSpool):
         self._hold(row, 1)
 
 
-class LinkTable(RowSpool):
+class LinkTable(_Table):
     """Collects rows of `links`."""
 
     def __init__(self, path: Path) -> None:

@@ -17,7 +17,7 @@ from crawl_lib.curate.drop import drop_pages
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.repair.fsck import fsck
-from crawl_lib.repair.segments.lost import lost_and_not_queued, requeue_urls
+from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores

@@ -13,7 +13,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.repair.folders.folders import SmallFiles
-from crawl_lib.repair.segments.lost import read_lost, requeue_urls
+from crawl_lib.repair.segments.known import read_lost, requeue_urls
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.segments.swap import Swap
 from crawl_lib.repair.sweep import sweep

@@ -10,7 +10,7 @@ import pytest
 
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.segment.schema import LATER_FIELDS
-from crawl_lib.segment.tables import RowSpool, read_blocks, write_parquet
+from crawl_lib.segment.tables import read_blocks, write_parquet
 from crawl_lib.storage import LocalStorage
 from tests.segment.helpers import fetches
 
@@ -43,10 +43,8 @@ def test_rows_of_an_older_spool_get_the_columns_where_the_segment_is_built(
     reader: SegmentReader, tmp_path: Path
 ) -> None:
     rows = pq.read_table(HERE / "before" / "pages.parquet")
-    spool = RowSpool(tmp_path / "older.arrow", rows.schema)
-    [batch] = rows.to_batches()
-    spool.write(batch.columns)
-    spool.close()
+    with pa.ipc.new_stream(tmp_path / "older.arrow", rows.schema) as stream:
+        stream.write_table(rows)
     assert write_parquet(tmp_path / "pages.parquet", PAGES_SCHEMA, read_blocks(tmp_path / "older.arrow")) == len(
         fetches()
     )

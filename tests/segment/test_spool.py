@@ -170,7 +170,6 @@ def test_workers_with_like_numbers_keep_apart(tmp_path):
 
 def test_a_writer_without_work_leaves_no_file(tmp_path):
     out = writer(tmp_path / "spool")
-    out.sync()
     out.close()
     assert list((tmp_path / "spool").iterdir()) == []
     assert finished_positions(tmp_path / "none") == set()

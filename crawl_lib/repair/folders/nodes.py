@@ -7,7 +7,7 @@ from crawl_lib.crawldir import SegmentRef, settled_nodes
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.repair.segments.lost import lost_and_not_queued
+from crawl_lib.repair.segments.known import lost_and_not_queued
 from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores

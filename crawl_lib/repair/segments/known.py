@@ -1,20 +1,23 @@
-"""What the files of a damaged segment say besides its records, and the small files of its folder, and an open take.
+"""What the files of a damaged segment say besides its records, and the small files of its folder, and an open take;
+and the pages that a salvage could not bring back: their list in the segment, and crawling them again.
 
 Each of them may be damaged too, so each answer says what is best known.
 """
 
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, read_json
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.frontier import decode_line, open_take, part_mapping, read_outlinks
+from crawl_lib.frontier import HANDED_ON, decode_line, encode_line, open_take, part_mapping, read_outlinks
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.segments.glean import is_robots
+from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import (
     INDEX_NAME,
     MANIFEST_NAME,
@@ -31,6 +34,8 @@ from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter, canonicalize, key_of
 from crawl_lib.version import VERSION
 
+LOST_NAME = "lost.tsv"
+"""URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
 OUTCOMES = frozenset(Outcome)
 OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms")
 
@@ -40,7 +45,7 @@ class Known:
 
     def __init__(self, stores: Stores, name: SegmentRef) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
-        self.path, self.folder_path = name.path, stores.crawl.at(name.folder)
+        self.path, self.folder_path, self.has_all_outlinks = name.path, stores.crawl.at(name.folder), False
 
     @cached_property
     def manifest(self) -> Manifest | None:
@@ -156,10 +161,11 @@ class Known:
                     if not is_robots(url):
                         yield QueuedUrl(url), {"key": key_of(url)}
 
-    def outlinks(self, use: Callable[[str, QueuedUrl, str], None]) -> bool:
-        """Hand over what can be read of `outlinks`: of each owner's part the lines before the damage, in order.
+    def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
+        """What can be read of `outlinks`: of each owner's part the lines before the damage, in order; at the end,
+        `has_all_outlinks` says whether this is all of it.
 
-        `use`: gets the owner ("" where no manifest says it), the URL and its flags. Returns whether this is all of it.
+        A line: the owner ("" where no manifest says it), the URL and its flags.
         """
         where, whole, end = f"{self.path}/{OUTLINKS_NAME}", True, 0
         found = self.storage.stat(where)
@@ -172,7 +178,39 @@ class Known:
                 end = max(end, part.offset + part.length)
                 file = self.storage.open_read(where, part.offset, part.length)
                 for line in read_outlinks(file, where, part.count if owner else None):
-                    use(owner, *decode_line(line, where))
+                    yield owner, *decode_line(line, where)
             except (DamagedFileError, PathNotFoundError, ValueError):
                 whole = False
-        return whole and end == size
+        self.has_all_outlinks = whole and end == size
+
+
+def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
+    """The URLs that salvages of a segment could not bring back. Raises DamagedFileError."""
+    where = f"{name.path}/{LOST_NAME}"
+    if not stores.storage.exists(where):
+        return []
+    return [decode_line(line, where)[0] for line in stores.storage.read_bytes(where).splitlines()]
+
+
+def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
+    """Those that were not queued again yet. Raises DamagedFileError."""
+    lost = read_lost(stores, name)
+    digest, _ = _handed_over(name, lost)
+    queued = stores.storage.exists(stores.crawl.seeds_path(digest)) and not check_seeds(stores.crawl, digest)
+    return [] if queued else lost
+
+
+def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) -> None:
+    """Leave lost URLs of a segment for their owners past the key check, without making their hosts seeds.
+
+    The same URLs again change nothing.
+    """
+    digest, lines = _handed_over(name, urls)
+    set_damaged_aside(stores.crawl, digest)
+    hand_over(stores.crawl, digest, lines, Division.of(stores.config), facts={"run_id": f"salvage {name}"})
+
+
+def _handed_over(name: SegmentRef, urls: Sequence[QueuedUrl]) -> tuple[str, list[bytes]]:
+    """Lines of lost URLs, and the name of their folder in `seeds`: the same for the same ones."""
+    lines = [encode_line(queued, HANDED_ON) for queued in urls]
+    return hashlib.sha1(b"\n".join([f"salvage {name}".encode(), *lines])).hexdigest(), lines

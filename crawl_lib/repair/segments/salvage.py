@@ -30,8 +30,7 @@ from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.places import require_folder
 from crawl_lib.repair.segments.glean import Gleaner, Piece, fetched_of, is_robots
-from crawl_lib.repair.segments.known import Known
-from crawl_lib.repair.segments.lost import LOST_NAME, read_lost
+from crawl_lib.repair.segments.known import LOST_NAME, Known, read_lost
 from crawl_lib.repair.segments.swap import finish_swaps, replace_segment
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
@@ -202,17 +201,14 @@ class _Salvage:
 
     def _old_outlinks(self, spool: Path) -> list[Path]:
         """Runs of what can be read of the old `outlinks`; if that is all of it, the parts' own are not needed."""
-        known, numbers = self.known, count()
+        known = self.known
         runs = OutlinkRuns(spool / "old-outlinks")
         local = self.stores.config.frontier.routing == "local" and self.name.node in known.nodes
         index_of = (lambda host: known.nodes.index(self.name.node)) if local else Owners(known.nodes).index
-
-        def add(owner: str, queued: QueuedUrl, flags: str) -> None:
+        for number, (owner, queued, flags) in enumerate(known.outlinks()):
             at = known.nodes.index(owner) if owner in known.nodes else index_of(host_of(queued.url))
-            found = (queued.url, queued.via, queued.depth, queued.redirects, queued.metadata)
-            runs.add(at, 0, next(numbers), found, flags)
-
-        if known.outlinks(add):
+            runs.add(at, 0, number, (queued.url, queued.via, queued.depth, queued.redirects, queued.metadata), flags)
+        if known.has_all_outlinks:
             for part in list_parts(spool):
                 part.drop_outlinks()
         runs.flush()

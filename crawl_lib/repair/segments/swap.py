@@ -23,7 +23,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folders.index import refresh_index
 from crawl_lib.sealed import sealed_json, unsealed_if_new
-from crawl_lib.segment import MANIFEST_NAME, Manifest, file_entry, upload_checked
+from crawl_lib.segment import MANIFEST_NAME, file_entry, upload_built
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
@@ -61,11 +61,6 @@ def read_swap(storage: Storage, where: str) -> Swap:
         raise DamagedFileError(f"{where}: not a decision of a repair: {error!r}; run `krake fsck --repair`") from error
 
 
-def open_swaps(storage: Storage, folder_path: str) -> list[Swap]:
-    """The decisions of a folder that are not carried out to the end. Raises DamagedFileError naming the file."""
-    return [read_swap(storage, f"{folder_path}/{name}") for _, name in swap_files(storage, folder_path)]
-
-
 def all_aside(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
     """All segments of a folder that are put aside, newest first: the node, and the name."""
     found = [(entry.name, _ASIDE.fullmatch(entry.name)) for entry in storage.list(folder_path)]
@@ -89,20 +84,15 @@ def replace_segment(
     and has called `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, node, path = stores.storage, segment.node, stores.crawl.at(segment.folder)
-    manifest_entry = file_entry(built / MANIFEST_NAME)
-    new = f".new-{node}-{manifest_entry['sha256'][:16]}"
-    manifest = Manifest.from_bytes((built / MANIFEST_NAME).read_bytes(), str(built / MANIFEST_NAME))
+    new = f".new-{node}-{file_entry(built / MANIFEST_NAME)['sha256'][:16]}"
     # Just these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
     attempts = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
     for entry in storage.list(path):
         if attempts.fullmatch(entry.name) and entry.name != new:
             storage.delete(f"{path}/{entry.name}")  # of an attempt that was killed
-    storage.make_dirs(f"{path}/{new}")
-    for file in [*manifest.files, manifest_entry]:
-        upload_checked(storage, built / file["name"], f"{path}/{new}/{file['name']}", file)
+    upload_built(storage, built, f"{path}/{new}")
     for name in carried:
-        if not storage.exists(f"{path}/{new}/{name}"):
-            storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
+        storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
     reached("repair.swap.uploaded")
     numbers = [int(match[2]) for entry in storage.list(path) if (match := _ASIDE.fullmatch(entry.name))]
     number = max(int(clock()), *(taken + 1 for taken in numbers), 0)  # two repairs may fall into one second
@@ -114,9 +104,10 @@ def replace_segment(
 
 
 def finish_swaps(stores: Stores, folder: str) -> None:
-    """Carry out what a killed repair of a folder decided."""
-    for swap in stores.until_stopped(open_swaps(stores.storage, stores.crawl.at(folder))):
-        _carry_out(stores, folder, swap)
+    """Carry out what a killed repair of a folder decided. Raises DamagedFileError naming a decision that is none."""
+    path = stores.crawl.at(folder)
+    for _, name in stores.until_stopped(swap_files(stores.storage, path)):
+        _carry_out(stores, folder, read_swap(stores.storage, f"{path}/{name}"))
 
 
 def finish_all_swaps(stores: Stores) -> None:
