@@ -18,6 +18,7 @@ from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
+    HANDED_ON,
     NodeDirectory,
     Take,
     TakeHeader,
@@ -252,7 +253,7 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         NodeDirectory(task.directory).spool_segment,
         facts,
         own.nodes,
-        handed_on=((owners.owner(host_of(queued.url)), queued) for queued in handed_on),
+        handed_on=((owners.owner(host_of(queued.url)), queued, HANDED_ON) for queued in handed_on),
     )
 
 

@@ -25,7 +25,7 @@ from crawl_lib.segment.manifest import (
     Manifest,
 )
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX, Part, PartCounts, list_parts
-from crawl_lib.segment.runs import handed_on_runs, merge_outlinks, merge_runs
+from crawl_lib.segment.runs import OutlinkRuns, merge_outlinks, merge_runs
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.segment.tables import read_blocks, write_parquet
 
@@ -38,17 +38,16 @@ def build_segment(
     facts: Manifest,
     nodes: Sequence[str],
     *,
-    handed_on: Iterable[tuple[str, QueuedUrl]] = (),
-    outlink_runs: Sequence[Path] = (),
+    handed_on: Iterable[tuple[str, QueuedUrl, str]] = (),
     more_files: Sequence[Path] = (),
 ) -> Manifest:
     """Write all files of a segment into `out_dir`, the manifest last; run again, it begins again or finds it complete.
 
     `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `facts`: what is known of
-    the segment besides; not `finished`: now. `nodes`: all, in the order of the owners' indexes. `handed_on`: owner and
-    URL of what goes to its owner past the key check. The WARC file of a sealed part is on the store already: the
-    manifest names it by its seal. Others are linked, not copied, where the disk allows. `outlink_runs`: runs of
-    `OutlinkRuns` besides those of the parts; `more_files`: what else belongs to the segment.
+    the segment besides; not `finished`: now. `nodes`: all, in the order of the owners' indexes. `handed_on`: owner,
+    URL and flags of what comes before all that the pages lead to. `more_files`: what else belongs to the segment. The
+    WARC file of a sealed part is on the store already: the manifest names it by its seal. Others are linked, not
+    copied, where the disk allows.
     Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
     """
     done = read_built(out_dir)
@@ -60,7 +59,7 @@ def build_segment(
         shutil.rmtree(out_dir, ignore_errors=True)
         (out_dir / SCRATCH_NAME).mkdir(parents=True)
         counts["links"] = _write_tables(parts, out_dir, counts)
-        outlinks = _write_lines(parts, out_dir, nodes, handed_on, outlink_runs)
+        outlinks = _write_lines(parts, out_dir, nodes, handed_on)
         shutil.rmtree(out_dir / SCRATCH_NAME)
         seals = {part: part.sealed() for part in parts}
         for path in [*(part.warc for part in parts if seals[part] is None), *more_files]:
@@ -156,15 +155,17 @@ def _write_lines(
     parts: list[Part],
     out_dir: Path,
     nodes: Sequence[str],
-    handed_on: Iterable[tuple[str, QueuedUrl]],
-    more_runs: Sequence[Path],
+    handed_on: Iterable[tuple[str, QueuedUrl, str]],
 ) -> OutlinkWriter:
     scratch = out_dir / SCRATCH_NAME
     with (out_dir / INDEX_NAME).open("wb") as file:
         file.writelines(merge_runs(chain.from_iterable(part.runs("cdxj") for part in parts)))
         fsync_file(file)
-    runs = handed_on_runs(scratch / "handed-on", nodes, handed_on)
-    runs += [*more_runs, *chain.from_iterable(part.runs("outlinks") for part in parts)]
+    first = OutlinkRuns(scratch / "handed-on")
+    for number, (owner, url, flags) in enumerate(handed_on):
+        first.add(nodes.index(owner), 0, number, (url.url, url.via, url.depth, url.redirects, url.metadata), flags)
+    first.flush()
+    runs = [*first.paths, *chain.from_iterable(part.runs("outlinks") for part in parts)]
     with (out_dir / OUTLINKS_NAME).open("wb") as file:
         outlinks = merge_outlinks(file, runs, nodes, scratch)
         fsync_file(file)

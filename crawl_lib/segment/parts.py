@@ -138,11 +138,6 @@ class Part:
             return {"name": str(entry["name"]), "size_bytes": int(entry["size_bytes"]), "sha256": str(entry["sha256"])}
         return None
 
-    @property
-    def number(self) -> int:
-        """Its place among the parts of its worker, from 0."""
-        return int(self.stem.name.rpartition("-")[2])
-
     def runs(self, kind: str) -> list[Path]:
         """Its runs, `kind` "cdxj" or "outlinks", in the order they were written."""
         start = f"{self.stem.name}.{kind}."
@@ -152,13 +147,6 @@ class Part:
         """Delete what can be made again from the WARC file."""
         for path in [self.path(CLOSED_SUFFIX), self.path(SEALED_SUFFIX), *self._made()]:
             path.unlink(missing_ok=True)
-
-    def drop_outlinks(self) -> None:
-        """Delete what a closed part's pages led to, since something else says it."""
-        counts, sums = self._note()
-        for path in self.runs("outlinks"):
-            path.unlink()
-        self.close(counts, sums[WARC_SUFFIX])
 
     def _made(self) -> list[Path]:
         """Rows, positions, index lines, outlinks: those that are there."""

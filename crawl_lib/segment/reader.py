@@ -82,14 +82,13 @@ class SegmentReader:
         with self._storage.open_read(where, offset, length) as file:
             return read_one(file.read(), offset, where)
 
-    def records(self, warc_file: str, damage: Counter[str] | None = None) -> Iterator[WarcRecord]:
-        """All records of a WARC file in file order. `damage` counts the unreadable; without it, an error."""
-        found: Counter[str] = Counter() if damage is None else damage
+    def records(self, warc_file: str) -> Iterator[WarcRecord]:
+        """All records of a WARC file in file order. Raises DamagedFileError after the last that can be read."""
+        found: Counter[str] = Counter()
         with self._storage.open_read(f"{self.path}/{warc_file}") as file:
             yield from walk(file, found)
-        if damage is None and found:
-            kinds = ", ".join(f"{count} x {name}" for name, count in sorted(found.items()))
-            raise DamagedFileError(f"{self.path}/{warc_file}: cannot be read everywhere ({kinds}); {REPAIR}")
+        if found:
+            raise DamagedFileError(f"{self.path}/{warc_file}: cannot be read to its end ({', '.join(found)}); {REPAIR}")
 
     def outlinks(self, owner: str) -> Iterator[bytes]:
         """The outlink lines that go to the node `owner`, in the order of intake; none if it owns none."""

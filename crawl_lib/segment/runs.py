@@ -17,8 +17,7 @@ from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file
 from crawl_lib.errors import os_errors
-from crawl_lib.frontier import HANDED_ON, OutlinkWriter
-from crawl_lib.records import QueuedUrl
+from crawl_lib.frontier import OutlinkWriter
 
 
 def merge_runs(paths: Iterable[Path]) -> Iterator[bytes]:
@@ -105,17 +104,6 @@ class OutlinkRuns(_Runs):
         """Write the URLs that are held, if any."""
         found, self._found = self._found, {}
         self._write(f"{url}\t{line}" for url, line in found.items())
-
-
-def handed_on_runs(stem: Path, nodes: Sequence[str], handed_on: Iterable[tuple[str, QueuedUrl]]) -> list[Path]:
-    """Runs of URLs that go to their owners past the key check; they come before all that was found."""
-    runs = OutlinkRuns(stem)
-    index_of = {node: index for index, node in enumerate(nodes)}
-    for number, (owner, url) in enumerate(handed_on):
-        queued = (url.url, url.via, url.depth, url.redirects, url.metadata)
-        runs.add(index_of[owner], 0, number, queued, HANDED_ON)
-    runs.flush()
-    return runs.paths
 
 
 def merge_outlinks(file: BinaryIO, runs: Sequence[Path], nodes: Sequence[str], scratch: Path) -> OutlinkWriter:

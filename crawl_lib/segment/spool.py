@@ -171,7 +171,7 @@ class PartWriter:
         if len(unfinished) > 1:
             raise DamagedFileError(f"{directory}: {len(unfinished)} parts of {prefix} are open at once")
         self._unfinished = unfinished[0] if unfinished else None
-        self._next_number = max((part.number for part in parts), default=-1) + 1
+        self._next_number = int(parts[-1].stem.name.rpartition("-")[2]) + 1 if parts else 0
         self._open: OpenPart | None = None
         self.before_close: Callable[[], None] = lambda: None
         self.may_close: Callable[[], bool] = lambda: True

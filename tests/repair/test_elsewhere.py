@@ -26,7 +26,7 @@ def test_all_tools_on_a_store_elsewhere(crawl: Result, tmp_path: Path) -> None:
     stores = replace(stores_of(crawl.config), storage=Elsewhere(stores_of(crawl.config).storage))
     flip(warc_of(segment))
     (segment / "links.parquet").unlink()
-    assert salvage_segment(stores, name).state == "salvaged"
+    assert salvage_segment(stores, name).aside
     url = next(row["url"] for row in rows(segment) if row["status"] == 200)
     drop_pages(stores, [url])
     assert compact_segment(stores, name).state == "compacted"

@@ -19,6 +19,7 @@ from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.repair.fsck import fsck
 from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.salvage import salvage_segment
+from crawl_lib.repair.segments.swap import finish_swaps
 from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
@@ -54,7 +55,9 @@ def pages_to_drop(segment: Path) -> list[str]:
 
 def salvage(config: Config, name: SegmentRef, home: Path) -> None:
     stores = stores_of(config)
-    salvage_segment(stores, name)
+    finish_swaps(stores, name.folder)
+    if problems(config, name):
+        salvage_segment(stores, name)
     requeue_urls(stores, name, lost_and_not_queued(stores, name))
 
 

@@ -15,7 +15,7 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.segments.known import read_lost, requeue_urls
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
-from crawl_lib.repair.segments.swap import Swap
+from crawl_lib.repair.segments.swap import Swap, finish_swaps
 from crawl_lib.repair.sweep import sweep
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import open_stores
@@ -75,11 +75,10 @@ def test_what_is_not_the_warc_is_made_again_from_it(table: str, harm: str, crawl
     TABLE_DAMAGE[harm](segment / table)
     assert problems(crawl.config, name)
     report = salvage(crawl, name)
-    assert (report.state, report.lost, report.lost_urls) == ("salvaged", 0, [])
+    assert (report.lost, report.lost_urls) == (0, [])
     assert problems(crawl.config, name) == []
     after = rows(segment), rows(segment, "links"), (segment / "index.cdxj").read_bytes(), outlinks_of(crawl, segment)
     assert after == before
-    assert salvage(crawl, name).state == "whole"
 
 
 def test_two_repairs_in_one_second_keep_both_damaged_segments(crawl: Result) -> None:
@@ -98,7 +97,7 @@ def test_all_but_the_warc_is_gone(crawl: Result) -> None:
     for table in TABLES:
         (segment / table).unlink()
     report = salvage(crawl, name)
-    assert (report.state, report.lost) == ("salvaged", 0)
+    assert report.lost == 0
     assert problems(crawl.config, name) == []
     assert (rows(segment), rows(segment, "links"), sorted(outlinks_of(crawl, segment))) == before
 
@@ -122,7 +121,7 @@ def test_good_records_come_out_of_a_damaged_warc(harm: str, crawl: Result) -> No
     WARC_DAMAGE[harm](warc_of(segment))
     assert problems(crawl.config, name)
     report = salvage(crawl, name)
-    assert report.state == "salvaged"
+    assert report.aside
     assert problems(crawl.config, name) == []
     kept = {row["url"]: row for row in rows(segment)}
     lost = pages.keys() - kept.keys()
@@ -151,7 +150,7 @@ def test_a_warc_file_that_is_there_twice_counts_once(crawl: Result) -> None:
     warc.with_name(warc.name.replace("-00000.", "-00009.")).write_bytes(warc.read_bytes())
     (segment / "pages.parquet").unlink()
     report = salvage(crawl, name)
-    assert (report.state, report.lost) == ("salvaged", 0)
+    assert report.lost == 0
     assert report.damage["repeated"] == report.pages == len(before)
     assert rows(segment) == before
     assert problems(crawl.config, name) == []
@@ -195,7 +194,7 @@ def test_a_row_that_was_changed_says_nothing_of_a_page(changed: dict[str, str], 
     warc[metadata : metadata + 40] = bytes(40)
     (segment / broken["warc_file"]).write_bytes(warc)
     report = salvage(crawl, name)
-    assert (report.state, report.lost, report.without_metadata) == ("salvaged", 1, 1)
+    assert (report.lost, report.without_metadata) == (1, 1)
     assert problems(crawl.config, name) == []
     assert {row["url"] for row in pages} - {row["url"] for row in rows(segment)} == {broken["url"]}
     assert {queued.url for queued in read_lost(stores_of(crawl.config), name)} <= {broken["url"]}
@@ -238,7 +237,7 @@ def test_what_is_of_a_node_with_a_longer_name_is_left_alone(crawl: Result) -> No
     for other in others:
         other.mkdir()
     garbage(segment / "links.parquet")
-    assert salvage(crawl, name).state == "salvaged"
+    assert salvage(crawl, name).aside
     sweep(stores_of(crawl.config), damaged=True)
     assert all(other.exists() for other in others)
     assert not list(segment.parent.glob(f".damaged-{name.node}-[0-9][0-9]*")), "its own is deleted"
@@ -253,7 +252,7 @@ def test_a_dry_run_changes_nothing_and_tells_the_same(crawl: Result) -> None:
     dry = salvage(crawl, name, dry_run=True)
     assert tree(home) == before
     done = salvage(crawl, name)
-    assert replace(dry, state="salvaged", aside=done.aside) == done
+    assert replace(dry, aside=done.aside) == done
 
 
 def test_lost_pages_are_crawled_again_if_asked_for(crawl: Result) -> None:
@@ -296,7 +295,7 @@ def test_an_empty_segment_is_salvaged_too(crawl: Result) -> None:
     for path in segment.iterdir():
         path.unlink()
     report = salvage(crawl, name)
-    assert report.state == "salvaged"
+    assert report.aside
     assert rows(segment) == []
     assert problems(crawl.config, name) == []
 
@@ -312,7 +311,7 @@ def test_fsck_tells_of_a_swap_that_was_stopped_and_salvage_goes_on(crawl: Result
     files.iteration(name.folder)
     (found,) = files.findings.list()
     assert (found.name, found.repair) == ("repair_open", "run `krake fsck --repair`, which goes on")
-    assert salvage(crawl, name).state == "whole"
+    finish_swaps(stores, name.folder)
     files = SmallFiles(stores)
     files.iteration(name.folder)
     assert files.findings.list() == []

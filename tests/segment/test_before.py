@@ -43,7 +43,7 @@ def test_rows_of_an_older_spool_get_the_columns_where_the_segment_is_built(
     reader: SegmentReader, tmp_path: Path
 ) -> None:
     rows = pq.read_table(HERE / "before" / "pages.parquet")
-    with pa.ipc.new_stream(tmp_path / "older.arrow", rows.schema) as stream:
+    with pa.ipc.new_stream(str(tmp_path / "older.arrow"), rows.schema) as stream:
         stream.write_table(rows)
     assert write_parquet(tmp_path / "pages.parquet", PAGES_SCHEMA, read_blocks(tmp_path / "older.arrow")) == len(
         fetches()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -144,8 +143,8 @@ def test_urls_handed_on_come_first_and_keep_their_mark(tmp_path):
     fill(out, fetches())
     out.close()
     handed = [
-        ("node-b", QueuedUrl("http://z.example/", metadata='{"k": "v"}')),
-        ("node-b", QueuedUrl("http://c.example/")),
+        ("node-b", QueuedUrl("http://z.example/", metadata='{"k": "v"}'), "h"),
+        ("node-b", QueuedUrl("http://c.example/"), "h"),
     ]
     build_segment(tmp_path / "spool", tmp_path / "seg", facts(7), NODES, handed_on=handed)
     lines = list(SegmentReader(LocalStorage(tmp_path), "seg").outlinks("node-b"))
@@ -200,7 +199,7 @@ def test_a_finished_build_is_found_and_one_of_another_take_is_not(tmp_path):
     assert other.take_id == "take2"
 
 
-def test_the_reader_counts_or_reports_damage(tmp_path):
+def test_the_reader_reports_damage(tmp_path):
     _, reader = built(tmp_path)
     name = reader.warc_files[0]
     assert len(list(reader.records(name))) == 21
@@ -208,11 +207,10 @@ def test_the_reader_counts_or_reports_damage(tmp_path):
     data = path.read_bytes()
     path.unlink()
     path.write_bytes(data[:-5])
-    damage = Counter()
-    assert len(list(reader.records(name, damage))) == 20
-    assert damage == {"member_cut_short": 1}
+    read = []
     with pytest.raises(DamagedFileError, match="member_cut_short"):
-        list(reader.records(name))
+        read.extend(reader.records(name))
+    assert len(read) == 20
     with pytest.raises(DamagedFileError, match="byte 3"):
         reader.read_record(name, 3, 50)
 

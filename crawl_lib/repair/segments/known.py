@@ -6,7 +6,6 @@ Each of them may be damaged too, so each answer says what is best known.
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -31,7 +30,7 @@ from crawl_lib.segment import (
 )
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
-from crawl_lib.urls import UrlFilter, canonicalize, key_of
+from crawl_lib.urls import Owners, UrlFilter, canonicalize, host_of, key_of
 from crawl_lib.version import VERSION
 
 LOST_NAME = "lost.tsv"
@@ -45,7 +44,7 @@ class Known:
 
     def __init__(self, stores: Stores, name: SegmentRef) -> None:
         self.stores, self.storage, self.name = stores, stores.storage, name
-        self.path, self.folder_path, self.has_all_outlinks = name.path, stores.crawl.at(name.folder), False
+        self.path, self.folder_path = name.path, stores.crawl.at(name.folder)
 
     @cached_property
     def manifest(self) -> Manifest | None:
@@ -81,14 +80,12 @@ class Known:
         if self.manifest is not None:
             return {name: self.manifest.counts.get(name, 0) for name in names}
         try:
-            sums = Counter({name: self.index["counts"].get(name, 0) for name in names})
-            for node in self.index["outlinks"]:
-                if node != self.name.node:
-                    counts = read_json(self.storage, f"{self.folder_path}/{node}/{MANIFEST_NAME}")["counts"]
-                    sums.subtract({name: counts.get(name, 0) for name in names})
+            nodes = [node for node in self.index["outlinks"] if node != self.name.node]
+            others = [read_json(self.storage, f"{self.folder_path}/{node}/{MANIFEST_NAME}")["counts"] for node in nodes]
+            sums = {name: self.index["counts"].get(name, 0) for name in names}
+            return {name: sums[name] - sum(other.get(name, 0) for other in others) for name in names}
         except (KrakeError, KeyError, TypeError, AttributeError):
             return {}
-        return dict(sums) if self.name.node in self.index["outlinks"] and min(sums.values()) >= 0 else {}
 
     @cached_property
     def url_filter(self) -> UrlFilter:
@@ -162,26 +159,23 @@ class Known:
                         yield QueuedUrl(url), {"key": key_of(url)}
 
     def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
-        """What can be read of `outlinks`: of each owner's part the lines before the damage, in order; at the end,
-        `has_all_outlinks` says whether this is all of it.
+        """What can be read of `outlinks`: of each owner's part the lines before the damage, in order.
 
-        A line: the owner ("" where no manifest says it), the URL and its flags.
+        A line: the owner, the URL and its flags. Where no manifest says the owner, it is the host's.
         """
-        where, whole, end = f"{self.path}/{OUTLINKS_NAME}", True, 0
+        where, owners = f"{self.path}/{OUTLINKS_NAME}", Owners(self.nodes)
+        local = self.stores.config.frontier.routing == "local" and self.name.node in self.nodes
         found = self.storage.stat(where)
-        size = found.size_bytes if found else -1
         said = self.manifest.outlinks if self.manifest else self.index.get("outlinks", {}).get(self.name.node)
-        parts = said if isinstance(said, dict) else {"": {"offset": 0, "length": size, "count": 0}}
-        for owner, value in parts.items():
-            try:
+        unsaid = {"": {"offset": 0, "length": found.size_bytes if found else 0, "count": 0}}
+        for node, value in (said if isinstance(said, dict) else unsaid).items():
+            with suppress(DamagedFileError, PathNotFoundError, ValueError):
                 part = part_mapping(value, where)
-                end = max(end, part.offset + part.length)
                 file = self.storage.open_read(where, part.offset, part.length)
-                for line in read_outlinks(file, where, part.count if owner else None):
-                    yield owner, *decode_line(line, where)
-            except (DamagedFileError, PathNotFoundError, ValueError):
-                whole = False
-        self.has_all_outlinks = whole and end == size
+                for line in read_outlinks(file, where, part.count if node else None):
+                    queued, flags = decode_line(line, where)
+                    owner = self.name.node if local else owners.owner(host_of(queued.url))
+                    yield node if node in self.nodes else owner, queued, flags
 
 
 def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:

@@ -25,31 +25,27 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.export import scratch_folder
-from crawl_lib.findings import Severity
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair.places import require_folder
 from crawl_lib.repair.segments.glean import Gleaner, Piece, fetched_of, is_robots
 from crawl_lib.repair.segments.known import LOST_NAME, Known, read_lost
-from crawl_lib.repair.segments.swap import finish_swaps, replace_segment
+from crawl_lib.repair.segments.swap import replace_segment
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import (
     SEQUENCE,
     WARC_SUFFIX,
     Manifest,
-    OutlinkRuns,
     PartWriter,
     RecordEncoder,
     SegmentReader,
     build_segment,
-    check_segment,
     dropped_files,
-    list_parts,
     utc_text,
 )
 from crawl_lib.states import Outcome
 from crawl_lib.stores import Stores
-from crawl_lib.urls import Owners, host_of, key_of
+from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
 from crawl_lib.worker import PageHandler
 
@@ -58,14 +54,11 @@ from crawl_lib.worker import PageHandler
 class SalvageReport:
     """What a salvage found and did.
 
-    `state`: `whole` (nothing to do), `salvaged`, `damaged` (dry run). `findings`: what was wrong. `pages`: those that
-    are kept; `without_metadata`: those of them whose metadata record is lost. `damage`: places of the WARC files that
-    are not kept, by reason. `lost`: how many pages are lost; `lost_urls`: of those whose URLs are known. `aside`: where
-    the damaged segment is kept.
+    `pages`: those that are kept; `without_metadata`: those of them whose metadata record is lost. `damage`: places of
+    the WARC files that are not kept, by reason. `lost`: how many pages are lost; `lost_urls`: of those whose URLs are
+    known. `aside`: where the damaged segment is kept, "" in a dry run.
     """
 
-    state: str = "whole"
-    findings: list[str] = field(default_factory=list)
     pages: int = 0
     without_metadata: int = 0
     damage: dict[str, int] = field(default_factory=dict)
@@ -82,23 +75,16 @@ def salvage_segment(
     planned: Callable[[SalvageReport], None] = lambda report: None,
     clock: Callable[[], float] = time.time,
 ) -> SalvageReport:
-    """Make a damaged segment whole.
+    """Make a segment again in which `check_segment` found an error.
 
     `planned`: told what is kept and lost before anything is written; `dry_run`: that is all. The caller holds the
-    node's lock where he can. Raises PathNotFoundError (no such segment), DamagedFileError (the folder's
-    `iteration.json` or scope), StorageError.
+    node's lock where he can, and has carried out open swaps. Raises PathNotFoundError (no such segment),
+    DamagedFileError (the folder's `iteration.json` or scope), StorageError.
     """
     require_folder(name)
-    if not dry_run:
-        finish_swaps(stores, name.folder)
     if not stores.storage.exists(name.path):
         raise PathNotFoundError(f"{name.path}: there is no such segment; its crawl task, run again, makes it")
     report = SalvageReport()
-    found = check_segment(stores.storage, name.path, full=True, work=stores)
-    report.findings = [finding.to_text() for finding in found if finding.severity is Severity.ERROR]
-    if not report.findings:
-        return report
-    report.state = "damaged"
     salvage = _Salvage(stores, name, report, clock)
     planned(report)
     if not dry_run:
@@ -154,7 +140,6 @@ class _Salvage:
         spool.mkdir()
         for name, pieces in self.found.pieces.items():
             self._part(spool, name, pieces)
-        runs = self._old_outlinks(spool)
         more = []
         if self.lost:
             more.append(spool / LOST_NAME)
@@ -162,11 +147,12 @@ class _Salvage:
         for name in sorted({*dropped_files(self.storage, self.path)} - {*self.known.pending()}):
             more.append(spool / name)
             self.storage.download(f"{self.path}/{name}", more[-1])
-        build_segment(spool, built, self._facts(), self.known.nodes, outlink_runs=runs, more_files=more)
+        old = self.known.outlinks()
+        build_segment(spool, built, self._facts(), self.known.nodes, handed_on=old, more_files=more)
         reached("repair.salvage.built")
         carried = self.known.pending()
         aside = replace_segment(self.stores, self.name, built, carried=carried, keep_old=True, clock=self.clock)
-        self.report.state, self.report.aside = "salvaged", self.stores.crawl.at(self.name.folder, aside)
+        self.report.aside = self.stores.crawl.at(self.name.folder, aside)
 
     def _part(self, spool: Path, name: str, pieces: list[Piece]) -> None:
         """Copy what is kept of one file into the spool, and make the rows of its part."""
@@ -198,21 +184,6 @@ class _Salvage:
             fetched.outcome = Outcome(row["outcome"])
             fetched.attempts, fetched.duration_ms = row["attempts"], row["duration_ms"]
         return RecordEncoder().metadata(fetched, taken, record.headers["warc-record-id"])
-
-    def _old_outlinks(self, spool: Path) -> list[Path]:
-        """Runs of what can be read of the old `outlinks`; if that is all of it, the parts' own are not needed."""
-        known = self.known
-        runs = OutlinkRuns(spool / "old-outlinks")
-        local = self.stores.config.frontier.routing == "local" and self.name.node in known.nodes
-        index_of = (lambda host: known.nodes.index(self.name.node)) if local else Owners(known.nodes).index
-        for number, (owner, queued, flags) in enumerate(known.outlinks()):
-            at = known.nodes.index(owner) if owner in known.nodes else index_of(host_of(queued.url))
-            runs.add(at, 0, number, (queued.url, queued.via, queued.depth, queued.redirects, queued.metadata), flags)
-        if known.has_all_outlinks:
-            for part in list_parts(spool):
-                part.drop_outlinks()
-        runs.flush()
-        return runs.paths
 
     def _facts(self) -> Manifest:
         """What the new manifest says."""
