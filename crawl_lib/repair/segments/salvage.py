@@ -23,11 +23,10 @@ from typing import Any
 
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import reached
-from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import QueuedUrl, TakenUrl
-from crawl_lib.repair.places import require_folder
 from crawl_lib.repair.segments.glean import Gleaner, Piece, fetched_of, is_robots
 from crawl_lib.repair.segments.known import LOST_NAME, Known, read_lost
 from crawl_lib.repair.segments.swap import replace_segment
@@ -81,9 +80,6 @@ def salvage_segment(
     node's lock where he can, and has carried out open swaps. Raises PathNotFoundError (no such segment),
     DamagedFileError (the folder's `iteration.json` or scope), StorageError.
     """
-    require_folder(name)
-    if not stores.storage.exists(name.path):
-        raise PathNotFoundError(f"{name.path}: there is no such segment; its crawl task, run again, makes it")
     report = SalvageReport()
     salvage = _Salvage(stores, name, report, clock)
     planned(report)
@@ -188,8 +184,8 @@ class _Salvage:
     def _facts(self) -> Manifest:
         """What the new manifest says."""
         found, lost, dropped = self.found, self.report.lost, self.known.counts.get("dropped", 0)
-        least, pages = max(found.positions, default=-1) + 1, self.report.pages
-        taken = max(self.known.counts.get("taken", 0), least, pages + lost + dropped)
+        pages = self.report.pages
+        taken = max(self.known.counts.get("taken", 0), max(found.positions, default=-1) + 1, pages + lost + dropped)
         done = {"what": "salvage", "time": utc_text(self.clock()), "krake_version": VERSION}
         facts = self.known.facts(self.known.info(found.info))
         return replace(
