@@ -89,7 +89,10 @@ class _Log:
 
 
 class OpenPart:
-    """A part that is being written: its log, the rows of its pages, and what these led to (`counts`)."""
+    """A part that is being written: its log, the rows of its pages, and what these led to (`counts`).
+
+    Raises StorageError; DamagedFileError at its end if a page has no row.
+    """
 
     def __init__(self, part: Part, config: SegmentConfig) -> None:
         self.part = part
@@ -149,7 +152,7 @@ class PartWriter:
       `may_close`, which may be set too, says no.
 
     `prefix`: see `part_prefix`. `clock` gives POSIX seconds, `new_id` record ids. Not for use by several threads.
-    Raises StorageError naming the file: the operator looks at the disk.
+    Raises StorageError naming the file: the operator looks at the disk. RuntimeError is a mistake of the caller.
     """
 
     def __init__(
@@ -243,7 +246,7 @@ class PartWriter:
     def close(self) -> None:
         """Close the open part, so that all of it is durable. A writer without a record leaves no file.
 
-        Raises StorageError; RuntimeError (a mistake of the caller) if recovered groups were not asked for before.
+        Raises RuntimeError if recovered groups were not asked for before.
         """
         if self._unfinished is not None:
             raise RuntimeError("PartWriter.recovered() comes before close()")
