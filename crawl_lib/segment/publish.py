@@ -112,13 +112,10 @@ def upload_checked(storage: Storage, local: Path, path: str, entry: dict[str, An
         raise StorageError(f"{storage.name}: {path}: was not stored as it was sent; run the task again")
 
 
-def _has_size(storage: Storage, path: str, entry: dict[str, Any]) -> bool:
+def _is_whole(storage: Storage, path: str, entry: dict[str, Any], *, full: bool = True) -> bool:
     found = storage.stat(path)
-    return found is not None and found.size_bytes == entry["size_bytes"]
-
-
-def _is_whole(storage: Storage, path: str, entry: dict[str, Any]) -> bool:
-    return _has_size(storage, path, entry) and stored_digest(storage, path) == entry["sha256"]
+    has_size = found is not None and found.size_bytes == entry["size_bytes"]
+    return has_size and (not full or stored_digest(storage, path) == entry["sha256"])
 
 
 def stored_digest(storage: Storage, path: str, work: Work | None = None) -> str:
@@ -157,7 +154,9 @@ def seal_part(storage: Storage, hidden: str, part: Part) -> None:
     """
     with os_errors(part.warc):
         entry = part.sealed()
-        if entry is None or (part.warc.exists() and not _has_size(storage, f"{hidden}/{entry['name']}", entry)):
+        if entry is None or (
+            part.warc.exists() and not _is_whole(storage, f"{hidden}/{entry['name']}", entry, full=False)
+        ):
             part.require_whole(WARC_SUFFIX)
             entry = file_entry(part.warc)
             upload_checked(storage, part.warc, f"{hidden}/{entry['name']}", entry)

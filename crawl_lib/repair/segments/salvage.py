@@ -113,7 +113,8 @@ class _Salvage:
         """URLs of pages that are not kept, in order. Which responses without metadata are, the old rows decide."""
         found, lost = self.found, dict(self.found.unfetched)
         for queued, row in self.known.rows():
-            lost[row["key"]] = queued
+            if row["key"] not in found.keys:
+                lost[row["key"]] = queued
             if row["key"] in found.lone:
                 self.rows[row["key"]] = row
         with suppress(DamagedFileError):
