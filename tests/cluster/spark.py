@@ -111,8 +111,9 @@ def random_crawl(maker: CrawlMaker, seed: int) -> None:
 
 def drop_some(place: Path, urls: list[str]) -> None:
     """Pages that `krake segment drop` took out."""
-    numbers = {"format_version": 1, "iteration": 1}
-    empty = {"counts": {"outcomes": {}}, "intake": {}, "scope_added": [], "files": [], "outlinks": {}, "history": []}
+    numbers = {"format_version": 1, "iteration": 1, "started": "1970-01-01T00:00:00Z"}
+    counts = {"outcomes": {}, "taken": 0, "deferred": 0, "pages": 0, "links": 0}
+    empty = {"counts": counts, "intake": {}, "scope_added": [], "files": [], "outlinks": {}, "history": []}
     fields = {field.name: numbers.get(field.name, empty.get(field.name, "")) for field in dataclasses.fields(Manifest)}
     (place / "manifest.json").write_text(json.dumps(fields))
     write_dropped(LocalStorage.open(place.parent), place.name, [key(url) for url in urls])
