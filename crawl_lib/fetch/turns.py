@@ -106,14 +106,9 @@ class Turns:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Close the file. The turns stay."""
-        if self._file >= 0:
-            self._map.close()
-            os.close(self._file)
-            self._file = -1
+        self._map.close()
+        os.close(self._file)
 
     def reserve(self, name: str, delay_s: float) -> float:
         """Ask for the turn of `name` now.

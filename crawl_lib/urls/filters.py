@@ -13,7 +13,6 @@ ACCEPTED = "accepted"
 """The name of a verdict that no rule gave."""
 
 _Matcher = Callable[[str, str], object]
-_Rule = tuple[bool, str, _Matcher]
 
 
 class UrlFilter:
@@ -57,7 +56,7 @@ class UrlFilter:
         return False, Rejection.SCOPE
 
 
-def _compile(index: int, rule: RuleConfig) -> _Rule:
+def _compile(index: int, rule: RuleConfig) -> tuple[bool, str, _Matcher]:
     where = f"urls.rules[{index}]"
     if not rule.value:
         raise ConfigError(f"{where}: value is empty; it would match every URL")
