@@ -147,37 +147,28 @@ LOOK_INTERVAL_S = 1.0
 LONGEST_PAUSE_S = 60.0
 
 
-def seal_part(storage: Storage, hidden: str, part: Part) -> None:
-    """Carry out the steps above for a closed part; those that are done are not repeated.
-
-    `hidden`: the take's hidden folder on the store. Raises StorageError and DamagedFileError, naming the file.
-    """
-    with os_errors(part.warc):
-        entry = part.sealed()
-        if entry is None or (
-            part.warc.exists() and not _is_whole(storage, f"{hidden}/{entry['name']}", entry, full=False)
-        ):
-            part.require_whole(WARC_SUFFIX)
-            entry = file_entry(part.warc)
-            upload_checked(storage, part.warc, f"{hidden}/{entry['name']}", entry)
-            reached("seal.uploaded")
-            part.seal(entry)
-            reached("seal.written")
-        if part.warc.exists():
-            delete_durable(part.warc)
-            reached("seal.freed")
-
-
 def seal_closed(storage: Storage, hidden: str, spool: Path, enough: Callable[[], bool] = lambda: False) -> None:
-    """Seal the parts of a spool that are closed; open ones are left alone. `enough`: asked before each one.
+    """Carry out the steps above for the parts of a spool that are closed; those that are done are not repeated.
 
-    Raises StorageError and DamagedFileError, naming the file.
+    `hidden`: the take's hidden folder on the store. `enough`: asked before each part. Raises StorageError and
+    DamagedFileError, naming the file.
     """
     for part in list_parts(spool):
         if enough():
             return
-        if part.is_closed and not part.is_freed:
-            seal_part(storage, hidden, part)
+        if not part.is_closed or part.is_freed:
+            continue
+        with os_errors(part.warc):
+            entry = part.sealed()
+            if entry is None or not _is_whole(storage, f"{hidden}/{entry['name']}", entry, full=False):
+                part.require_whole(WARC_SUFFIX)
+                entry = file_entry(part.warc)
+                upload_checked(storage, part.warc, f"{hidden}/{entry['name']}", entry)
+                reached("seal.uploaded")
+                part.seal(entry)
+                reached("seal.written")
+            delete_durable(part.warc)
+            reached("seal.freed")
 
 
 def seal_all(storage: Storage, hidden: str, spool: Path, repair: str) -> None:
