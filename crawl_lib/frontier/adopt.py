@@ -74,7 +74,7 @@ def adopt(queue: Queue, keys: ShardedKeyStore, owners: Owners | None, *, max_len
     reached("adopt.files_written")
     ours = (sha1(line).digest() for line in file_lines(queue.files.adopted))
     for some in some_lines(chain(ours, map(key_of_line, file_lines(queue.files.adopted_handed_on))), _INSERT_KEYS):
-        report.add_missed(keys.insert(some).missed)
+        report.add_missed(keys.insert(some))
     reached("adopt.inserted")
     record = queue.record()
     size = queue.files.adopted.stat().st_size

@@ -274,7 +274,7 @@ class _Intake:
 
     def _insert_keys(self, keys: list[bytes]) -> None:
         if keys:
-            self.report.add_missed(self.keys.insert(keys).missed)
+            self.report.add_missed(self.keys.insert(keys))
         reached("intake.chunk.inserted")
 
     def finish(self, complete_folders: Collection[str]) -> None:

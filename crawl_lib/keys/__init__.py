@@ -24,7 +24,6 @@ from crawl_lib.keys.server import (
     STATEMENT_KEYS,
     Answer,
     Claim,
-    InsertReport,
     KeyServer,
     PrefixSum,
     ServerCounts,

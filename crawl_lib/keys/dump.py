@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crawl_lib.durable import fsync_dir, fsync_file, reached
-from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError, os_error, os_errors
+from crawl_lib.errors import DamagedFileError, InputError, KeyServerDownError, StorageError, os_errors
 from crawl_lib.keys.intervals import KEY_BYTES, bounds, side_by_side
 from crawl_lib.keys.server import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
@@ -108,13 +108,10 @@ def read_dump(path: Path) -> Iterator[tuple[list[bytes], bytes]]:
     Raises DamagedFileError naming the byte; what came before may be of a damaged file too, so read it all first.
     Raises InputError if there is no such file, StorageError if it cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            yield from _blocks(file, str(path))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except OSError as error:
-        raise os_error(error, path, "cannot be read") from error
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    with os_errors(path, "cannot be read"), path.open("rb") as file:
+        yield from _blocks(file, str(path))
 
 
 def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:
@@ -165,7 +162,7 @@ def load_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
             some = [key for key, own in zip(keys, states, strict=True) if own == state]
             report.added += sum(1 for key in some if known[key] is None)
             report.raised += sum(1 for key in some if (known[key] or state) < state)
-            missed = {} if dry_run else store.insert(some, state).missed
+            missed = {} if dry_run else store.insert(some, state)
             if missed:
                 raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
         reached("repair.load.block")

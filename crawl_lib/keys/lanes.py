@@ -6,7 +6,7 @@ A round ends when all its lanes have ended, so a call that returns or raises lea
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -41,9 +41,7 @@ class Lanes:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._most, thread_name_prefix="krake-keys")
         futures = {place: self._pool.submit(self._lane, place, lane) for place in ordered}
-        failed = [place for place in sorted(places) if futures[place].exception() is not None]
-        if failed:
-            futures[failed[0]].result()
+        wait(futures.values())
         return {place: futures[place].result() for place in sorted(places)}
 
     def _lane(self, place: int, lane: Callable[[int], _T]) -> _T:

@@ -7,7 +7,7 @@ from pathlib import Path
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.findings import Findings, Severity
-from crawl_lib.keys.maintenance import check
+from crawl_lib.keys.maintenance import MaintenanceReport, check
 from crawl_lib.keys.ring import read_ring
 from crawl_lib.keys.server import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
@@ -28,9 +28,25 @@ def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> b
     damaged = {server.name: problem for server in up if full and (problem := table_problem(server))}
     for name, problem in damaged.items():
         findings.add("table_damaged", name, problem, repair=ALL)
-    if full and not damaged:
-        _replicas(store, findings)
-    return not damaged
+    if damaged:
+        return False
+    report = check(store) if full else MaintenanceReport("check", store.replication)
+    for name, found, problem in (
+        ("replica_missing", report.missing, "lacks keys that another replica has"),
+        ("replica_behind", report.behind, "has keys in a lower state than another replica"),
+    ):
+        for server, count in found.items():
+            findings.add(name, server, problem, repair=ONLY, count=count)
+    for server, count in report.misplaced.items():
+        findings.add(
+            "key_misplaced",
+            server,
+            "has keys that belong elsewhere",
+            repair="run `krake keys reshard`, which moves them",
+            severity=Severity.WARNING,
+            count=count,
+        )
+    return True
 
 
 def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
@@ -56,25 +72,6 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
                 severity=Severity.WARNING,
             )
     return up
-
-
-def _replicas(store: ShardedKeyStore, findings: Findings) -> None:
-    report = check(store)
-    for name, found, problem in (
-        ("replica_missing", report.missing, "lacks keys that another replica has"),
-        ("replica_behind", report.behind, "has keys in a lower state than another replica"),
-    ):
-        for server, count in found.items():
-            findings.add(name, server, problem, repair=ONLY, count=count)
-    for server, count in report.misplaced.items():
-        findings.add(
-            "key_misplaced",
-            server,
-            "has keys that belong elsewhere",
-            repair="run `krake keys reshard`, which moves them",
-            severity=Severity.WARNING,
-            count=count,
-        )
 
 
 def table_problem(server: KeyServer) -> str:

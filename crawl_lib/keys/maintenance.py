@@ -2,7 +2,7 @@
 
 The work is cut by interval, one per server. The part of a server is its own interval: all replicas of it are compared,
 by the number and a checksum of the keys of each two-digit prefix and state, and what is missing or behind on any of
-them is filled from the others. Besides, the server's keys are counted, and those that it should not hold. So the
+them is filled from the others. The server's keys are counted too, and those that it should not hold. So the
 parts of all servers together are the whole, no two of them touch the same keys, and they may run at the same time, on
 different machines, and again: each is a task of its own in Airflow.
 
@@ -98,17 +98,14 @@ class MaintenanceReport:
             lines += [f"{name}: {count} keys {word}" for name, count in sorted(by_server.items())]
         lines += [f"{name}: key tables created" for name in self.created]
         lines += [f"left out: {reason}" for reason in self.failed.values()]
-        lines.append(self._verdict())
-        return "\n".join(lines)
-
-    def _verdict(self) -> str:
-        if self.ok:
-            return f"all replicas of the keys of {self.server} are whole" if self.server else "all replicas are whole"
-        if self.failed:
-            return "not all servers could be looked at: run `krake fsck --repair` when they answer"
-        if self.misplaced:
-            return "there are keys on servers that do not own them: see above"
-        return "replicas differ: run `krake fsck --repair`"
+        verdict = f"all replicas{f' of the keys of {self.server}' if self.server else ''} are whole"
+        for is_so, problem in (
+            (not self.ok, "replicas differ: run `krake fsck --repair`"),
+            (self.misplaced, "there are keys on servers that do not own them: see above"),
+            (self.failed, "not all servers could be looked at: run `krake fsck --repair` when they answer"),
+        ):
+            verdict = problem if is_so else verdict
+        return "\n".join([*lines, verdict])
 
 
 def check(store: ShardedKeyStore, server: str | None = None, work: Work | None = None) -> MaintenanceReport:

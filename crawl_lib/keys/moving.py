@@ -101,7 +101,7 @@ class _Change:
     def is_needed(self) -> bool:
         """Find out who holds the keys; False if the ring is as it should be."""
         places = [note and (note.place, note.moving_to) for note in map(self.notes.get, self.to.names)]
-        if self.before.same_places(self.to) and places == [(place, None) for place in range(self.to.count)]:
+        if self.before.same_places(self.to) and places == [(place, None) for place in range(len(self.to.names))]:
             self.to = self.before
             return False
         if not self.is_moved:
@@ -133,8 +133,7 @@ class _Change:
                 )
         placed = under_way or [note for note in self.notes.values() if note and note.ring and note.place is not None]
         rings = {note.ring for note in placed if note.ring}
-        newest = max((one.generation for one in rings), default=0)
-        rings = {one for one in rings if one.generation == newest}
+        rings = {one for one in rings if one.generation == max(other.generation for other in rings)}
         if len(rings) == 1:
             return rings.pop()
         if rings:
@@ -150,7 +149,7 @@ class _Change:
     def _find_holders(self) -> dict[int, KeyServer]:
         """Which server is which place of the old ring: by its note, else by its name in the old config."""
         holders = {}
-        for place, name in enumerate(names_of(self.old.servers)[: self.before.count] if self.old else ()):
+        for place, name in enumerate(names_of(self.old.servers)[: len(self.before.names)] if self.old else ()):
             if self.notes[name] is None and name in self.has_tables:
                 holders[place] = self.known[name]
         for name, note in self.notes.items():
@@ -159,7 +158,7 @@ class _Change:
         return holders
 
     def _require_all_keys(self) -> None:
-        count = self.before.count
+        count = len(self.before.names)
         self.report.lost = [name for place, name in enumerate(self.before.names) if place not in self.holders]
         if not all(set(ring(first, count, self.before.replication)) & set(self.holders) for first in range(count)):
             raise KeyTablesError(
@@ -184,7 +183,7 @@ class _Change:
         self.work.go_on()
         if not self.report.dry_run and not self.is_moved:
             self._note_all()
-        ranges = [] if self.is_moved else list(_ranges(self.before.count, self.to.count))
+        ranges = [] if self.is_moved else list(_ranges(len(self.before.names), len(self.to.names)))
         for number, (low, high) in enumerate(self.work.until_stopped(ranges)):
             self._range(self._sources(low), self._targets(low), low, high)
             self.work.report(range=number + 1, of=len(ranges), copied=self.report.copied.total())
@@ -230,8 +229,8 @@ class _Change:
 
     def sweep(self) -> None:
         """Move keys that lie on servers which do not hold their range: from before servers kept notes."""
-        for first in range(self.to.count):
-            low, high = bounds(first, self.to.count)
+        for first in range(len(self.to.names)):
+            low, high = bounds(first, len(self.to.names))
             targets = self._targets(low)
             others = [server for server in self.store.servers if server not in targets]
             for server in self.work.until_stopped(others):
@@ -259,11 +258,11 @@ class _Change:
                 self._delete(server, targets, low, high)
 
     def _sources(self, low: bytes) -> list[KeyServer]:
-        places = ring(interval(low, self.before.count), self.before.count, self.before.replication)
+        places = ring(interval(low, len(self.before.names)), len(self.before.names), self.before.replication)
         return [self.holders[place] for place in places if place in self.holders]
 
     def _targets(self, low: bytes) -> list[KeyServer]:
-        return [self.store.servers[place] for place in self.store.places(interval(low, self.to.count))]
+        return [self.store.servers[place] for place in self.store.places(interval(low, len(self.to.names)))]
 
     def _bring(
         self, tables: Sequence[KeyServer], scans: Sequence[Iterable[tuple[bytes, int]]], places: Sequence[int]

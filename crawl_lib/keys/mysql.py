@@ -77,9 +77,6 @@ class MySqlKeyServer(KeyServer):
         self._tls, self._ca_file = tls, ca_file
         self._connection: Connection[Any] | None = None
 
-    def __repr__(self) -> str:
-        return f"MySqlKeyServer({self.name!r}, database={self._database!r})"
-
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
         return self._repeated(lambda connection: self._known(connection, keys))
 
@@ -127,7 +124,7 @@ class MySqlKeyServer(KeyServer):
         except FOREIGN:
             # Sent, and no answer: the server has either done it or not. Nothing may be raised that makes a caller,
             # or `_repeated`, send it again.
-            self._drop_connection()
+            self.close(at_once=True)
             return Claim(theirs=theirs, unsure=set(ours))
         return Claim(ours=set(ours), theirs=theirs)
 
@@ -160,13 +157,6 @@ class MySqlKeyServer(KeyServer):
     def create(self, *, drop: bool = False) -> None:
         if not drop and self.exists():
             raise KeyTablesError(f"{self.name}: {TABLES_EXIST}")
-        self._create_database()
-        drops = sql_file("drop.sql")
-        for statement in [*(drops if drop else drops[1:]), *sql_file("create.sql")]:
-            self._write(statement)
-
-    def _create_database(self) -> None:
-        """Create the database if it is not there; without the right to, say what an administrator has to do."""
         try:
             self._repeated(lambda connection: None)
         except NoDatabaseError as missing:
@@ -174,14 +164,19 @@ class MySqlKeyServer(KeyServer):
                 with closing(self._connect(database=None)) as connection:
                     connection.query(f"CREATE DATABASE IF NOT EXISTS `{self._database}`")
             except FOREIGN as error:
+                # Without the right to: what an administrator has to do.
                 translated = translate(self.name, self._user, self._database, error)
                 raise (missing if isinstance(translated, NoDatabaseError) else translated) from error
+        drops = sql_file("drop.sql")
+        for statement in [*(drops if drop else drops[1:]), *sql_file("create.sql")]:
+            self._write(statement)
 
-    def close(self) -> None:
+    def close(self, *, at_once: bool = False) -> None:
+        """`at_once`: forget a connection that may be broken, without waiting for a farewell."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(*FOREIGN):
-                connection.close()
+                (connection._force_close if at_once else connection.close)()  # type: ignore[attr-defined]
 
     def _write(self, statement: str) -> int:
         """Send a statement that may be repeated; returns the number of affected rows."""
@@ -202,11 +197,12 @@ class MySqlKeyServer(KeyServer):
                     self._connection = self._connect(self._database)
                 return work(self._connection)
             except FOREIGN as error:
-                if code_of(error) in CONTENTION and contended < TRIES:
+                if code_of(error) in CONTENTION and contended < TRIES and self._connection is not None:
                     contended += 1
-                    self._roll_back()
+                    with suppress(*FOREIGN):  # a connection that is lost fails again, as lost
+                        self._connection.rollback()
                     continue
-                self._drop_connection()
+                self.close(at_once=True)
                 # Waiting for a server that hangs is paid for once only; one that refused a new connection is down.
                 in_time = time.monotonic() - started < min(self._timeout_s, CONNECT_TIMEOUT_S)
                 if is_lost(error) and not reconnected and not fresh and in_time:
@@ -237,20 +233,6 @@ class MySqlKeyServer(KeyServer):
             connection._force_close()  # type: ignore[attr-defined]
             raise
         return connection
-
-    def _roll_back(self) -> None:
-        if self._connection is not None:
-            try:
-                self._connection.rollback()
-            except FOREIGN:
-                self._drop_connection()
-
-    def _drop_connection(self) -> None:
-        """Forget a connection that may be broken, without waiting for a farewell."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(*FOREIGN):
-                connection._force_close()  # type: ignore[attr-defined]
 
 
 def parse_server(name: str) -> tuple[str, int]:

@@ -1,6 +1,7 @@
 """Errors of MySQL, MariaDB, PyMySQL and sockets, translated at this border into the error tree."""
 
 import re
+import ssl
 
 import pymysql
 from pymysql.constants import CR, ER
@@ -13,7 +14,6 @@ from crawl_lib.errors import (
     KeyStoreError,
     KeyTablesError,
 )
-from crawl_lib.keys.mysql_tls import tls_problem
 from crawl_lib.keys.server import MAKE, TABLES_EXIST
 
 FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError)
@@ -93,8 +93,12 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     code = code_of(error)
     text = " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
     known = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
-    if problem := tls_problem(error):
-        return KeyAccessError(f"{server}: {problem}")
+    cause = getattr(error, "original_exception", error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return KeyAccessError(
+            f"{server}: its certificate is not trusted ({cause.verify_message}): give its authority in"
+            " key_storage.ca_file, and name the server in key_storage.servers as the certificate does"
+        )
     if known is not None:
         kind, advice = known
         return kind(f"{server}: {advice.format(text=text, user=user, database=database)}")

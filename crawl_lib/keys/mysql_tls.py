@@ -28,7 +28,11 @@ class GuardedConnection(Connection):
     _sock: socket.socket
 
     def __init__(self, *, tls: str, ca_file: str | None, **options: Any) -> None:
-        super().__init__(**_tls_options(tls, ca_file), **options)
+        if tls == "off":
+            options["ssl_disabled"] = True
+        elif tls != "prefer":  # a context means: no connection without encryption
+            options["ssl"] = _verified(ca_file) if tls == "verify" else _unverified()
+        super().__init__(**options)
 
     def _create_ssl_ctx(self, sslp: object) -> ssl.SSLContext:
         return sslp if isinstance(sslp, ssl.SSLContext) else _unverified()
@@ -69,26 +73,6 @@ def is_loopback(address: str) -> bool:
     """Whether the other end of a socket is on this machine."""
     found = ipaddress.ip_address(address.partition("%")[0])
     return (getattr(found, "ipv4_mapped", None) or found).is_loopback
-
-
-def tls_problem(error: Exception) -> str | None:
-    """What is wrong with the server's certificate, and what to do, if that is why there is no connection; else None."""
-    cause = getattr(error, "original_exception", error)
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return (
-            f"its certificate is not trusted ({cause.verify_message}): give its authority in key_storage.ca_file, and"
-            " name the server in key_storage.servers as the certificate does"
-        )
-    return None
-
-
-def _tls_options(tls: str, ca_file: str | None) -> dict[str, Any]:
-    """What PyMySQL calls it. A context means: no connection without encryption."""
-    if tls == "off":
-        return {"ssl_disabled": True}
-    if tls == "prefer":
-        return {}
-    return {"ssl": _verified(ca_file) if tls == "verify" else _unverified()}
 
 
 @cache

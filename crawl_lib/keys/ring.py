@@ -28,14 +28,9 @@ class Ring:
     names: tuple[str, ...]
     replication: int
 
-    @property
-    def count(self) -> int:
-        """How many servers there are."""
-        return len(self.names)
-
     def same_places(self, other: "Ring") -> bool:
         """Whether keys lie at the same places, whatever the servers are called."""
-        return (self.count, self.replication) == (other.count, other.replication)
+        return (len(self.names), self.replication) == (len(other.names), other.replication)
 
     def to_text(self) -> str:
         """For messages."""

@@ -41,20 +41,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertReport:
-    """`missed`: number of keys that a server should hold and did not get, by server; repair fills them."""
-
-    missed: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """Whose a set of keys is: three disjoint sets that together are the keys claimed.
 
-    `ours`: this call added them. `theirs`: they stood there before it; only these may be dropped, and only if this
+    `ours`: this call added them. `theirs`: they were there before it; only these may be dropped, and only if this
     was the first sending. `unsure`: not known (an answer was lost while it was being committed, or no replica
     answered); the caller keeps those URLs. `unreached`: the part of `unsure` that certainly was not added, because
-    no replica answered; it may wait as `undecided` does. `missed`: as in InsertReport.
+    no replica answered; it may wait as `undecided` does. `missed`: number of
+    keys that a server should hold and did not get, by server; repair fills them.
     """
 
     ours: set[bytes] = field(default_factory=set)
@@ -137,7 +131,7 @@ class KeyServer(ABC):
 
     @abstractmethod
     def delete(self, keys: Sequence[bytes]) -> int:
-        """Delete keys; returns how many stood there. Repeatable."""
+        """Delete keys; returns how many were there. Repeatable."""
 
     def counts(self) -> dict[int, int]:
         """Number of keys by keyinfo (0 for NULL)."""
@@ -153,7 +147,10 @@ class KeyServer(ABC):
                 f"SELECT {self.HASH}, keyinfo FROM {TABLE} WHERE hash >= '{low.hex()}' AND hash <= '{high.hex()}'"
                 f" ORDER BY hash LIMIT {STATEMENT_KEYS}"
             )
-            pairs = in_order(self.name, from_rows(self.name, rows), low, high)
+            pairs = from_rows(self.name, rows)
+            keys = [low, *(key for key, _ in pairs), high]
+            if keys != sorted(keys):
+                raise damaged(self.name, "its rows are not in the order of their keys")
             yield from pairs
             if len(pairs) < STATEMENT_KEYS or pairs[-1][0] >= high:
                 return
@@ -242,14 +239,6 @@ def from_rows(server: str, rows: Sequence[Sequence[object]]) -> list[tuple[bytes
     if len(keys) != len(rows) or set(map(type, states)) - {int}:
         raise damaged(server, "a hash in it has not 40 digits, or a keyinfo is no number")
     return list(zip(keys, states, strict=True))  # type: ignore[arg-type]
-
-
-def in_order(server: str, pairs: list[tuple[bytes, int]], low: bytes, high: bytes) -> list[tuple[bytes, int]]:
-    """A page of a scan as it is. Raises DamagedKeysError where it is not ascending or not between the two keys."""
-    keys = [low, *(key for key, _ in pairs), high]
-    if keys != sorted(keys):
-        raise damaged(server, "its rows are not in the order of their keys")
-    return pairs
 
 
 def damaged(server: str, problem: str) -> DamagedKeysError:

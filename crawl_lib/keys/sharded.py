@@ -18,7 +18,7 @@ from crawl_lib.errors import DamagedKeysError, KeyServerDownError, KeyStoreError
 from crawl_lib.keys.intervals import ring, split, state_of
 from crawl_lib.keys.lanes import Lanes
 from crawl_lib.keys.ring import Ring, RingNote, look_at, names_of, ring_problem
-from crawl_lib.keys.server import STATEMENT_KEYS, Answer, Claim, InsertReport, KeyServer, ServerCounts
+from crawl_lib.keys.server import STATEMENT_KEYS, Answer, Claim, KeyServer, ServerCounts
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
 
@@ -111,18 +111,19 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         _raise_if_no_tables(chunks)
         return answer
 
-    def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> InsertReport:
+    def insert(self, keys: Collection[bytes], state: KeyState = KeyState.QUEUED) -> dict[str, int]:
         """Add keys on all their replicas, the first server first; keys that are there never lose state.
 
-        Raises KeyServerDownError if no replica of some key took it (the others were inserted all the same): run again.
+        Returns how many keys a server should hold and did not get, by server; a repair fills them. Raises
+        KeyServerDownError if no replica of some key took it (the others were inserted all the same): run again.
         """
         return self._write(keys, lambda server, chunk: server.insert(chunk, state))
 
-    def set_state(self, keys: Collection[bytes], state: KeyState) -> InsertReport:
+    def set_state(self, keys: Collection[bytes], state: KeyState) -> dict[str, int]:
         """Set the state of keys on all their replicas, adding those that are missing. Raises as `insert` does."""
         return self._write(keys, lambda server, chunk: server.set_state(chunk, state))
 
-    def _write(self, keys: Collection[bytes], write: _Request[None]) -> InsertReport:
+    def _write(self, keys: Collection[bytes], write: _Request[None]) -> dict[str, int]:
         self._look_again()
         chunks = self._chunks(keys)
         for step in range(self.replication):
@@ -133,7 +134,7 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
             raise KeyServerDownError(
                 f"no key server answers for some keys; down: {'; '.join(lost)}: run again when one is back"
             )
-        return InsertReport(self._missed(chunks))
+        return self._missed(chunks)
 
     def _missed(self, chunks: Sequence[_Chunk]) -> dict[str, int]:
         """How many of the chunks' keys did not reach a server, by server."""

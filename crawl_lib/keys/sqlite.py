@@ -9,7 +9,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,23 +63,15 @@ class SqliteKeyServer(KeyServer):
         self._timeout_s = timeout_s
         self._connection: sqlite3.Connection | None = None
 
-    def __repr__(self) -> str:
-        return f"SqliteKeyServer({self.name!r})"
-
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
-        with self._open() as connection:
-            return set(self._selected(connection, keys))
+        return set(self.states(keys))
 
     def states(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        with self._open() as connection:
-            return self._selected(connection, keys)
+        return dict(from_rows(self.name, self._rows(_SELECT, _json(keys))))
 
-    def _selected(self, connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, int]:
-        return dict(from_rows(self.name, connection.execute(_SELECT, (_json(keys),)).fetchall()))
-
-    def _rows(self, statement: str) -> Sequence[Any]:
+    def _rows(self, statement: str, *values: str) -> Sequence[Any]:
         with self._open() as connection:
-            return connection.execute(statement).fetchall()
+            return connection.execute(statement, values).fetchall()
 
     def insert(self, keys: Sequence[bytes], state: KeyState) -> None:
         with self._open() as connection:
@@ -92,7 +84,7 @@ class SqliteKeyServer(KeyServer):
     def claim(self, keys: Sequence[bytes]) -> Claim:
         with self._open() as connection:
             with _undone_if_it_fails(connection):
-                theirs = set(self._selected(connection, keys))
+                theirs = self.known(keys)
                 ours = set(keys) - theirs
                 connection.execute(_ADD, (int(KeyState.QUEUED), _json(sorted(ours))))
             try:
@@ -159,43 +151,42 @@ class SqliteKeyServer(KeyServer):
             connection.close()
 
     def _file_is_there(self) -> bool:
-        try:
+        with self._usable():
             return self.path.exists()
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise _not_usable(self.name, error) from error
+            raise KeyStoreError(
+                f"{os_error(error, self.name, 'cannot be created or opened')}: the parent of its folder must exist and"
+                " be writable (key_storage.servers)"
+            ) from error
 
     def _create_file(self) -> bool:
         """Make the file with its table appear at once; False if another process was faster."""
-        folder = self.path.parent
-        try:
+        folder, name = self.path.parent, self.path.name
+        temporary = folder / f".{name}.{os.getpid()}.tmp"
+        with self._usable(), ExitStack() as stack:
             if not folder.is_dir():
                 folder.mkdir(exist_ok=True)
                 fsync_dir(folder.parent)
-            with _lock(folder):
-                return self._create_file_locked()
-        except OSError as error:
-            raise _not_usable(self.name, error) from error
-
-    def _create_file_locked(self) -> bool:
-        if self.path.exists():
-            return False
-        # The log of a file that was deleted by hand must not be replayed into the new one.
-        for suffix in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        temporary.unlink(missing_ok=True)
-        try:
-            with _translated(self.name):
-                connection = sqlite3.connect(temporary, isolation_level=None)
-                try:
-                    for statement in ["PRAGMA journal_mode = WAL", *sql_file("create.sqlite.sql")]:
-                        connection.execute(statement)
-                finally:
-                    connection.close()
+            # Only one process at a time makes a file there.
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if self.path.exists():
+                return False
+            # The log of a file that was deleted by hand must not be replayed into the new one.
+            for old in (temporary, folder / f"{name}-wal", folder / f"{name}-shm"):
+                old.unlink(missing_ok=True)
+            stack.callback(temporary.unlink, missing_ok=True)
+            with _translated(self.name), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+                for statement in ["PRAGMA journal_mode = WAL", *sql_file("create.sqlite.sql")]:
+                    connection.execute(statement)
             temporary.rename(self.path)
-            fsync_dir(self.path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+            fsync_dir(folder)
         return True
 
     @contextmanager
@@ -205,12 +196,6 @@ class SqliteKeyServer(KeyServer):
             if self._connection is None:
                 self._connection = self._connect()
             yield self._connection
-
-    def _require_columns(self, connection: sqlite3.Connection) -> None:
-        """With a type in the schema that is not ours, keys would be compared as numbers, and none be known."""
-        columns = connection.execute(f"SELECT name, type FROM pragma_table_info('{TABLE}')").fetchall()
-        if columns and columns != [("hash", "CHAR(40)"), ("keyinfo", "TINYINT")]:
-            raise damaged(self.name, "its columns are others")
 
     def _connect(self) -> sqlite3.Connection:
         if not self._file_is_there():
@@ -222,7 +207,10 @@ class SqliteKeyServer(KeyServer):
         try:
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536"):
                 connection.execute(f"PRAGMA {pragma}")
-            self._require_columns(connection)
+            # With a type in the schema that is not ours, keys would be compared as numbers, and none be known.
+            columns = connection.execute(f"SELECT name, type FROM pragma_table_info('{TABLE}')").fetchall()
+            if columns and columns != [("hash", "CHAR(40)"), ("keyinfo", "TINYINT")]:
+                raise damaged(self.name, "its columns are others")
         except BaseException:
             connection.close()
             raise
@@ -242,24 +230,6 @@ def _undone_if_it_fails(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _json(keys: Sequence[bytes]) -> str:
     return f'["{hex_list(keys, chr(34) + "," + chr(34))}"]' if keys else "[]"
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Only one process at a time makes a file in `folder`."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _not_usable(server: str, error: OSError) -> KeyStoreError:
-    return KeyStoreError(
-        f"{os_error(error, server, 'cannot be created or opened')}: the parent of its folder must exist and be writable"
-        " (key_storage.servers)"
-    )
 
 
 @contextmanager

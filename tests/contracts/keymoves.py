@@ -79,7 +79,7 @@ class KeyMovesContract:
     def test_the_first_use_writes_notes_and_the_same_ring_is_accepted_under_other_names(self, filled):
         store = filled(3, 2)
         notes = [read_ring(server) for server in store.servers]
-        assert [(note.place, note.ring.count, note.ring.replication) for note in notes] == [
+        assert [(note.place, len(note.ring.names), note.ring.replication) for note in notes] == [
             (0, 3, 2), (1, 3, 2), (2, 3, 2)
         ]  # fmt: skip
         for server in store.servers:

@@ -127,7 +127,7 @@ class KeyStoreContract:
     def test_a_key_is_new_until_it_is_inserted(self, store):
         keys = make_keys(12_000)
         assert store.unknown(keys).new == set(keys)
-        assert store.insert(keys[:7_000]).missed == {}
+        assert store.insert(keys[:7_000]) == {}
         answer = store.unknown(keys)
         assert (answer.known, answer.new, answer.undecided) == (set(keys[:7_000]), set(keys[7_000:]), set())
 
@@ -135,8 +135,8 @@ class KeyStoreContract:
         answer = store.unknown([])
         assert (answer.new, answer.known, answer.undecided) == (set(), set(), set())
         assert store.claim([]).ours == set()
-        assert store.insert([]).missed == {}
-        assert store.set_state([], GONE).missed == {}
+        assert store.insert([]) == {}
+        assert store.set_state([], GONE) == {}
         assert store.forget([]) == 0
         assert store.states([]) == {}
 
@@ -316,7 +316,7 @@ class KeyStoreContract:
         store.servers[1].down = True
         report = getattr(store, write)(keys, CRAWLED)
         expected = sum(1 in replicas(key, 3, 2) for key in keys)
-        assert report.missed == {store.servers[1].name: expected}
+        assert report == {store.servers[1].name: expected}
         assert set(store.states(keys).values()) == {CRAWLED}
 
     @pytest.mark.parametrize("write", ["insert", "set_state"])
@@ -404,8 +404,8 @@ class KeyStoreContract:
         share = sum(1 in replicas(key, 3, 2) for key in keys)
         assert store.unknown(keys).known == set(keys[:200])
         assert store.claim(keys).ours == set(keys[200:])
-        assert store.insert(keys).missed == {blank.name: share}
-        assert store.set_state(keys, CRAWLED).missed == {blank.name: share}
+        assert store.insert(keys) == {blank.name: share}
+        assert store.set_state(keys, CRAWLED) == {blank.name: share}
         assert set(store.states(keys).values()) == {CRAWLED}
         with pytest.raises(KeyTablesError, match="krake keys create"):
             store.forget(keys[:3])

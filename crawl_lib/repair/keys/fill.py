@@ -134,7 +134,7 @@ def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> 
             why = sight.refusals() + [f"a repair found URLs gone that {node} held" for node in lost]
             report.unknown = [f"{_NOT_COMPARED}: {text}" for text in why]
             try:
-                _Walk(stores, store, nodes, sight, None if why else heap, report, findings).run()
+                _Walk(stores, store, nodes, sight, heap=None if why else heap, report=report, findings=findings).run()
             except (KeyStoreError, LockedError) as error:
                 report.unknown.append(f"{_NOT_COMPARED}: {error}")
     return findings.list(), report
@@ -167,7 +167,7 @@ def fill_keys(stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, dr
         if heap is not None and sight.unknown:
             report.unknown, heap = sight.refusals(), None
         store = stack.enter_context(open_key_store(stores.config.key_storage, stores.secrets.key_storage_password))
-        walk = _Walk(stores, store, nodes, sight, heap, report, Findings("keys", REPAIR), write=not dry_run)
+        walk = _Walk(stores, store, nodes, sight, heap=heap, report=report, findings=Findings("keys", REPAIR))
         if not dry_run:
             store.require_ring()
         elif not store.exists():
@@ -193,23 +193,26 @@ def take_all_in_again(stores: Stores, node: str) -> None:
     take_in_anew(Queue(stores.node_dir(node), node))
 
 
-@dataclass
 class _Walk:
-    """Asks the tables for every key that they should have; with `write` they get it.
+    """Asks the tables for every key that they should have; unless it is a dry run, they get it.
 
     `heap`: has the keys that other machines noted; None: queued keys whose URLs nothing holds are not looked for.
-    `is_empty`: there are no tables to be asked, and a dry run makes none.
     """
 
-    stores: Stores
-    store: ShardedKeyStore
-    nodes: Collection[str]
-    sight: Sight
-    heap: KeyHeap | None
-    report: KeysReport
-    findings: Findings
-    write: bool = False
-    is_empty: bool = False
+    def __init__(
+        self,
+        stores: Stores,
+        store: ShardedKeyStore,
+        nodes: Collection[str],
+        sight: Sight,
+        *,
+        heap: KeyHeap | None,
+        report: KeysReport,
+        findings: Findings,
+    ) -> None:
+        self.stores, self.store, self.nodes, self.sight = stores, store, nodes, sight
+        self.heap, self.report, self.findings, self.write = heap, report, findings, not report.dry_run
+        self.is_empty = False  # whether there are no tables to be asked, and a dry run makes none
 
     def run(self) -> None:
         self._pages()
@@ -314,7 +317,7 @@ class _Walk:
         self.report.added += len(missing)
         self.report.raised += len(behind)
         if self.write:
-            if missed := self.store.set_state(keys, state).missed:
+            if missed := self.store.set_state(keys, state):
                 raise KeyServerDownError(f"{', '.join(missed)}: does not answer: run again when it is back")
         elif self.heap is not None:
             self.heap.add(behind)
@@ -322,13 +325,19 @@ class _Walk:
         self.stores.report(checking=f"keys of {where}", done=done, unit="keys")
 
     def _unheld(self, heap: KeyHeap) -> None:
-        """Keys that are queued, and whose URLs are nowhere."""
+        """Keys that are queued, and whose URLs are nowhere. Raises LockedError if a node elsewhere began to work."""
         with self._if_readable():
             hold_all(self.stores, self.sight.notes, heap)
         if self.report.unread:
             return
         for keys in unheld_keys(self.store.servers, heap):
-            self._refuse_if_began()  # these were read before: none was sent by a node whose note is there now
+            # These were read before: none was sent by a node whose note is there now.
+            if began := self.sight.began(self.stores):
+                again = " and ".join(f"`{note_command(node)}`" for node in began)
+                raise LockedError(
+                    f"somebody began to work on {', '.join(began)} meanwhile: when that is over, run {again} there,"
+                    " then this again"
+                )
             if not self.report.anew:
                 # Before any key is dropped: killed between, what nothing holds is found once more.
                 self.report.anew = list(self.nodes)
@@ -348,12 +357,3 @@ class _Walk:
         self.report.noted = len(self.sight.notes)
         if self.write:
             reached("repair.rebuild.unheld")
-
-    def _refuse_if_began(self) -> None:
-        """Raise LockedError if somebody began to work on a node elsewhere: its note does not say what it holds now."""
-        if began := self.sight.began(self.stores):
-            again = " and ".join(f"`{note_command(node)}`" for node in began)
-            raise LockedError(
-                f"somebody began to work on {', '.join(began)} meanwhile: when that is over, run {again} there, then"
-                " this again"
-            )

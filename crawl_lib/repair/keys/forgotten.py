@@ -1,6 +1,6 @@
 """What was forgotten on purpose: files of the crawl directory that say which keys, and when.
 
-A page that was forgotten still stands in its segment. So that a check does not call its missing key a damage, and
+A page that was forgotten is still in its segment. So that a check does not call its missing key a damage, and
 `krake fsck --repair` does not make it known again, each `krake forget` leaves a file `<crawl>/forgotten/<name>`: a line
 of JSON (`time_us`: POSIX microseconds, `keys`: how many, `lower`: by node and host, how many URLs were forgotten),
 then the keys, 20 bytes each, ascending. While it is being carried out the name begins with `.open-`; the next forget
@@ -54,7 +54,7 @@ class Forget:
 
 
 def key_array(keys: bytes | bytearray) -> Keys:
-    """Keys that stand one after the other, ascending and each once."""
+    """Keys that follow each other, put in ascending order, each once."""
     return np.unique(np.frombuffer(bytes(keys), f"S{KEY_BYTES}"))
 
 

@@ -1,8 +1,8 @@
 """Which keys should be known, and which URLs wait: what pages, queues and outlinks say, against the key tables.
 
-A key that is queued stands for a URL that some file holds: a queue, an open take, a file that a task had begun to
+For each key that is queued some file holds its URL: a queue, an open take, a file that a task had begun to
 write, or a line of `outlinks` that is handed on past the key check and has not been taken in. If none does, the URL is
-lost without a word: whoever finds a link to it drops it as known. The file `undecided` and other lines of `outlinks`
+lost without a word: links to it are dropped as known. The file `undecided` and other lines of `outlinks`
 hold nothing, since they are dropped if their keys are known.
 
 What a node on another machine holds is known by the note that `krake fsck --node NODE` left (`crawldir.heldnotes`).
@@ -59,18 +59,12 @@ from crawl_lib.urls import canonicalize
 
 ASKED = 50_000
 LOWEST, HIGHEST = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
-_BESIDE = (
-    *(
-        NodeDirectory.new,
-        NodeDirectory.new_claim,
-        NodeDirectory.adopted,
-        NodeDirectory.adopted_handed_on,
-        NodeDirectory.rehomed,
-        NodeDirectory.rehomed_handed_on,
-    ),
+_WITH_URLS = (
+    *(NodeDirectory.new, NodeDirectory.new_claim, NodeDirectory.adopted, NodeDirectory.adopted_handed_on),
+    *(NodeDirectory.rehomed, NodeDirectory.rehomed_handed_on),
     *(NodeDirectory.put_back, NodeDirectory.handed_on, NodeDirectory.take),
 )
-"""Files beside a queue whose lines begin with a URL."""
+"""Files next to a queue whose lines begin with a URL."""
 
 
 def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dict[KeyState, list[bytes]]]:
@@ -99,7 +93,7 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
     """URLs that a node's queue has made known, with the file they are of; some at a time.
 
     The queue itself, URLs handed on, and those that an open intake has decided upon and sent. Not the file
-    `undecided`, nor the end of `new`: whoever made those known would have the next intake drop their URLs.
+    `undecided`, nor the end of `new`: if those were known, the next intake would drop their URLs.
     A queue that has yet to be adopted, or has an open move, gives nothing: the next task inserts its keys.
     """
     queue = Queue(stores.node_dir(node), node)
@@ -159,7 +153,7 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
             yield keys_of(some)
             if not ours:  # people wrote it, perhaps
                 yield keys_of(_canonical(some, longest))
-    for name in _BESIDE:
+    for name in _WITH_URLS:
         yield from map(keys_of, _some(map(_url_of, file_lines(queue.directory / name))))
 
 
@@ -338,7 +332,7 @@ def _canonical(lines: Iterable[bytes], max_length_chars: int) -> Iterator[bytes]
                 line.decode("utf-8", "surrogateescape").strip(), max_length_chars=max_length_chars
             ).encode()
         except UrlError:
-            continue  # nobody will crawl it
+            continue  # no one will crawl it
 
 
 def _url_of(line: bytes) -> bytes:

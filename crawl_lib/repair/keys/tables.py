@@ -18,7 +18,6 @@ from crawl_lib.keys import (
     open_key_store,
     rewrite_notes,
     set_table_aside,
-    table_problem,
 )
 from crawl_lib.repair.keys.held import nodes_unseen
 from crawl_lib.stores import Stores
@@ -30,7 +29,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
     """Make tables where there are none, or they cannot be used; write notes of places again that cannot be read.
 
     `full`: embedded tables are read to their end. What is broken is kept as `<file>.damaged-<time>`. A server that does
-    not answer, or lets nobody in, is left to people: it is a finding. Raises KeyStoreError.
+    not answer, or refuses us, is left to people: it is a finding. Raises KeyStoreError.
     """
     with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
         problems = {server.name: _problem(server, full=full) for server in store.servers}
@@ -60,13 +59,12 @@ def _problem(server: KeyServer, *, full: bool) -> str:
     try:
         if not server.exists():
             return "has no key tables"
-        if isinstance(server, SqliteKeyServer) and full:
-            return table_problem(server)
+        if full:
+            return next(server.problems(), "")
         server.counts()
-    except _NOT_BROKEN:
-        return ""
     except KeyStoreError as error:
-        return str(error).removeprefix(f"{server.name}: ") if isinstance(server, SqliteKeyServer) else ""
+        if isinstance(server, SqliteKeyServer) and not isinstance(error, _NOT_BROKEN):
+            return str(error).removeprefix(f"{server.name}: ")
     return ""
 
 
