@@ -35,6 +35,7 @@ from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, finish_open_move,
 from crawl_lib.graph import check_export
 from crawl_lib.keys import check, open_key_store, repair
 from crawl_lib.repair.folders.folders import SmallFiles
+from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.repair.folders.nodes import check_lost, check_nodes
 from crawl_lib.repair.keys.fill import KeysReport, check_keys, fill_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
@@ -173,11 +174,13 @@ def _held_nodes(
 ) -> Iterator[tuple[list[str], dict[str, str]]]:
     """Hold the nodes of this machine, in the config's order, without waiting: those, and who works on the others.
 
+    Those that left the config and were not retired come after them: what waits there is not lost yet.
+
     `make`: also the lock of a node that has none; one that only looks leaves it, since such a node is at rest.
     """
     nodes, at_work = [], {}
     with ExitStack() as locks:
-        for node in stores.config.servers:
+        for node in [*stores.config.servers, *nodes_left(stores)]:
             directory = stores.node_dir(node)
             if directory.is_dir() and Queue(directory, node).stands():
                 try:
@@ -287,7 +290,7 @@ class _Pass:
 
     def queue(self) -> None:
         """The directories of this machine's nodes."""
-        for node in self.stores.config.servers:
+        for node in dict.fromkeys([*self.stores.config.servers, *self.nodes, *self.at_work]):
             directory = self.stores.node_dir(node)
             if node in self.at_work:
                 self.report.skipped.append(f"node {node}: {self.at_work[node]}")

@@ -7,10 +7,12 @@ where no queue is, so it asks what the nodes had settled (`crawldir.settled`).
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
+from typing import Any
 
-from crawl_lib.crawldir import MANIFEST_FILE, Iteration, Settled, read_json, read_settled
-from crawl_lib.errors import ConfigError
+from crawl_lib.crawldir import Iteration, Settled, read_settled
+from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
 from crawl_lib.stores import Stores
 
 SEEDS_NODE = "seeds"
@@ -54,7 +56,7 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
     for digest in stores.crawl.seeds():
         if before is not None and digest in before.seeds:
             continue
-        for node in stores.crawl.seeds_manifest(digest).get("outlinks", {}):
+        for node in _seeds(stores, digest).get("outlinks", {}):
             if node not in stores.config.servers and _wait(stores, digest, node, read_settled(stores.crawl, node)):
                 raise ConfigError(
                     f"servers: {stores.crawl.seeds_path(digest)} has seeds for {node}, which is not in servers: put it"
@@ -83,7 +85,7 @@ def unsettled(stores: Stores, before: Iteration) -> list[str]:
     """Which nodes of the newest iteration have not settled all there is, in words: each with what to do."""
     crawl, servers = stores.crawl, set(stores.config.servers)
     sources = [(segment.folder, segment.node) for segment in crawl.segments()]
-    sources += [(d, SEEDS_NODE) for d in crawl.seeds() if set(crawl.seeds_manifest(d).get("nodes", ())) != servers]
+    sources += [(d, SEEDS_NODE) for d in crawl.seeds() if set(_seeds(stores, d).get("nodes", ())) != servers]
     problems = []
     for node in before.nodes:
         settled = read_settled(crawl, node)
@@ -127,7 +129,16 @@ def _untaken(stores: Stores, node: str, settled: Settled | None, sources: Sequen
 
 def _holds_lines_for(stores: Stores, node: str, folder: str, found_by: str) -> bool:
     """Whether a segment, or injected seeds, have URLs for a node; the segment of a node that had no work has none."""
-    crawl = stores.crawl
-    path = crawl.seeds_path(folder) if found_by == SEEDS_NODE else crawl.segment(folder, found_by).path
-    parts = read_json(stores.storage, f"{path}/{MANIFEST_FILE}").get("outlinks", {})
-    return bool(parts.get(node, {}).get("count", 0))
+    is_seeds = found_by == SEEDS_NODE
+    manifest = _seeds(stores, folder) if is_seeds else stores.crawl.segment(folder, found_by).manifest()
+    return bool(manifest.get("outlinks", {}).get(node, {}).get("count", 0))
+
+
+def _seeds(stores: Stores, digest: str) -> dict[str, Any]:
+    """The manifest of seeds; of damaged ones nothing: the same are injected again, for the nodes of the config.
+
+    Until then `start` and each intake refuse them.
+    """
+    with suppress(DamagedFileError, PathNotFoundError):
+        return stores.crawl.seeds_manifest(digest)
+    return {}

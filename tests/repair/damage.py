@@ -45,16 +45,9 @@ TIMES = 5
 """How often the advice of findings is followed until `krake fsck` has to be clean."""
 BY_PEOPLE = {("adopted", "data file"), ("adopted", "state")}
 """What somebody made by hand has no digest yet."""
-OTHER_NODES = ("rehomed", "handed on", "retired")
-"""Crawls whose nodes have changed."""
-OPEN = {
-    *((scene, kind) for scene in OTHER_NODES for kind in ("key table", "manifest of seeds")),
-    *(("retired", kind) for kind in ("state", "record", "data file", "meta", "retire", "undecided", "host counts")),
-    ("salvaged", "files of an intake"),
-}
-"""Findings that are worked on: tables that were made again stay unfilled while a node has no queue yet; the inject that
-fsck advises fails at the manifest that it should replace; a node that is not in `servers` any more is not looked at; a
-lost page that is queued again, and whose URL is damaged in `new` within an open move, is known as crawled."""
+OPEN = {("salvaged", "files of an intake")}
+"""Findings that are worked on: a lost page that is queued again, and whose URL is damaged in `new` within an open move,
+is known as crawled."""
 PRECIOUS = re.compile(r"\.warc\.gz|pages\.parquet|links\.parquet|outlinks|index\.cdxj")
 CHOICES = ("pages_lost",)
 """Notes whose advice is followed too: lost pages are queued again."""

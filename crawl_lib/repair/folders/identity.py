@@ -12,10 +12,10 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
-from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, read_json
+from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, read_json, settled_nodes
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
 from crawl_lib.frontier import open_take
-from crawl_lib.rounds import FIRST_FILE
+from crawl_lib.rounds import FIRST_FILE, is_retired
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION
@@ -28,6 +28,18 @@ def readable_iterations(stores: Stores) -> list[Iteration]:
         with suppress(DamagedFileError, PathNotFoundError):
             found.append(stores.crawl.folder(folder).iteration())
     return found
+
+
+def nodes_left(stores: Stores) -> list[str]:
+    """Nodes that had a part in the crawl, are in `servers` no more, and were not retired, as far as that is known."""
+    parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
+    left = []
+    for node in sorted({*parts, *settled_nodes(stores.crawl)} - set(stores.config.servers)):
+        try:
+            left += [] if is_retired(stores, node) else [node]
+        except (DamagedFileError, PathNotFoundError):
+            left.append(node)  # findings of the mark, or the iteration
+    return left
 
 
 class Identity:

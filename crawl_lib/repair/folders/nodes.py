@@ -3,12 +3,11 @@
 from collections.abc import Collection
 from contextlib import suppress
 
-from crawl_lib.crawldir import SegmentRef, settled_nodes
-from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError
+from crawl_lib.crawldir import SegmentRef
+from crawl_lib.errors import KrakeError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.repair.segments.known import lost_and_not_queued
-from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
@@ -17,17 +16,14 @@ from crawl_lib.urls import key_of
 def check_nodes(stores: Stores) -> list[Finding]:
     """Nodes that had a part in the crawl and are in `servers` no more, and were not retired."""
     findings = Findings("queue", "")
-    parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
-    for node in sorted({*parts, *settled_nodes(stores.crawl)} - set(stores.config.servers)):
-        with suppress(DamagedFileError, PathNotFoundError):  # findings of the mark, or the iteration
-            if not is_retired(stores, node):
-                findings.add(
-                    "node_not_retired",
-                    str(stores.node_dir(node)) if stores.node_dir(node).is_dir() else node,
-                    f"node {node} is not in `servers`, and was not retired: what waits in its queue is not crawled",
-                    repair=f"put it back, or run `krake nodes retire {node}` there (with --lost if its disk is gone)",
-                    severity=Severity.WARNING,
-                )
+    for node in nodes_left(stores):
+        findings.add(
+            "node_not_retired",
+            str(stores.node_dir(node)) if stores.node_dir(node).is_dir() else node,
+            f"node {node} is not in `servers`, and was not retired: what waits in its queue is not crawled",
+            repair=f"put it back, or run `krake nodes retire {node}` there (with --lost if its disk is gone)",
+            severity=Severity.WARNING,
+        )
     return findings.list()
 
 

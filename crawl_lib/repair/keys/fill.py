@@ -129,7 +129,7 @@ def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> 
                 where = problem.partition(":")[0]
                 findings.add("held_note_damaged", where, problem, repair="do so", severity=Severity.WARNING)
             # A repair noted that URLs are gone: that says what to do about their keys.
-            lost = [node for node in stores.config.servers if NodeDirectory(stores.node_dir(node)).lost.exists()]
+            lost = [node for node in nodes if NodeDirectory(stores.node_dir(node)).lost.exists()]
             lost += [node for node, note in sight.notes.items() if note.lost]
             why = sight.refusals() + [f"a repair found URLs gone that {node} held" for node in lost]
             report.unknown = [f"{_NOT_COMPARED}: {text}" for text in why]
@@ -216,7 +216,7 @@ class _Walk:
 
     def run(self) -> None:
         self._pages()
-        for node in self.stores.config.servers:
+        for node in dict.fromkeys([*self.stores.config.servers, *self.nodes]):
             if node not in self.sight.notes and node not in self.sight.unknown:
                 self._waiting(node)
         if self.heap is not None and not self.report.unread:
@@ -327,7 +327,7 @@ class _Walk:
     def _unheld(self, heap: KeyHeap) -> None:
         """Keys that are queued, and whose URLs are nowhere. Raises LockedError if a node elsewhere began to work."""
         with self._if_readable():
-            hold_all(self.stores, self.sight.notes, heap)
+            hold_all(self.stores, self.nodes, self.sight.notes, heap)
         if self.report.unread:
             return
         for keys in unheld_keys(self.store.servers, heap):

@@ -49,7 +49,7 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.keys import KEY_BYTES, KeyServer, side_by_side
 from crawl_lib.node import waiting_sources
-from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader, microseconds_of
@@ -245,12 +245,12 @@ def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -
     return f"has lost its queue: put it back, or run `krake nodes restart {node}`"
 
 
-def hold_all(stores: Stores, notes: Mapping[str, HeldNote], heap: "KeyHeap") -> None:
-    """Put into a heap what the other nodes' directories hold, and what is on its way to any node.
+def hold_all(stores: Stores, nodes: Collection[str], notes: Mapping[str, HeldNote], heap: "KeyHeap") -> None:
+    """Put into a heap what the directories of `nodes` and of those of the config hold, and what is on its way to any node.
 
     Raises DamagedFileError, as `urls_on_their_way` does.
     """
-    for node in stores.config.servers:
+    for node in dict.fromkeys([*stores.config.servers, *nodes]):
         note = notes.get(node)
         if note is None:
             for keys in held_keys(stores, node):
@@ -299,17 +299,10 @@ def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
     """Nodes that may hold URLs, and whose directories cannot be read: elsewhere, at work, gone.
 
     `nodes`: those whose lock is held. Where keys lie in files there is no other machine, so a node of which nothing is
-    here has not been used yet. One that left without being retired counts, wherever it is.
+    here has not been used yet. One that left without being retired counts.
     """
     unseen = [node for node in stores.config.servers if not _is_seen(stores, node, nodes)]
-    parts = {node for one in readable_iterations(stores) if not one.is_import for node in one.nodes}
-    for node in sorted({*parts, *settled_nodes(stores.crawl)} - set(stores.config.servers)):
-        try:
-            gone = is_retired(stores, node)
-        except (DamagedFileError, PathNotFoundError):
-            gone = False  # findings of the mark, or the iteration
-        unseen += [] if gone else [node]
-    return unseen
+    return unseen + [node for node in nodes_left(stores) if node not in nodes]
 
 
 def _is_seen(stores: Stores, node: str, nodes: Collection[str]) -> bool:

@@ -19,6 +19,7 @@ from crawl_lib.keys import (
     rewrite_notes,
     set_table_aside,
 )
+from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.repair.keys.held import nodes_unseen
 from crawl_lib.stores import Stores
 
@@ -36,9 +37,11 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if all(map(is_sqlite_server, problems)) and not _is_begun(stores):
             return  # the first task makes them
         broken = [server for server in store.servers if problems[server.name]]
+        servers = stores.config.servers
         if broken and not dry_run:
-            held = [node for node in stores.config.servers if stores.node_dir(node).is_dir()]
-            mark_unfilled(stores.crawl, [PAGES, *dict.fromkeys([*held, *nodes_unseen(stores, ())])])
+            here = [node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()]
+            elsewhere = [node for node in nodes_unseen(stores, here) if node in servers]
+            mark_unfilled(stores.crawl, [PAGES, *dict.fromkeys([*here, *elsewhere])])
             reached("repair.tables.marked")
         for server in broken:
             say(f"{server.name}: {problems[server.name]}; new key tables are made, and filled")
