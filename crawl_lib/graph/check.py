@@ -105,7 +105,7 @@ class _Comparison:
 class _Check:
     def __init__(self, folder: ExportFolder) -> None:
         self.storage, self.folder = folder.storage, folder
-        self.findings = Findings("export", f"delete the folder {folder.path}, and export again")
+        self.findings = Findings("export", f"move the folder {folder.path} away, and export again")
         self.sizes = folder.sizes()
 
     def add(self, file: str, problem: object) -> None:
@@ -127,11 +127,11 @@ class _Check:
         """
         finished = CONTENT in self.sizes and WEB_GRAPH in self.sizes
         where = self.folder.file(INPUTS)
-        new = f"delete the folder {self.folder.path}, or leave it, and make a new export with another --label"
+        new = f"leave it, or move the folder {self.folder.path} away; make a new export with another --label"
         folders = " ".join(sorted({segment.folder for segment in inputs.segments}, key=int))
         name = self.folder.name
         again = (
-            f"delete that file (of the web graph: {ARCS_OUT} and {ARCS_IN}, too), then run"
+            f"move that file away (of the web graph: {ARCS_OUT} and {ARCS_IN}, too), then run"
             f" `krake export --label {name} --folders {folders}`, `krake graph link --export {name}`,"
             f" `krake graph finalize --export {name}`: they make what is missing"
         )

@@ -53,7 +53,7 @@ CHOICES = ("pages_lost",)
 """Notes whose advice is followed too: lost pages are queued again."""
 ADVICE = re.compile(
     r"`krake ([^`]+)`|inject the same|\bdelete (?:(?:its|that|the) file|its tables|its folder|it|them)\b"
-    r"|\bdelete (?:the folder )?([\w./-]+/[\w./-]+)"
+    r"|\bdelete (?:the folder )?([\w./-]+/[\w./-]+)|\bmove (?:that file|(?:the folder )?([\w./-]+/[\w./-]+)) away"
 )
 EXPORT = (("export", "--label", LABEL), ("graph", "link", "--export", LABEL), ("graph", "finalize", "--export", LABEL))
 
@@ -318,7 +318,7 @@ class _Course:
 
 
 def _advice(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """The commands that findings name, each once; "delete it" and "delete PATH" are told as ("delete", path)."""
+    """The commands that findings name, each once; "delete PATH" and "move PATH away" are told as ("delete", path)."""
     done: set[tuple[str, ...]] = set()
     for one in found:
         text = one["repair"]
@@ -341,7 +341,7 @@ def _commands(text: str, where: str) -> Iterator[tuple[str, ...]]:
         elif match[0] == "delete its folder":
             yield "delete", str(Path(where).parent)
         else:
-            yield "delete", (match[2] or where).rstrip(";,.")
+            yield "delete", (match[2] or match[3] or where).rstrip(";,.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

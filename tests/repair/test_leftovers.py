@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from crawl_lib.crawldir.naming import hidden_prefix
+from demo import Serving
 from tests.cli.conftest import Krake
 from tests.repair.crawled import flip
 from tests.repair.killed import run_killed
@@ -155,3 +156,44 @@ def test_the_hidden_folder_of_an_import_is_left_until_its_segment_stands(copy: C
     (folder / "import").mkdir()
     krake.ok("sweep")
     assert not list(folder.glob(".import-*"))
+
+
+def test_the_directory_of_a_node_that_left_is_looked_at_and_repaired(copy: Callable[..., Krake]) -> None:
+    """Its damage was not found, and `nodes retire` and `fsck --repair` named each other."""
+    krake = copy()
+    with_servers(krake, "node-b")
+    (krake.directory / "queue" / "node-a" / "state").write_text("x\n")
+    assert {"state_damaged", "node_not_retired"} <= findings(krake).keys()
+    assert "krake fsck --repair" in krake("nodes", "retire", "node-a").error()
+    krake("fsck", "--repair")
+    assert findings(krake).keys() == {"node_not_retired"}
+    krake.ok("nodes", "retire", "node-a")
+    assert findings(krake) == {}
+
+
+def test_key_tables_are_filled_from_the_queue_of_a_node_that_left(copy: Callable[..., Krake]) -> None:
+    """They lacked its keys for good, and no task could begin."""
+    krake = copy()
+    with_servers(krake, "node-b")
+    for table in krake.directory.glob("keys/*.sqlite"):
+        table.unlink()
+    krake("fsck", "--repair")
+    assert findings(krake).keys() == {"node_not_retired"}
+    krake.ok("nodes", "retire", "node-a")
+    assert krake("fsck", "--json").json["findings"] == []
+
+
+def test_damaged_seeds_are_injected_again_for_the_nodes_that_there_are_now(
+    copy: Callable[..., Krake], web: Serving
+) -> None:
+    """Inject read the manifest that it is to replace, to see whether nodes have to be settled first."""
+    krake = copy()
+    with_servers(krake, "node-b")
+    krake.ok("nodes", "retire", "node-a")
+    for manifest in krake.directory.glob("dfs/crawl/seeds/*/manifest.json"):
+        if '"retired"' not in manifest.read_text():
+            manifest.write_bytes(b"{")
+    assert "seeds_damaged" in findings(krake)
+    krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
+    assert "seeds_damaged" not in findings(krake)
+    krake.ok("settle")

@@ -17,13 +17,15 @@ def newest_folder(directory: Path) -> Path:
 
 
 def test_a_take_whose_folder_is_gone(copy: Callable[..., Krake]) -> None:
-    """Its URLs are still in the queue: nothing is lost where the file is deleted, as the finding says."""
+    """Its URLs are still in the queue: nothing is lost where the file is moved away, as the finding says."""
     krake = copy("take.written")
     queued = waiting(krake)
     shutil.rmtree(newest_folder(krake.directory))
     assert found(krake) == found(krake, "--fast") == {"take_folder_gone": 1}
     assert "was deleted" in krake("settle").error() or "is gone" in krake("settle").error()
-    (queue(krake.directory) / "take").unlink()
+    [finding] = krake("fsck", "--json").json["findings"]
+    assert "delete" not in finding["repair"]
+    (queue(krake.directory) / "take").rename(krake.directory / "take")
     krake.ok("settle")
     assert found(krake) == {}
     assert waiting(krake) == queued
@@ -125,7 +127,7 @@ def test_damage_of_an_export_is_found_though_its_segments_have_changed(copy: Cal
     data[4:24], data[24:44] = data[24:44], data[4:24]
     mapping.write_bytes(data)
     [finding] = [one for one in krake("fsck", "--json").json["findings"] if one["name"] == "mapping_damaged"]
-    assert finding["repair"] == "delete the folder export/e, and export again"
+    assert finding["repair"] == "move the folder export/e away, and export again"
 
 
 def urls_of(segment: Path) -> list[str]:

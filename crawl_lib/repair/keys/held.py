@@ -29,7 +29,6 @@ from crawl_lib.crawldir import (
     note_command,
     noted_keys,
     read_note,
-    settled_nodes,
     urls_of_lost_queue,
     write_note,
 )
@@ -51,7 +50,6 @@ from crawl_lib.keys import KEY_BYTES, KeyServer, side_by_side
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.repair.keys.forgotten import Forgotten
-from crawl_lib.rounds import is_retired
 from crawl_lib.segment import SegmentReader, microseconds_of
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
@@ -246,7 +244,7 @@ def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -
 
 
 def hold_all(stores: Stores, nodes: Collection[str], notes: Mapping[str, HeldNote], heap: "KeyHeap") -> None:
-    """Put into a heap what the directories of `nodes` and of those of the config hold, and what is on its way to any node.
+    """Put into a heap what the directories of `nodes` and of the config's nodes hold, and what is on its way to them.
 
     Raises DamagedFileError, as `urls_on_their_way` does.
     """

@@ -38,7 +38,7 @@ def _check_take(stores: Stores, take: Take, files: NodeDirectory, findings: Find
     """An open take goes on only in the folder of its iteration; where its segment is there, `leftover` is too."""
     node, folder = take.header.node, stores.crawl.at(take.header.folder)
     if not stores.storage.exists(folder):
-        again = f"put the folder back, or delete {take.path}: its URLs are fetched again"
+        again = f"put the folder back, or move {take.path} and its spool away: its URLs are fetched again"
         problem = f"the folder of its iteration, {folder}, is gone"
         findings.add("take_folder_gone", str(take.path), problem, repair=again)
     elif stores.storage.exists(f"{folder}/{node}") and read_leftover(take) is None:
