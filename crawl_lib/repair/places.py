@@ -2,7 +2,7 @@
 
 import fcntl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from crawl_lib.crawldir import SegmentRef
@@ -17,37 +17,26 @@ def require_folder(name: SegmentRef) -> None:
         raise PathNotFoundError(f"{name.crawl.at(name.folder)}: there is no such iteration; see `krake status`")
 
 
-@contextmanager
 def node_locked(
     stores: Stores, node: str, what: str, on_wait: Callable[[str], None], *, dry_run: bool = False
-) -> Iterator[None]:
+) -> AbstractContextManager[object]:
     """Hold the node's lock, if its directory is on this machine. Raises LockedError naming the holder.
 
     `dry_run`: without waiting, and without a trace.
     """
     directory = stores.node_dir(node)
     if node not in stores.config.servers or not directory.is_dir():
-        yield
-        return
-    if dry_run:
-        with held_without_trace(directory, node):
-            yield
-        return
-    with NodeLock(directory, node, stores.config.queue.lock_timeout_s, what=what, on_wait=on_wait):
-        yield
+        return nullcontext()
+    waiting = NodeLock(directory, node, stores.config.queue.lock_timeout_s, what=what, on_wait=on_wait)
+    return held_without_trace(directory, node) if dry_run else waiting
 
 
-@contextmanager
-def repairs_locked(stores: Stores, *, dry_run: bool = False) -> Iterator[None]:
+def repairs_locked(stores: Stores, *, dry_run: bool = False) -> AbstractContextManager[object]:
     """One repair of segments at a time on this machine: what is dropped while a segment is made again could be missed.
 
     A dry run, which leaves no trace, does not count. Raises LockedError if there is another one.
     """
-    if dry_run:
-        yield
-        return
-    with scratch_base(stores, "repair"):
-        yield
+    return nullcontext() if dry_run else scratch_base(stores, "repair")
 
 
 @contextmanager
