@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import file_digest
@@ -105,35 +106,34 @@ def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any],
 
     Raises StorageError or DamagedFileError where they cannot be those of the take.
     """
-    total = PartCounts()
+    notes: list[PartCounts] = []
     taken, deferred = facts.counts["taken"], facts.counts["deferred"]
     gone = {name: count for name in ("lost", "dropped") if (count := facts.counts.get(name))}
     seen = bytearray(taken)
     for part in parts:
         if not part.is_closed:
             raise StorageError(f"{part.warc}: is still open; run the crawl task of node {facts.node} again")
-        total.add(part.counts())
         part.require_whole()
+        notes.append(part.counts())
         for position in part.positions():
             if position >= taken or seen[position]:
                 raise DamagedFileError(f"{part.warc}: position {position} of {taken} taken URLs comes twice or late")
             seen[position] = 1
-    if total.pages != sum(total.outcomes.values()) or total.pages != sum(seen):
-        raise DamagedFileError(f"{facts.node}: {total.pages} rows of pages, but {sum(seen)} fetched URLs")
-    if taken != total.pages + deferred + sum(gone.values()):
-        raise DamagedFileError(
-            f"{facts.node}: {taken} URLs were taken, but {total.pages} fetched and {deferred} deferred"
-        )
+    pages, outcomes = sum(note.pages for note in notes), sum((note.outcomes for note in notes), Counter[str]())
+    if pages != outcomes.total() or pages != sum(seen):
+        raise DamagedFileError(f"{facts.node}: {pages} rows of pages, but {sum(seen)} fetched URLs")
+    if taken != pages + deferred + sum(gone.values()):
+        raise DamagedFileError(f"{facts.node}: {taken} URLs were taken, but {pages} fetched and {deferred} deferred")
     counts = gone | {
         "taken": taken,
-        "outcomes": dict(sorted(total.outcomes.items())),
+        "outcomes": dict(sorted(outcomes.items())),
         "deferred": deferred,
-        "pages": total.pages,
-        "links": total.links,
-        "robots_captures": total.robots_captures,
-        "rejections": dict(sorted(total.rejections.items())),
+        "pages": pages,
+        "links": sum(note.links for note in notes),
+        "robots_captures": sum(note.robots_captures for note in notes),
+        "rejections": dict(sorted(sum((note.rejections for note in notes), Counter[str]()).items())),
     }
-    return counts, sorted(total.scope_hosts.union(facts.scope_added))
+    return counts, sorted(set(facts.scope_added).union(*(note.scope_hosts for note in notes)))
 
 
 def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> int:

@@ -46,15 +46,6 @@ class PartCounts:
     rejections: Counter[str] = field(default_factory=Counter)
     scope_hosts: set[str] = field(default_factory=set)
 
-    def add(self, other: "PartCounts") -> None:
-        """Add another part's."""
-        self.pages += other.pages
-        self.links += other.links
-        self.robots_captures += other.robots_captures
-        self.outcomes += other.outcomes
-        self.rejections += other.rejections
-        self.scope_hosts |= other.scope_hosts
-
 
 @dataclass(frozen=True)
 class Part:

@@ -274,6 +274,20 @@ def test_lost_pages_are_crawled_again_if_asked_for(crawl: Result) -> None:
     assert all(fetched[url] == 1 for url in lost)
 
 
+@pytest.mark.parametrize("broken", [b"\t\t\t", b"h\x14tp://127.0.1.1/\t\t0\t0\th\t"])
+def test_a_damaged_line_of_lost_pages_takes_no_other_with_it(broken: bytes, crawl: Result) -> None:
+    """Nor is what is no URL queued."""
+    segment, name = largest(crawl)
+    warc_of(segment).unlink()
+    lost = salvage(crawl, name).lost_urls
+    assert len(lost) > 1
+    lines = (segment / "lost.tsv").read_bytes().splitlines(keepends=True)
+    (segment / "lost.tsv").write_bytes(broken + b"\n" + b"".join(lines[1:]))
+    assert problems(crawl.config, name)
+    assert salvage(crawl, name).lost_urls == lost[1:]
+    assert [queued.url for queued in read_lost(stores_of(crawl.config), name)] == lost[1:]
+
+
 def test_an_index_of_the_folder_says_what_the_new_segment_says(crawl: Result) -> None:
     """Its ranges of `outlinks` are what the next intake reads."""
     segment, name = largest(crawl)

@@ -158,6 +158,15 @@ class Known:
                     if not is_robots(url):
                         yield QueuedUrl(url), {"key": key_of(url)}
 
+    def lost(self) -> Iterator[QueuedUrl]:
+        """URLs of pages that earlier salvages lost, of each line that can be read."""
+        with suppress(PathNotFoundError):
+            for line in self.storage.read_bytes(f"{self.path}/{LOST_NAME}").splitlines():
+                with suppress(DamagedFileError, UrlError):
+                    queued, _ = decode_line(line)
+                    if canonicalize(queued.url) == queued.url:
+                        yield queued
+
     def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
         """What can be read of `outlinks`: of each owner's part the lines before the damage, in order.
 
