@@ -61,19 +61,18 @@ class Spark(Engine):
         self._do(lambda: self._make_table(name, paths, columns))
 
     def _make_table(self, name: str, paths: Sequence[str], columns: pa.Table) -> None:
-        with _translated():
-            places = [self._place(path, f"{name}-{number}.parquet") for number, path in enumerate(paths)]
-            frame = self._read(places, mergeSchema="true")
-            numbers = {_path_of(place): number for number, place in enumerate(places)}
-            uris = frame.inputFiles()
-            given = [numbers.get(unquote(_path_of(uri))) for uri in uris]
-            if sorted(number for number in given if number is not None) != list(range(len(paths))):
-                raise StorageError(f"Spark: lists other files than the {len(paths)} it was asked to read as {name}")
-            addresses = [re.sub("^file:///", "file:/", uri) for uri in uris]  # as `_metadata.file_path` has them
-            files = self._given(pa.table({"krake_file": addresses, "segment": pa.array(given, pa.int32())}))
-            named = frame.select("*", sql.col("_metadata.file_path").alias("krake_file"))
-            joined = named.join(sql.broadcast(files), "krake_file").drop("krake_file")
-            self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(name)
+        places = [self._place(path, f"{name}-{number}.parquet") for number, path in enumerate(paths)]
+        frame = self._read(places, mergeSchema="true")
+        numbers = {_path_of(place): number for number, place in enumerate(places)}
+        uris = frame.inputFiles()
+        given = [numbers.get(unquote(_path_of(uri))) for uri in uris]
+        if sorted(number for number in given if number is not None) != list(range(len(paths))):
+            raise StorageError(f"Spark: lists other files than the {len(paths)} it was asked to read as {name}")
+        addresses = [re.sub("^file:///", "file:/", uri) for uri in uris]  # as `_metadata.file_path` has them
+        files = self._given(pa.table({"krake_file": addresses, "segment": pa.array(given, pa.int32())}))
+        named = frame.select("*", sql.col("_metadata.file_path").alias("krake_file"))
+        joined = named.join(sql.broadcast(files), "krake_file").drop("krake_file")
+        self._given(columns).unionByName(joined, allowMissingColumns=True).createOrReplaceTempView(name)
 
     def table(self, name: str, path: str) -> None:
         self._do(lambda: self._read([self._place(path, f"{name}.parquet")]).createOrReplaceTempView(name))
