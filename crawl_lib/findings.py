@@ -70,8 +70,8 @@ class Findings:
         before = self._found.get((name, where))
         if before is not None:
             problem, count = before.problem, before.count + count
-        text = self.repair if repair is None else repair
-        self._found[name, where] = Finding(self._room, name, where, problem, text, severity, count)
+        repair = self.repair if repair is None else repair
+        self._found[name, where] = Finding(self._room, name, where, problem, repair, severity, count)
 
     def list(self) -> list[Finding]:
         """All of them, in the order in which they were first met."""

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, cast
 
 from crawl_lib.durable import fsync_dir, fsync_file
-from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError, os_error
 from crawl_lib.storage.filestore import COPY_BYTES, Entry, Storage, check_path
 
 AT_FDCWD = -100
@@ -113,10 +113,11 @@ class LocalStorage(Storage):
     def stat(self, path: str) -> Entry | None:
         place = self.local_path(path)
         try:
-            with _translated(place, "cannot be looked at"):
-                status = place.stat()
-        except PathNotFoundError:
+            status = place.stat()
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise os_error(error, place, "cannot be looked at") from error
         is_dir = stat.S_ISDIR(status.st_mode)
         return Entry(place.name if path else "", is_dir, 0 if is_dir else status.st_size)
 
@@ -267,7 +268,7 @@ def _translated(place: Path, what: str) -> Iterator[None]:
 
 _MEANINGS: dict[type[OSError], tuple[type[StorageError], str]] = {
     FileNotFoundError: (PathNotFoundError, "is not there"),
-    NotADirectoryError: (PathNotFoundError, "a part of this path is a regular file, not a directory"),
+    NotADirectoryError: (StorageError, "a part of this path is a regular file, not a directory"),
     FileExistsError: (TargetExistsError, "is there already, it was not touched"),
     PermissionError: (StorageError, "no permission; look at the owner and mode of its directory"),
 }

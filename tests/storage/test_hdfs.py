@@ -382,6 +382,17 @@ def test_a_gateway_that_is_down_is_no_reason_to_wait_where_another_works():
         assert HdfsStorage.open(address, DfsConfig(wait_s=0.0)).stat("").is_dir
 
 
+def test_a_standby_is_passed_over_and_asked_last_from_then_on():
+    refusal = b'{"RemoteException": {"exception": "StandbyException", "message": "READ is not supported"}}'
+    status = b'{"FileStatus": {"type": "DIRECTORY", "length": 0, "pathSuffix": ""}}'
+    with answering(answer_of(403, refusal)) as standby_, answering(answer_of(200, status)) as active:
+        urls = [f"http://127.0.0.1:{server.server_port}" for server in (standby_, active)]
+        storage = HdfsStorage.open(";".join(urls), DfsConfig(wait_s=0.0))
+        assert storage._hdfs.namenodes == (urls[1], urls[0])
+    with pytest.raises(StorageError, match=f"{urls[0][7:]}: .*; {urls[1][7:]}: |{urls[1][7:]}: .*; {urls[0][7:]}: "):
+        storage.stat("f")  # both are gone: each namenode's reason is told
+
+
 def hang_up(sockets: socket.socket, after: int) -> None:
     """Take a connection, read so many bytes of its handshake, and end it."""
     with suppress(OSError):
