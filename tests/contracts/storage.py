@@ -165,5 +165,11 @@ class StorageContract:
             storage.write_bytes("f/x", b"")
         assert storage.stat("f/x") is None
 
+    def test_a_file_is_no_missing_folder(self, storage):
+        storage.write_bytes("f", b"1")
+        with pytest.raises(StorageError, match="regular file") as caught:
+            storage.list("f")
+        assert not isinstance(caught.value, PathNotFoundError)
+
     def test_free_bytes(self, storage):
         assert storage.free_bytes() > 0
