@@ -26,7 +26,6 @@ from crawl_lib.frontier.journal import (
 )
 from crawl_lib.frontier.lock import NodeLock, held_without_trace, holder
 from crawl_lib.frontier.move import (
-    Appended,
     Change,
     Move,
     carry_out_move,
@@ -47,8 +46,8 @@ from crawl_lib.frontier.outlinks import (
     file_lines,
     join_line,
     part_mapping,
-    part_source,
     read_outlinks,
+    some_lines,
     split_line,
 )
 from crawl_lib.frontier.queue import (

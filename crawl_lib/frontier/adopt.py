@@ -10,20 +10,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha1
 from itertools import chain
-from typing import BinaryIO
 
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import UrlError
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import counts_bytes, host_of_line
 from crawl_lib.frontier.journal import IntakeReport
-from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, move_id, plan_move
+from crawl_lib.frontier.move import Change, carry_out_move, finish_open_move, move_id, plan_move
 from crawl_lib.frontier.outlinks import file_lines, join_line, key_of_line, some_lines
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import digest_of
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
 from crawl_lib.keys import ShardedKeyStore
-from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port
+from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port, scope_bytes
 
 EXAMPLES = 20
 _INSERT_KEYS = 50_000
@@ -62,14 +61,12 @@ def adopt(queue: Queue, keys: ShardedKeyStore, owners: Owners | None, *, max_len
     state = queue.state()
     if queue.is_ours(state):
         return
-    found = _Adoption(queue, state, owners, max_length_chars)
-    if repeated := found.write():
-        found = _Adoption(queue, state, owners, max_length_chars, repeated)
-        found.write()
-    report = found.report
+    report, scope, repeated = _write(queue, state, owners, max_length_chars)
+    if repeated:
+        report, scope, _ = _write(queue, state, owners, max_length_chars, repeated)
     reached("adopt.written")
-    scope = sorted(found.scope.union(read_scope_added(queue)))
-    write_durable(queue.files.adopted_scope, "".join(f"{host}\n" for host in scope).encode())
+    scope |= {*read_scope_added(queue)}
+    write_durable(queue.files.adopted_scope, scope_bytes(scope))
     _count_hosts(queue, keys)
     reached("adopt.files_written")
     ours = (sha1(line).digest() for line in file_lines(queue.files.adopted))
@@ -83,7 +80,7 @@ def adopt(queue: Queue, keys: ShardedKeyStore, owners: Owners | None, *, max_len
         state=state,
         record=report.added_to(record),
         ours=True,
-        appended=Appended(NodeDirectory.adopted, report.adopted),
+        appended=(NodeDirectory.adopted, report.adopted),
         replaces=True,
         deletes=[NodeDirectory.adopted_counted],
         renames=[
@@ -95,83 +92,61 @@ def adopt(queue: Queue, keys: ShardedKeyStore, owners: Owners | None, *, max_len
     carry_out_move(queue, plan_move(queue, change))
 
 
-class _Adoption:
-    """One pass over a queue made by hand. `repeated`: key prefixes that an earlier pass saw more than once."""
+def _write(
+    queue: Queue, state: State, owners: Owners | None, max_length_chars: int, repeated: frozenset[int] = frozenset()
+) -> tuple[IntakeReport, set[str], frozenset[int]]:
+    """One pass over a queue made by hand, which writes `adopted` and `adopted.handed_on`.
 
-    def __init__(
-        self,
-        queue: Queue,
-        state: State,
-        owners: Owners | None,
-        max_length_chars: int,
-        repeated: frozenset[int] = frozenset(),
-    ) -> None:
-        self.queue, self.state, self.owners, self.max_length_chars = queue, state, owners, max_length_chars
-        self.repeated = repeated
-        self.report = IntakeReport()
-        self.scope: set[str] = set()
-        self._prefixes = array("Q")
-        self._seen: set[bytes] = set()
-        self._earlier = frozenset(read_handed_on(queue))
+    Returns what was done, the hosts, and the first 8 bytes of the keys that came up more than once: these take 8 bytes
+    a line, where a set of keys would need 100. `repeated`: those that an earlier pass returned.
+    """
+    import numpy as np  # noqa: PLC0415 - costs a process 110 ms at its start, and few ever adopt
 
-    def write(self) -> frozenset[int]:
-        """Write `adopted` and `adopted.handed_on`; returns the key prefixes that came up more than once.
+    report, scope, prefixes = IntakeReport(), set[str](), array("Q")
+    seen, earlier = set[bytes](), frozenset(read_handed_on(queue))
 
-        Prefixes have 8 bytes a line, where a set of keys would need 100.
-        """
-        import numpy as np  # noqa: PLC0415 - costs a process 110 ms at its start, and few ever adopt
+    def is_repeated(key: bytes) -> bool:
+        """Whether an earlier line has this key; sure in the second pass, where the suspects are known."""
+        prefixes.append(prefix := int.from_bytes(key[:8], "big"))
+        found = key in seen
+        if prefix in repeated:
+            seen.add(key)
+        return found
 
-        with self.queue.files.adopted_handed_on.open("wb") as handed_on:
-            handed_on.writelines(line + b"\n" for line in read_handed_on(self.queue))
-            self.report.adopted = write_lines(self.queue, NodeDirectory.adopted, self._lines(handed_on))
-            fsync_file(handed_on)
-        values = np.sort(np.frombuffer(self._prefixes, dtype=np.uint64)) if self._prefixes else np.empty(0, np.uint64)
-        return frozenset(values[1:][values[1:] == values[:-1]].tolist())
-
-    def _lines(self, handed_on: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-        where = _places(self.state)
-        for url, meta in self.queue.lines(self.state):
-            number, line = next(where)
+    def lines() -> Iterator[tuple[bytes, bytes]]:
+        places = (
+            (number, line)
+            for number, total in enumerate(state.totals)
+            for line in range(0 if number else state.processed, total)
+        )
+        for (number, line), (url, meta) in zip(places, queue.lines(state), strict=True):
             try:
                 text = url.decode("utf-8", "surrogateescape")
-                canonical = canonicalize(text.strip(), max_length_chars=self.max_length_chars)
+                canonical = canonicalize(text.strip(), max_length_chars=max_length_chars)
                 host = host_of(canonical)
                 if refused_port(canonical, host) is not None:
                     raise UrlError(Rejection.PORT, canonical)
             except UrlError as error:
-                place = f"{self.queue.files.data(number)}:{line}"
-                refuse(self.report.adopted_refused, self.report.examples, error, place)
+                refuse(report.adopted_refused, report.examples, error, f"{queue.files.data(number)}:{line + 1}")
                 continue
             data = canonical.encode()
-            if self._is_repeated(sha1(data).digest()):
-                self.report.adopted_duplicates += 1
+            if is_repeated(sha1(data).digest()):
+                report.adopted_duplicates += 1
                 continue
-            self.scope.add(host)
-            if self.owners is not None and self.owners.owner(host) != self.queue.node:
-                self.report.adopted_handed_on += 1
-                handed = join_line(data, meta, b"h")
-                if handed not in self._earlier:
-                    handed_on.write(handed + b"\n")
+            scope.add(host)
+            if owners is None or owners.owner(host) == queue.node:
+                yield data, meta
                 continue
-            yield data, meta
+            report.adopted_handed_on += 1
+            if (handed := join_line(data, meta, b"h")) not in earlier:
+                handed_on.write(handed + b"\n")
 
-    def _is_repeated(self, key: bytes) -> bool:
-        """Whether an earlier line has this key; sure in the second pass, where the suspects are known."""
-        prefix = int.from_bytes(key[:8], "big")
-        self._prefixes.append(prefix)
-        if prefix not in self.repeated:
-            return False
-        if key in self._seen:
-            return True
-        self._seen.add(key)
-        return False
-
-
-def _places(state: State) -> Iterator[tuple[int, int]]:
-    """File and line (from 1) of each URL that waits."""
-    for number, total in enumerate(state.totals):
-        for line in range(state.processed if number == 0 else 0, total):
-            yield number, line + 1
+    with queue.files.adopted_handed_on.open("wb") as handed_on:
+        handed_on.writelines(line + b"\n" for line in read_handed_on(queue))
+        report.adopted = write_lines(queue, NodeDirectory.adopted, lines())
+        fsync_file(handed_on)
+    values = np.sort(np.array(prefixes, np.uint64))
+    return report, scope, frozenset(values[1:][values[1:] == values[:-1]].tolist())
 
 
 def _count_hosts(queue: Queue, keys: ShardedKeyStore) -> None:
@@ -216,7 +191,7 @@ def rehome(queue: Queue, owners: Owners | None) -> int:
         state=state,
         record=IntakeReport(handed_on=handed).added_to(changed) if handed else changed,
         ours=True,
-        appended=Appended(NodeDirectory.rehomed, kept if handed else 0),
+        appended=(NodeDirectory.rehomed, kept if handed else 0),
         replaces=bool(handed),
         deletes=[] if handed else [NodeDirectory.rehomed_handed_on],
         renames=[(NodeDirectory.rehomed_handed_on, NodeDirectory.handed_on)] if handed else [],

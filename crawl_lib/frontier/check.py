@@ -5,21 +5,21 @@ can. Fast: small files, sizes, numbers of lines. Full: also digests.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, QueueError, os_errors
-from crawl_lib.findings import Finding, Findings, sqlite_problem
+from crawl_lib.findings import Finding, Findings
 from crawl_lib.frontier.directory import NodeDirectory
-from crawl_lib.frontier.hostcounts import COUNTS_TABLES
 from crawl_lib.frontier.journal import Journal, read_journal
 from crawl_lib.frontier.move import Move, impossible_steps, is_there, read_move
 from crawl_lib.frontier.outlinks import decode_line
 from crawl_lib.frontier.queue import Queue, State, count_lines, lines_until
 from crawl_lib.frontier.record import Record, digest_of
-from crawl_lib.frontier.take import Take, open_take, read_leftover
+from crawl_lib.frontier.take import Take, open_take
 from crawl_lib.stopping import OnProgress
 from crawl_lib.urls import canonicalize, is_list_of_hosts
 
@@ -63,9 +63,6 @@ class _Check:
         if lost:
             self.findings.add("urls_lost", str(queue.files.lost), "see there", repair=lost_advice(lost))
         self._lines_of_others()
-        counts = queue.files.host_counts
-        if counts.exists() and (problem := sqlite_problem(counts, COUNTS_TABLES)):
-            self._add("hostcounts_damaged", counts.name, problem)
         if full and record is not None and not self.findings.list():
             self._digests(record, move)
 
@@ -134,8 +131,6 @@ class _Check:
                 pass
         except KrakeError as error:
             self._add("take_damaged", NodeDirectory.take, error)
-        else:
-            self._read("leftover_damaged", NodeDirectory.leftover, lambda: read_leftover(take))
 
     def _intake(self, journal: Journal | None) -> None:
         new = self.queue.files.new
@@ -190,9 +185,7 @@ def read_lost(directory: Path) -> int:
 
 def note_lost(queue: Queue, count: int) -> None:
     """Write down that more URLs are gone."""
-    try:
-        before = read_lost(queue.directory)
-    except DamagedFileError:
-        before = 0
-    write_durable(queue.files.lost, b"%d\n" % (before + count))
+    with suppress(DamagedFileError):
+        count += read_lost(queue.directory)
+    write_durable(queue.files.lost, b"%d\n" % count)
     reached("repair.queue.lost")

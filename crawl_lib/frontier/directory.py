@@ -120,12 +120,8 @@ def open_node_dir(local_dir: Path, node: str) -> Path:
     for path in (local_dir, local_dir / node):
         try:
             path.mkdir(exist_ok=True)
-        except FileNotFoundError as error:
-            raise ConfigError(f"queue.local_dir: {path}: its parent {path.parent} does not exist") from error
-        except FileExistsError as error:
-            raise ConfigError(f"queue.local_dir: {path}: is not a directory") from error
-        except NotADirectoryError as error:
-            raise ConfigError(f"queue.local_dir: {path}: lies below a file that is not a directory") from error
+        except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+            raise os_error(error, f"queue.local_dir: {path}", "cannot be made", ConfigError) from error
         except OSError as error:
             raise os_error(error, f"queue.local_dir: {path}", "cannot be made") from error
     return local_dir / node

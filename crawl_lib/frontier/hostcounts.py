@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from crawl_lib.errors import SQLITE_ERRORS, DamagedFileError, StorageError
@@ -10,6 +10,11 @@ from crawl_lib.frontier.directory import NodeDirectory
 
 COUNTS_TABLES = {"hosts": "host, admitted", "applied": "move_id"}
 """The tables of the file with their columns."""
+_TABLES = (
+    "hosts (host TEXT PRIMARY KEY, admitted INTEGER NOT NULL)",
+    "applied (move_id TEXT PRIMARY KEY)",
+    "lowered (name TEXT PRIMARY KEY)",
+)
 _ASK = 500
 
 
@@ -45,7 +50,6 @@ class HostCounts:
     def add(self, move_id: str, counts: Callable[[], Iterable[tuple[bytes, int]]]) -> None:
         """Add a move's counts, unless this move's were added before. Durable when it returns."""
         with self._open() as base:
-            base.execute("BEGIN IMMEDIATE")
             if base.execute("SELECT 1 FROM applied WHERE move_id = ?", (move_id,)).fetchone() is None:
                 base.executemany(
                     "INSERT INTO hosts VALUES (?, ?)"
@@ -54,21 +58,17 @@ class HostCounts:
                 )
                 base.execute("DELETE FROM applied")
                 base.execute("INSERT INTO applied VALUES (?)", (move_id,))
-            base.execute("COMMIT")
 
     def lower(self, name: str, counts: Mapping[bytes, int]) -> None:
         """Take URLs out of the counts, once by `name`, never below 0. Durable when it returns."""
         if not self.path.exists():
             return
         with self._open() as base:
-            base.execute("BEGIN IMMEDIATE")
-            base.execute("CREATE TABLE IF NOT EXISTS lowered (name TEXT PRIMARY KEY) WITHOUT ROWID")
             if base.execute("INSERT OR IGNORE INTO lowered VALUES (?)", (name,)).rowcount:
                 base.executemany(
                     "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?",
                     ((count, host.decode()) for host, count in counts.items()),
                 )
-            base.execute("COMMIT")
 
     def all(self) -> dict[str, int]:
         """Every host with its count, for tests and reports."""
@@ -79,17 +79,15 @@ class HostCounts:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        """The tables, within one transaction."""
         try:
-            base = sqlite3.connect(self.path, isolation_level=None, timeout=30.0)
-            try:
+            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=30.0)) as base:
                 base.execute("PRAGMA synchronous=FULL")
-                base.execute(
-                    "CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, admitted INTEGER NOT NULL) WITHOUT ROWID"
-                )
-                base.execute("CREATE TABLE IF NOT EXISTS applied (move_id TEXT PRIMARY KEY) WITHOUT ROWID")
+                base.execute("BEGIN IMMEDIATE")
+                for table in _TABLES:
+                    base.execute(f"CREATE TABLE IF NOT EXISTS {table} WITHOUT ROWID")
                 yield base
-            finally:
-                base.close()
+                base.execute("COMMIT")
         except SQLITE_ERRORS as error:
             raise StorageError(f"{self.path}: {error}; if it stays, run `krake fsck --repair`") from error
 

@@ -13,7 +13,7 @@ from crawl_lib.errors import StoppedError, StorageError
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
 from crawl_lib.frontier.journal import CLAIM, INSERT, UNDECIDED, IntakeReport, Journal, read_journal
-from crawl_lib.frontier.move import Appended, Change, carry_out_move, move_id, plan_move
+from crawl_lib.frontier.move import Change, carry_out_move, move_id, plan_move
 from crawl_lib.frontier.outlinks import (
     HANDED_ON_MARK,
     Source,
@@ -294,7 +294,7 @@ class _Intake:
             state=state,
             record=self.report.added_to(replace(record, taken_in=taken_in, nodes=nodes)),
             ours=queue.is_ours(state),
-            appended=Appended(NodeDirectory.new, journal.new_count),
+            appended=(NodeDirectory.new, journal.new_count),
             deletes=[
                 *([] if waits else [NodeDirectory.undecided, NodeDirectory.new_undecided]),
                 NodeDirectory.new_claim,
@@ -313,8 +313,8 @@ class _PastCheck:
     it came by two ways, such as from a queue that was divided again, and once more when the node was retired as lost.
     Such a line is dropped.
 
-    A node that takes in everything again (`taken_in_anew`, a queue that was lost) looks for URLs that no queue holds
-    any more. Whole queues that it once got from others would be queued again, most of it fetched long ago. So of
+    A node that takes in everything again (`Record.taking_in_again`, a queue that was lost) looks for URLs that no queue
+    holds any more. Whole queues that it once got from others would be queued again, most of it fetched long ago. So of
     sources that it has taken in before (`Record.again`) a line is dropped, too, if its page was crawled.
     """
 

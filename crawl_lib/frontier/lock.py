@@ -5,13 +5,12 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from crawl_lib.errors import LockedError, os_error, os_errors
+from crawl_lib.errors import LockedError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
 
 _POLL_S = 0.1
@@ -21,7 +20,7 @@ class NodeLock:
     """flock on `<directory>/lock`, held from `__enter__` to the death of the last process that inherited it.
 
     * Children that get `fileno()` (`pass_fds`) hold the lock too: it is free only when the last writer is dead.
-    * The file's text names the holder (pid, host, what it does, since when); whoever waits is told it.
+    * The file's text names the holder (pid, host, what it does, since when); who waits is told it.
     * The kernel frees it at any death, also SIGKILL. Nothing has to be cleaned up.
     """
 
@@ -34,30 +33,39 @@ class NodeLock:
         what: str = "",
         on_wait: Callable[[str], None] | None = None,
         report_interval_s: float = 5.0,
+        leaves_trace: bool = True,
     ) -> None:
-        """`timeout_s`: how long to wait for another holder. `what`: what we do, for whoever waits for us.
+        """`timeout_s`: how long to wait for another holder. `what`: what we do, for others that wait for us.
 
         `on_wait`: called with the holder's text at once and then every `report_interval_s` seconds of waiting.
+        `leaves_trace`: else the file is not made, and nothing is held without it, and it still names its last holder.
         """
-        self.path = NodeDirectory(directory).lock
-        self.node = node
-        self._timeout_s = timeout_s
-        self._what = what
-        self._on_wait = on_wait
-        self._interval_s = report_interval_s
+        self.path, self.node = NodeDirectory(directory).lock, node
+        self._timeout_s, self._interval_s = timeout_s, report_interval_s
+        self._what, self._on_wait, self._leaves_trace = what, on_wait, leaves_trace
         self._descriptor = -1
 
     def __enter__(self) -> Self:
         """Wait for the lock. Raises LockedError naming the holder, StorageError naming the path."""
+        if not (self._leaves_trace or self.path.exists()):
+            return self
+        flags = os.O_RDWR | os.O_CREAT if self._leaves_trace else os.O_RDONLY
         with os_errors(self.path, "cannot be opened"):
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
         try:
             self._wait()
-            self._sign()
-        except BaseException as error:
-            self._close()
-            if isinstance(error, OSError):
-                raise os_error(error, self.path, "cannot be written") from error
+            if self._leaves_trace:
+                who = {
+                    "pid": os.getpid(),
+                    "host": socket.gethostname(),
+                    "what": self._what,
+                    "since": round(time.time()),
+                }
+                with os_errors(self.path, "cannot be written"):
+                    os.ftruncate(self._descriptor, 0)
+                    os.pwrite(self._descriptor, json.dumps(who).encode(), 0)
+        except BaseException:
+            self.__exit__(None, None, None)
             raise
         return self
 
@@ -65,7 +73,10 @@ class NodeLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give our hold up; children that inherited the descriptor keep theirs."""
-        self._close()
+        # No LOCK_UN: that would take the lock from the children too.
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def fileno(self) -> int:
         """The descriptor, for `pass_fds` of child processes."""
@@ -92,19 +103,6 @@ class NodeLock:
     def _holder(self) -> str:
         return _describe(os.pread(self._descriptor, 4096, 0))
 
-    def _sign(self) -> None:
-        text = json.dumps(
-            {"pid": os.getpid(), "host": socket.gethostname(), "what": self._what, "since": round(time.time())}
-        ).encode()
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text, 0)
-
-    def _close(self) -> None:
-        # No LOCK_UN: that would take the lock from the children too.
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
 
 def holder(directory: Path) -> str | None:
     """Who holds a node's lock, as text; None if nobody does. For `krake status`."""
@@ -120,29 +118,9 @@ def holder(directory: Path) -> str | None:
         os.close(descriptor)
 
 
-@contextmanager
-def held_without_trace(directory: Path, node: str) -> Iterator[None]:
-    """Hold a node's lock while only looking: the file is not made, and still names who worked there last.
-
-    Nothing is held where there is no file: a node that has none is at rest. Raises LockedError naming the holder,
-    StorageError if the file cannot be opened.
-    """
-    try:
-        descriptor = os.open(NodeDirectory(directory).lock, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield
-        return
-    except OSError as error:
-        raise os_error(error, NodeDirectory(directory).lock, "cannot be opened") from error
-    try:
-        if not _try_lock(descriptor, fcntl.LOCK_EX):
-            text = _describe(os.pread(descriptor, 4096, 0))
-            raise LockedError(
-                f"{NodeDirectory(directory).lock}: node {node} is locked by {text}. Wait for it to end, or stop it"
-            )
-        yield
-    finally:
-        os.close(descriptor)
+def held_without_trace(directory: Path, node: str) -> NodeLock:
+    """Hold a node's lock while only looking: a node whose directory has no file for it is at rest."""
+    return NodeLock(directory, node, 0.0, leaves_trace=False)
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:

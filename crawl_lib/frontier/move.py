@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
@@ -46,22 +46,15 @@ class Move:
         return sealed_json({**vars(self), "groups": groups})
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """A prepared data file (`name`, `<name>.meta`), durable, of `count` lines, that becomes the last one."""
-
-    name: str
-    count: int
-
-
 @dataclass
 class Change:
     """What a move is to do to a queue whose checked state is `state`.
 
-    `consumed`: URLs that leave at the front. `appended`: what joins at the end; of a prepared file without lines the
-    move is rid. `replaces`: the whole queue goes (adoption). `deletes`, `renames`: other files, done last. `record`:
-    the record to be written; state, sizes, metas and offsets of it are filled in here; `ours`: the queue is known to be
-    as Krake writes it. `offsets`: where the first unprocessed line begins afterwards; None: where it begins now.
+    `consumed`: URLs that leave at the front. `appended`: a prepared data file (name, and `<name>.meta`), durable, with
+    its number of lines, which joins at the end; one without lines is deleted. `replaces`: the whole queue goes
+    (adoption). `deletes`, `renames`: other files, done last. `record`: the record to be written; state, sizes, digests
+    and offsets of it are filled in here; `ours`: the queue is known to be as Krake writes it. `offsets`: where the
+    first unprocessed line begins afterwards; None: where it begins now.
     """
 
     move_id: str
@@ -69,7 +62,7 @@ class Change:
     record: Record
     ours: bool
     consumed: int = 0
-    appended: Appended | None = None
+    appended: tuple[str, int] | None = None
     replaces: bool = False
     deletes: Sequence[str] = ()
     renames: Sequence[tuple[str, str]] = ()
@@ -85,28 +78,41 @@ def move_id(kind: str, *facts: object) -> str:
 
 def plan_move(queue: Queue, change: Change) -> Move:
     """Work out a move; nothing happens yet, but for an empty file that an empty queue needs."""
-    state, gone = (State(), len(change.state.totals)) if change.replaces else change.state.after(change.consumed)
-    appended = change.appended if change.appended and change.appended.count else None
-    if gone == len(change.state.totals):
-        state, gone, appended = _emptied(queue, change.state, gone, appended)
+    files = len(change.state.totals)
+    state, gone = (State(), files) if change.replaces else change.state.after(change.consumed)
+    names = [str(number) for number in range(gone, files)]
+    deletes, (appended, count) = list(change.deletes), change.appended or ("", 0)
+    if count:
+        names.append(appended)
+        state = State(state.processed, (*(state.totals if gone < files else ()), count))
     elif appended:
-        state = State(state.processed, (*state.totals, appended.count))
-    kept = len(change.state.totals) - gone
-    files = _data_steps(queue, change, gone, appended)
-    unused = change.appended.name if change.appended and not change.appended.count else None
-    deletes = [*change.deletes, *([unused, f"{unused}.meta"] if unused else [])]
+        deletes += [appended, f"{appended}.meta"]
+    if not names and change.state == State():
+        names, gone = ["0"], 0
+    elif not names:
+        write_durable(queue.files.empty, b"")
+        names.append(NodeDirectory.empty)
+    for number in queue.files.data_files() if change.replaces else range(gone):
+        _add(queue, change, str(number), None)
+    for number, name in enumerate(names):
+        if name != str(number):
+            _add(queue, change, name, str(number))
     others = [queue_step(queue, name) for name in deletes]
     others += [queue_step(queue, name, target) for name, target in change.renames]
     change.groups.append(tuple(step for step in others if step))
     before = (change.record.offset, change.record.meta_offset) if change.ours else (None, None)
-    offsets = (change.offsets or before) if kept and state.processed else (0, 0)
+    offsets = (change.offsets or before) if gone < files and state.processed else (0, 0)
+    own = queue.own_digests(change.record) if gone < files else {}
+    sizes, datas, metas = zip(*(_facts(queue, name, own, ours=change.ours) for name in names), strict=True)
+    kept = {name: digest for name, digest in change.record.files.items() if name not in deletes}
+    new = {target: digest_of(queue.directory / name) for name, target in change.renames}
     record = replace(
         change.record,
         state_sha1=state.sha1() if change.ours else "",
-        sizes=tuple(size for size, _, _ in files),
-        datas=tuple(data for _, data, _ in files),
-        metas=tuple(meta for _, _, meta in files),
-        files=_digests(queue, change, deletes),
+        sizes=sizes,
+        datas=datas,
+        metas=metas,
+        files=kept | {name: digest for name, digest in new.items() if digest},
         offset=offsets[0],
         meta_offset=offsets[1],
         last_move=change.move_id,
@@ -116,53 +122,19 @@ def plan_move(queue: Queue, change: Change) -> Move:
     return Move(change.move_id, groups, state.to_bytes().decode(), record.to_mapping(), hosts)
 
 
-def _digests(queue: Queue, change: Change, deletes: Sequence[str]) -> dict[str, str]:
-    """Digests of the other files that the queue has afterwards."""
-    kept = {name: digest for name, digest in change.record.files.items() if name not in deletes}
-    new = {target: digest_of(queue.directory / name) for name, target in change.renames}
-    return kept | {name: digest for name, digest in new.items() if digest}
+def _facts(queue: Queue, name: str, own: Mapping[str, str], *, ours: bool) -> tuple[int, str, str]:
+    """The size of a data file, its digest, and its meta's, as the record has them. `own`: see `own_digests`."""
+    path = queue.directory / name
+    meta = queue.files.meta_of(path)
+    if not name.isdecimal():
+        return path.stat().st_size, digest_of(path), digest_of(meta)
+    size = path.stat().st_size if ours or name in own else UNKNOWN_SIZE
+    return size, own.get(name, ""), own.get(meta.name, "")
 
 
-def _emptied(queue: Queue, before: State, gone: int, appended: Appended | None) -> tuple[State, int, Appended | None]:
-    if appended:
-        return State(0, (appended.count,)), gone, appended
-    if before == State():
-        return State(), 0, None
-    write_durable(queue.files.empty, b"")
-    return State(), gone, Appended(NodeDirectory.empty, 0)
-
-
-def _data_steps(queue: Queue, change: Change, gone: int, appended: Appended | None) -> list[tuple[int, str, str]]:
-    """Add the steps of the data files; returns of those that will be there the size, the digest, and the meta's."""
-    files = len(change.state.totals)
-    metas = queue.own_files(change.record)
-    datas, known = dict(enumerate(change.record.datas)), dict(enumerate(change.record.metas))
-    found = [
-        (
-            queue.files.data(number).stat().st_size if change.ours or number in metas else UNKNOWN_SIZE,
-            datas.get(number, "") if number in metas else "",
-            known.get(number, "") if number in metas else "",
-        )
-        for number in range(gone, files)
-    ]
-    for number in range(gone):
-        _add(queue, change, (str(number), None))
-    if gone:
-        for number in range(gone, files):
-            _add(queue, change, (str(number), str(number - gone)))
-    if appended:
-        path = queue.directory / appended.name
-        found.append((path.stat().st_size, digest_of(path), digest_of(queue.files.meta_of(path))))
-        _add(queue, change, (appended.name, str(files - gone)))
-    return found
-
-
-def _add(queue: Queue, change: Change, pair: tuple[str, str | None]) -> None:
-    name, target = pair
-    steps = (
-        queue_step(queue, name, target),
-        queue_step(queue, f"{name}.meta", f"{target}.meta" if target is not None else None),
-    )
+def _add(queue: Queue, change: Change, name: str, target: str | None) -> None:
+    meta = f"{target}.meta" if target is not None else None
+    steps = (queue_step(queue, name, target), queue_step(queue, f"{name}.meta", meta))
     change.groups.append(tuple(step for step in steps if step))
 
 

@@ -28,6 +28,7 @@ BARE_META = b"\t0\t0\t"
 _LEVEL = 1
 _GZIP_ERROR = cast(type[Exception], IsalError)
 _BLOCK_BYTES = 1 << 18
+_BLOCK_LINES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,6 @@ class OutlinkPart:
     offset: int
     length: int
     count: int
-
-    def to_mapping(self) -> dict[str, int]:
-        """The form that stands in the manifest."""
-        return asdict(self)
 
 
 def url_of_line(line: bytes) -> bytes:
@@ -135,17 +132,9 @@ class OutlinkWriter:
         """Write the part of a node: outlink lines without their newlines, in the order of intake."""
         compressor = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, 16 + zlib.MAX_WBITS)
         length = count = 0
-        block: list[bytes] = []
-        block_bytes = 0
-        for line in lines:
-            block.append(line)
-            count += 1
-            block_bytes += len(line)
-            if block_bytes > _BLOCK_BYTES:
-                length += self._file.write(compressor.compress(b"\n".join(block) + b"\n"))
-                block, block_bytes = [], 0
-        if block:
-            length += self._file.write(compressor.compress(b"\n".join(block) + b"\n"))
+        for some in some_lines(lines, _BLOCK_LINES):
+            count += len(some)
+            length += self._file.write(compressor.compress(b"\n".join(some) + b"\n"))
         length += self._file.write(compressor.flush())
         part = self.parts[owner] = OutlinkPart(self._offset, length, count)
         self._offset += length
@@ -153,7 +142,7 @@ class OutlinkWriter:
 
     def to_mapping(self) -> dict[str, dict[str, int]]:
         """The manifest's `outlinks`: offset, length and count by owner."""
-        return {owner: part.to_mapping() for owner, part in self.parts.items()}
+        return {owner: asdict(part) for owner, part in self.parts.items()}
 
 
 def read_outlinks(file: BinaryIO, where: str = "outlinks", count: int | None = None) -> Iterator[bytes]:
@@ -202,7 +191,7 @@ def part_mapping(value: Any, where: str) -> OutlinkPart:
 class Source:
     """Where URLs for this node come from: the part of one segment (or of injected seeds).
 
-    `open` streams outlink lines (bytes without newline), always the same ones; see `part_source`.
+    `open` streams outlink lines (bytes without newline), always the same ones.
     `nodes`: among which its lines were divided; none: among those by which the queue was filled.
     """
 
@@ -210,14 +199,3 @@ class Source:
     node: str
     open: Callable[[], Iterator[bytes]]
     nodes: tuple[str, ...] = ()
-
-
-def part_source(
-    folder: str, node: str, open_part: Callable[[], BinaryIO], count: int | None = None, nodes: tuple[str, ...] = ()
-) -> Source:
-    """A source that reads one part of an `outlinks` file.
-
-    `open_part`: opens a stream of just that part's bytes. `count`: lines in it, as its manifest says. `nodes`: see
-    `Source`.
-    """
-    return Source(folder, node, lambda: read_outlinks(open_part(), f"outlinks of {folder}/{node}", count), nodes)

@@ -101,7 +101,7 @@ class Queue:
         """Make an empty queue if there is none yet; an unfinished attempt to do so is completed."""
         if self.files.state.exists() or self.files.move.exists():
             return
-        files = self.data_files()
+        files = self.files.data_files()
         if any(self.files.data(number).stat().st_size for number in files) or len(files) > 1:
             raise self.error(f"there is no `state` beside {len(files)} data files")
         write_durable(self.files.data(0), b"")
@@ -111,11 +111,7 @@ class Queue:
         """Whether there is a queue, be it a damaged one, or one within a move."""
         if self.files.state.exists() or self.files.move.exists():
             return True
-        return any(self.files.data(number).stat().st_size for number in self.data_files())
-
-    def data_files(self) -> list[int]:
-        """Numbers of the data files that are there, ascending."""
-        return self.files.data_files()
+        return any(self.files.data(number).stat().st_size for number in self.files.data_files())
 
     def record(self) -> Record:
         """What `state.krake` says; an empty one if there is none."""
@@ -141,7 +137,7 @@ class Queue:
 
         `written`: sizes of files that need not be counted.
         """
-        numbers = self.data_files()
+        numbers = self.files.data_files()
         if numbers != list(range(len(state.totals))):
             names = ", ".join(map(str, numbers)) or "none"
             problem = f"`state` lists {len(state.totals)} data files, and there are {names}"
@@ -184,6 +180,11 @@ class Queue:
         """
         paths = [(number, self.files.data(number), size) for number, size in enumerate(record.sizes)]
         return frozenset(number for number, path, size in paths if path.exists() and path.stat().st_size == size)
+
+    def own_digests(self, record: Record) -> dict[str, str]:
+        """Digest of each of them and of its meta, by name, "" where it is not known."""
+        own, known = map(str, self.own_files(record)), record.digests()
+        return {name: known.get(name, "") for number in own for name in (number, f"{number}.meta")}
 
     def is_ours(self, state: State | None = None) -> bool:
         """Whether Krake wrote the queue as it is there now; if not, the next intake adopts it."""

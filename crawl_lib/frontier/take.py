@@ -10,7 +10,7 @@ from typing import Any
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import QueueError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
-from crawl_lib.frontier.move import Appended, Change, carry_out_move, finish_open_move, plan_move
+from crawl_lib.frontier.move import Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.records import QueuedUrl, TakenUrl
@@ -258,7 +258,7 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> Non
         record=replace(record, pending={}, took=max(record.took or "0", take.header.folder, key=int)),
         ours=queue.is_ours(state),
         consumed=consumed,
-        appended=Appended(NodeDirectory.put_back, count),
+        appended=(NodeDirectory.put_back, count),
         deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added],
         offsets=queue.offsets_after(state, consumed),
     )

@@ -310,7 +310,9 @@ def _is_bare(queue: Queue) -> bool:
     """Whether nothing has ever been in a queue: at most it was made, by an attempt that was killed right after."""
     if not queue.directory.is_dir():
         return True
-    if queue.files.record.exists() or any(queue.files.data(number).stat().st_size for number in queue.data_files()):
+    if queue.files.record.exists() or any(
+        queue.files.data(number).stat().st_size for number in queue.files.data_files()
+    ):
         return False
     state = queue.files.state
     return not state.exists() or state.read_bytes() == State().to_bytes()

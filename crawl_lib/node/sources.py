@@ -1,6 +1,6 @@
 """What was found for a node and waits to be taken in: injected seeds first, then segments by folder and node."""
 
-from functools import partial
+from collections.abc import Iterator
 
 from crawl_lib.crawldir import MANIFEST_FILE, FolderState, Iteration
 from crawl_lib.errors import DamagedFileError
@@ -12,8 +12,8 @@ from crawl_lib.frontier import (
     adopt,
     intake,
     open_plan,
-    part_source,
     pending_report,
+    read_outlinks,
     read_scope_added,
     rehome,
 )
@@ -74,10 +74,13 @@ def _source(
     part = parts.get(node)
     if part is None:
         return Source(*name, lambda: iter(()), nodes)
-    open_part = partial(
-        stores.storage.open_read, f"{path}/{OUTLINKS_FILE}", offset=part["offset"], length=part["length"]
-    )
-    return part_source(*name, open_part, part["count"], nodes)
+    offset, length = part["offset"], part["length"]
+
+    def lines() -> Iterator[bytes]:
+        file = stores.storage.open_read(f"{path}/{OUTLINKS_FILE}", offset=offset, length=length)
+        return read_outlinks(file, "outlinks of " + "/".join(name), part["count"])
+
+    return Source(*name, lines, nodes)
 
 
 def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:

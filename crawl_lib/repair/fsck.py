@@ -41,8 +41,7 @@ from crawl_lib.repair.keys.fill import KeysReport, check_keys, fill_keys
 from crawl_lib.repair.keys.held import nodes_unseen, note_held
 from crawl_lib.repair.keys.tables import make_tables
 from crawl_lib.repair.places import repairs_locked
-from crawl_lib.repair.queue.check import check_node
-from crawl_lib.repair.queue.node import repair_node
+from crawl_lib.repair.queue.node import check_node, repair_node
 from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.sweep import check_leftovers

@@ -24,11 +24,10 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.frontier.check import check_queue
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.outlinks import part_source
+from crawl_lib.frontier.outlinks import read_outlinks
 from crawl_lib.keys import Claim, ShardedKeyStore, SqliteKeyServer
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.queue.again import take_in_anew
-from crawl_lib.repair.queue.queue import repair_queue
+from crawl_lib.repair.queue.queue import repair_queue, take_in_again
 from crawl_lib.sealed import sealed_json, unsealed
 from crawl_lib.states import KeyState
 from crawl_lib.urls import host_of
@@ -319,7 +318,7 @@ def test_a_part_of_a_file_is_a_source(queue: Queue, tmp_path: Path) -> None:
     def open_part():
         return io.BytesIO((tmp_path / "outlinks").read_bytes()[part.offset : part.offset + part.length])
 
-    take_in(queue, Keys(), part_source("1", "n9", open_part, part.count))
+    take_in(queue, Keys(), Source("1", "n9", lambda: read_outlinks(open_part(), count=part.count)))
     assert urls_of(queue) == [B, C]
 
 
@@ -354,9 +353,9 @@ def test_of_a_source_read_once_more_only_what_is_nowhere_goes_past_the_key_check
             (queue.directory / name).unlink()
         (queue.directory / "0").write_bytes(b"".join(item.url.encode() + b"\n" for item in kept))
         (queue.directory / "state").write_bytes(b"0\n2\n")
-        take_in_anew(queue)
+        take_in_again(queue)
         take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"), chunk_lines=2)
         assert urls_of(queue) == [C, e, D, A], "what comes for the first time has its way past the check"
-        take_in_anew(queue)
+        take_in_again(queue)
         take_in(queue, keys, handed, source("1", "n3", [e], "h"), source("2", "n2", [A], "h"))
         assert urls_of(queue) == [C, e, D, A]

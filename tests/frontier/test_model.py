@@ -90,7 +90,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         state = parse_state((self.queue.directory / "state").read_bytes())
         assert (self.queue.directory / "state").read_bytes() == state.to_bytes()
-        assert self.queue.data_files() == list(range(len(state.totals)))
+        assert self.queue.files.data_files() == list(range(len(state.totals)))
         for number, total in enumerate(state.totals):
             assert self.queue.files.data(number).read_bytes().count(b"\n") == total
             meta = self.queue.directory / f"{number}.meta"

@@ -57,7 +57,7 @@ from crawl_lib.repair.keys.held import (
     unheld_keys,
     urls_on_their_way,
 )
-from crawl_lib.repair.queue.again import take_in_anew
+from crawl_lib.repair.queue.queue import take_in_again
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores, has_tables
 
@@ -190,7 +190,7 @@ def take_all_in_again(stores: Stores, node: str) -> None:
         if mark is None or not mark.retired:
             delete_settled(stores.crawl, node)
     take_note_away(stores.crawl, node)
-    take_in_anew(Queue(stores.node_dir(node), node))
+    take_in_again(Queue(stores.node_dir(node), node))
 
 
 class _Walk:

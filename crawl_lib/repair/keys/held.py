@@ -146,7 +146,7 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
         except KrakeError:
             pass  # a finding of the queue
     longest = stores.config.urls.max_length_chars
-    for number in queue.data_files():
+    for number in queue.files.data_files():
         for some in _some(islice(file_lines(queue.files.data(number)), 0 if number else processed, None)):
             yield keys_of(some)
             if not ours:  # people wrote it, perhaps

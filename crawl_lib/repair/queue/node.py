@@ -1,12 +1,9 @@
-"""`krake fsck --repair`: a node's directory, with what its segments on the store know of it.
+"""A node's directory, with what its segments on the DFS know of it: what is damaged, and its repair, in one place.
 
-1. The queue itself (`repair.queue.queue`).
+1. The queue itself, by `frontier.check_queue` and `repair.queue.queue`.
 2. The open take. Where its file cannot be read and its segment is there, it is made again from the queue and the
    segment; where there is none, its URLs are still in the queue and are fetched again.
-3. `leftover`. Where the segment is there, the URLs that have no row in it; else fetching goes on, and decides again.
-4. The spool: a closed part that cannot be trusted is made again from its WARC file, or set aside.
-5. What is known of hosts, if it cannot be read: set aside. The counts of `urls.max_pages_per_host`: counted again
-   from segments and queue.
+3. `_Node.damages`: `leftover`, the spool, data bases.
 
 A queue that is lost with its disk begins again, empty and with nothing taken in: every URL that was ever sent to the
 node is still in the folders it was sent in, and the keys of those that are only queued are dropped by the repair of the
@@ -20,11 +17,11 @@ copy, made of hard links: nothing is written in place.
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha1
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 
@@ -32,7 +29,7 @@ from crawl_lib.crawldir import PAGES, delete_settled, read_settled, take_note_aw
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
-from crawl_lib.findings import sqlite_problem
+from crawl_lib.findings import Finding, Findings, sqlite_problem
 from crawl_lib.frontier import (
     COUNTS_TABLES,
     HostCounts,
@@ -42,6 +39,7 @@ from crawl_lib.frontier import (
     Take,
     TakeHeader,
     TakenIn,
+    check_queue,
     host_of_line,
     make_take,
     note_lost,
@@ -52,8 +50,8 @@ from crawl_lib.frontier import (
     write_leftover,
 )
 from crawl_lib.keys import open_key_store
+from crawl_lib.node import mismatch, read_decision
 from crawl_lib.repair.keys.forgotten import Keys, is_among, key_array
-from crawl_lib.repair.queue.check import spool_problems
 from crawl_lib.repair.queue.queue import BROKEN, RepairReport, repair_queue
 from crawl_lib.rounds import SEEDS_NODE
 from crawl_lib.segment import (
@@ -61,13 +59,40 @@ from crawl_lib.segment import (
     SEALED_SUFFIX,
     Part,
     SegmentReader,
+    built_problem,
     damaged_parts,
     hidden_folder,
     list_parts,
 )
 from crawl_lib.states import KeyState
-from crawl_lib.stopping import until_stopped
 from crawl_lib.stores import Stores
+
+Cure = Callable[[str], None]
+"""Repairs one damage; given what is wrong."""
+
+
+def check_node(stores: Stores, node: str, *, full: bool = True) -> list[Finding]:
+    """What is wrong with a node's directory; nothing is changed. The caller holds its lock."""
+    directory = stores.node_dir(node)
+    found = check_queue(directory, node, full=full, on_progress=stores.on_progress)
+    findings = Findings("queue", "run `krake fsck --repair`")
+    if (older := mismatch(stores, Queue(directory, node))) is not None:
+        findings.add(older.name, str(directory), older.problem, repair=older.remedy)
+    try:
+        read_decision(directory)
+    except DamagedFileError as error:
+        again = "delete it; a node that is to be retired is retired again"
+        findings.add("retire_damaged", str(NodeDirectory(directory).retire), str(error), repair=again)
+    take = None
+    with suppress(DamagedFileError):  # a finding of the queue
+        take = open_take(directory)
+    if take is not None and not stores.storage.exists(folder := stores.crawl.at(take.header.folder)):
+        again = f"put the folder back, or move {take.path} and its spool away: its URLs are fetched again"
+        problem = f"the folder of its iteration, {folder}, is gone"
+        findings.add("take_folder_gone", str(take.path), problem, repair=again)
+    for name, path, problem, _ in _Node(stores, node, directory).damages(take, full=full):
+        findings.add(name, str(path), problem)
+    return found + findings.list()
 
 
 def repair_node(stores: Stores, node: str, *, dry_run: bool = False) -> RepairReport:
@@ -80,13 +105,25 @@ def repair_node(stores: Stores, node: str, *, dry_run: bool = False) -> RepairRe
     directory = stores.node_dir(node)
     with os_errors(directory):
         if not dry_run:
-            _take_mark_away(stores, node)
-            return _Repair(stores, node, directory).run()
+            # They say what the queue holds, which a repair may change. The next `settle` writes the mark again.
+            mark = None
+            with suppress(DamagedFileError):
+                mark = read_settled(stores.crawl, node)
+            if mark is None or not mark.retired:
+                delete_settled(stores.crawl, node)
+            take_note_away(stores.crawl, node)
+            return _Node(stores, node, directory).repair()
+
+        def link(source: str, target: str) -> None:
+            """The same file, but for data bases, which are written in place."""
+            stores.go_on()
+            (shutil.copyfile if ".sqlite" in source else os.link)(source, target)
+
         shadow = directory.with_name(f".{node}.dry-run")
         shutil.rmtree(shadow, ignore_errors=True)
         try:
-            _link_tree(directory, shadow, stores.stop)
-            report = _Repair(stores, node, shadow).run()
+            shutil.copytree(directory, shadow, copy_function=link)
+            report = _Node(stores, node, shadow).repair()
             report.done = [line.replace(str(shadow), str(directory)) for line in report.done]
             return report
         finally:
@@ -129,55 +166,62 @@ def _taken_in_before(stores: Stores, node: str) -> TakenIn:
     return TakenIn().with_sources(pairs)
 
 
-def _take_mark_away(stores: Stores, node: str) -> None:
-    """The mark of a settled node says what its queue holds, which a repair may change. The next `settle` writes it.
+class _Node:
+    """A node's directory. `report`: what its repair did."""
 
-    So does the note of the keys that it holds.
-    """
-    try:
-        mark = read_settled(stores.crawl, node)
-    except DamagedFileError:
-        mark = None
-    if mark is None or not mark.retired:
-        delete_settled(stores.crawl, node)
-    take_note_away(stores.crawl, node)
-
-
-def _link_tree(source: Path, target: Path, stop: Event) -> None:
-    """A copy of a directory whose files are the same files, but for data bases, which are written in place."""
-    target.mkdir()
-    for path in until_stopped(source.iterdir(), stop):
-        if path.is_dir():
-            _link_tree(path, target / path.name, stop)
-        elif ".sqlite" in path.name:
-            shutil.copyfile(path, target / path.name)
-        else:
-            os.link(path, target / path.name)
-
-
-class _Repair:
     def __init__(self, stores: Stores, node: str, directory: Path) -> None:
         self.stores, self.node, self.directory = stores, node, directory
         self.queue, self.files = Queue(directory, node), NodeDirectory(directory)
         self.report = RepairReport()
 
-    def run(self) -> RepairReport:
+    def repair(self) -> RepairReport:
         files = self.files
         had_take = files.take.exists() or files.take.with_name(NodeDirectory.take + BROKEN).exists()
         self.report = repair_queue(
             self.queue, self._crawled, again=lambda: _taken_in_before(self.stores, self.node), stop=self.stores.stop
         )
         take = open_take(self.directory) or (self._take_of_segment() if had_take else None)
-        if take is not None:
-            self._leftover(take)
-            if self._segment_of(take) is None:
-                self._spool(take)
-        elif files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
+        if take is None and files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
             shutil.rmtree(files.spool.with_name(NodeDirectory.spool + BROKEN), ignore_errors=True)
             self._set_aside(files.spool, "has no take any more, and what it holds is fetched again")
-        self.stores.go_on()
-        self._hosts()
+        for _, _, problem, cure in self.stores.until_stopped([*self.damages(take, full=True)]):
+            cure(problem)
         return self.report
+
+    def damages(self, take: Take | None, *, full: bool) -> Iterator[tuple[str, Path, str, Cure]]:
+        """What is damaged: the name of the finding, the file, what is wrong, in words, and what repairs it."""
+        files = self.files
+        for path in host_stores(self.directory):
+            if problem := sqlite_problem(path, HOSTS_TABLES):
+                yield "hosts_damaged", path, problem, partial(self._begin_hosts, path)
+        if files.host_counts.exists() and (problem := sqlite_problem(files.host_counts, COUNTS_TABLES)):
+            yield "hostcounts_damaged", files.host_counts, problem, self._count_hosts
+        if take is None:
+            return
+        segment = self._segment_of(take)
+        try:
+            if read_leftover(take) is None and segment is not None:
+                problem = "is not there, and the segment of the take is"
+                yield "leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment)
+        except DamagedFileError as error:
+            yield "leftover_damaged", files.leftover, str(error), partial(self._leftover, take, segment)
+        if not self.stores.crawl.segment(
+            take.header.folder, self.node
+        ).exists():  # else nobody reads its spool any more
+            yield from self._spool_damages(take, full=full)
+
+    def _spool_damages(self, take: Take, *, full: bool) -> Iterator[tuple[str, Path, str, Cure]]:
+        files, storage = self.files, self.stores.storage
+        hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
+        for part, name, problem in damaged_parts(files.spool, storage, hidden, full=full, work=self.stores):
+            yield name, part.warc, problem, partial(self._part, part)
+        try:
+            with suppress(FileNotFoundError):
+                take.scope()
+        except DamagedFileError as error:
+            yield "spool_damaged", files.spool_scope, str(error), partial(self._delete_made, files.spool_scope)
+        if problem := built_problem(files.spool_segment, full=full):
+            yield "spool_damaged", files.spool_segment, problem, partial(self._delete_made, files.spool_segment)
 
     def _say(self, text: str) -> None:
         self.report.done.append(text)
@@ -233,19 +277,15 @@ class _Repair:
         self._say(f"take {manifest.take_id}: made again from the queue and its segment {segment.path}")
         return make_take(self.queue, count, header)
 
-    def _leftover(self, take: Take) -> None:
-        try:
-            problem = "is not there" if read_leftover(take) is None else ""
-        except DamagedFileError as error:
-            problem = str(error)
-        segment = self._segment_of(take)
-        if segment is not None and problem:
-            keys = b"".join(url.key for url in self.stores.until_stopped(take.urls()))
-            missing = np.flatnonzero(~is_among(np.frombuffer(keys, "S20"), self._page_keys(segment))).tolist()
-            write_leftover(take, missing)
-            self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
-        elif problem and self.files.leftover.exists():
+    def _leftover(self, take: Take, segment: SegmentReader | None, problem: str) -> None:
+        """The URLs that have no row in the take's segment."""
+        if segment is None:
             self._set_aside(self.files.leftover, f"{problem}; fetching goes on, and decides again")
+            return
+        keys = b"".join(url.key for url in self.stores.until_stopped(take.urls()))
+        missing = np.flatnonzero(~is_among(np.frombuffer(keys, "S20"), self._page_keys(segment))).tolist()
+        write_leftover(take, missing)
+        self._say(f"leftover: {len(missing)} URLs of the take have no row in its segment")
 
     def _page_keys(self, segment: SegmentReader) -> Keys:
         keys = bytearray()
@@ -255,33 +295,24 @@ class _Repair:
 
     # Spools
 
-    def _spool(self, take: Take) -> None:
-        spool, storage = self.files.spool, self.stores.storage
-        hidden = hidden_folder(self.stores.crawl.at(take.header.folder), self.node, take.take_id)
-        damaged = [part for part, _, _ in damaged_parts(spool, storage, hidden, full=True, work=self.stores)]
-        for name, problem in spool_problems(self.files, full=True):
-            self._delete_made(spool / name)
-            self._say(f"{NodeDirectory.spool}/{name}: {problem}; it is made again")
-        if not damaged:
-            return
-        self._delete_made(self.files.spool_segment)
-        # Fetching is not over any more: what these parts held is looked for again.
-        delete_durable(self.files.leftover)
-        reached("repair.queue.leftover")
-        for part in self.stores.until_stopped(damaged):
-            self._part(part, spool)
-
-    def _delete_made(self, path: Path) -> None:
+    def _delete_made(self, path: Path, problem: str) -> None:
         """Delete what the next task makes again."""
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
         reached("repair.queue.made")
+        self._say(f"{path.relative_to(self.directory)}: {problem}; it is made again")
 
-    def _part(self, part: Part, spool: Path) -> None:
-        worker = part.stem.name.rpartition("-")[0]
-        again = part.warc.exists() and all(other.is_closed for other in list_parts(spool, worker))
+    def _part(self, part: Part, problem: str) -> None:
+        """Have a closed part read again from its WARC file, or set that aside."""
+        if self.files.spool_segment.exists():
+            self._delete_made(self.files.spool_segment, "was made of a damaged part")
+        # Fetching is not over any more: what these parts held is looked for again.
+        delete_durable(self.files.leftover)
+        reached("repair.queue.leftover")
+        others = list_parts(self.files.spool, part.stem.name.rpartition("-")[0])
+        again = part.warc.exists() and all(other.is_closed for other in others)
         delete_durable(part.path(CLOSED_SUFFIX))  # first: it says that the rows are whole
         reached("repair.queue.reopened")
         if not again:
@@ -294,34 +325,25 @@ class _Repair:
 
     # Data bases
 
-    def _hosts(self) -> None:
-        """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first.
+    def _set_base_aside(self, path: Path, problem: str) -> None:
+        for suffix in ("-journal", "-wal", "-shm"):
+            delete_durable(path.with_name(path.name + suffix))
+        self._set_aside(path, problem)
 
-        How many URLs of each host were queued: counted again.
-        """
-        for path in host_stores(self.directory):
-            if self._is_useless(path, HOSTS_TABLES):
-                with HostStore(path.parent) as hosts:
-                    hosts.begin()  # and no end: the next task finds an unclean stop
-        if self._is_useless(self.files.host_counts, COUNTS_TABLES):
-            counts = self._counted_hosts()
-            HostCounts(self.directory).add("repair", counts.items)
-            self._say(f"{counts.total()} URLs of {len(counts)} hosts were counted again")
+    def _begin_hosts(self, path: Path, problem: str) -> None:
+        """When hosts were asked last, and their robots.txt: asked for again; each host waits one delay first."""
+        self._set_base_aside(path, problem)
+        with HostStore(path.parent) as hosts:
+            hosts.begin()  # and no end: the next task finds an unclean stop
 
-    def _is_useless(self, path: Path, columns: Mapping[str, str]) -> bool:
-        """Whether a data base cannot be used; then it is set aside."""
-        problem = sqlite_problem(path, columns) if path.exists() else None
-        if problem is not None:
-            for suffix in ("-journal", "-wal", "-shm"):
-                delete_durable(path.with_name(path.name + suffix))
-            self._set_aside(path, problem)
-        return problem is not None
-
-    def _counted_hosts(self) -> Counter[bytes]:
+    def _count_hosts(self, problem: str) -> None:
+        """The counts of `urls.max_pages_per_host`: again, from segments and queue."""
+        self._set_base_aside(self.files.host_counts, problem)
         counts: Counter[bytes] = Counter()
         for segment in self._segments(self.stores.crawl.folders()):
             for batch in self.stores.until_stopped(segment.pages(["url"], with_dropped=True)):
                 counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
         urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
         counts.update(host_of_line(url) for url in urls if b"://" in url)
-        return counts
+        HostCounts(self.directory).add("repair", counts.items)
+        self._say(f"{counts.total()} URLs of {len(counts)} hosts were counted again")

@@ -20,7 +20,6 @@ from crawl_lib.errors import DamagedFileError, QueueError
 from crawl_lib.frontier import (
     BARE_META,
     CLAIM,
-    Appended,
     Change,
     NodeDirectory,
     Queue,
@@ -41,10 +40,12 @@ from crawl_lib.frontier import (
     plan_move,
     read_journal,
     read_lost,
+    some_lines,
     split_line,
     write_lines,
     write_take,
 )
+from crawl_lib.sealed import sealed_json
 from crawl_lib.stopping import go_on, until_stopped
 from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
@@ -84,6 +85,21 @@ def repair_queue(
     return repair.report
 
 
+def take_in_again(queue: Queue) -> None:
+    """Forget what the node has taken in: its next intake reads every source, and drops what is known.
+
+    For URLs that no queue holds any more, and that segments and seeds still have. An open intake goes on, and reads
+    once more what it has read. The caller holds the node's lock. Raises QueueError, DamagedFileError. Repeatable.
+    """
+    finish_open_move(queue)
+    if queue.files.record.exists():
+        write_durable(queue.files.record, sealed_json(queue.record().taking_in_again().to_mapping()))
+    journal = read_journal(queue.directory)
+    if journal is not None and journal.at:
+        journal.plan, journal.at = journal.plan[journal.at :], 0
+        journal.write(queue.directory)
+
+
 class _Repair:
     """The repair of one queue. `in_move`: a move that cannot be read may have been half done."""
 
@@ -106,8 +122,11 @@ class _Repair:
         self._keep_scope()
         reached("repair.queue.rescued")
         go_on(self.stop)
-        if self._is_lost_unreadable():
-            report.lost += 1
+        try:
+            read_lost(queue.directory)
+        except DamagedFileError as error:
+            report.lost += 1  # it says that there are some
+            self._say(str(error))
         if report.lost:
             note_lost(queue, report.lost)
             go_on(self.stop)
@@ -116,10 +135,10 @@ class _Repair:
             self.deletes += [NodeDirectory.adopted_scope, NodeDirectory.new_hosts]
         change = Change(
             move_id=self.record.last_move,  # it says whether an open take is over
-            state=State(0, (1,) * (max(queue.data_files(), default=-1) + 1)),
+            state=State(0, (1,)),  # whatever there is goes
             record=self.record.taking_in_again() if self.files.lost.exists() else self.record,
             ours=False,
-            appended=Appended(NodeDirectory.rescued, count),
+            appended=(NodeDirectory.rescued, count),
             replaces=True,
             deletes=self.deletes,
             renames=self.renames,
@@ -154,15 +173,6 @@ class _Repair:
             self._set_aside(NodeDirectory.record)
             self.record = Record(again=again())
 
-    def _is_lost_unreadable(self) -> bool:
-        """Whether a note of lost URLs cannot be read: it says that there are some."""
-        try:
-            read_lost(self.queue.directory)
-        except DamagedFileError as error:
-            self._say(str(error))
-            return True
-        return False
-
     # What waits
 
     def _all(self, crawled: Crawled) -> Pairs:
@@ -175,7 +185,7 @@ class _Repair:
     def _data(self, crawled: Crawled) -> Pairs:
         """Those of data files. Half a URL at the end of one is none: it goes to `<n>.broken`."""
         queue, record, counts = self.queue, self.record, []
-        numbers = sorted(queue.data_files(), key=self._place)
+        numbers = sorted(queue.files.data_files(), key=self._place)
         own = queue.own_files(record)
         gone = 0
         for number in numbers:
@@ -219,7 +229,7 @@ class _Repair:
         After a move that was half done it may be another file, unless all sizes are those of before.
         """
         record, path = self.record, self.files.data(number)
-        sizes = tuple(self.files.data(number).stat().st_size for number in self.queue.data_files())
+        sizes = tuple(self.files.data(number).stat().st_size for number in self.queue.files.data_files())
         same = self._place(number) == 0 and (not self.in_move or sizes == record.sizes)
         try:
             said = self.queue.unchecked_state()
@@ -233,9 +243,8 @@ class _Repair:
             if lines is not None:
                 return lines
         lines = 0
-        for urls in _some(path):
-            go_on(self.stop)
-            keys = [sha1(url).digest() for url in urls]
+        for urls in until_stopped(some_lines(file_lines(path), ASKED), self.stop):
+            keys = [sha1(url.rstrip(b"\r")).digest() for url in urls]
             known = crawled(keys)
             here = sum(1 for _ in takewhile(known.__contains__, keys))
             lines += here
@@ -280,10 +289,9 @@ class _Repair:
         """Keep the lines of a file, and of others that should have become of it, that can be read."""
         directory, bad = self.queue.directory, list[bytes]()
         sources = [directory / one for one in (name, *others) if (directory / one).exists()]
-        if not sources:
+        beside, said = f"{NodeDirectory.rescued}.{name}", self.record.files.get(name)
+        if not (sources or said):
             return
-        beside = f"{NodeDirectory.rescued}.{name}"
-        said = self.record.files.get(name)
         changed = said is not None and said != digest_of(directory / name)
         with (directory / beside).open("wb") as out:
             for line in until_stopped(chain.from_iterable(map(_raw_lines, sources)), self.stop):
@@ -344,12 +352,6 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
     if path.exists():
         with path.open("rb") as file:
             yield from file
-
-
-def _some(path: Path) -> Iterator[list[bytes]]:
-    lines = file_lines(path)
-    while some := [line.rstrip(b"\r") for line in islice(lines, ASKED)]:
-        yield some
 
 
 def _pairs(path: Path, meta: Path | None, *, ends: bool = False) -> Pairs:
