@@ -12,7 +12,7 @@ from crawl_lib.errors import TargetExistsError
 
 UNFILLED_FOLDER = "unfilled"
 PAGES = ".pages"
-"""The name that stands for the pages of all segments; no node is called so."""
+"""The name for the pages of all segments; no node is called so."""
 
 
 def unfilled(crawl: CrawlDirectory) -> list[str]:

@@ -7,7 +7,7 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
   retired. An id is never used twice, so a task that begins meanwhile cannot mean it. The URLs of such a take are still
   in the queue (its file was deleted by hand), or were sent to other nodes (it was lost with its disk).
 * `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen.
-* `seeds/.<digest>-<id>`, `.<name>.<id>` beside a file: what was to be made is there under its name.
+* `seeds/.<digest>-<id>`, `.<name>.<id>` next to a file: what was to be made is there under its name.
 * `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
 
 A repair that was killed before it decided leaves `<folder>/.new-<node>-<digest>`; the next one of that segment deletes

@@ -68,7 +68,7 @@ class Identity:
     def mapping(self, scope: Collection[str]) -> dict[str, Any]:
         """The content of the file, but for the digest of the scope. `scope`: hosts of the folder's, as far as known.
 
-        Where nothing says whose iteration it is, it becomes the first of a run that nobody has. Raises InputError where
+        Where nothing says whose iteration it is, it becomes the first of a run of its own name. Raises InputError where
         two do and differ.
         """
         if len(self._whose) > 1:
