@@ -56,7 +56,7 @@ class _Check:
             for impossible in impossible_steps(queue, move):
                 self._add("move_impossible", NodeDirectory.move, impossible)
         else:
-            if queue.stands():
+            if queue.exists():
                 self._state(record, take, full=full)
             self._intake(journal)
         lost = self._read("lost_damaged", NodeDirectory.lost, lambda: read_lost(directory))

@@ -105,7 +105,7 @@ class NodeLock:
 
 
 def holder(directory: Path) -> str | None:
-    """Who holds a node's lock, as text; None if nobody does. For `krake status`."""
+    """Who holds a node's lock, as text; None if no process does. For `krake status`."""
     try:
         descriptor = os.open(NodeDirectory(directory).lock, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -154,7 +154,7 @@ def carry_out_move(queue: Queue, move: Move) -> None:
 def finish_open_move(queue: Queue) -> bool:
     """Carry out the move that a killed task left, if there is one; True if there was.
 
-    Whoever holds the node's lock does this first. What a killed task renamed in the directory, and could not make
+    The holder of the node's lock does this first. What a killed task renamed in the directory, and could not make
     durable any more, is durable then. Raises QueueError if the files are not those that it names.
     """
     fsync_dir(queue.directory)

@@ -84,7 +84,7 @@ class Queue:
 
     * Reading streams; no data file is ever held in memory.
     * `state` is believed only after a look at the files: QueueError says what is wrong and names `krake fsck --repair`.
-    * Whoever reads without the node's lock may see a move half done; `krake status` says so.
+    * A reader without the node's lock may see a move half done; `krake status` says so.
     * It is changed by moves only (`crawl_lib.frontier.move`).
     """
 
@@ -103,11 +103,11 @@ class Queue:
             return
         files = self.files.data_files()
         if any(self.files.data(number).stat().st_size for number in files) or len(files) > 1:
-            raise self.error(f"there is no `state` beside {len(files)} data files")
+            raise self.error(f"there is no `state` next to {len(files)} data files")
         write_durable(self.files.data(0), b"")
         write_durable(self.files.state, State().to_bytes())
 
-    def stands(self) -> bool:
+    def exists(self) -> bool:
         """Whether there is a queue, be it a damaged one, or one within a move."""
         if self.files.state.exists() or self.files.move.exists():
             return True

@@ -1,4 +1,4 @@
-"""`state.krake`: what Krake remembers beside `state`. A queue made by hand has none, or one that does not fit."""
+"""`state.krake`: what Krake remembers besides `state`. A queue made by hand has none, or one that does not fit."""
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -11,7 +11,7 @@ from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.sealed import own_file, unsealed
 
 UNKNOWN_SIZE = -1
-"""Among `sizes`: a data file that people made; a meta file beside it is not its own."""
+"""Among `sizes`: a data file that people made; a meta file next to it is not its own."""
 
 
 class TakenIn:

@@ -26,7 +26,7 @@ class TakeHeader:
     `position_before`, `position_after`: the queue's state when it was taken, and once it is used up (without the
     leftover). `count`: URLs in it. `processes`: among how many workers its hosts are divided, also in a rerun.
     `extra`: what the caller wants to find again. `lines_sha1`: hex digest of all lines of URLs; where older versions
-    wrote the take it is "", and the scope beside the take (`Take.scope`) has none either.
+    wrote the take it is "", and the scope of the take (`Take.scope`) has none either.
     """
 
     take_id: str
@@ -42,7 +42,7 @@ class TakeHeader:
     lines_sha1: str = _TO_BE_FILLED_IN
 
     def to_mapping(self) -> dict[str, Any]:
-        """The form that stands in the file."""
+        """The form that the file has."""
         return {
             **self.__dict__,
             "position_before": [self.position_before.processed, *self.position_before.totals],
@@ -164,9 +164,9 @@ def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes,
 
     Raises StorageError naming the path: nothing is taken then.
     """
-    beside, path = directory / f".{NodeDirectory.take}.tmp", NodeDirectory(directory).take
+    unfinished, path = directory / f".{NodeDirectory.take}.tmp", NodeDirectory(directory).take
     with os_errors(path, "cannot be written"):
-        with beside.open("wb") as file:
+        with unfinished.open("wb") as file:
             file.write(sealed_json(header.to_mapping()))
             digest = sha1()
             for pair in lines:
@@ -177,7 +177,7 @@ def write_take(directory: Path, header: TakeHeader, lines: Iterable[tuple[bytes,
                 file.seek(0)
                 file.write(sealed_json(header.to_mapping()))  # as long as before
             fsync_file(file)
-        rename_durable(beside, path)
+        rename_durable(unfinished, path)
     reached("take.written")
     return Take(path, header)
 

@@ -51,7 +51,7 @@ def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
     require_known(stores, node)
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what) as task:
-        if not task.queue.stands() and urls_of_lost_queue(stores.crawl, node) is not None:
+        if not task.queue.exists() and urls_of_lost_queue(stores.crawl, node) is not None:
             raise QueueError(
                 f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"
                 f" queue.local_dir, back as it was; if it is lost, run `krake nodes restart {node}`"

@@ -181,7 +181,7 @@ def _held_nodes(
     with ExitStack() as locks:
         for node in [*stores.config.servers, *nodes_left(stores)]:
             directory = stores.node_dir(node)
-            if directory.is_dir() and Queue(directory, node).stands():
+            if directory.is_dir() and Queue(directory, node).exists():
                 try:
                     if dry_run:
                         locks.enter_context(held_without_trace(directory, node))

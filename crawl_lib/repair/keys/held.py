@@ -238,7 +238,7 @@ def _to_do(stores: Stores, node: str, note: HeldNote | None, *, damaged: bool) -
         return f"noted its keys with another config, or other files of Krake: {again}"
     if not directory.is_dir():
         return f"has not noted its keys since it was worked on last: {again}"
-    if Queue(directory, node).stands():
+    if Queue(directory, node).exists():
         return "is worked on: run this again when it rests"
     return f"has lost its queue: put it back, or run `krake nodes restart {node}`"
 
@@ -305,7 +305,7 @@ def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
 
 def _is_seen(stores: Stores, node: str, nodes: Collection[str]) -> bool:
     directory = stores.node_dir(node)
-    if directory.is_dir() and Queue(directory, node).stands():
+    if directory.is_dir() and Queue(directory, node).exists():
         return node in nodes
     embedded = all(map(is_sqlite_server, stores.config.key_storage.servers))
     return (embedded or directory.is_dir()) and urls_of_lost_queue(stores.crawl, node) is None

@@ -139,7 +139,7 @@ def restart_node(
     """
     directory = stores.node_dir(node)
     waited, lost = urls_of_lost_queue(stores.crawl, node) or 0, NodeDirectory(directory).lost
-    if directory.is_dir() and Queue(directory, node).stands() and not lost.exists():
+    if directory.is_dir() and Queue(directory, node).exists() and not lost.exists():
         raise ConfigError(f"{directory}: holds a queue, and this begins an empty one: move the directory away first")
     if dry_run:
         return RepairReport([f"queue: begins empty; {waited} URLs waited when it settled last"], lost=max(waited, 1))
@@ -205,9 +205,8 @@ class _Node:
                 yield "leftover_damaged", files.leftover, problem, partial(self._leftover, take, segment)
         except DamagedFileError as error:
             yield "leftover_damaged", files.leftover, str(error), partial(self._leftover, take, segment)
-        if not self.stores.crawl.segment(
-            take.header.folder, self.node
-        ).exists():  # else nobody reads its spool any more
+        # Once the segment is there the spool is not read any more.
+        if not self.stores.crawl.segment(take.header.folder, self.node).exists():
             yield from self._spool_damages(take, full=full)
 
     def _spool_damages(self, take: Take, *, full: bool) -> Iterator[tuple[str, Path, str, Cure]]:

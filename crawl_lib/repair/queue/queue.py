@@ -117,8 +117,7 @@ class _Repair:
         self._read_record(again)
         count = write_lines(queue, NodeDirectory.rescued, until_stopped(self._all(crawled), self.stop))
         self._keep_lines(NodeDirectory.undecided, [])
-        beside = [f"{name}.handed_on" for name in _OF_MOVES] if self.in_move else []
-        self._keep_lines(NodeDirectory.handed_on, beside)
+        self._keep_lines(NodeDirectory.handed_on, [f"{name}.handed_on" for name in _OF_MOVES] if self.in_move else [])
         self._keep_scope()
         reached("repair.queue.rescued")
         go_on(self.stop)
@@ -152,7 +151,7 @@ class _Repair:
         self.report.done.append(text)
 
     def _set_aside(self, name: str) -> None:
-        """With the move: nobody reads the file any more."""
+        """With the move: the file is not read any more."""
         self.renames.append((name, name + BROKEN))
         self._say(f"{name}: set aside as {name}{BROKEN}")
 
@@ -289,11 +288,11 @@ class _Repair:
         """Keep the lines of a file, and of others that should have become of it, that can be read."""
         directory, bad = self.queue.directory, list[bytes]()
         sources = [directory / one for one in (name, *others) if (directory / one).exists()]
-        beside, said = f"{NodeDirectory.rescued}.{name}", self.record.files.get(name)
+        rewritten, said = f"{NodeDirectory.rescued}.{name}", self.record.files.get(name)
         if not (sources or said):
             return
         changed = said is not None and said != digest_of(directory / name)
-        with (directory / beside).open("wb") as out:
+        with (directory / rewritten).open("wb") as out:
             for line in until_stopped(chain.from_iterable(map(_raw_lines, sources)), self.stop):
                 if is_readable(line):
                     out.write(line)
@@ -304,7 +303,7 @@ class _Repair:
             write_durable(directory / (name + BROKEN), b"".join(bad))
             self._say(f"{name}: {len(bad)} lines cannot be read, and were put into {name}{BROKEN}")
         self.report.lost += max(len(bad), changed)
-        self.renames.append((beside, name))
+        self.renames.append((rewritten, name))
 
     def _keep_scope(self) -> None:
         """Hosts of adopted URLs, if that file is damaged: those that can be read, and those of bare URLs in the queue.
@@ -322,9 +321,9 @@ class _Repair:
         for url, meta in zip(file_lines(rescued), file_lines(self.files.meta_of(rescued)), strict=True):
             if meta == BARE_META and b"://" in url:
                 hosts.add(host_of_line(url).decode("ascii", "replace"))
-        beside = f"{NodeDirectory.rescued}.{NodeDirectory.scope_added}"
-        write_durable(directory / beside, scope_bytes(hosts))
-        self.renames.append((beside, NodeDirectory.scope_added))
+        rewritten = f"{NodeDirectory.rescued}.{NodeDirectory.scope_added}"
+        write_durable(directory / rewritten, scope_bytes(hosts))
+        self.renames.append((rewritten, NodeDirectory.scope_added))
         self._say(f"{NodeDirectory.scope_added}: could not be read; it has {len(hosts)} hosts now")
 
     def _reposition_take(self) -> None:
