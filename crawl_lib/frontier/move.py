@@ -87,12 +87,13 @@ def plan_move(queue: Queue, change: Change) -> Move:
         state = State(state.processed, (*(state.totals if gone < files else ()), count))
     elif appended:
         deletes += [appended, f"{appended}.meta"]
-    if not names and change.state == State():
-        names, gone = ["0"], 0
+    old = queue.files.data_files() if change.replaces else range(gone)
+    if not names and change.state == State():  # it is empty, and stays so
+        names, gone, old = ["0"], 0, []
     elif not names:
         write_durable(queue.files.empty, b"")
         names.append(NodeDirectory.empty)
-    for number in queue.files.data_files() if change.replaces else range(gone):
+    for number in old:
         _add(queue, change, str(number), None)
     for number, name in enumerate(names):
         if name != str(number):

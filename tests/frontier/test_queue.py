@@ -83,6 +83,13 @@ def test_a_used_up_queue_is_an_empty_queue_again(queue: Queue) -> None:
     assert (queue.directory / "0").read_bytes() == b"http://a.test/\n"
 
 
+def test_an_empty_queue_that_is_replaced_by_nothing_keeps_its_file(queue: Queue) -> None:
+    """As when a node is retired that holds nothing."""
+    change = move.Change("retire-x", queue.state(), queue.record(), ours=True, replaces=True)
+    move.carry_out_move(queue, move.plan_move(queue, change))
+    assert queue.state() == State()
+
+
 def test_a_take_may_span_files_which_then_go_and_the_others_move_down(queue: Queue) -> None:
     for number in range(5):
         fill(queue, numbered(number * 10, 10), str(number))
