@@ -54,7 +54,7 @@ from crawl_lib.node.guards import require_newest
 from crawl_lib.node.sources import take_in, waiting_sources
 from crawl_lib.node.take import fill_missed, finish_what_is_open
 from crawl_lib.node.task import NodeTask, locked_directory, locked_node, require_known
-from crawl_lib.rounds import at_work, is_retired
+from crawl_lib.rounds import is_retired, unsettled
 from crawl_lib.sealed import own_file, sealed_json, unsealed_or_old
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.states import KeyState
@@ -192,10 +192,8 @@ def _require_out(stores: Stores, node: str) -> None:
 def _require_others_settled(stores: Stores, node: str) -> None:
     """Raise ConfigError while the others have something open: nothing more may be sent to this node."""
     newest = stores.crawl.newest_iteration()
-    if newest is None:
-        return
-    problems = at_work(stores, replace(newest, nodes=tuple(name for name in newest.nodes if name != node)))
-    if problems:
+    others = [name for name in newest.nodes if name != node] if newest else []
+    if newest and (problems := unsettled(stores, others, newest.folder)):
         raise ConfigError(f"node {node} cannot be retired before the others have settled: {'; '.join(problems[:5])}")
 
 

@@ -9,7 +9,7 @@ Both may be run again at any time, also two at once: a file is written once, and
 
 from crawl_lib.rounds.agreement import FIRST_FILE, require_agreement
 from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments, require_iteration
-from crawl_lib.rounds.layout import SEEDS_NODE, at_work, is_retired, nodes_changed, require_layout
+from crawl_lib.rounds.layout import SEEDS_NODE, is_retired, nodes_changed, require_layout, unsettled
 from crawl_lib.rounds.shares import share_of_node
 from crawl_lib.rounds.start import start_import
 from crawl_lib.rounds.status import crawl_status, status_of

@@ -26,7 +26,7 @@ def agreed_bytes(stores: Stores, run_id: str, iteration: int) -> bytes:
     And whose iteration it is, so that `iteration.json` can be made again from it.
     """
     return write_json_bytes(
-        {**_own(stores), "format_version": SEALED_VERSION, "run_id": run_id, "iteration": iteration}
+        {**_ours(stores), "format_version": SEALED_VERSION, "run_id": run_id, "iteration": iteration}
     )
 
 
@@ -35,8 +35,7 @@ def note_change(stores: Stores, own: Iteration) -> None:
 
     Raises ConfigError if it is the nodes or the routing: an iteration keeps those that it began with.
     """
-    number, agreed = _newest(stores, own)
-    problem = _problem(stores, agreed)
+    register, newest, problem = _difference(stores, own)
     if not problem:
         return
     began = (set(own.nodes), own.routing)
@@ -48,44 +47,37 @@ def note_change(stores: Stores, own: Iteration) -> None:
     log.warning("iteration %s goes on with other settings: %s", own.folder, problem)
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
         data = agreed_bytes(stores, own.run_id, own.iteration)
-        stores.storage.write_bytes(_register(stores, own).path(number + 1), data)
+        stores.storage.write_bytes(register.path(newest + 1), data)
 
 
 def require_agreement(stores: Stores, own: Iteration) -> None:
     """Raise ConfigError, naming the options, if this machine differs from the one where the iteration was started."""
-    _, agreed = _newest(stores, own)
-    if problem := _problem(stores, agreed):
+    _, _, problem = _difference(stores, own)
+    if problem:
         raise ConfigError(
             f"iteration {own.folder}: {problem}; make it the same on all machines. If the change is meant, clear the"
             f" task start of iteration {own.iteration} with its downstream: what its machine has then holds for all"
         )
 
 
-def _own(stores: Stores) -> dict[str, Any]:
+def _ours(stores: Stores) -> dict[str, Any]:
     return {"krake_version": VERSION, "code_digest": code_digest(), "config": shared_options(stores.config)}
 
 
-def _problem(stores: Stores, agreed: dict[str, Any]) -> str:
-    """How this machine differs from what was agreed, "" if it does not."""
-    own, found = _own(stores), []
+def _difference(stores: Stores, own: Iteration) -> tuple[Register, int, str]:
+    """The notes of an iteration, the newest one's number (0 in a folder of before there were any), and how this
+    machine differs from it, "" if it does not."""
+    register = Register(stores.storage, stores.crawl.at(own.folder), "agreed-", ".json")
+    newest, _ = register.newest()
+    agreed = read_json(stores.storage, register.path(newest)) if newest else {}
+    ours, differs = _ours(stores), []
     if agreed.get("krake_version", VERSION) != VERSION:
-        found.append(f"this machine has Krake {VERSION}, and start ran with {agreed['krake_version']}")
-    elif (code := agreed.get("code_digest", own["code_digest"])) != own["code_digest"]:
-        found.append(
-            f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {own['code_digest'][:12]}) are not those"
+        differs.append(f"this machine has Krake {VERSION}, and start ran with {agreed['krake_version']}")
+    elif (code := agreed.get("code_digest", ours["code_digest"])) != ours["code_digest"]:
+        differs.append(
+            f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {ours['code_digest'][:12]}) are not those"
             f" that start ran with ({code[:12]})"
         )
-    if other := differences(own["config"], agreed.get("config", {})):
-        found.append(f"the config of this machine is not that of start: {', '.join(other)}")
-    return "; ".join(found)
-
-
-def _register(stores: Stores, own: Iteration) -> Register:
-    return Register(stores.storage, stores.crawl.at(own.folder), "agreed-", ".json")
-
-
-def _newest(stores: Stores, own: Iteration) -> tuple[int, dict[str, Any]]:
-    """The number and content of what was noted last; (0, {}) in a folder of before there were notes."""
-    register = _register(stores, own)
-    newest, _ = register.newest()
-    return newest, read_json(stores.storage, register.path(newest)) if newest else {}
+    if options := differences(ours["config"], agreed.get("config", {})):
+        differs.append(f"the config of this machine is not that of start: {', '.join(options)}")
+    return register, newest, "; ".join(differs)

@@ -9,7 +9,6 @@ went on without is named in it; the node's segment may appear in the folder late
 
 import logging
 import math
-from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha1
 from typing import Any
@@ -21,13 +20,13 @@ from crawl_lib.crawldir import (
     Iteration,
     hidden_prefix,
     read_lines,
-    sum_counts,
     write_json_bytes,
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import PathNotFoundError, TargetExistsError
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
+from crawl_lib.urls import scope_bytes
 
 log = logging.getLogger(__name__)
 
@@ -79,51 +78,39 @@ def keep_late_scope(stores: Stores, folder: str) -> None:
     for node, manifest in state.unsummed.items() if state.index is not None else ():
         path = stores.crawl.at(SCOPE_FOLDER, f"{folder}-{node}")
         if manifest["scope_added"] and not stores.storage.exists(path):
-            _write_once(stores, path, _lines(sorted(manifest["scope_added"])))
+            _write_once(stores, path, scope_bytes(manifest["scope_added"]))
             reached("commit.late_scope")
 
 
 def _write_index(stores: Stores, iteration: Iteration) -> None:
-    folder, share = stores.crawl.folder(iteration.folder), stores.config.crawl.min_nodes
-    present = set(folder.segments())
-    there = [node for node in iteration.nodes if node in present]
-    missing = [node for node in iteration.nodes if node not in present]
-    needed = needed_segments(len(iteration.nodes), share)
-    if len(there) < needed:
-        some = "" if share == 1 else f" (crawl.min_nodes is {share:g}: {needed} of {len(iteration.nodes)} must exist)"
+    state, share = FolderState.read(stores.crawl, iteration.folder), stores.config.crawl.min_nodes
+    folder, nodes = state.folder, len(iteration.nodes)
+    missing = [node for node in iteration.nodes if node not in state.present]
+    needed = needed_segments(nodes, share)
+    if nodes - len(missing) < needed:
+        some = "" if share == 1 else f" (crawl.min_nodes is {share:g}: {needed} of {nodes} must exist)"
         raise PathNotFoundError(
             f"{folder.path}: no segment of {', '.join(missing)}; run the crawl task of each again, then commit{some}"
         )
     if missing:
         log.warning("%s: committed without %s; each finishes what it took when it works again", folder.path, missing)
-    manifests = {node: stores.crawl.segment(folder.name, node).manifest() for node in stores.until_stopped(there)}
-    scope_added = sorted({host for manifest in manifests.values() for host in manifest["scope_added"]})
     index = {
         "format_version": SEALED_VERSION,
         "run_id": iteration.run_id,
         "iteration": iteration.iteration,
-        "counts": sum_counts([manifest["counts"] for manifest in manifests.values()]),
-        "scope_added": scope_added,
-        "outlinks": {node: manifest["outlinks"] for node, manifest in manifests.items()},
+        "counts": state.counts,
+        "scope_added": sorted(state.scope_added),
+        "outlinks": {node: manifest["outlinks"] for node, manifest in state.unsummed.items()},
         "missing": missing,
     }
-    if scope_added:
+    if state.scope_added:
         # Before the index, which says that commit is done; the folder may be deleted by hand after that.
-        _keep_scope(stores, folder.name, scope_added)
+        path, data = stores.crawl.at(SCOPE_FOLDER, folder.name), scope_bytes(state.scope_added)
+        _write_once(stores, path, data)
+        if not state.scope_added <= set(read_lines(stores.storage, path)):  # of an attempt that saw fewer segments
+            _write_once(stores, f"{path}-{sha1(data).hexdigest()}", data)
         reached("commit.scope")
     _write_once(stores, folder.at(INDEX_FILE), write_json_bytes(index))
-
-
-def _keep_scope(stores: Stores, folder: str, hosts: list[str]) -> None:
-    """Keep hosts where they outlive the folder; next to what an attempt kept that saw fewer segments and died."""
-    path, data = stores.crawl.at(SCOPE_FOLDER, folder), _lines(hosts)
-    _write_once(stores, path, data)
-    if not set(hosts) <= set(read_lines(stores.storage, path)):
-        _write_once(stores, f"{path}-{sha1(data).hexdigest()}", data)
-
-
-def _lines(hosts: Iterable[str]) -> bytes:
-    return "".join(f"{host}\n" for host in hosts).encode()
 
 
 def _write_once(stores: Stores, path: str, data: bytes) -> None:

@@ -6,7 +6,7 @@ open: then the new owners get what is theirs from the queues themselves (`fronti
 where no queue is, so it asks what the nodes had settled (`crawldir.settled`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -31,14 +31,15 @@ def require_layout(stores: Stores) -> None:
     same_routing = before is not None and before.routing == stores.config.frontier.routing
     if before is None or (same_routing and set(before.nodes) == set(stores.config.servers)):
         return
-    problems = unsettled(stores, before)
-    removed = [node for node in before.nodes if node not in stores.config.servers]
-    for node in removed:
-        if not is_retired(stores, node):
+    seeds, servers = stores.crawl.seeds(), set(stores.config.servers)
+    sources = [(segment.folder, segment.node) for segment in stores.crawl.segments()]
+    sources += [(d, SEEDS_NODE) for d in seeds if set(_seeds(stores, d).get("nodes", ())) != servers]
+    problems = unsettled(stores, before.nodes, before.folder, sources)
+    for node in before.nodes:
+        if node not in servers and not is_retired(stores, node):
             problems.append(f"{node} is not retired: run `krake nodes retire {node}` on its machine")
-    added = [node for node in stores.config.servers if node not in before.nodes]
-    notes = [settled for node in added if (settled := read_settled(stores.crawl, node))]
-    problems += [settled.refusal for settled in notes if settled.refusal]
+    notes = [read_settled(stores.crawl, node) for node in stores.config.servers if node not in before.nodes]
+    problems += [settled.refusal for settled in notes if settled is not None and settled.refusal]
     if problems:
         more = f" ... and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise ConfigError(
@@ -57,7 +58,9 @@ def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
         if before is not None and digest in before.seeds:
             continue
         for node in _seeds(stores, digest).get("outlinks", {}):
-            if node not in stores.config.servers and _wait(stores, digest, node, read_settled(stores.crawl, node)):
+            if node not in stores.config.servers and _waits(
+                stores, digest, SEEDS_NODE, node, read_settled(stores.crawl, node)
+            ):
                 raise ConfigError(
                     f"servers: {stores.crawl.seeds_path(digest)} has seeds for {node}, which is not in servers: put it"
                     f" back, or run `krake nodes retire {node}` on its machine (with --lost if its disk is gone)"
@@ -72,65 +75,36 @@ def is_retired(stores: Stores, node: str) -> bool:
     since = [name for name in crawl.folders() if int(name) > int(settled.newest or 0)]
     if any(node in crawl.folder(name).iteration().nodes for name in since):
         return False
-    return not any(_wait(stores, digest, node, settled) for digest in crawl.seeds())
+    return not any(_waits(stores, digest, SEEDS_NODE, node, settled) for digest in crawl.seeds())
 
 
-def _wait(stores: Stores, digest: str, node: str, settled: Settled | None) -> bool:
-    """Whether seeds wait for a node that has not taken them in."""
-    taken_in = settled is not None and (digest, SEEDS_NODE) in settled.taken_in
-    return not taken_in and _holds_lines_for(stores, node, digest, SEEDS_NODE)
+def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """Which nodes may have something open, or have not taken in `sources` that are for them: each with what to do.
 
-
-def unsettled(stores: Stores, before: Iteration) -> list[str]:
-    """Which nodes of the newest iteration have not settled all there is, in words: each with what to do."""
-    crawl, servers = stores.crawl, set(stores.config.servers)
-    sources = [(segment.folder, segment.node) for segment in crawl.segments()]
-    sources += [(d, SEEDS_NODE) for d in crawl.seeds() if set(_seeds(stores, d).get("nodes", ())) != servers]
+    `newest`: the folder of the newest iteration, which was theirs. `sources`: folder and node.
+    """
     problems = []
-    for node in before.nodes:
-        settled = read_settled(crawl, node)
-        problems.append(_problem(node, settled, before) or _untaken(stores, node, settled, sources))
-    return [problem for problem in problems if problem]
+    for node in nodes:
+        settled = read_settled(stores.crawl, node)
+        run = f"run `krake settle --node {node}` there (with either list)"
+        gone = f"; if its disk is lost, `krake nodes retire {node} --lost`"
+        if settled is None:
+            problems.append(f"{node} has no mark that it settled: {run}{gone}")
+        elif int(settled.newest or 0) < int(newest):
+            problems.append(f"{node} settled before iteration {newest}: {run}{gone}")
+        elif not settled.retired and (waiting := [pair for pair in sources if _waits(stores, *pair, node, settled)]):
+            missing = ", ".join(f"{folder}/{found_by}" for folder, found_by in waiting[:_SHOWN])
+            problems.append(f"{node} has not taken in {missing}: {run}")
+    return problems
 
 
-def at_work(stores: Stores, before: Iteration) -> list[str]:
-    """Which nodes of the newest iteration may have something open, in words: each with what to do."""
-    problems = [_problem(node, read_settled(stores.crawl, node), before) for node in before.nodes]
-    return [problem for problem in problems if problem]
-
-
-def nodes_changed(stores: Stores, own: Iteration) -> bool:
-    """Whether one of the two iterations before had other nodes: then hosts have come from others just now."""
-    older = [folder for folder in stores.crawl.folders() if int(folder) < int(own.folder)]
-    found = (stores.crawl.folder(folder).iteration() for folder in reversed(older))
-    before = islice((one for one in found if not one.is_import), 2)
-    return any(set(one.nodes) != set(own.nodes) for one in before)
-
-
-def _problem(node: str, settled: Settled | None, before: Iteration) -> str | None:
-    run = f"run `krake settle --node {node}` there (with either list)"
-    gone = f"; if its disk is lost, `krake nodes retire {node} --lost`"
-    if settled is None:
-        return f"{node} has no mark that it settled: {run}{gone}"
-    if int(settled.newest or 0) < int(before.folder):
-        return f"{node} settled before iteration {before.folder}: {run}{gone}"
-    return None
-
-
-def _untaken(stores: Stores, node: str, settled: Settled | None, sources: Sequence[tuple[str, str]]) -> str | None:
-    if settled is None or settled.retired:
-        return None
-    waiting = [pair for pair in sources if pair not in settled.taken_in and _holds_lines_for(stores, node, *pair)]
-    if not waiting:
-        return None
-    missing = ", ".join(f"{folder}/{by}" for folder, by in waiting[:_SHOWN])
-    return f"{node} has not taken in {missing}: run `krake settle --node {node}` there (with either list)"
-
-
-def _holds_lines_for(stores: Stores, node: str, folder: str, found_by: str) -> bool:
-    """Whether a segment, or injected seeds, have URLs for a node; the segment of a node that had no work has none."""
+def _waits(stores: Stores, folder: str, found_by: str, node: str, settled: Settled | None) -> bool:
+    """Whether a segment, or injected seeds, have URLs for a node that has not taken them in."""
+    if settled is not None and (folder, found_by) in settled.taken_in:
+        return False
     is_seeds = found_by == SEEDS_NODE
     manifest = _seeds(stores, folder) if is_seeds else stores.crawl.segment(folder, found_by).manifest()
+    # The segment of a node that had no work has none.
     return bool(manifest.get("outlinks", {}).get(node, {}).get("count", 0))
 
 
@@ -142,3 +116,11 @@ def _seeds(stores: Stores, digest: str) -> dict[str, Any]:
     with suppress(DamagedFileError, PathNotFoundError):
         return stores.crawl.seeds_manifest(digest)
     return {}
+
+
+def nodes_changed(stores: Stores, own: Iteration) -> bool:
+    """Whether one of the two iterations before had other nodes: then hosts have come from others just now."""
+    older = [folder for folder in stores.crawl.folders() if int(folder) < int(own.folder)]
+    found = (stores.crawl.folder(folder).iteration() for folder in reversed(older))
+    before = islice((one for one in found if not one.is_import), 2)
+    return any(set(one.nodes) != set(own.nodes) for one in before)

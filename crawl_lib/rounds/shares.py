@@ -30,21 +30,15 @@ def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, ro
 
 def share_of_node(stores: Stores, own: Iteration, node: str) -> int:
     """How many URLs a node may take in an iteration now. The caller holds its lock, and has no take open."""
-    if own.limited and _has_gone_on(stores, own, node):
-        return 0
-    return own.batch_sizes.get(node, 0)
+    return 0 if own.limited and _has_gone_on(stores, own, node) else own.batch_sizes.get(node, 0)
 
 
 def put_by(stores: Stores, own: Iteration, missing: Iterable[str]) -> int:
     """How many URLs the nodes without a segment in an iteration may still take there."""
-    return sum(own.batch_sizes[node] for node in missing if not _is_free(stores, own, node))
-
-
-def _is_free(stores: Stores, own: Iteration, node: str) -> bool:
-    if not own.limited:
-        return False
-    settled = read_settled(stores.crawl, node)
-    return (settled is not None and settled.retired) or _has_gone_on(stores, own, node)
+    sizes = own.batch_sizes
+    notes = [(node, read_settled(stores.crawl, node)) for node in missing]
+    takers = [node for node, settled in notes if settled is None or not settled.retired]
+    return sum(sizes[node] for node in takers if not (own.limited and _has_gone_on(stores, own, node)))
 
 
 def _has_gone_on(stores: Stores, own: Iteration, node: str) -> bool:

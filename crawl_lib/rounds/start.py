@@ -129,7 +129,8 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
     nodes = stores.config.servers if iteration else (IMPORT_NODE,)
     seeds = crawl.seeds()
     sums = _sum_up(stores, folders, seeds)
-    scope = scope_bytes(sums.hosts)
+    scope, limit = scope_bytes(sums.hosts), stores.config.crawl.max_pages
+    remaining = None if limit is None else max(0, limit - sums.taken - sums.open_taken)
     identity = {
         "format_version": SEALED_VERSION,
         "run_id": run_id,
@@ -138,8 +139,8 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
         "routing": stores.config.frontier.routing,
         "config_digest": stores.config_digest,
         "krake_version": VERSION,
-        "limited": stores.config.crawl.max_pages is not None,
-        "batch_sizes": share_out(batch_size, nodes, _remaining(stores, sums), len(folders)),
+        "limited": limit is not None,
+        "batch_sizes": share_out(batch_size, nodes, remaining, len(folders)),
         "taken_before": sums.taken,
         "summed": sums.summed,
         "seeds": seeds,
@@ -153,11 +154,6 @@ def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folde
     storage.write_bytes(f"{hidden}/{ITERATION_FILE}", write_json_bytes(identity))
     reached("start.written")
     return name
-
-
-def _remaining(stores: Stores, sums: _Sums) -> int | None:
-    limit = stores.config.crawl.max_pages
-    return None if limit is None else max(0, limit - sums.taken - sums.open_taken)
 
 
 def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
@@ -46,14 +45,15 @@ def crawl_status(stores: Stores, *, only_nodes: bool = False) -> dict[str, Any]:
     crawl directory cannot be listed.
     """
     iterations = [_iteration(stores, folder) for folder in stores.crawl.folders()]
+    nodes = nodes_status(stores, iterations)
     if only_nodes:
-        return {"nodes": nodes_status(stores, iterations)}
+        return {"nodes": nodes}
     return {
         "crawl": _name(stores.config),
         "injected": len(stores.crawl.seeds()),
         "iterations": iterations,
         "totals": sum_counts([entry["counts"] for entry in iterations if "counts" in entry]),
-        "nodes": nodes_status(stores, iterations),
+        "nodes": nodes,
         **_local(stores.config, stores.secrets),
         "exports": [_export(stores, name) for name in list_exports(stores)],
     }
@@ -69,33 +69,24 @@ def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
 
 def _iteration(stores: Stores, folder: str) -> dict[str, Any]:
     try:
-        iteration = stores.crawl.folder(folder).iteration()
         state = FolderState.read(stores.crawl, folder)
-        late = state.awaited
-        counts = state.counts
-        dropped = _dropped(state)
+        iteration, dropped = state.folder.iteration(), 0
+        if stores.storage.exists(state.folder.at(DROPPED_MARK)):  # these pages are still in the files, and in `counts`
+            dropped = sum(len(SegmentReader(stores.storage, state.folder.at(node)).dropped) for node in state.present)
+        return {
+            "folder": folder,
+            "run_id": iteration.run_id,
+            "iteration": iteration.iteration,
+            "segments": state.present,
+            "missing": [node for node in iteration.nodes if node not in state.present],
+            "committed": state.index is not None,
+            "late": state.awaited,
+            "complete": state.is_complete,
+            "counts": state.counts,
+            **({"dropped": dropped} if dropped else {}),
+        }
     except KrakeError as error:
         return {"folder": folder, "error": str(error)}
-    return {
-        "folder": folder,
-        "run_id": iteration.run_id,
-        "iteration": iteration.iteration,
-        "segments": state.present,
-        "missing": [node for node in iteration.nodes if node not in state.present],
-        "committed": state.index is not None,
-        "late": late,
-        "complete": state.is_complete,
-        "counts": counts,
-        **({"dropped": dropped} if dropped else {}),
-    }
-
-
-def _dropped(state: FolderState) -> int:
-    """Pages that were taken out by hand and are still in the segments' files, and in `counts`."""
-    storage = state.folder.crawl.storage
-    if not storage.exists(state.folder.at(DROPPED_MARK)):
-        return 0
-    return sum(len(SegmentReader(storage, state.folder.at(node)).dropped) for node in state.present)
 
 
 def nodes_status(stores: Stores, iterations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -126,8 +117,11 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
     directory = node_dir(config, node)
     if not directory.is_dir():
         return {"length": 0, "note": f"{directory}: not on this machine, or not used yet"}
-    progress = _progress(directory)
-    halted = {"progress": progress} if "reason" in progress else {}
+    try:
+        progress = json.loads(NodeDirectory(directory).progress.read_bytes())
+    except (OSError, ValueError):
+        progress = {}
+    halted = {"progress": progress} if isinstance(progress, dict) and "reason" in progress else {}
     try:
         queue = Queue(directory, node)
         take, move = open_take(directory), read_move(queue)
@@ -143,14 +137,6 @@ def _queue(config: Config, node: str) -> dict[str, Any]:
         status["open_take"] = {"run_id": header.run_id, "iteration": header.iteration, "count": take.count}
         status["progress"] = progress
     return {**status, **halted}
-
-
-def _progress(directory: Path) -> Mapping[str, Any]:
-    try:
-        value = json.loads(NodeDirectory(directory).progress.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _keys(config: Config, secrets: Secrets) -> list[dict[str, Any]]:
