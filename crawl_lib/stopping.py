@@ -27,14 +27,11 @@ class Work:
 
     def go_on(self) -> None:
         """Raise StoppedError if the work is to stop."""
-        if self.stop.is_set():
-            raise StoppedError("stopped as asked; run it again to go on")
+        go_on(self.stop)
 
     def until_stopped(self, items: Iterable[_T]) -> Iterator[_T]:
         """The items, one after the other; StoppedError before the next one once the work is to stop."""
-        for item in items:
-            self.go_on()
-            yield item
+        return until_stopped(items, self.stop)
 
     def report(self, **counts: Any) -> None:
         """Tell how far the work is."""

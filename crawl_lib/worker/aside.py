@@ -16,10 +16,10 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from crawl_lib.config import Config
 from crawl_lib.errors import KrakeError, StoppedError
@@ -28,7 +28,7 @@ from crawl_lib.records import Fetched
 from crawl_lib.segment import Position, read_one
 from crawl_lib.states import Outcome
 from crawl_lib.worker.forkserver import fork_child
-from crawl_lib.worker.reading import Reader, Reading, is_page, slices
+from crawl_lib.worker.reading import Pieces, Reader, Reading, is_page, slices
 
 DATA_BYTES = 128 << 20
 """Memory of a child, without what it has of the worker: above, its allocations fail."""
@@ -37,13 +37,6 @@ WALL_S = 120
 ANSWER_BYTES = 32 << 20
 _MAX_MESSAGE_BYTES = 160_000
 _POLL_MS = 100
-
-
-class Found(NamedTuple):
-    """What a child found. `pieces`: of the page, by slices of its links, each with the place of the first of them."""
-
-    reading: Reading
-    pieces: Iterator[tuple[int, Page]]
 
 
 class Aside:
@@ -68,9 +61,6 @@ class Aside:
         return self
 
     def __exit__(self, *rest: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """End the server, and with it what it is at."""
         self._socket.close()
         os.kill(self._pid, signal.SIGKILL)
@@ -86,19 +76,12 @@ class Aside:
 
     def ask(self, fetched: Fetched, position: Position, *, links: bool) -> None:
         """Have an answer read: its content, and, if `links`, the page that it may be. One at a time."""
-        message = {
-            "path": str(self._directory / position.warc_file),
-            "offset": position.offset,
-            "length": position.length,
-            "head_bytes": len(fetched.head),
-            "url": fetched.url,
-            "outcome": fetched.outcome,
-            "links": links,
-        }
+        path, head_bytes = str(self._directory / position.warc_file), len(fetched.head)
+        message = [path, position.offset, position.length, head_bytes, fetched.url, fetched.outcome, links]
         self._socket.send(json.dumps(message).encode())
 
-    def answer(self) -> Found | None:
-        """Wait for what was found; None if the child died or passed a limit.
+    def answer(self) -> tuple[Reading, Pieces] | None:
+        """Wait for what was read, and the pieces of the page, if it is one; None if the child died or passed a limit.
 
         Raises KrakeError without a server, StoppedError if the worker is to stop before an answer is there.
         """
@@ -114,29 +97,26 @@ class Aside:
             file.close()
             return None
         file.seek(0)
-        mime, length, digest, error, _ = json.loads(file.readline())
-        found = Reading(mime, length, bytes.fromhex(digest), error, None)
-        line = file.readline()
-        if not line:
-            file.close()
-            return Found(found, iter(()))
-        page = Page.from_json(line)
-        return Found(found._replace(page=page), _pieces(page, file))
+        mime, length, digest, error = json.loads(file.readline())
+        return Reading(mime, length, bytes.fromhex(digest), error, None), _pieces(file)
 
 
-def _pieces(piece: Page, file: IO[bytes]) -> Iterator[tuple[int, Page]]:
+def _pieces(file: IO[bytes]) -> Pieces:
     start = 0
     with file:
-        yield start, piece
         for line in file:
-            start += len(piece.links)
             piece = Page.from_json(line)
             yield start, piece
+            start += len(piece.links)
 
 
 def _serve(told: socket.socket, reader: Reader, most_bytes: int) -> int:
     """Fork a child for each message, until the socket closes."""
-    _drop_descriptors(told.fileno())
+    # Nothing is open but the socket and standard error: the ends of the worker's pipes and locks say who is alive.
+    for number, end in enumerate(os.pipe()):  # nothing is read or written there, and no file is opened for it
+        os.dup2(end, number)
+    os.closerange(3, told.fileno())
+    os.closerange(told.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with the worker, who decides when
     gc.freeze()
     while message := told.recv(_MAX_MESSAGE_BYTES):
@@ -148,28 +128,21 @@ def _serve(told: socket.socket, reader: Reader, most_bytes: int) -> int:
     return 0
 
 
-def _drop_descriptors(kept: int) -> None:
-    """Hold nothing open but `kept` and standard error: the ends of the worker's pipes and locks say who is alive."""
-    for number, end in enumerate(os.pipe()):  # nothing is read or written there, and no file is opened for it
-        os.dup2(end, number)
-    os.closerange(3, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
-
-
-def _read_limited(message: dict[str, Any], reader: Reader, file: int, most_bytes: int) -> int:
+def _read_limited(message: list[Any], reader: Reader, file: int, most_bytes: int) -> int:
     try:
         for number in (signal.SIGXCPU, signal.SIGALRM):  # not SIGTERM: sent to all of a group, it is not the page's
             signal.signal(number, signal.SIG_DFL)
-        _limit(resource.RLIMIT_DATA, most_bytes)
-        _limit(resource.RLIMIT_CPU, CPU_S)
-        _limit(resource.RLIMIT_FSIZE, ANSWER_BYTES)
-        _limit(resource.RLIMIT_CORE, 0)
+        limits = {"DATA": most_bytes, "CPU": CPU_S, "FSIZE": ANSWER_BYTES, "CORE": 0}
+        for kind, value in ((getattr(resource, f"RLIMIT_{name}"), value) for name, value in limits.items()):
+            _, hard = resource.getrlimit(kind)
+            least = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (least, least))
         signal.alarm(WALL_S)
         with os.fdopen(file, "wb") as out:
             _read(message, reader, out)
     except BaseException as error:
         # A page may take all memory there is: no more than a line.
-        os.write(2, f"{message['url']}: read aside: {type(error).__name__}: {error}\n".encode(errors="replace"))
+        os.write(2, f"{message[4]}: read aside: {type(error).__name__}: {error}\n".encode(errors="replace"))
         return 1
     return 0
 
@@ -182,28 +155,19 @@ def data_bytes() -> int:
         return 64 << 20
 
 
-def _limit(kind: int, value: int) -> None:
-    _, hard = resource.getrlimit(kind)
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (value, value))
-
-
-def _read(message: dict[str, Any], reader: Reader, out: IO[bytes]) -> None:
-    with Path(message["path"]).open("rb") as file:
-        file.seek(message["offset"])
-        block = read_one(file.read(message["length"]), message["offset"], message["path"]).block
-    head_bytes = message["head_bytes"]
-    outcome = Outcome(message["outcome"])
-    fetched = Fetched(message["url"], 0.0, outcome, head=block[:head_bytes], body=block[head_bytes:])
+def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
+    path, offset, length, head_bytes, url, outcome, links = message
+    with Path(path).open("rb") as file:
+        file.seek(offset)
+        block = read_one(file.read(length), offset, path).block
+    fetched = Fetched(url, 0.0, Outcome(outcome), head=block[:head_bytes], body=block[head_bytes:])
     del block  # its memory is the page's
     headers = parse_head(fetched.head)
     content = reader.content(headers, fetched)
     found = reader.facts(headers, fetched, content)
     fetched.body = b""
-    page = None
-    if message["links"] and is_page(fetched.outcome, found.mime):
-        page = reader.page(headers, fetched.url, content)
     assert found.digest is not None
-    out.write(json.dumps(found._replace(digest=found.digest.hex())).encode() + b"\n")  # type: ignore[arg-type]
-    for _, piece in slices(page) if page is not None else ():
-        out.write(piece.to_json().encode() + b"\n")
+    out.write(json.dumps([found.mime, found.length, found.digest.hex(), found.error]).encode() + b"\n")
+    if links and is_page(fetched.outcome, found.mime):
+        for _, piece in slices(reader.page(headers, url, content)):
+            out.write(piece.to_json().encode() + b"\n")

@@ -12,16 +12,14 @@ from pathlib import Path
 
 from crawl_lib.durable import reached
 from crawl_lib.errors import StoppedError, os_errors
-from crawl_lib.parse import Page
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import Position
 from crawl_lib.worker.aside import Aside
-from crawl_lib.worker.reading import UNREADABLE, Reading, barred
+from crawl_lib.worker.reading import UNREADABLE, Pieces, Reading, barred
 
 MOST_TRIES = 2
 Handled = tuple[TakenUrl, Fetched, Position]
 """A URL, what its fetch ended in, and where its records are."""
-Pieces = Iterator[tuple[int, Page]]
 Write = Callable[[Handled, Reading, Pieces], Iterator[None]]
 """Writes the rows of an answer, step by step: a step holds the loop for a moment only."""
 
@@ -37,37 +35,35 @@ class ReadingNotes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._begun: Counter[int] = Counter()
+        self._begun: Counter[str] = Counter()
         with os_errors(path, "cannot be read"):
             text = path.read_text(encoding="ascii", errors="replace") if path.exists() else ""
         for line in text.split("\n")[:-1]:
-            self._count(line[:1], line[1:])
+            self._count(line)
 
     def is_barred(self, position: int) -> bool:
         """Whether the page of this batch position is not to be read any more."""
-        return self._begun[position] >= MOST_TRIES
+        return self._begun[str(position)] >= MOST_TRIES
 
     def begin(self, position: int) -> None:
         """Reading this page begins."""
-        self._write("+", position)
+        self._write(f"+{position}")
         reached("page.noted")
 
     def end(self, position: int) -> None:
         """It has ended well."""
-        self._write("-", position)
+        self._write(f"-{position}")
 
-    def _write(self, sign: str, position: int) -> None:
+    def _write(self, line: str) -> None:
         with os_errors(self._path, "cannot be written"), self._path.open("ab", buffering=0) as file:
-            file.write(b"%s%d\n" % (sign.encode(), position))
-        self._count(sign, str(position))
+            file.write(line.encode() + b"\n")
+        self._count(line)
 
-    def _count(self, sign: str, position: str) -> None:
-        if not position.isdecimal():  # a line that a full disk cut
-            return
-        if sign == "+":
-            self._begun[int(position)] += 1
+    def _count(self, line: str) -> None:
+        if line.startswith("+"):  # what follows is no position in a line that a full disk cut
+            self._begun[line[1:]] += 1
         else:
-            self._begun.pop(int(position), None)
+            self._begun.pop(line[1:], None)
 
 
 class LargePages:
@@ -86,7 +82,8 @@ class LargePages:
         self._steps: deque[Iterator[None]] = deque()
         """Of rows that are being written."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._failed: Callable[[BaseException], None]
+        self.failed: BaseException | None = None
+        """What was raised in a turn of the loop."""
         self._turn: asyncio.Handle | None = None
 
     @property
@@ -94,11 +91,11 @@ class LargePages:
         """Whether nothing waits, is read, or is being written."""
         return not (self._waiting or self._read or self._steps)
 
-    def attach(self, loop: asyncio.AbstractEventLoop, failed: Callable[[BaseException], None]) -> None:
-        """Work in the turns of a loop from now on. `failed`: gets what is raised there."""
-        self._loop, self._failed = loop, failed
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Work in the turns of a loop from now on."""
+        self._loop = loop
         if self._aside is not None:
-            loop.add_reader(self._aside.fileno(), self._guarded, self._ready)
+            loop.add_reader(self._aside.fileno(), self._in_turn, True)
 
     def detach(self) -> None:
         """The loop ends. What is left waits for `drain`."""
@@ -137,19 +134,20 @@ class LargePages:
         if self._loop is None:
             self.drain()
         elif self._steps and self._turn is None:
-            self._turn = self._loop.call_soon(self._guarded, self._in_turn)
+            self._turn = self._loop.call_soon(self._in_turn, False)
 
-    def _guarded(self, call: Callable[[], None]) -> None:
+    def _in_turn(self, is_heard: bool) -> None:
+        """Called by the loop: for a step, or for an answer, which `drain` may have taken in since."""
         try:
-            call()
+            if not is_heard:
+                self._turn = None
+                if self._steps:
+                    self._step()
+                self._go_on()
+            elif self._aside is not None and self._aside.is_ready():
+                self._hear()
         except BaseException as error:
-            self._failed(error)
-
-    def _in_turn(self) -> None:
-        self._turn = None
-        if self._steps:
-            self._step()
-        self._go_on()
+            self.failed = self.failed or error
 
     def _step(self) -> None:
         if next(self._steps[0], self) is self:
@@ -166,11 +164,6 @@ class LargePages:
             self._read = handled, links
             self._aside.ask(fetched, position, links=links)
 
-    def _ready(self) -> None:
-        """The loop says that an answer is there, which `drain` may have taken in since."""
-        if self._aside is not None and self._aside.is_ready():
-            self._hear()
-
     def _hear(self) -> None:
         """Take in what was found, or that nothing was; begin with the next one."""
         assert self._aside is not None
@@ -178,16 +171,18 @@ class LargePages:
         asked, self._read = self._read, None
         handled, links = asked
         try:
-            found = self._aside.answer()
+            answer = self._aside.answer()
         except StoppedError:
             self._read = asked  # for `withdraw`; where the reader died, the page may be why
             raise
-        if found is not None and links:
-            self._notes.end(handled[0].position)
-            self._steps.append(self._write(handled, *found))
-        elif links:
+        if links and answer is None:
             self._waiting.appendleft(handled)  # again, or, if that was the last time, for the facts alone
         else:
-            self._steps.append(self._write(handled, UNREADABLE if found is None else barred(found.reading), iter(())))
+            reading, pieces = answer or (UNREADABLE, iter(()))
+            if links:
+                self._notes.end(handled[0].position)
+            elif answer is not None:
+                reading = barred(reading)
+            self._steps.append(self._write(handled, reading, pieces))
         self._ask()
         self._go_on()

@@ -11,6 +11,7 @@ of an open part are made again from its records.
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from crawl_lib.config import Config
@@ -21,8 +22,8 @@ from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.urls import UrlFilter, host_of
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
-from crawl_lib.worker.large import Handled, LargePages, Pieces, ReadingNotes
-from crawl_lib.worker.reading import NOTED_BYTES, SLICE_LINKS, Reader, Reading, barred, is_page, slices
+from crawl_lib.worker.large import Handled, LargePages, ReadingNotes
+from crawl_lib.worker.reading import NOTED_BYTES, SLICE_LINKS, Pieces, Reader, Reading, barred, is_page, slices
 
 MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
@@ -126,9 +127,10 @@ class PageHandler:
 
     def _write(self, handled: Handled, reading: Reading, pieces: Pieces) -> Iterator[None]:
         """The rows of an answer that was read aside, by steps."""
-        headers = parse_head(handled[1].head)
-        nofollow = self._row(handled, headers, reading)
-        yield from self._link_steps(handled[0], pieces, nofollow)
+        first = next(pieces, None)
+        reading = reading._replace(page=first[1] if first else None)
+        nofollow = self._row(handled, parse_head(handled[1].head), reading)
+        yield from self._link_steps(handled[0], chain([first] if first else [], pieces), nofollow)
 
     def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Page | None, bool]:
         """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""

@@ -11,7 +11,6 @@ import ctypes
 import gc
 import sys
 from contextlib import suppress
-from importlib.abc import MetaPathFinder
 
 BARRED = frozenset({"numpy", "pandas"})
 KEPT_BYTES = 64 << 20
@@ -20,14 +19,6 @@ MAPPED_BYTES = 8 << 20
 """Larger pieces are asked of the kernel, and given back, one by one."""
 # https://man7.org/linux/man-pages/man3/mallopt.3.html
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-
-
-class _Bar(MetaPathFinder):
-    """An import hook to which the barred packages are not installed."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname in BARRED:
-            raise ModuleNotFoundError(f"{fullname} is not for fetching processes", name=fullname)
 
 
 def keep_memory() -> None:
@@ -43,7 +34,7 @@ def main() -> int:
 
     Arguments of the program: the task's process, and the descriptor of the socket to it.
     """
-    sys.meta_path.insert(0, _Bar())
+    sys.modules.update(dict.fromkeys(BARRED))  # type: ignore[arg-type]  # as if they were not installed
     keep_memory()
     gc.disable()  # modules leave nothing to collect, and looking for it is a tenth of their cost
     from crawl_lib.worker import forkserver, worker  # noqa: PLC0415

@@ -35,6 +35,10 @@ SLICE_LINKS = 4096
 BARRED = "no links were read: the process that read them died, or passed its limits, as often as it was tried"
 
 
+Pieces = Iterator[tuple[int, Page]]
+"""A page by slices of its links, each with the place of the first of them."""
+
+
 class Reading(NamedTuple):
     """What the content of one answer says. `error`: what could not be read, None if nothing; `page`: if it is one."""
 
@@ -101,7 +105,7 @@ def barred(reading: Reading) -> Reading:
     return reading._replace(error=BARRED if reading.error is None else f"{reading.error}; {BARRED}", page=None)
 
 
-def slices(page: Page) -> Iterator[tuple[int, Page]]:
+def slices(page: Page) -> Pieces:
     """The page with a part of its links at a time, and the place of the first of them; once if it has none."""
     for start in range(0, max(1, len(page.links)), SLICE_LINKS):
         columns = [getattr(page.links, field.name)[start : start + SLICE_LINKS] for field in fields(Links)]

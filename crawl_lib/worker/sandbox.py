@@ -50,7 +50,6 @@ _KINDS_OF_FILES = {1: 13, 2: 14, 3: 15, 5: 16}
 _SCOPES_SINCE = 6
 SCOPES = 1 << 0 | 1 << 1
 """Abstract UNIX sockets, signals."""
-_RULESET_SIZES = {1: 8, 4: 16, _SCOPES_SINCE: 24}
 
 READ = _READ_FILE | _READ_DIR
 WRITE = READ | _WRITE_FILE | _TRUNCATE | _REMOVE_FILE | _MAKE_FILE
@@ -87,13 +86,16 @@ def shut_in(*, read: Iterable[Path | str], write: Iterable[Path | str]) -> str:
     abi = landlock_abi()
     if not abi:
         return NONE_TEXT
-    handled = (1 << _of(_KINDS_OF_FILES, abi)) - 1
+    handled = (1 << _KINDS_OF_FILES[max(since for since in _KINDS_OF_FILES if since <= abi)]) - 1
+    # Files, network, scopes: a kernel that knows less of them takes the rest if it is 0.
     attributes = (ctypes.c_uint64 * 3)(handled, 0, SCOPES if abi >= _SCOPES_SINCE else 0)
-    rules = _call(_CREATE_RULESET, ctypes.byref(attributes), _of(_RULESET_SIZES, abi), 0)
+    rules = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
     if rules < 0:
         return NONE_TEXT
     try:
-        for path in {*SYSTEM_FILES, *_certificates(), *_python_files(), *map(str, read)}:
+        of_ssl = ssl.get_default_verify_paths()  # what OpenSSL, or `SSL_CERT_FILE` and `SSL_CERT_DIR`, name
+        certificates = filter(None, (of_ssl.cafile, of_ssl.capath, of_ssl.openssl_cafile, of_ssl.openssl_capath))
+        for path in {*SYSTEM_FILES, *certificates, *_python_files(), *map(str, read)}:
             _let_in(rules, path, READ & handled)
         for path in map(str, write):
             _let_in(rules, path, WRITE & handled)
@@ -108,10 +110,6 @@ def _call(number: int, *arguments: object) -> int:
     return int(ctypes.CDLL(None).syscall(number, *arguments))
 
 
-def _of(by_abi: dict[int, int], abi: int) -> int:
-    return by_abi[max(since for since in by_abi if since <= abi)]
-
-
 def _let_in(rules: int, path: str, access: int) -> None:
     """Add a rule; nothing if there is no such path."""
     with suppress(OSError):
@@ -123,12 +121,6 @@ def _let_in(rules: int, path: str, access: int) -> None:
             _call(_ADD_RULE, rules, _PATH_BENEATH, rule, 0)
         finally:
             os.close(descriptor)
-
-
-def _certificates() -> set[str]:
-    """Files and folders of certificates that OpenSSL, or `SSL_CERT_FILE` and `SSL_CERT_DIR`, name."""
-    paths = ssl.get_default_verify_paths()
-    return {path for path in (paths.cafile, paths.capath, paths.openssl_cafile, paths.openssl_capath) if path}
 
 
 def _python_files() -> set[str]:

@@ -13,19 +13,19 @@ import os
 import signal
 import sys
 import time
-import zlib
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import uvloop
 
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Turns, boot_id, fetch_all
-from crawl_lib.frontier import NodeDirectory, Take, open_take
+from crawl_lib.frontier import NodeDirectory, open_take
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
 from crawl_lib.urls import UrlFilter, host_of
@@ -57,14 +57,6 @@ class WorkerTask:
     info: dict[str, str]
 
 
-def share_of(host: str, processes: int) -> int:
-    """Which worker fetches a host: the same for every attempt of a take, so the spool's files stay apart.
-
-    CRC-32, since `hash` differs between processes.
-    """
-    return zlib.crc32(host.encode()) % processes if processes > 1 else 0
-
-
 class _Worker:
     """One worker's run."""
 
@@ -75,7 +67,6 @@ class _Worker:
         self.outcomes: Counter[str] = Counter()
         self.stopping = False
         self.pausing = False
-        self.failed: BaseException | None = None
         self.left = 0
         self.last_report_s = 0.0
 
@@ -92,21 +83,22 @@ class _Worker:
 
     def _work(self) -> None:
         task = self.task
-        spool = Path(task.spool)
-        info = WarcInfo(**task.info)
+        spool, take = Path(task.spool), open_take(Path(task.node_dir))
+        if take is None:
+            raise KrakeError(f"{task.node_dir}: the take is gone; run the crawl task again")
         with (
             Aside(self.config, spool, self.own_bytes, lambda: self.stopping) as aside,  # before there are threads
-            PartWriter(spool, task.prefix, info, self.config.segment) as self.writer,
+            PartWriter(spool, task.prefix, WarcInfo(**task.info), self.config.segment) as self.writer,
         ):
-            own = task.nodes.index(task.node)
-            url_filter = UrlFilter(self.config.urls, self._take().scope())
+            own, url_filter = task.nodes.index(task.node), UrlFilter(self.config.urls, take.scope())
             self.handler = PageHandler(self.config, task.nodes, own, url_filter, self.writer, aside=aside)
             self.writer.before_close = self.handler.drain
             self.writer.may_close = self.handler.is_empty
             try:
                 finished = finished_positions(spool, task.prefix) | self._take_back()
-                items = [taken for taken in self._share() if taken.position not in finished]
-                if items:
+                # The same share for every attempt of a take, so the spool's files stay apart; `hash` would differ.
+                ours = (t for t in take.urls() if crc32(host_of(t.queued.url).encode()) % task.processes == task.number)
+                if items := [taken for taken in ours if taken.position not in finished]:
                     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                         runner.run(self._fetch(items))
                 self.writer.close()
@@ -125,18 +117,8 @@ class _Worker:
                 raise StoppedError("stopped while a spool was read again; run the task again to go on")
         return finished
 
-    def _take(self) -> Take:
-        take = open_take(Path(self.task.node_dir))
-        if take is None:
-            raise KrakeError(f"{self.task.node_dir}: the take is gone; run the crawl task again")
-        return take
-
-    def _share(self) -> list[TakenUrl]:
-        number, processes = self.task.number, self.task.processes
-        return [taken for taken in self._take().urls() if share_of(host_of(taken.queued.url), processes) == number]
-
     async def _fetch(self, items: list[TakenUrl]) -> None:
-        self.handler.large.attach(asyncio.get_running_loop(), self._fail)
+        self.handler.large.attach(asyncio.get_running_loop())
         self.deadline_s = time.monotonic() + self.task.seconds_left
         place, fetch = NodeDirectory(Path(self.task.node_dir)).hosts, self.config.fetch
         with (
@@ -146,13 +128,10 @@ class _Worker:
             self.left = await fetch_all(items, config=fetch, store=store, turns=turns, caller=self)
         self.handler.large.detach()
 
-    def _fail(self, error: BaseException) -> None:
-        self.failed = self.failed or error
-
     def stop(self) -> bool:
         """See `Caller`."""
-        if self.failed is not None:
-            raise self.failed
+        if self.handler.large.failed is not None:
+            raise self.handler.large.failed
         return self.stopping
 
     def close(self) -> bool:
