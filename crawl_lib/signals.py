@@ -9,8 +9,8 @@ once; so does the first one while modules are loaded. The exit code is 128 and t
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Thread, Timer
 from types import FrameType
 from typing import Self
@@ -67,21 +67,21 @@ class StopSignal(Event):
 
 
 @contextmanager
-def end_on_signals() -> Iterator[None]:
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
+
+
+def end_on_signals() -> AbstractContextManager[None]:
     """SIGINT or SIGTERM ends the process at once, and without a word: nothing is begun yet. Main thread only.
 
     Python alone would print where it was. This module loads nothing but Python's own, so that a program has this first.
     """
-    before = {number: signal.signal(number, _end) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    os._exit(_BY_SIGNAL + number)
+    return _handled(lambda number, _: os._exit(_BY_SIGNAL + number))
 
 
 @contextmanager
@@ -98,20 +98,14 @@ def stop_on_signals() -> Iterator[StopSignal]:
         listener = Thread(target=_listen, args=(reader, stop, last_resort), name="signals", daemon=True)
         listener.start()
         written_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        before = {number: signal.signal(number, _ignore) for number in _SIGNALS}
         try:
-            yield stop
+            with _handled(lambda *_: None):  # there is a handler, so that the signal is written to the pipe
+                yield stop
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
             signal.set_wakeup_fd(written_before)
             os.close(writer)
             listener.join()
             os.close(reader)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """There is a handler, so that the signal is written to the pipe."""
 
 
 def _listen(reader: int, stop: StopSignal, last_resort: LastResort) -> None:

@@ -67,11 +67,6 @@ class Stores(Work):
                 store.require_ring()
             yield store
 
-    @cached_property
-    def reached(self) -> Config:
-        """The config with the addresses, user and certificates by which HDFS is really reached: those of `secrets`."""
-        return self.secrets.dfs.applied(self.config)
-
     def _refuse_to_forget(self, store: ShardedKeyStore) -> None:
         """Raise KeyTablesError where all replicas of some keys are gone, and their pages would be crawled again."""
         if not all(map(is_sqlite_server, self.config.key_storage.servers)):

@@ -189,7 +189,7 @@ class _Import:
                     writer.append(None, fetched)
                 else:
                     taken = TakenUrl(position, key, QueuedUrl(fetched.url, metadata=metadata))
-                    handler.handle(taken, fetched, writer.append(taken, fetched))
+                    handler.handle_all([(taken, fetched, writer.append(taken, fetched))])
                     position += 1
 
     def publish(self) -> None:

@@ -122,7 +122,7 @@ class ExportFolder:
         """An engine that works for this export: in `scratch`, and in a hidden folder here."""
         hidden, limits = self.file(".engine"), self.stores.config.scratch
         room = Room(self.storage, scratch, hidden, limits.memory_bytes, self.stores, limits.max_bytes)
-        return open_engine(self.stores.reached, room)
+        return open_engine(self.stores.secrets.dfs.applied(self.stores.config), room)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:

@@ -75,18 +75,17 @@ def settle_node(stores: Stores, *, node: str, run_id: str | None = None) -> dict
     counts, and the length of the queue. Run again, it finds nothing left to take in. The note that it leaves lets
     `start` know that the list of nodes may change.
     """
-    if (last := stores.crawl.newest()) and run_id is not None:
-        own = stores.crawl.folder(last).iteration()
-        if own.run_id == run_id:
-            require_agreement(stores, own)
+    newest = stores.crawl.newest_iteration()
+    if newest is not None and newest.run_id == run_id:
+        require_agreement(stores, newest)
     with locked_node(stores, node, what="settle") as task:
         _begin(task)
         fill_missed(task, None)
-        newest = stores.crawl.newest()
+        folder = stores.crawl.newest()
         report = take_in(task, None)
         length = task.queue.length()
         undecided = sum(1 for _ in read_undecided(task.queue))
-        write_settled(stores.crawl, Settled(node, newest, length, undecided, task.queue.taken_in()))
+        write_settled(stores.crawl, Settled(node, folder, length, undecided, task.queue.taken_in()))
         task.progress.enter("done", queue=length)
     return {"node": node, "queue": length, **report.to_mapping()}
 

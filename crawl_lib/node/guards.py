@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, SegmentRef, read_settled, settled_nodes
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, QueueError
-from crawl_lib.frontier import Queue, Record, TakenIn, open_take, read_record
+from crawl_lib.frontier import Queue, Record, open_take, read_record
 from crawl_lib.rounds import require_agreement, require_iteration
 from crawl_lib.stores import Stores
 
@@ -85,53 +85,41 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
 
     Nothing can show it for a queue that people made, or that a repair has begun again, before its first take.
     """
+    crawl, node = stores.crawl, queue.node
     with suppress(DamagedFileError):  # the next reader of the file raises it
         record = read_record(queue.directory)
         if record is None:
             return None
-        if problem := _crawl_missing(stores, record):
-            return Mismatch("crawl_missing", problem, _BRING_BACK)
-        if problem := _younger_segment(stores, queue, record) or _younger_note(stores, queue, record.taken_in):
-            remedy = (
-                "put the newest directory back; if that is lost, move this one away and run"
-                f" `krake nodes restart {queue.node}`"
+        known = {*record.taken_in.complete, *record.taken_in.partial}
+        is_there = known.intersection(crawl.folders()) or known.intersection(crawl.seeds())
+        if known and not (is_there or settled_nodes(crawl)):
+            return Mismatch(
+                "crawl_missing",
+                f"is of a crawl of which nothing is in {stores.config.dfs_primary}/{crawl.path}",
+                "put dfs_primary, or the disk that is mounted there, back as it was; to begin again, delete the queues"
+                " and the key tables too",
             )
-            return Mismatch("queue_rolled_back", problem, remedy)
-    return None
-
-
-_BRING_BACK = (
-    "put dfs_primary, or the disk that is mounted there, back as it was; to begin again, delete the queues and the key"
-    " tables too"
-)
-
-
-def _crawl_missing(stores: Stores, record: Record) -> str | None:
-    known = {*record.taken_in.complete, *record.taken_in.partial}
-    if not known or known.intersection(stores.crawl.folders()):
-        return None
-    if known.intersection(stores.crawl.seeds()) or settled_nodes(stores.crawl):
-        return None
-    return f"is of a crawl of which nothing is in {stores.config.dfs_primary}/{stores.crawl.path}"
-
-
-def _younger_segment(stores: Stores, queue: Queue, record: Record) -> str | None:
-    if record.took is None:
-        return None
-    take = open_take(queue.directory)
-    for folder in reversed(stores.crawl.folders()):
-        if int(folder) <= int(record.took):
+        settled = read_settled(crawl, node)
+        if segment := _younger_segment(stores, queue, record):
+            problem = f"its newest take was of {record.took}, and {segment.path} is there"
+        elif (
+            settled and not settled.retired and not settled.taken_in <= record.taken_in
+        ):  # a retired one may begin again
+            problem = f"node {node} has settled since, and had taken in more than this one"
+        else:
             return None
-        segment = stores.crawl.segment(folder, queue.node)
-        if (take is None or take.header.folder != folder) and segment.exists():
-            return (
-                f"holds an older copy of the queue: its newest take was of {record.took}, and {segment.path} is there"
-            )
+        return Mismatch(
+            "queue_rolled_back",
+            f"holds an older copy of the queue: {problem}",
+            f"put the newest directory back; if that is lost, move this one away and run `krake nodes restart {node}`",
+        )
     return None
 
 
-def _younger_note(stores: Stores, queue: Queue, taken_in: TakenIn) -> str | None:
-    settled = read_settled(stores.crawl, queue.node)
-    if settled is None or settled.retired or settled.taken_in <= taken_in:  # a retired node may begin again
-        return None
-    return f"holds an older copy of the queue: node {queue.node} has settled since, and had taken in more than this one"
+def _younger_segment(stores: Stores, queue: Queue, record: Record) -> SegmentRef | None:
+    """The newest segment of a take after the one that the queue knows as its last, but for an open one's."""
+    take, crawl = open_take(queue.directory), stores.crawl
+    ours = take.header.folder if take else None
+    younger = [name for name in crawl.folders() if record.took is not None and int(name) > int(record.took)]
+    segments = (crawl.segment(folder, queue.node) for folder in reversed(younger) if folder != ours)
+    return next((segment for segment in segments if segment.exists()), None)

@@ -102,7 +102,8 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
         write_settled(stores.crawl, Settled(node, newest, 0, 0, queue.taken_in(), retired=True, lost=elsewhere))
         delete_durable(queue.files.retire)
         reached("retire.done")
-    return _result(stores, node, manifest)
+    path = stores.crawl.seeds_path(decision["name"])
+    return {"node": node, "retired": True, "handed_over": manifest["accepted"], "path": path}
 
 
 def _plan(stores: Stores, queue: Queue) -> dict[str, Any]:
@@ -176,7 +177,7 @@ def drop_decision(task: NodeTask) -> None:
     if decision is None:
         return
     finish_open_move(task.queue)
-    handed = task.crawl.seeds_path(decision["name"])
+    handed = task.stores.crawl.seeds_path(decision["name"])
     if task.stores.storage.exists(handed):
         task.stores.storage.secure(handed)
         _empty_queue(task.queue, decision["name"])
@@ -195,12 +196,6 @@ def _require_others_settled(stores: Stores, node: str) -> None:
     others = [name for name in newest.nodes if name != node] if newest else []
     if newest and (problems := unsettled(stores, others, newest.folder)):
         raise ConfigError(f"node {node} cannot be retired before the others have settled: {'; '.join(problems[:5])}")
-
-
-def _result(stores: Stores, node: str, manifest: dict[str, Any]) -> dict[str, Any]:
-    """What a retirement returns."""
-    path = stores.crawl.seeds_path(manifest["digest"])
-    return {"node": node, "retired": True, "handed_over": manifest["accepted"], "path": path}
 
 
 def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
@@ -237,7 +232,8 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
     taken_in = before.taken_in if before else TakenIn()
     taken_in = taken_in.with_sources((source.folder, source.node) for source in sources)
     write_settled(stores.crawl, Settled(node, newest, 0, 0, taken_in, retired=True, lost=True))
-    return {**_result(stores, node, manifest), **manifest["lost"]}
+    handed_over, path = manifest["accepted"], stores.crawl.seeds_path(name)
+    return {"node": node, "retired": True, "handed_over": handed_over, "path": path, **manifest["lost"]}
 
 
 def _lost_lines(
@@ -306,19 +302,15 @@ def _move_id(settled: Settled) -> str:
 
 def _is_bare(queue: Queue) -> bool:
     """Whether nothing has ever been in a queue: at most it was made, by an attempt that was killed right after."""
-    if not queue.directory.is_dir():
-        return True
-    if queue.files.record.exists() or any(
-        queue.files.data(number).stat().st_size for number in queue.files.data_files()
-    ):
-        return False
-    state = queue.files.state
-    return not state.exists() or state.read_bytes() == State().to_bytes()
+    files = queue.files
+    if not queue.directory.is_dir() or files.record.exists():
+        return not files.record.exists()
+    data = any(files.data(number).stat().st_size for number in files.data_files())
+    return not data and (not files.state.exists() or files.state.read_bytes() == State().to_bytes())
 
 
 def _require_no_queue(queue: Queue, settled: Settled) -> None:
-    used = queue.files.state.exists() and not _is_bare(queue)
-    if used and queue.record().last_move != _move_id(settled):
+    if queue.files.state.exists() and not _is_bare(queue) and queue.record().last_move != _move_id(settled):
         raise ConfigError(
             f"{queue.directory}: holds the queue of before node {queue.node} was retired, and others have its URLs:"
             " move the directory away, then run this again"

@@ -34,14 +34,13 @@ def waiting_sources(
     which are offered in any case. A folder is complete once its commit has run and no segment may come late: nothing
     will be added to it.
     """
-    sources, complete = [], []
-    for digest in stores.crawl.seeds():
+    sources, complete = [], stores.crawl.seeds()
+    for digest in list(complete):
         if (digest, SEEDS_NODE) not in taken_in:
             path = stores.crawl.seeds_path(digest)
             manifest = stores.crawl.seeds_manifest(digest)
             nodes = tuple(manifest.get("nodes", ()))
             sources.append(_source(stores, node, path, (digest, SEEDS_NODE), manifest.get("outlinks"), nodes=nodes))
-        complete.append(digest)
     named = {folder for folder, _ in planned}
     for folder in stores.crawl.folders():
         if folder in taken_in.complete:
@@ -90,7 +89,10 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     Returns what the node's next segment has to report. Raises what `frontier.adopt` and `intake` do.
     """
     stores, queue = task.stores, task.queue
-    owners = Owners(own.nodes if own else _nodes_between_iterations(task))
+    nodes = own.nodes if own else stores.config.servers
+    if own is None and (newest := stores.crawl.newest_iteration()) and task.node in newest.nodes:
+        nodes = newest.nodes  # a list that was changed since is in force once an iteration began with it
+    owners = Owners(nodes)
     task.progress.enter("intake")
     config = stores.config
     owners_of_hosts = owners if config.frontier.routing == "host" else None
@@ -113,12 +115,6 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     return pending_report(queue)
 
 
-def _nodes_between_iterations(task: NodeTask) -> tuple[str, ...]:
-    """The nodes of the newest iteration: a list that was changed since is in force once an iteration began with it."""
-    newest = task.stores.crawl.newest_iteration()
-    return newest.nodes if newest is not None and task.node in newest.nodes else task.stores.config.servers
-
-
 def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
     """The hosts whose pages a take of iteration `own` may follow links to: those of its folder, and of what was queued.
 
@@ -126,7 +122,7 @@ def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
     late, what later ones found. Links of their pages would be rejected for good, since a page is fetched once. Nothing
     is added but by what this node has taken in, so that an untroubled crawl does not depend on who was faster.
     """
-    crawl = task.crawl
+    crawl = task.stores.crawl
     taken_in = task.queue.taken_in()
     hosts = {*crawl.scope(own), *read_scope_added(task.queue)}
     for digest in crawl.seeds():

@@ -8,8 +8,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from crawl_lib.config import to_mapping
@@ -81,7 +80,7 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
     A take of such a folder was finished before this is called. With the empty segment the folder is complete, and
     nothing waits for this node's any more. `before`: only folders older than this one; None: all.
     """
-    crawl = task.crawl
+    crawl = task.stores.crawl
     task.queue.create()
     taken_in = task.queue.taken_in()
     for folder in crawl.folders():
@@ -93,7 +92,7 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
 
 def decide(task: NodeTask, own: Iteration, size: int) -> Take:
     """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled."""
-    delete_settled(task.crawl, task.node)
+    delete_settled(task.stores.crawl, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
     processes = max(1, min(processes, queued // URLS_OF_A_PROCESS))
@@ -105,20 +104,15 @@ def decide(task: NodeTask, own: Iteration, size: int) -> Take:
 def complete(task: NodeTask, take: Take) -> None:
     """From an open take to a published segment and a queue that has moved on; every step may be done again."""
     storage, built = task.stores.storage, NodeDirectory(task.directory).spool_segment
-    segment = task.crawl.segment(take.header.folder, task.node)
-    folder = task.crawl.at(segment.folder)
+    segment = task.stores.crawl.segment(take.header.folder, task.node)
+    folder = task.stores.crawl.at(segment.folder)
     if not segment.exists():
-        own = _iteration_of(task, take)
-        hidden = hidden_folder(folder, task.node, take.take_id)
-        with _repair_named(task):
-            if read_leftover(take) is None:
-                task.stores.go_on()
-                _fetch(task, take, own, hidden)
-            wait_for_room(task, local=False)
-            task.progress.enter("commit")
-            task.stores.go_on()
-            seal_all(storage, hidden, task.spool, repair="krake fsck --repair")
-            _build(task, take, own)
+        try:
+            _make_segment(task, take, hidden_folder(folder, task.node, take.take_id))
+        except DamagedFileError as error:  # the rooms that read a spool do not know whose it is
+            if "`krake " in str(error):
+                raise
+            raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
         task.stores.go_on()
     published = publish(storage, folder, task.node, take.take_id, built)
     keep_late_scope(task.stores, take.header.folder)
@@ -132,6 +126,19 @@ def complete(task: NodeTask, take: Take) -> None:
     close_take(task.directory)
     if task.spool.exists():
         shutil.rmtree(task.spool)
+
+
+def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
+    """Fetch what is left, upload the WARC files to the segment's `hidden` folder, build the rest in the spool."""
+    own = _iteration_of(task, take)
+    if read_leftover(take) is None:
+        task.stores.go_on()
+        _fetch(task, take, own, hidden)
+    wait_for_room(task, local=False)
+    task.progress.enter("commit")
+    task.stores.go_on()
+    seal_all(task.stores.storage, hidden, task.spool, repair="krake fsck --repair")
+    _build(task, take, own)
 
 
 def _fetch(task: NodeTask, take: Take, own: Iteration, hidden: str) -> None:
@@ -170,8 +177,23 @@ def _visit_hosts(task: NodeTask, take: Take, own: Iteration, hosts: HostStore) -
         task.progress.enter("fetch")
         began_s = time.monotonic()
         with room_watch(task) as is_short:
+            workers = [
+                WorkerTask(
+                    config=to_mapping(config),
+                    nodes=list(own.nodes),
+                    node=task.node,
+                    node_dir=str(task.directory),
+                    spool=str(task.spool),
+                    prefix=part_prefix(own.folder, task.node, number),
+                    number=number,
+                    processes=take.header.processes,
+                    seconds_left=left_s,
+                    info={**_origin(task.stores), "part_of": f"{own.folder}/{task.node}"},
+                )
+                for number in range(take.header.processes)
+            ]
             results = run_workers(
-                [vars(_worker_task(task, take, own, number, left_s)) for number in range(take.header.processes)],
+                list(map(vars, workers)),
                 log_dir=task.directory,
                 lock_descriptor=task.lock.fileno(),
                 stop=task.stores.stop.is_set,
@@ -180,21 +202,6 @@ def _visit_hosts(task: NodeTask, take: Take, own: Iteration, hosts: HostStore) -
             )
         left_s -= time.monotonic() - began_s
         paused = any(result["paused"] for result in results)
-
-
-def _worker_task(task: NodeTask, take: Take, own: Iteration, number: int, seconds_left: float) -> WorkerTask:
-    return WorkerTask(
-        config=to_mapping(task.stores.config),
-        nodes=list(own.nodes),
-        node=task.node,
-        node_dir=str(task.directory),
-        spool=str(task.spool),
-        prefix=part_prefix(own.folder, task.node, number),
-        number=number,
-        processes=take.header.processes,
-        seconds_left=seconds_left,
-        info={**_origin(task.stores), "part_of": f"{own.folder}/{task.node}"},
-    )
 
 
 def _origin(stores: Stores) -> dict[str, Any]:
@@ -207,22 +214,11 @@ def _origin(stores: Stores) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _repair_named(task: NodeTask) -> Iterator[None]:
-    """Damage in the spool names the command that repairs it; the rooms that read a spool do not know whose it is."""
-    try:
-        yield
-    except DamagedFileError as error:
-        if "`krake " in str(error):
-            raise
-        raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
-
-
 def _iteration_of(task: NodeTask, take: Take) -> Iteration:
     """The iteration of an open take. Raises QueueError if somebody deleted its folder: he must choose."""
     header = take.header
     with suppress(PathNotFoundError):
-        own = task.crawl.folder(header.folder).iteration()
+        own = task.stores.crawl.folder(header.folder).iteration()
         if (own.run_id, own.iteration) == (header.run_id, header.iteration):
             return own
     raise QueueError(

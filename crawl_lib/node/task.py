@@ -5,14 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawl_lib.crawldir import CrawlDirectory, NodeProgress, take_note_away, urls_of_lost_queue
+from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, open_node_dir
 from crawl_lib.node.guards import require_newest
 from crawl_lib.stores import Stores
-
-_LOOK_INTERVAL_S = 0.5
-"""How often a task that waits for the lock looks whether it is to stop."""
 
 
 @dataclass
@@ -21,24 +18,11 @@ class NodeTask:
 
     stores: Stores
     node: str
+    queue: Queue
     directory: Path
+    spool: Path
     lock: NodeLock
     progress: NodeProgress
-
-    @property
-    def crawl(self) -> CrawlDirectory:
-        """The crawl directory."""
-        return self.stores.crawl
-
-    @property
-    def queue(self) -> Queue:
-        """The node's queue."""
-        return Queue(self.directory, self.node)
-
-    @property
-    def spool(self) -> Path:
-        """Where the open take's records and rows are."""
-        return NodeDirectory(self.directory).spool
 
 
 @contextmanager
@@ -81,10 +65,12 @@ def locked_directory(stores: Stores, node: str, directory: Path, *, what: str) -
         progress.waiting(holder)
 
     timeout_s = stores.config.queue.lock_timeout_s
-    with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=_LOOK_INTERVAL_S) as lock:
+    with NodeLock(directory, node, timeout_s, what=what, on_wait=on_wait, report_interval_s=0.5) as lock:
         try:
             take_note_away(stores.crawl, node)
-            yield NodeTask(stores, node, directory, lock, progress)
+            yield NodeTask(
+                stores, node, Queue(directory, node), directory, NodeDirectory(directory).spool, lock, progress
+            )
         except OSError as error:
             ours = os_error(error, directory)
             progress.enter("failed", str(ours))

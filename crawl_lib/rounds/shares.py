@@ -35,10 +35,9 @@ def share_of_node(stores: Stores, own: Iteration, node: str) -> int:
 
 def put_by(stores: Stores, own: Iteration, missing: Iterable[str]) -> int:
     """How many URLs the nodes without a segment in an iteration may still take there."""
-    sizes = own.batch_sizes
     notes = [(node, read_settled(stores.crawl, node)) for node in missing]
     takers = [node for node, settled in notes if settled is None or not settled.retired]
-    return sum(sizes[node] for node in takers if not (own.limited and _has_gone_on(stores, own, node)))
+    return sum(own.batch_sizes[node] for node in takers if not (own.limited and _has_gone_on(stores, own, node)))
 
 
 def _has_gone_on(stores: Stores, own: Iteration, node: str) -> bool:

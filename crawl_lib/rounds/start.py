@@ -91,20 +91,16 @@ def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = ti
 
 def warnings_of(config: Config) -> list[str]:
     """What the operator should know of this config's politeness before it crawls, a sentence each."""
-    found = []
-    if len(config.servers) > 1:
-        if config.frontier.routing == "local" and config.fetch.host_delay_s > 0:
-            found.append(
-                "frontier.routing is local: several nodes may visit one host, and fetch.host_delay_s holds for each"
-                " node by itself; use host routing where that matters"
-            )
-        elif config.fetch.ip_delay_s > 0:
-            found.append(
-                "hosts of one address may belong to several nodes, and fetch.ip_delay_s holds for each node by itself"
-            )
-    if config.fetch.contact is None:
-        found.append("fetch.contact is not set: the people whose sites you crawl cannot reach you")
-    return found
+    several, fetch = len(config.servers) > 1, config.fetch
+    hosts = several and config.frontier.routing == "local" and fetch.host_delay_s > 0
+    ips = several and not hosts and fetch.ip_delay_s > 0
+    warnings = {
+        "frontier.routing is local: several nodes may visit one host, and fetch.host_delay_s holds for each node by"
+        " itself; use host routing where that matters": hosts,
+        "hosts of one address may belong to several nodes, and fetch.ip_delay_s holds for each node by itself": ips,
+        "fetch.contact is not set: the people whose sites you crawl cannot reach you": fetch.contact is None,
+    }
+    return [warning for warning, applies in warnings.items() if applies]
 
 
 def _find_or_make(

@@ -30,7 +30,7 @@ def status_of(config: Config, secrets: Secrets | None = None) -> dict[str, Any]:
     try:
         return crawl_status(open_stores(quick, secrets, make=False))
     except StorageError as error:
-        return {"crawl": _name(config), "error": str(error), **_local(config, secrets)}
+        return {**_local(config, secrets), "error": str(error)}
 
 
 def crawl_status(stores: Stores, *, only_nodes: bool = False) -> dict[str, Any]:
@@ -49,22 +49,22 @@ def crawl_status(stores: Stores, *, only_nodes: bool = False) -> dict[str, Any]:
     if only_nodes:
         return {"nodes": nodes}
     return {
-        "crawl": _name(stores.config),
+        **_local(stores.config, stores.secrets),
         "injected": len(stores.crawl.seeds()),
         "iterations": iterations,
         "totals": sum_counts([entry["counts"] for entry in iterations if "counts" in entry]),
         "nodes": nodes,
-        **_local(stores.config, stores.secrets),
         "exports": [_export(stores, name) for name in list_exports(stores)],
     }
 
 
-def _name(config: Config) -> str:
-    return f"{config.dfs_primary}/{config.crawl.directory.strip('/')}"
-
-
 def _local(config: Config, secrets: Secrets) -> dict[str, Any]:
-    return {"queues": {node: _queue(config, node) for node in config.servers}, "keys": _keys(config, secrets)}
+    """What is known without the file store."""
+    return {
+        "crawl": f"{config.dfs_primary}/{config.crawl.directory.strip('/')}",
+        "queues": {node: _queue(config, node) for node in config.servers},
+        "keys": _keys(config, secrets),
+    }
 
 
 def _iteration(stores: Stores, folder: str) -> dict[str, Any]:

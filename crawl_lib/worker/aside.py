@@ -85,10 +85,9 @@ class Aside:
 
         Raises KrakeError without a server, StoppedError if the worker is to stop before an answer is there.
         """
-        while not self.is_ready():
+        while not self.is_ready(_POLL_MS):  # a loop makes the socket one that does not wait
             if self._stop():
                 raise StoppedError("stopped while a large page was read; run the task again to go on")
-            self.is_ready(_POLL_MS)  # a loop makes the socket one that does not wait
         data, descriptors, _, _ = socket.recv_fds(self._socket, _MAX_MESSAGE_BYTES, 1)
         if not data:
             raise KrakeError("the process that reads large pages died; run the task again")

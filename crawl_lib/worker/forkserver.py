@@ -25,6 +25,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from crawl_lib.errors import KrakeError
@@ -62,6 +63,7 @@ def fork_child(run: Callable[[], int]) -> int:
         os._exit(code)
 
 
+@dataclass
 class Forked:
     """One forked process, as its task sees it.
 
@@ -69,16 +71,15 @@ class Forked:
     `subprocess.Popen`, None until it was waited for.
     """
 
-    def __init__(self, server: "ForkServer", pid: int, stdout: int) -> None:
-        self._server = server
-        self.pid = pid
-        self.stdout = stdout
-        self.returncode: int | None = None
+    server: "ForkServer"
+    pid: int
+    stdout: int
+    returncode: int | None = None
 
     def send_signal(self, number: int) -> None:
         """Send a signal; nothing if the process is dead."""
         if self.returncode is None:
-            self._server.ask(f"kill {self.pid} {number:d}")
+            self.server.ask(f"kill {self.pid} {number:d}")
 
     def wait(self, timeout_s: float = _WEEK_S) -> int | None:
         """Wait until the process is dead, or that long; returns its `returncode`. What it still says is not needed."""
@@ -87,13 +88,9 @@ class Forked:
         poll.register(self.stdout, select.POLLIN)
         while self.returncode is None and poll.poll(max(0.0, 1000 * (end_s - time.monotonic()))):
             if not os.read(self.stdout, 1 << 16):
-                code = self._server.ask(f"wait {self.pid}")
+                code = self.server.ask(f"wait {self.pid}")
                 self.returncode = -signal.SIGKILL if code is None else code  # it dies with the server
         return self.returncode
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        os.close(self.stdout)
 
 
 class ForkServer:

@@ -20,8 +20,6 @@ from crawl_lib.worker.reading import UNREADABLE, Pieces, Reading, barred
 MOST_TRIES = 2
 Handled = tuple[TakenUrl, Fetched, Position]
 """A URL, what its fetch ended in, and where its records are."""
-Write = Callable[[Handled, Reading, Pieces], Iterator[None]]
-"""Writes the rows of an answer, step by step: a step holds the loop for a moment only."""
 
 
 class ReadingNotes:
@@ -67,12 +65,16 @@ class ReadingNotes:
 
 
 class LargePages:
-    """The pages of one worker that wait, in the order they came. `write`: makes their rows.
+    """The pages of one worker that wait, in the order they came.
+
+    `write`: makes the rows of an answer, step by step: a step holds the loop for a moment only.
 
     Without an `aside` no page is read here, and links are written at once.
     """
 
-    def __init__(self, aside: Aside | None, notes: ReadingNotes, write: Write) -> None:
+    def __init__(
+        self, aside: Aside | None, notes: ReadingNotes, write: Callable[[Handled, Reading, Pieces], Iterator[None]]
+    ) -> None:
         self._aside = aside
         self._notes = notes
         self._write = write

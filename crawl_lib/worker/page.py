@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.parse import Content, Headers, Page, parse_head, require_scanner, x_robots_nofollow
+from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PageRow, PartWriter, Position
 from crawl_lib.states import WITH_RESPONSE, Outcome
@@ -86,14 +86,10 @@ class PageHandler:
         del self._waiting[: self.handle_all(self._waiting, MOST_S)]
         self._waiting_bytes = sum(len(fetched.body) for _, fetched, _ in self._waiting)
 
-    def handle(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
-        """Write the rows of one fetch whose records are at `position`."""
-        self.handle_all([(taken, fetched, position)])
-
     def handle_all(self, fetches: Sequence[Handled], most_s: float = float("inf")) -> int:
-        """Write the rows of fetches: first pages, then links, so that each step finds its code in the caches.
+        """Write the rows of fetches, whose records are written: first pages, then links.
 
-        Ends after about `most_s`; returns how many were handled.
+        So each step finds its code in the caches. Ends after about `most_s`; returns how many were handled.
         """
         found: list[tuple[TakenUrl, Page, bool]] = []
         links = done = 0
@@ -144,21 +140,16 @@ class PageHandler:
             return None, False
         reading = self._reader.facts(headers, fetched, content)
         if is_page(fetched.outcome, reading.mime):
-            reading = self._with_page(taken, headers, fetched, content, reading)
+            is_noted = len(content.data) > NOTED_BYTES
+            if is_noted and self._notes.is_barred(taken.position):
+                reading = barred(reading)
+            else:
+                if is_noted:
+                    self._notes.begin(taken.position)
+                reading = reading._replace(page=self._reader.page(headers, fetched.url, content))
+                if is_noted:
+                    self._notes.end(taken.position)
         return reading.page, self._row((taken, fetched, position), headers, reading)
-
-    def _with_page(
-        self, taken: TakenUrl, headers: Headers, fetched: Fetched, content: Content, reading: Reading
-    ) -> Reading:
-        is_noted = len(content.data) > NOTED_BYTES
-        if is_noted:
-            if self._notes.is_barred(taken.position):
-                return barred(reading)
-            self._notes.begin(taken.position)
-        reading = reading._replace(page=self._reader.page(headers, fetched.url, content))
-        if is_noted:
-            self._notes.end(taken.position)
-        return reading
 
     def _row(self, handled: Handled, headers: Headers, reading: Reading) -> bool:
         """Write the row of an answer; returns whether it says nofollow."""

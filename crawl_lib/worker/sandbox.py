@@ -130,9 +130,6 @@ def _python_files() -> set[str]:
     """
     installed = {str(Path(prefix) / "lib") for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
     installed |= {entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
-    imported = set[str]()
-    for name, module in list(sys.modules.items()):
-        if "." not in name:
-            folders = list(getattr(module, "__path__", ())) or [getattr(module, "__file__", None) or ""]
-            imported.update(folder for folder in folders if folder.startswith("/"))
-    return installed | imported
+    modules = [module for name, module in list(sys.modules.items()) if "." not in name]
+    places = [place for one in modules for place in getattr(one, "__path__", None) or [getattr(one, "__file__", None)]]
+    return installed.union(place for place in places if place and place.startswith("/"))

@@ -111,7 +111,7 @@ class _Worker:
         finished: set[int] = set()
         for taken, fetched, position in self.writer.recovered():
             if taken is not None:
-                self.handler.handle(taken, fetched, position)
+                self.handler.handle_all([(taken, fetched, position)])
                 finished.add(taken.position)
             if self.stopping:
                 raise StoppedError("stopped while a spool was read again; run the task again to go on")
@@ -181,10 +181,7 @@ def main() -> int:
         signal.signal(PAUSE_SIGNAL, lambda *_: setattr(worker, "pausing", True))
         say({"outcomes": {}})
         say(worker.run())
-    except KrakeError as error:
-        say({"error": str(error)})
-        return 1
-    except OSError as error:
-        say({"error": str(os_error(error, given["spool"]))})
+    except (KrakeError, OSError) as error:
+        say({"error": str(error if isinstance(error, KrakeError) else os_error(error, given["spool"]))})
         return 1
     return 0

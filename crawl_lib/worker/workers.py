@@ -67,11 +67,7 @@ def run_workers(
         raise os_error(error, f"{log_dir}: fetching processes") from error
     finally:
         _end(workers)
-    results = [_result(worker) for worker in workers]
-    # A signal to the whole process group may reach the workers before us. What they left is not left over.
-    if any(result.get("stopped") for result in results):
-        raise StoppedError("a fetching process was stopped; run the task again to go on")
-    return results
+    return [_result(worker) for worker in workers]
 
 
 @cache
@@ -126,6 +122,8 @@ def _result(worker: _Worker) -> dict[str, Any]:
     if final is None or code:
         reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         raise KrakeError(f"a fetching process died ({reason}); see {worker.log}, and run the task again")
+    if final.get("stopped"):  # by a signal to all of the group, which may reach it before us: what is left is not over
+        raise StoppedError("a fetching process was stopped; run the task again to go on")
     return final
 
 
@@ -138,4 +136,4 @@ def _end(workers: list[_Worker]) -> None:
         if worker.process.wait(max(0.0, deadline - time.monotonic())) is None:
             worker.process.send_signal(signal.SIGKILL)
             worker.process.wait()
-        worker.process.close()
+        os.close(worker.process.stdout)

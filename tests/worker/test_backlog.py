@@ -54,7 +54,10 @@ def write(directory: Path, config: Config, *, kept_back: bool, hook: bool = True
             writer.before_close = handler.drain
         for item, fetched in fetches():
             position = writer.append(item, fetched)
-            (handler.add if kept_back else handler.handle)(item, fetched, position)
+            if kept_back:
+                handler.add(item, fetched, position)
+            else:
+                handler.handle_all([(item, fetched, position)])
 
 
 def rows(part: Part, suffix: str) -> list[tuple]:

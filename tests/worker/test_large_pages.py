@@ -105,9 +105,9 @@ def read(config: Config, spool: Path, items: list[Item], *, aside: bool = True, 
         writer.before_close = handler.drain
         for taken, fetched, position in writer.recovered():
             assert taken is not None
-            handler.handle(taken, fetched, position)
+            handler.handle_all([(taken, fetched, position)])
         for taken, fetched in items:
-            handler.handle(taken, fetched, writer.append(taken, fetched))
+            handler.handle_all([(taken, fetched, writer.append(taken, fetched))])
         if cut:
             assert writer._open is not None
             writer._open.abandon()

@@ -168,7 +168,7 @@ class _Salvage:
             for taken, fetched, position in writer.recovered():
                 if taken is not None:
                     handler = of_others if taken.key in self.lone else of_seeds
-                    handler.handle(taken, fetched, position)
+                    handler.handle_all([(taken, fetched, position)])
 
     def _metadata(self, name: str, piece: Piece, taken: TakenUrl) -> bytes:
         """A metadata record for a response that has lost its own."""
