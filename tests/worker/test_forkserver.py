@@ -178,7 +178,7 @@ def test_another_environment_gets_another_server(tmp_path: Path, monkeypatch: py
 
 def test_a_process_that_closes_its_output_is_ended(python: Any, tmp_path: Path) -> None:
     """That is how its task sees that it is dead; a page that took it over could go on hidden."""
-    python(run="lambda: os.close(1) or wait()")
+    python(run="lambda: os.close(1) or os.read(os.pipe()[0], 1)")
     assert fork(ForkServer(), tmp_path).wait() == -signal.SIGKILL
 
 
