@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from crawl_lib.keys.dump import dump_keys, load_keys
 from crawl_lib.keys.intervals import KEY_BYTES, interval, replicas, side_by_side
-from crawl_lib.keys.maintenance import MaintenanceReport, check, repair
+from crawl_lib.keys.maintenance import check, repair
 from crawl_lib.keys.moving import reshard
 from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.server import (
@@ -33,7 +33,7 @@ from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
-    from crawl_lib.keys.looks import check_tables, set_table_aside, table_problem
+    from crawl_lib.keys.looks import check_tables, set_table_aside
     from crawl_lib.keys.mysql import MySqlKeyServer, parse_server
 else:
     # PyMySQL takes 60 ms, and no task looks for damage.
@@ -41,6 +41,6 @@ else:
         __name__,
         {
             "mysql": ("MySqlKeyServer", "parse_server"),
-            "looks": ("check_tables", "set_table_aside", "table_problem"),
+            "looks": ("check_tables", "set_table_aside"),
         },
     )

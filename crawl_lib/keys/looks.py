@@ -7,7 +7,7 @@ from pathlib import Path
 from crawl_lib.durable import fsync_dir
 from crawl_lib.errors import KeyStoreError, KeyTablesError
 from crawl_lib.findings import Findings, Severity
-from crawl_lib.keys.maintenance import MaintenanceReport, check
+from crawl_lib.keys.maintenance import check
 from crawl_lib.keys.ring import read_ring
 from crawl_lib.keys.server import KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
@@ -19,18 +19,17 @@ ONLY = "run `krake fsck --repair --only keys`"
 def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> bool:
     """Look at the tables of all servers; False if they cannot be asked for keys. `full`: each key of each replica."""
     up = _servers(store, findings)
-    if not up or any(finding.name == "ring_note_damaged" for finding in findings.list()):
+    if not up:
         return False
-    problem = store.ring_problem()
-    if problem:
+    if problem := store.ring_problem():
         findings.add("ring_differs", problem.split(":")[0], problem, repair="see there")
         return False
-    damaged = {server.name: problem for server in up if full and (problem := table_problem(server))}
+    damaged = {server.name: problem for server in up if full and (problem := _problem(server))}
     for name, problem in damaged.items():
         findings.add("table_damaged", name, problem, repair=ALL)
-    if damaged:
-        return False
-    report = check(store) if full else MaintenanceReport("check", store.replication)
+    if damaged or not full:
+        return not damaged
+    report = check(store)
     for name, found, problem in (
         ("replica_missing", report.missing, "lacks keys that another replica has"),
         ("replica_behind", report.behind, "has keys in a lower state than another replica"),
@@ -50,8 +49,8 @@ def check_tables(store: ShardedKeyStore, findings: Findings, *, full: bool) -> b
 
 
 def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
-    """The servers that can be asked. Each one's note of its place has to be readable: no stage asks tables without."""
-    up = []
+    """The servers that can be asked; none if the note of a place cannot be read: no stage asks tables without."""
+    up, broken = [], False
     for server, counts in zip(store.servers, store.counts(), strict=True):
         if not counts.up:
             problem = counts.error.partition(": run `krake ")[0]
@@ -61,7 +60,10 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
         try:
             read_ring(server)
         except KeyTablesError as error:
+            broken = True
             findings.add("ring_note_damaged", server.name, str(error), repair=ONLY)
+        except KeyStoreError:
+            pass  # what is damaged in the file is seen by a full look
         if other := counts.by_state.get("other"):
             findings.add(
                 "keyinfo_unknown",
@@ -71,10 +73,10 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
                 count=other,
                 severity=Severity.WARNING,
             )
-    return up
+    return [] if broken else up
 
 
-def table_problem(server: KeyServer) -> str:
+def _problem(server: KeyServer) -> str:
     """Why a server's table cannot be used, perhaps where no count and no key comes by; "" if it can."""
     try:
         return next(server.problems(), "")
