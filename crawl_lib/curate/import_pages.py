@@ -60,8 +60,7 @@ class ArchiveReader:
 
     def _pages(self, archive: BinaryIO, file: "FileReport") -> Iterator[ImportedPage]:
         for response, request in paired(archive, file):
-            if file.records % 200 == 0:
-                self._stores.report(importing=file.name, records=file.records)
+            self._stores.report(importing=file.name, records=file.records)
             page = page_of(response, request, file)
             if page is not None:
                 yield page
