@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -329,3 +330,21 @@ def test_fsck_tells_of_a_swap_that_was_stopped_and_salvage_goes_on(crawl: Result
     files = SmallFiles(stores)
     files.iteration(name.folder)
     assert files.findings.list() == []
+
+
+def test_a_new_segment_that_was_damaged_after_the_decision_takes_no_place(crawl: Result) -> None:
+    """The old one still has what it says: nothing is lost that a look at the new one saves."""
+    segment, name = largest(crawl)
+    stores, folder = stores_of(crawl.config), segment.parent
+    before = rows(segment)
+    swap = Swap(name.node, f".new-{name.node}-{'0' * 16}", f".damaged-{name.node}-1", keep_old=True)
+    shutil.copytree(segment, folder / swap.new)
+    cut(folder / swap.new / "pages.parquet")
+    cut(segment / "index.cdxj")
+    (folder / f".swap-{name.node}.json").write_text(json.dumps(asdict(swap)))
+    finish_swaps(stores, name.folder)
+    assert salvage(crawl, name).aside
+    assert rows(segment) == before
+    assert problems(crawl.config, name) == []
+    assert not (folder / f".swap-{name.node}.json").exists()
+    assert not list(folder.glob(".new-*"))

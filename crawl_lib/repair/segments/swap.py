@@ -23,7 +23,7 @@ from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folders.index import refresh_index
 from crawl_lib.sealed import sealed_json, unsealed_if_new
-from crawl_lib.segment import MANIFEST_NAME, file_entry, upload_built
+from crawl_lib.segment import MANIFEST_NAME, check_segment, file_entry, upload_built
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
@@ -104,10 +104,18 @@ def replace_segment(
 
 
 def finish_swaps(stores: Stores, folder: str) -> None:
-    """Carry out what a killed repair of a folder decided. Raises DamagedFileError naming a decision that is none."""
-    path = stores.crawl.at(folder)
-    for _, name in stores.until_stopped(swap_files(stores.storage, path)):
-        _carry_out(stores, folder, read_swap(stores.storage, f"{path}/{name}"))
+    """Carry out what a killed repair of a folder decided. Raises DamagedFileError naming a decision that is none.
+
+    A new segment that was damaged since is not put in the place of one that is there: the decision is dropped.
+    """
+    storage, path = stores.storage, stores.crawl.at(folder)
+    for _, name in stores.until_stopped(swap_files(storage, path)):
+        swap = read_swap(storage, f"{path}/{name}")
+        both = storage.exists(f"{path}/{swap.new}") and storage.exists(f"{path}/{swap.node}")
+        if both and check_segment(storage, f"{path}/{swap.new}", work=stores):
+            storage.delete(f"{path}/{name}")
+        else:
+            _carry_out(stores, folder, swap)
 
 
 def finish_all_swaps(stores: Stores) -> None:
