@@ -15,6 +15,6 @@ from crawl_lib.signals import end_on_signals
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     with end_on_signals():
-        from crawl_lib.cli.program import run  # noqa: PLC0415 - takes a second, in which Ctrl-C is heeded
+        from crawl_lib.cli.program import run  # noqa: PLC0415 - takes a second, in which Ctrl-C works
 
         return run(argv)

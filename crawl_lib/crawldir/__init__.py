@@ -31,6 +31,7 @@ from crawl_lib.crawldir.directory import (
     scope_digest,
     write_json_bytes,
 )
+from crawl_lib.crawldir.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.crawldir.heldnotes import (
     HELD_FOLDER,
     HeldNote,

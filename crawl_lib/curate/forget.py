@@ -18,23 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crawl_lib.crawldir import IMPORT_NODE
+from crawl_lib.crawldir import IMPORT_NODE, OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import InputError
 from crawl_lib.frontier import HostCounts, NodeLock
 from crawl_lib.keys import KEY_BYTES, ShardedKeyStore
-from crawl_lib.repair import (
-    OPEN_PREFIX,
-    Forget,
-    Forgotten,
-    Keys,
-    held_keys,
-    is_among,
-    key_array,
-    key_bytes,
-    keys_of,
-    urls_on_their_way,
-)
+from crawl_lib.repair import held_keys, keys_of, urls_on_their_way
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
 from crawl_lib.stores import Stores

@@ -10,7 +10,6 @@ doubt it is fetched again.
 
 from crawl_lib.repair.fsck import fsck, repair_crawl
 from crawl_lib.repair.keys.fill import take_all_in_again
-from crawl_lib.repair.keys.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
 from crawl_lib.repair.places import node_locked, repairs_locked, require_folder, scratch_base
 from crawl_lib.repair.queue.node import restart_node

@@ -359,8 +359,8 @@ class _Pass:
                 self.report.skipped.append(f"key tables: not filled from what cannot be read: {text}")
             if names & REPLICAS:
                 self._replicas()
-            if done.anew:
-                nodes = ", ".join(done.anew)
+            if done.reread:
+                nodes = ", ".join(done.reread)
                 self.report.next.append(f"run `krake settle`: these nodes take in every segment again: {nodes}")
             if done.elsewhere and done.changes:
                 words = "`krake settle --all-again`" if done.dropped else "`krake fsck --repair`"

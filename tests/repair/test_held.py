@@ -68,10 +68,10 @@ def test_a_key_whose_url_nothing_holds_is_dropped_and_its_url_found_again(
     krake.ok("settle")
     assert url not in waiting(krake), "links to it are dropped as known"
     planned = krake(*DROP, "--dry-run", "--json").json["keys"]
-    assert (planned["dropped"], planned["anew"]) == (1, ["node-a"])
+    assert (planned["dropped"], planned["reread"]) == (1, ["node-a"])
     assert finding(krake, "key_without_url")["count"] == 1
     done = krake.ok(*DROP, "--json").json["keys"]
-    assert (done["dropped"], done["added"], done["anew"]) == (1, 0, ["node-a"])
+    assert (done["dropped"], done["added"], done["reread"]) == (1, 0, ["node-a"])
     assert krake.ok(*DROP, "--json").json["keys"] is None
     assert found(krake) == {}
     krake.ok("settle")
@@ -85,7 +85,7 @@ def test_killed_before_keys_are_dropped_the_segments_are_read_again_all_the_same
     """Else the next one would find no key to drop, and nobody would look for its URL."""
     krake = copy()
     take_line_out(krake)
-    assert run_killed(["--config", str(krake.file), *DROP], "repair.rebuild.anew").code == -9
+    assert run_killed(["--config", str(krake.file), *DROP], "repair.rebuild.reread").code == -9
     krake.ok("settle")
     assert "key_without_url" in found(krake)
     krake.ok(*DROP)

@@ -174,7 +174,7 @@ def test_a_lost_url_is_found_by_any_machine_and_comes_back(machines: Machines) -
 
     assert a(*DROP, "--dry-run", "--json").json["keys"]["dropped"] == 1
     done = a.ok(*DROP, "--json").json
-    assert (done["keys"]["dropped"], done["keys"]["anew"], done["keys"]["elsewhere"]) == (1, ["node-a"], ["node-b"])
+    assert (done["keys"]["dropped"], done["keys"]["reread"], done["keys"]["elsewhere"]) == (1, ["node-a"], ["node-b"])
     assert "run `krake settle --all-again` where these nodes are: node-b" in done["next"]
     for krake, node in machines.both:
         krake.ok("settle", "--node", node, *(["--all-again"] if krake is b else []))

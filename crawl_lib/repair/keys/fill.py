@@ -21,6 +21,7 @@ from itertools import islice
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import (
     PAGES,
+    Forgotten,
     delete_settled,
     mark_filled,
     note_command,
@@ -42,7 +43,6 @@ from crawl_lib.export import scratch_folder
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
 from crawl_lib.keys import STATEMENT_KEYS, ShardedKeyStore, check_tables, open_key_store
-from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.repair.keys.held import (
     HIGHEST,
     LOWEST,
@@ -71,8 +71,8 @@ class KeysReport:
     """What was read of pages and queues, and what the tables lacked: filled, unless it was a check or a dry run.
 
     `pages`, `queued`: keys that were read. `added`: those of them that no server knew; `raised`: those that were
-    queued, and their page was crawled. `dropped`: keys that are queued, and that nothing holds; `anew`: nodes that take
-    in every segment again for them. `elsewhere`: nodes whose queues are not on this machine: run it there too.
+    queued, and their page was crawled. `dropped`: keys that are queued, and that nothing holds; `reread`: nodes that
+    take in every segment again for them. `elsewhere`: nodes whose queues are not on this machine: run it there too.
     `unread`: what could not be read. `filled`: sources whose keys the tables lacked before. `unknown`: why queued keys
     were not compared. `servers`: how many were looked at; `noted`: see `FsckReport`.
     """
@@ -83,7 +83,7 @@ class KeysReport:
     added: int = 0
     raised: int = 0
     dropped: int = 0
-    anew: list[str] = field(default_factory=list)
+    reread: list[str] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     filled: list[str] = field(default_factory=list)
@@ -338,13 +338,13 @@ class _Walk:
                     f"somebody began to work on {', '.join(began)} meanwhile: when that is over, run {again} there,"
                     " then this again"
                 )
-            if not self.report.anew:
+            if not self.report.reread:
                 # Before any key is dropped: killed between, what nothing holds is found once more.
-                self.report.anew = list(self.nodes)
+                self.report.reread = list(self.nodes)
                 if self.write:
                     for node in self.nodes:
                         take_all_in_again(self.stores, node)
-                    reached("repair.rebuild.anew")
+                    reached("repair.rebuild.reread")
             self.report.dropped += self.store.forget(keys) if self.write else len(keys)
             examples = ", ".join(key.hex() for key in keys[:EXAMPLES])
             self.findings.add(

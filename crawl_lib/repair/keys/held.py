@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldir import (
+    Forgotten,
     HeldNote,
     note_command,
     noted_keys,
@@ -49,7 +50,6 @@ from crawl_lib.frontier import (
 from crawl_lib.keys import KEY_BYTES, KeyServer, side_by_side
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
-from crawl_lib.repair.keys.forgotten import Forgotten
 from crawl_lib.segment import SegmentReader, microseconds_of
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores

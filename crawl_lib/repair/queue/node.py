@@ -25,7 +25,17 @@ from pathlib import Path
 
 import numpy as np
 
-from crawl_lib.crawldir import PAGES, delete_settled, read_settled, take_note_away, unfilled, urls_of_lost_queue
+from crawl_lib.crawldir import (
+    PAGES,
+    Keys,
+    delete_settled,
+    is_among,
+    key_array,
+    read_settled,
+    take_note_away,
+    unfilled,
+    urls_of_lost_queue,
+)
 from crawl_lib.durable import delete_durable, reached, rename_durable
 from crawl_lib.errors import ConfigError, DamagedFileError, KeyStoreError, KeyTablesError, PathNotFoundError, os_errors
 from crawl_lib.fetch import HOSTS_TABLES, HostStore, host_stores
@@ -51,7 +61,6 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.keys import open_key_store
 from crawl_lib.node import mismatch, read_decision
-from crawl_lib.repair.keys.forgotten import Keys, is_among, key_array
 from crawl_lib.repair.queue.queue import BROKEN, RepairReport, repair_queue
 from crawl_lib.rounds import SEEDS_NODE
 from crawl_lib.segment import (
