@@ -114,22 +114,7 @@ def _write(
         return found
 
     def lines() -> Iterator[tuple[bytes, bytes]]:
-        places = (
-            (number, line)
-            for number, total in enumerate(state.totals)
-            for line in range(0 if number else state.processed, total)
-        )
-        for (number, line), (url, meta) in zip(places, queue.lines(state), strict=True):
-            try:
-                text = url.decode("utf-8", "surrogateescape")
-                canonical = canonicalize(text.strip(), max_length_chars=max_length_chars)
-                host = host_of(canonical)
-                if refused_port(canonical, host) is not None:
-                    raise UrlError(Rejection.PORT, canonical)
-            except UrlError as error:
-                refuse(report.adopted_refused, report.examples, error, f"{queue.files.data(number)}:{line + 1}")
-                continue
-            data = canonical.encode()
+        for host, data, meta in _canonical_lines(queue, state, max_length_chars, report):
             if is_repeated(sha1(data).digest()):
                 report.adopted_duplicates += 1
                 continue
@@ -147,6 +132,28 @@ def _write(
         fsync_file(handed_on)
     values = np.sort(np.array(prefixes, np.uint64))
     return report, scope, frozenset(values[1:][values[1:] == values[:-1]].tolist())
+
+
+def _canonical_lines(
+    queue: Queue, state: State, max_length_chars: int, report: IntakeReport
+) -> Iterator[tuple[str, bytes, bytes]]:
+    """Host, canonical URL and meta of each line that waits; what is no URL of a crawl is counted in `report`."""
+    places = (
+        (number, line)
+        for number, total in enumerate(state.totals)
+        for line in range(0 if number else state.processed, total)
+    )
+    for (number, line), (url, meta) in zip(places, queue.lines(state), strict=True):
+        try:
+            text = url.decode("utf-8", "surrogateescape")
+            canonical = canonicalize(text.strip(), max_length_chars=max_length_chars)
+            host = host_of(canonical)
+            if refused_port(canonical, host) is not None:
+                raise UrlError(Rejection.PORT, canonical)
+        except UrlError as error:
+            refuse(report.adopted_refused, report.examples, error, f"{queue.files.data(number)}:{line + 1}")
+        else:
+            yield host, canonical.encode(), meta
 
 
 def _count_hosts(queue: Queue, keys: ShardedKeyStore) -> None:

@@ -102,7 +102,10 @@ def decide(task: NodeTask, own: Iteration, size: int) -> Take:
 
 
 def complete(task: NodeTask, take: Take) -> None:
-    """From an open take to a published segment and a queue that has moved on; every step may be done again."""
+    """From an open take to a published segment and a queue that has moved on; every step may be done again.
+
+    Raises DamagedFileError naming the repair of what the take has fetched.
+    """
     storage, built = task.stores.storage, NodeDirectory(task.directory).spool_segment
     segment = task.stores.crawl.segment(take.header.folder, task.node)
     folder = task.stores.crawl.at(segment.folder)
