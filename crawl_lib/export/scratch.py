@@ -29,7 +29,7 @@ def scratch_folder(config: Config, name: str) -> Iterator[Path]:
     folder = base / name
     with ExitStack() as stack:
         with os_errors(base, "scratch.directory cannot be used"):
-            base.mkdir(parents=True, exist_ok=True)
+            base.mkdir(exist_ok=True)
             with (base / LOCK).open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 for left in (found for prefix in PREFIXES for found in base.glob(f"{prefix}*/")):

@@ -49,7 +49,8 @@ def scratch_base(stores: Stores, name: str) -> Iterator[Path]:
     base = Path(stores.config.scratch.directory)
     room = base / name
     with os_errors(room):
-        room.mkdir(parents=True, exist_ok=True)
+        base.mkdir(exist_ok=True)
+        room.mkdir(exist_ok=True)
         with (base / f"{name}.lock").open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -62,7 +62,7 @@ def _show_by_url_key_and_node_id(krake: Krake, url: str, out_links: int) -> None
         assert krake.ok("show", name).json == page
     for missing in ("http://127.0.0.1:1/none", "0" * 40, "4000000"):
         assert f"{missing}: is not among the" in krake("show", missing).error()
-    assert "nor a URL that Krake crawls (scheme)" in krake("show", "ftp://x/").error()
+    assert "is neither a URL that Krake crawls (scheme)" in krake("show", "ftp://x/").error()
     assert "none-such" in krake("show", url, "--export", "none-such").error()
 
 

@@ -46,17 +46,13 @@ def move_forgotten_early() -> None:
 def key_first() -> None:
     """An intake inserts keys before their URLs are durable in `new`."""
     intake = sys.modules["crawl_lib.frontier.intake"]  # the package's `intake` is the function
-    begin, append = intake._Intake.__init__, intake.Draft.append
-
-    def with_keys(self: Any, queue: Any, waiting: Any, keys: Any, rules: Any) -> None:
-        begin(self, queue, waiting, keys, rules)
-        self.draft.key_store = keys
+    append = intake._Intake._append
 
     def insert_first(self: Any, lines: Sequence[bytes]) -> list[bytes]:
-        self.key_store.insert([sha1(split_line(line)[0]).digest() for line in lines])
+        self.keys.insert([sha1(split_line(line)[0]).digest() for line in lines])
         return append(self, lines)
 
-    intake._Intake.__init__, intake.Draft.append = with_keys, insert_first
+    intake._Intake._append = insert_first
 
 
 PLANTS: dict[str, Callable[[], None]] = {
