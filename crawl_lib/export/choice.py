@@ -10,7 +10,7 @@ from crawl_lib.segment import segment_digest
 from crawl_lib.stores import Stores
 
 FORMAT_VERSION = 1
-REMEDY = "delete its folder and run the export again, or choose another label"
+REMEDY = "move its folder away and run the export again, or choose another label"
 COMPRESSOR, LEVEL = "isa-l", 2
 """Pages are compressed by Intel's ISA-L. On HTML of documentation, 32 KB a page, CPU and size: level 2 0.07 ms, 20.1 %;
 zlib at level 3 0.25 ms, 19.3 %. Its levels up to 2 were seen to give the same bytes with AVX-512 and without; level 3

@@ -30,7 +30,7 @@ from crawl_lib.storage import Storage
 
 MAX_SIZE = (1 << 31) - 1
 MAX_BUCKETS = 256
-AGAIN = "delete it and run `krake export` again"
+AGAIN = "move it away and run `krake export` again"
 CHUNK_BYTES = 1 << 18
 CHUNK_PAGES = 64
 WRITE_BYTES = 1 << 20

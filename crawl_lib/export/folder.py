@@ -95,7 +95,7 @@ class ExportFolder:
         if not self.is_empty():
             raise OutputConflictError(
                 f"{self.path}: has files but no {INPUTS}, so it is not an export of Krake;"
-                " choose another label, or delete that folder"
+                " choose another label, or move that folder away"
             )
         return now, ()
 

@@ -29,7 +29,7 @@ MAX_EDGES = (1 << 31) - 1
 BLOCK_WORDS = 1 << 22
 """Numbers of the graph file in one block: 16 MiB as int32, some times as much while it is put together."""
 BATCH_ROWS = 1 << 18
-AGAIN = "delete it and run `krake graph link`"
+AGAIN = "move it away and run `krake graph link`"
 Ints = npt.NDArray[Any]
 
 

@@ -165,7 +165,7 @@ def test_other_inputs_under_the_same_name_are_refused(storage: Storage, config: 
     crawl.segment("1", "node-a", [Capture(A, b"x")])
     exported(storage, config, crawl)
     crawl.segment("2", "node-a", [Capture(B, b"y")])
-    with pytest.raises(OutputConflictError, match=r"export/x: .*'x'.*choose another label, or delete that folder"):
+    with pytest.raises(OutputConflictError, match=r"export/x: .*'x'.*choose another label, or move that folder away"):
         exported(storage, config, crawl)
     with pytest.raises(OutputConflictError):
         exported(storage, replace(config, export=replace(config.export, mime_types=("text/html",))), crawl)

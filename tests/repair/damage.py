@@ -53,7 +53,7 @@ CHOICES = ("pages_lost",)
 """Notes whose advice is followed too: lost pages are queued again."""
 ADVICE = re.compile(
     r"`krake ([^`]+)`|inject the same|\bdelete (?:(?:its|that|the) file|its tables|its folder|it|them)\b"
-    r"|\bdelete (?:the folder )?([\w./-]+/[\w./-]+)|\bmove (?:that file|(?:the folder )?([\w./-]+/[\w./-]+)) away"
+    r"|\bdelete (?:the folder )?([\w./-]+/[\w./-]+)|\bmove (?:that file|it|its folder|(?:the folder )?([\w./-]+/[\w./-]+)) away"
 )
 EXPORT = (("export", "--label", LABEL), ("graph", "link", "--export", LABEL), ("graph", "finalize", "--export", LABEL))
 
@@ -338,7 +338,7 @@ def _commands(text: str, where: str) -> Iterator[tuple[str, ...]]:
             yield tuple(match[1].split())
         elif match[0].startswith("inject"):
             yield "inject", "SEEDS", "--run-id", "one"
-        elif match[0] == "delete its folder":
+        elif match[0] in ("delete its folder", "move its folder away"):
             yield "delete", str(Path(where).parent)
         else:
             yield "delete", (match[2] or match[3] or where).rstrip(";,.")
