@@ -53,7 +53,8 @@ CHOICES = ("pages_lost",)
 """Notes whose advice is followed too: lost pages are queued again."""
 ADVICE = re.compile(
     r"`krake ([^`]+)`|inject the same|\bdelete (?:(?:its|that|the) file|its tables|its folder|it|them)\b"
-    r"|\bdelete (?:the folder )?([\w./-]+/[\w./-]+)|\bmove (?:that file|it|its folder|(?:the folder )?([\w./-]+/[\w./-]+)) away"
+    r"|\bdelete (?:the folder )?([\w./-]+/[\w./-]+)"
+    r"|\bmove (?:that file|it|its folder|(?:the folder )?([\w./-]+/[\w./-]+)) away"
 )
 EXPORT = (("export", "--label", LABEL), ("graph", "link", "--export", LABEL), ("graph", "finalize", "--export", LABEL))
 
