@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from demo import Serving
-from tests.repair.damage import Ground
-from tests.repair.scenes import KINDS, WEB
+from tests.cli.conftest import Krake
+from tests.repair.damage import Ground, run_here
+from tests.repair.scenes import KINDS, SCENES, WEB, copy_scene, known
 
 SEEDS = range(1, 101)
 
@@ -31,3 +32,15 @@ def test_a_damage_is_found_or_harmless_and_its_repair_loses_nothing(ground: Grou
     trials = [ground.trial(seed) for seed in SEEDS]
     wrong = [trial.to_text() for trial in trials if trial.wrong]
     assert not wrong, "\n".join(wrong)
+
+
+def test_urls_that_only_a_half_done_rehoming_has_are_taken_in_again(ground: Ground, tmp_path: Path) -> None:
+    """The next task makes its files again from the queue, which lost these URLs."""
+    [scene] = [scene for scene in SCENES if scene.name == "rehomed"]
+    copy_scene(ground.place(scene), tmp_path / "copy")
+    krake = Krake(tmp_path / "copy", run_here)
+    (krake.directory / "queue/node-a/0").write_bytes(b"")
+    krake("fsck", "--repair")
+    for words in scene.more:
+        krake.ok(*words)
+    assert known(krake) >= ground.whole(scene)

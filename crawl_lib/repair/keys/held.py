@@ -58,11 +58,15 @@ from crawl_lib.urls import canonicalize
 ASKED = 50_000
 LOWEST, HIGHEST = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
 _WITH_URLS = (
-    *(NodeDirectory.new, NodeDirectory.new_claim, NodeDirectory.adopted, NodeDirectory.adopted_handed_on),
-    *(NodeDirectory.rehomed, NodeDirectory.rehomed_handed_on),
+    *(NodeDirectory.new, NodeDirectory.new_claim),
     *(NodeDirectory.put_back, NodeDirectory.handed_on, NodeDirectory.take),
 )
 """Files next to a queue whose lines begin with a URL."""
+_MOVED_IN = (
+    *(NodeDirectory.adopted, NodeDirectory.adopted_handed_on),
+    *(NodeDirectory.rehomed, NodeDirectory.rehomed_handed_on),
+)
+"""The same; before their move is decided they are copies of the queue, and are made again from it."""
 
 
 def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dict[KeyState, list[bytes]]]:
@@ -138,8 +142,8 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
     queue = Queue(stores.node_dir(node), node)
     if not queue.directory.is_dir():
         return
-    processed, ours = 0, False
-    if not queue.files.move.exists():
+    processed, ours, is_moving = 0, False, queue.files.move.exists()
+    if not is_moving:
         try:
             state = queue.state()
             processed, ours = state.processed, queue.is_ours(state)
@@ -151,7 +155,7 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
             yield keys_of(some)
             if not ours:  # people wrote it, perhaps
                 yield keys_of(_canonical(some, longest))
-    for name in _WITH_URLS:
+    for name in _WITH_URLS + _MOVED_IN if is_moving else _WITH_URLS:
         yield from map(keys_of, _some(map(_url_of, file_lines(queue.directory / name))))
 
 
