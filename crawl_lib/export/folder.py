@@ -88,8 +88,8 @@ class ExportFolder:
             if late is None:
                 raise OutputConflictError(
                     f"{self.path}: the export {self.name!r} exists already and was made of other segments or options"
-                    f" (see {self.file(INPUTS)}), or before pages of them were dropped; choose another label, or delete"
-                    f" that folder"
+                    f" (see {self.file(INPUTS)}), or before pages of them were dropped; choose another label, or move"
+                    " that folder away"
                 )
             return inputs, late
         if not self.is_empty():
@@ -188,12 +188,12 @@ def check_segments(folder: ExportFolder, inputs: Inputs) -> None:
         if is_gone:
             raise PathNotFoundError(
                 f"export {folder.name!r} was begun with segment {segment.path}, which is gone;"
-                f" bring it back, or delete {folder.path} and export what is left"
+                f" bring it back, or move {folder.path} away and export what is left"
             )
         raise OutputConflictError(
             f"export {folder.name!r} was begun with another state of segment {segment.path} (pages were dropped"
-            f" since, or its manifest.json has changed); choose another label for a new export, or delete"
-            f" {folder.path}"
+            f" since, or its manifest.json has changed); choose another label for a new export, or move"
+            f" {folder.path} away"
         )
 
 

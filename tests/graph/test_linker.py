@@ -82,7 +82,7 @@ def test_a_segment_that_is_gone_or_has_changed_is_named(storage: Storage, config
     place = crawl.segment("1", "node-a", [Capture(A)])
     export_pages(stores_on(storage, config), name="x", segments=crawl.segments)
     (place / "manifest.json").write_text("{}")
-    with pytest.raises(OutputConflictError, match=r"'x'.*crawl/1/node-a.*another label.*delete export/x"):
+    with pytest.raises(OutputConflictError, match=r"'x'.*crawl/1/node-a.*another label.*move export/x away"):
         link_export(stores_on(storage, config), name="x")
     shutil.rmtree(place)
     with pytest.raises(PathNotFoundError, match=r"'x'.*crawl/1/node-a, which is gone"):
