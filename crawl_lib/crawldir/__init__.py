@@ -11,11 +11,11 @@ file that has its name is whole, and of two writers the second one uses what the
 """
 
 from crawl_lib.crawldir.directory import (
+    DAMAGED_PREFIX,
     DROPPED_MARK,
     IMPORT_NODE,
     INDEX_FILE,
     ITERATION_FILE,
-    MANIFEST_FILE,
     SCOPE_DIGEST,
     SCOPE_FILE,
     SCOPE_FOLDER,

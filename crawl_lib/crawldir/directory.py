@@ -25,13 +25,12 @@ from hashlib import sha256
 from typing import Any
 
 from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
-from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
 
 ITERATION_FILE = "iteration.json"
 INDEX_FILE = "index.json"
-MANIFEST_FILE = "manifest.json"
 SEEDS_FOLDER = "seeds"
 SCOPE_FOLDER = "scope"
 SCOPE_FILE = "scope"
@@ -39,6 +38,8 @@ SCOPE_DIGEST = "scope_sha256"
 """In the small file next to a `scope`: its SHA-256, which each reader compares. What a scope lacks is out of the crawl
 for good, since each iteration takes its scope from the one before."""
 DROPPED_MARK = "dropped"
+DAMAGED_PREFIX = ".damaged-"
+"""Of the hidden names of damaged segments and seeds that were put aside; only `krake sweep --damaged` deletes them."""
 SWAP_PREFIX, SWAP_SUFFIX = ".swap-", ".json"
 """Around the node's name: the file of an iteration's folder that says which segment takes its segment's place."""
 IMPORT_NODE = "import"

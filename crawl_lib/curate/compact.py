@@ -22,12 +22,11 @@ from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import scratch_folder
 from crawl_lib.repair import finish_swaps, replace_segment, require_folder
-from crawl_lib.sealed import SEALED_VERSION
+from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import (
     INDEX_NAME,
     LINKS_NAME,
     LINKS_SCHEMA,
-    MANIFEST_NAME,
     PAGES_NAME,
     PAGES_SCHEMA,
     Damage,
@@ -145,7 +144,7 @@ class _Compaction:
             files=[file_entry(path) for path in sorted(self.out.iterdir())],
             history=[*old.history, done],
         )
-        write_durable(self.out / MANIFEST_NAME, manifest.to_bytes())
+        write_durable(self.out / MANIFEST_FILE, manifest.to_bytes())
         return manifest
 
     def _warc(self, name: str) -> None:

@@ -37,6 +37,7 @@ from crawl_lib.frontier.outlinks import (
     BARE_META,
     HANDED_ON,
     HANDED_ON_MARK,
+    OUTLINKS_NAME,
     OutlinkPart,
     OutlinkWriter,
     Source,

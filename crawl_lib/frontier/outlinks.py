@@ -21,6 +21,7 @@ from isal.igzip_lib import IsalError
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.records import QueuedUrl
 
+OUTLINKS_NAME = "outlinks"
 HANDED_ON = "h"
 HANDED_ON_MARK = b"\th\t"
 """What a line has in it if, and only if, its flag says handed on: no other field can be `h`."""

@@ -86,7 +86,7 @@ def _problem(server: KeyServer) -> str:
 
 def set_table_aside(path: Path) -> None:
     """Rename the file of an embedded table, with its log, to `<file>.damaged-<time>`: nothing reads it any more."""
-    aside = f".damaged-{int(time.time())}"
+    aside = f".damaged-{time.time_ns()}"  # two of a second keep both
     for suffix in ("-wal", "-shm", ""):
         old = path.with_name(path.name + suffix)
         if old.exists():

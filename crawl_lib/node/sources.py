@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from crawl_lib.crawldir import MANIFEST_FILE, FolderState, Iteration
+from crawl_lib.crawldir import FolderState, Iteration
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
+    OUTLINKS_NAME,
     IntakeReport,
     IntakeRules,
     Source,
@@ -19,10 +20,9 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.node.task import NodeTask
 from crawl_lib.rounds import SEEDS_NODE
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Owners
-
-OUTLINKS_FILE = "outlinks"
 
 
 def waiting_sources(
@@ -76,7 +76,7 @@ def _source(
     offset, length = part["offset"], part["length"]
 
     def lines() -> Iterator[bytes]:
-        file = stores.storage.open_read(f"{path}/{OUTLINKS_FILE}", offset=offset, length=length)
+        file = stores.storage.open_read(f"{path}/{OUTLINKS_NAME}", offset=offset, length=length)
         return read_outlinks(file, "outlinks of " + "/".join(name), part["count"])
 
     return Source(*name, lines, nodes)

@@ -19,14 +19,14 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from crawl_lib.crawldir import HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, hidden_prefix, read_settled
+from crawl_lib.crawldir import DAMAGED_PREFIX, HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, hidden_prefix, read_settled
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.export import ExportFolder, list_exports
 from crawl_lib.findings import Finding, Severity
 from crawl_lib.frontier import held_without_trace, open_take
 from crawl_lib.repair.folders.identity import readable_iterations
-from crawl_lib.repair.segments.swap import DAMAGED_PREFIX, all_aside
+from crawl_lib.repair.segments.swap import all_aside
 from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
 from crawl_lib.storage import DELETED
@@ -34,7 +34,7 @@ from crawl_lib.stores import Stores
 
 _NEXT_TO = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
-_DAMAGED_SEEDS = re.compile(r"\.damaged-([0-9a-f]{40})-\d+")
+_DAMAGED_SEEDS = re.compile(re.escape(DAMAGED_PREFIX) + r"([0-9a-f]{40})-\d+")
 
 
 @dataclass

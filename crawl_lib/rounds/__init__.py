@@ -7,7 +7,7 @@ crawl. `commit` reads the manifests of their segments and writes the sums, `inde
 Both may be run again at any time, also two at once: a file is written once, and the second attempt uses it.
 """
 
-from crawl_lib.rounds.agreement import FIRST_FILE, require_agreement
+from crawl_lib.rounds.agreement import AGREED_PREFIX, FIRST_FILE, require_agreement
 from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments, require_iteration
 from crawl_lib.rounds.layout import SEEDS_NODE, is_retired, nodes_changed, require_layout, unsettled
 from crawl_lib.rounds.shares import share_of_node

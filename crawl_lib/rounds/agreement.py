@@ -16,7 +16,8 @@ from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.stores import Stores
 from crawl_lib.version import VERSION, code_digest
 
-FIRST_FILE = "agreed-1.json"
+AGREED_PREFIX = "agreed-"
+FIRST_FILE = f"{AGREED_PREFIX}1.json"
 log = logging.getLogger(__name__)
 
 
@@ -67,7 +68,7 @@ def _ours(stores: Stores) -> dict[str, Any]:
 def _difference(stores: Stores, own: Iteration) -> tuple[Register, int, str]:
     """The notes of an iteration, the newest one's number (0 in a folder of before there were any), and how this
     machine differs from it, "" if it does not."""
-    register = Register(stores.storage, stores.crawl.at(own.folder), "agreed-", ".json")
+    register = Register(stores.storage, stores.crawl.at(own.folder), AGREED_PREFIX, ".json")
     newest, _ = register.newest()
     agreed = read_json(stores.storage, register.path(newest)) if newest else {}
     ours, differs = _ours(stores), []

@@ -3,18 +3,17 @@
 import time
 from typing import Any
 
-from crawl_lib.crawldir import CrawlDirectory
+from crawl_lib.crawldir import DAMAGED_PREFIX, CrawlDirectory
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings
-from crawl_lib.frontier import part_mapping, read_outlinks, split_line
+from crawl_lib.frontier import OUTLINKS_NAME, part_mapping, read_outlinks, split_line
 
 ROOM = "folder"
-DAMAGED_PREFIX = ".damaged-"
 
 
 def check_seeds(crawl: CrawlDirectory, digest: str, *, full: bool = True) -> list[Finding]:
     """What is wrong with a folder of injected seeds. `full`: each line is read. Raises StorageError."""
-    path, lines = crawl.seeds_path(digest), f"{crawl.seeds_path(digest)}/outlinks"
+    path, lines = crawl.seeds_path(digest), f"{crawl.seeds_path(digest)}/{OUTLINKS_NAME}"
     findings = Findings(ROOM, "inject the same seeds with the same --run-id again: that puts this folder aside")
     try:
         manifest = crawl.seeds_manifest(digest)
@@ -54,4 +53,5 @@ def _again(path: str, manifest: dict[str, Any]) -> str:
 def set_damaged_aside(crawl: CrawlDirectory, digest: str) -> None:
     """Rename a folder that cannot be used, if it is there, so that a whole one can take its place."""
     if crawl.storage.exists(f"{crawl.seeds_path(digest)}") and check_seeds(crawl, digest):
-        crawl.storage.rename(crawl.seeds_path(digest), crawl.seeds_path(f"{DAMAGED_PREFIX}{digest}-{int(time.time())}"))
+        aside = f"{DAMAGED_PREFIX}{digest}-{time.time_ns()}"  # two of a second keep both
+        crawl.storage.rename(crawl.seeds_path(digest), crawl.seeds_path(aside))

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO, Self
 
 from crawl_lib.config import Config, FetchConfig
 from crawl_lib.crawldir import (
-    MANIFEST_FILE,
     SCOPE_DIGEST,
     SCOPE_FILE,
     CrawlDirectory,
@@ -22,8 +21,8 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import StoppedError, StorageError, TargetExistsError
-from crawl_lib.frontier import OutlinkWriter, encode_line, host_of_line
-from crawl_lib.sealed import SEALED_VERSION
+from crawl_lib.frontier import OUTLINKS_NAME, OutlinkWriter, encode_line, host_of_line
+from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.seeds.check import set_damaged_aside
 from crawl_lib.seeds.contact import require_contact
 from crawl_lib.seeds.lines import Seeds
@@ -159,7 +158,7 @@ def _publish(crawl: CrawlDirectory, digest: str, spread: _Spread, facts: dict[st
 
 def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]) -> None:
     storage.make_dirs(hidden)
-    with storage.open_write(f"{hidden}/outlinks") as file:
+    with storage.open_write(f"{hidden}/{OUTLINKS_NAME}") as file:
         writer = OutlinkWriter(file)
         for node, part in zip(spread.division.nodes, spread.files, strict=True):
             writer.add_part(node, spread.lines(part))

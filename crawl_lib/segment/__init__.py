@@ -20,8 +20,6 @@ from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, microse
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
-    MANIFEST_NAME,
-    OUTLINKS_NAME,
     PAGES_NAME,
     Manifest,
     dropped_files,

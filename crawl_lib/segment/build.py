@@ -14,14 +14,13 @@ from typing import Any
 
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, StorageError, os_errors
-from crawl_lib.frontier import OutlinkWriter
+from crawl_lib.frontier import OUTLINKS_NAME, OutlinkWriter
 from crawl_lib.records import QueuedUrl
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.encoder import utc_text
 from crawl_lib.segment.manifest import (
     INDEX_NAME,
     LINKS_NAME,
-    MANIFEST_NAME,
-    OUTLINKS_NAME,
     PAGES_NAME,
     Manifest,
 )
@@ -76,14 +75,14 @@ def build_segment(
             files=sorted(files, key=itemgetter("name")),
             outlinks=outlinks.to_mapping(),
         )
-        write_durable(out_dir / MANIFEST_NAME, manifest.to_bytes())
+        write_durable(out_dir / MANIFEST_FILE, manifest.to_bytes())
     reached("segment.build.manifest")
     return manifest
 
 
 def read_built(out_dir: Path) -> Manifest | None:
     """The manifest of a finished build, None if there is none. Raises DamagedFileError, StorageError."""
-    path = out_dir / MANIFEST_NAME
+    path = out_dir / MANIFEST_FILE
     with os_errors(path):
         return Manifest.from_bytes(path.read_bytes(), str(path)) if path.exists() else None
 

@@ -18,14 +18,13 @@ import numpy.typing as npt
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
-from crawl_lib.frontier import part_mapping, read_outlinks, split_line
+from crawl_lib.frontier import OUTLINKS_NAME, part_mapping, read_outlinks, split_line
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.encoder import safe_uri
 from crawl_lib.segment.manifest import (
     DROPPED_REMEDY,
     INDEX_NAME,
     LINKS_NAME,
-    MANIFEST_NAME,
-    OUTLINKS_NAME,
     PAGES_NAME,
     Manifest,
     encode_dropped,
@@ -53,7 +52,7 @@ def check_segment(storage: Storage, path: str, *, full: bool = True, work: Work 
     Raises StorageError only where the store itself fails.
     """
     findings = Findings("segment", "run `krake fsck --repair`")
-    where = f"{path}/{MANIFEST_NAME}"
+    where = f"{path}/{MANIFEST_FILE}"
     try:
         manifest = Manifest.from_bytes(storage.read_bytes(where), where)
     except PathNotFoundError:
@@ -115,7 +114,7 @@ class _Check:
         if (self.manifest.folder, self.manifest.node) != (folder, node):
             problem = f"is of {self.manifest.folder}/{self.manifest.node}"
             repair = "move the folder to where it belongs, or run `krake fsck --repair`"
-            self._add("manifest_foreign", MANIFEST_NAME, problem, repair=repair)
+            self._add("manifest_foreign", MANIFEST_FILE, problem, repair=repair)
         there = {entry.name: entry.size_bytes for entry in self.storage.list(self.path)}
         for entry in self.manifest.files:
             name, size = entry["name"], entry["size_bytes"]
@@ -125,7 +124,7 @@ class _Check:
                 self._add("file_missing", name, "the manifest lists it, and it is not there")
             elif found != size:
                 self._add("file_size", name, f"has {found:,} bytes, the manifest says {size:,}")
-        for name in there.keys() - {MANIFEST_NAME}:
+        for name in there.keys() - {MANIFEST_FILE}:
             if is_dropped_file(name):
                 self._dropped(name)
             elif name.endswith((".warc.gz", ".parquet")) or name in {OUTLINKS_NAME, INDEX_NAME}:
@@ -152,7 +151,7 @@ class _Check:
             (bool(unknown), f"unknown outcomes: {', '.join(unknown)}"),
         ):
             if is_wrong:
-                self._add("counts_differ", MANIFEST_NAME, problem)
+                self._add("counts_differ", MANIFEST_FILE, problem)
 
     def _contents(self) -> None:
         """Digests of all files, and the records of WARC files."""
@@ -309,7 +308,7 @@ class _Check:
             self._add("outlinks_parts", OUTLINKS_NAME, f"has {file.size_bytes:,} bytes, its parts end at {end:,}")
         if total != (said := self.manifest.counts.get("outlinks")):
             self._add(
-                "outlinks_parts", MANIFEST_NAME, f"its parts of outlinks hold {total} URLs, its counts say {said}"
+                "outlinks_parts", MANIFEST_FILE, f"its parts of outlinks hold {total} URLs, its counts say {said}"
             )
 
 

@@ -16,12 +16,11 @@ from hashlib import sha256
 from typing import Any, Self
 
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, TargetExistsError
-from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.segment.recover import microseconds_of
 from crawl_lib.storage import Storage
 
-MANIFEST_NAME = "manifest.json"
-PAGES_NAME, LINKS_NAME, INDEX_NAME, OUTLINKS_NAME = "pages.parquet", "links.parquet", "index.cdxj", "outlinks"
+PAGES_NAME, LINKS_NAME, INDEX_NAME = "pages.parquet", "links.parquet", "index.cdxj"
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -142,8 +141,8 @@ def segment_digest(storage: Storage, path: str) -> str:
     Two equal digests mean equal rows. Raises PathNotFoundError naming the segment.
     """
     try:
-        manifest = sha256(storage.read_bytes(f"{path}/{MANIFEST_NAME}")).hexdigest()
+        manifest = sha256(storage.read_bytes(f"{path}/{MANIFEST_FILE}")).hexdigest()
         names = dropped_files(storage, path)
     except PathNotFoundError as error:
-        raise PathNotFoundError(f"{path}: the segment is gone, or has no {MANIFEST_NAME}: {error}") from error
+        raise PathNotFoundError(f"{path}: the segment is gone, or has no {MANIFEST_FILE}: {error}") from error
     return sha256("\n".join([manifest, *names]).encode()).hexdigest() if names else manifest

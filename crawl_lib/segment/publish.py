@@ -37,8 +37,9 @@ from crawl_lib.errors import (
     StorageError,
     os_errors,
 )
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.build import file_entry
-from crawl_lib.segment.manifest import MANIFEST_NAME, Manifest
+from crawl_lib.segment.manifest import Manifest
 from crawl_lib.segment.parts import WARC_SUFFIX, Part, list_parts
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
@@ -80,9 +81,9 @@ def upload_built(storage: Storage, out_dir: Path, hidden: str) -> None:
 
     Raises StorageError, also for a file that is neither here nor there.
     """
-    manifest = Manifest.from_bytes((out_dir / MANIFEST_NAME).read_bytes(), str(out_dir / MANIFEST_NAME))
+    manifest = Manifest.from_bytes((out_dir / MANIFEST_FILE).read_bytes(), str(out_dir / MANIFEST_FILE))
     storage.make_dirs(hidden)
-    entries = [*manifest.files, file_entry(out_dir / MANIFEST_NAME)]
+    entries = [*manifest.files, file_entry(out_dir / MANIFEST_FILE)]
     there = {found.name: found.size_bytes for found in storage.list(hidden)}
     for rubbish in there.keys() - {entry["name"] for entry in entries}:
         storage.delete(f"{hidden}/{rubbish}")
@@ -133,7 +134,7 @@ def stored_digest(storage: Storage, path: str, work: Work | None = None) -> str:
 def _require_ours(storage: Storage, target: str, take_id: str) -> None:
     """A segment of our take at the target is success; anything else is in the way."""
     try:
-        present = Manifest.from_bytes(storage.read_bytes(f"{target}/{MANIFEST_NAME}"), f"{target}/{MANIFEST_NAME}")
+        present = Manifest.from_bytes(storage.read_bytes(f"{target}/{MANIFEST_FILE}"), f"{target}/{MANIFEST_FILE}")
     except PathNotFoundError as error:
         raise OutputConflictError(f"{storage.name}: {target}: is in the way and is no segment; move it") from error
     if present.take_id != take_id:

@@ -8,11 +8,10 @@ from functools import cached_property
 import pyarrow as pa
 
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.frontier import part_mapping, read_outlinks
+from crawl_lib.frontier import OUTLINKS_NAME, part_mapping, read_outlinks
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import (
     LINKS_NAME,
-    MANIFEST_NAME,
-    OUTLINKS_NAME,
     PAGES_NAME,
     Manifest,
     dropped_files,
@@ -37,7 +36,7 @@ class SegmentReader:
     @cached_property
     def manifest(self) -> Manifest:
         """Its manifest."""
-        where = f"{self.path}/{MANIFEST_NAME}"
+        where = f"{self.path}/{MANIFEST_FILE}"
         return Manifest.from_bytes(self._storage.read_bytes(where), where, f"; {REPAIR}")
 
     @property

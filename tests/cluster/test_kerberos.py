@@ -395,14 +395,14 @@ def test_a_kdc_that_is_down_is_waited_for(secured, kdc, ticket, address, config)
     kdc.stop()
     waits = []
 
-    def mend() -> None:
+    def start_at_third() -> None:
         waits.append(1)
         if len(waits) == 3:
             kdc.start()
 
     try:
-        assert storage_that_waits(address, config, mend).stat("") is None
-        assert len(waits) == 3
+        assert storage_that_waits(address, config, start_at_third).stat("") is None
+        assert len(waits) >= 3  # more, where its first answer is lost
     finally:
         if len(waits) < 3:
             kdc.start()

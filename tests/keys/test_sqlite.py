@@ -5,6 +5,8 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,6 +15,7 @@ from crawl_lib.keys import ShardedKeyStore, SqliteKeyServer
 from crawl_lib.keys.sqlite import translate
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import KeyStoreContract, make_keys
+from tests.forked import run_forked
 
 
 def rows_of(path):
@@ -82,11 +85,17 @@ def test_a_folder_that_takes_no_files_is_an_error(path):
         SqliteKeyServer(path).ensure()
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_an_unwritable_folder_is_an_error(tmp_path):
-    tmp_path.chmod(0o500)
+def _ensure_where_nothing_can_be_written(folder):
+    if os.getuid() == 0:
+        os.setuid(65534)  # root may write everywhere
     with pytest.raises(KeyStoreError, match="writable"):
-        SqliteKeyServer(tmp_path / "0.sqlite").ensure()
+        SqliteKeyServer(folder / "0.sqlite").ensure()
+
+
+def test_an_unwritable_folder_is_an_error():
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o555)
+        assert run_forked(_ensure_where_nothing_can_be_written, Path(folder)) == 0
 
 
 def test_a_folder_in_place_of_the_file_is_an_error(server):

@@ -18,7 +18,6 @@ command is run again. Nobody may crawl meanwhile; while a file is away, stages f
 (`Stores.stop`) nothing more is changed, since what could not be read any more would look like damage.
 """
 
-import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
@@ -29,7 +28,6 @@ from crawl_lib.crawldir import (
     DROPPED_MARK,
     INDEX_FILE,
     ITERATION_FILE,
-    MANIFEST_FILE,
     SCOPE_DIGEST,
     SCOPE_FILE,
     SCOPE_FOLDER,
@@ -56,7 +54,16 @@ from crawl_lib.repair.folders.scope import (
     scope_of_iteration_again,
     scope_of_seeds_again,
 )
-from crawl_lib.repair.segments.swap import COMPACTED_PREFIX, all_aside, finish_swaps, read_swap, swap_files
+from crawl_lib.repair.segments.swap import (
+    COMPACTED_PREFIX,
+    all_aside,
+    finish_swaps,
+    new_segments,
+    read_swap,
+    swap_files,
+)
+from crawl_lib.rounds import AGREED_PREFIX
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import dropped_files
 from crawl_lib.stores import Stores
@@ -121,7 +128,7 @@ class SmallFiles:
         path = self.crawl.at(folder)
         self._identity(path, folder)
         for entry in self.stores.until_stopped(self.storage.list(path)):
-            if entry.name.startswith("agreed-"):
+            if entry.name.startswith(AGREED_PREFIX):
                 try:
                     read_json(self.storage, f"{path}/{entry.name}")
                 except DamagedFileError as error:
@@ -202,13 +209,12 @@ class SmallFiles:
 
     def _undecided(self, path: str, node: str, name: str) -> None:
         """A decision that cannot be read: what is whole of the new segment decides."""
-        new = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
-        for entry in self.storage.list(path):
-            if new.fullmatch(entry.name) and not self.storage.exists(f"{path}/{node}"):
+        for new in new_segments(self.storage, path, node):
+            if not self.storage.exists(f"{path}/{node}"):
                 with suppress(PathNotFoundError):
-                    manifest = self.storage.read_bytes(f"{path}/{entry.name}/{MANIFEST_FILE}")
-                    if sha256(manifest).hexdigest()[:16] == entry.name[-16:]:
-                        self.storage.rename(f"{path}/{entry.name}", f"{path}/{node}")
+                    manifest = self.storage.read_bytes(f"{path}/{new}/{MANIFEST_FILE}")
+                    if sha256(manifest).hexdigest()[:16] == new[-16:]:
+                        self.storage.rename(f"{path}/{new}", f"{path}/{node}")
         reached("repair.folder.placed")
         self.storage.delete(f"{path}/{name}")
 

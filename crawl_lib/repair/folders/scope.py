@@ -7,10 +7,11 @@ kept too.
 
 from contextlib import suppress
 
-from crawl_lib.crawldir import MANIFEST_FILE, SCOPE_DIGEST, SCOPE_FILE, Iteration, scope_digest
+from crawl_lib.crawldir import SCOPE_DIGEST, SCOPE_FILE, Iteration, scope_digest
 from crawl_lib.errors import DamagedFileError, InputError, KrakeError, PathNotFoundError
-from crawl_lib.frontier import host_of_line, part_mapping, read_outlinks
+from crawl_lib.frontier import OUTLINKS_NAME, host_of_line, part_mapping, read_outlinks
 from crawl_lib.repair.folders.identity import readable_iterations
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.stores import Stores
 from crawl_lib.urls import is_list_of_hosts, scope_bytes, whole_hosts
 
@@ -88,7 +89,7 @@ def added_by_index(stores: Stores, folder: str) -> set[str]:
 
 
 def _hosts_of_urls(stores: Stores, path: str, parts: object) -> set[str]:
-    where = f"{path}/outlinks"
+    where = f"{path}/{OUTLINKS_NAME}"
     if not isinstance(parts, dict):
         raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks")
     hosts: set[bytes] = set()

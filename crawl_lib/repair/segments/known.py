@@ -13,14 +13,21 @@ from typing import Any
 
 from crawl_lib.crawldir import INDEX_FILE, Iteration, SegmentRef, read_json
 from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, UrlError
-from crawl_lib.frontier import HANDED_ON, decode_line, encode_line, open_take, part_mapping, read_outlinks
+from crawl_lib.frontier import (
+    HANDED_ON,
+    OUTLINKS_NAME,
+    decode_line,
+    encode_line,
+    open_take,
+    part_mapping,
+    read_outlinks,
+)
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.segments.glean import is_robots
+from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import (
     INDEX_NAME,
-    MANIFEST_NAME,
-    OUTLINKS_NAME,
     Manifest,
     SegmentReader,
     WarcInfo,
@@ -81,7 +88,7 @@ class Known:
             return {name: self.manifest.counts.get(name, 0) for name in names}
         try:
             nodes = [node for node in self.index["outlinks"] if node != self.name.node]
-            others = [read_json(self.storage, f"{self.folder_path}/{node}/{MANIFEST_NAME}")["counts"] for node in nodes]
+            others = [read_json(self.storage, f"{self.folder_path}/{node}/{MANIFEST_FILE}")["counts"] for node in nodes]
             sums = {name: self.index["counts"].get(name, 0) for name in names}
             return {name: sums[name] - sum(other.get(name, 0) for other in others) for name in names}
         except (KrakeError, KeyError, TypeError, AttributeError):

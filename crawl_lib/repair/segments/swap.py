@@ -18,17 +18,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, SegmentRef
+from crawl_lib.crawldir import DAMAGED_PREFIX, SWAP_PREFIX, SWAP_SUFFIX, SegmentRef
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair.folders.index import refresh_index
-from crawl_lib.sealed import sealed_json, unsealed_if_new
-from crawl_lib.segment import MANIFEST_NAME, check_segment, file_entry, upload_built
+from crawl_lib.sealed import MANIFEST_FILE, sealed_json, unsealed_if_new
+from crawl_lib.segment import check_segment, file_entry, upload_built
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
 
-DAMAGED_PREFIX, COMPACTED_PREFIX = ".damaged-", ".compacted-"
-"""Of the names that old segments are given: one that is kept, one that is deleted."""
+COMPACTED_PREFIX = ".compacted-"
+"""Of the name of an old segment that is deleted, in the place of `DAMAGED_PREFIX` of one that is kept."""
 _ASIDE = re.compile(rf"(?:{re.escape(DAMAGED_PREFIX)}|{re.escape(COMPACTED_PREFIX)})(.+)-(\d+)")
 
 
@@ -68,6 +68,13 @@ def all_aside(storage: Storage, folder_path: str) -> list[tuple[str, str]]:
     return [(node, name) for _, node, name in sorted(aside, reverse=True)]
 
 
+def new_segments(storage: Storage, folder_path: str, node: str) -> list[str]:
+    """Names of the segments that repairs have made for a node, and that have not taken its place."""
+    # Just these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
+    new = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
+    return [entry.name for entry in storage.list(folder_path) if new.fullmatch(entry.name)]
+
+
 def replace_segment(
     stores: Stores,
     segment: SegmentRef,
@@ -84,12 +91,10 @@ def replace_segment(
     and has called `finish_swaps`. Raises StorageError; run the tool again then.
     """
     storage, node, path = stores.storage, segment.node, stores.crawl.at(segment.folder)
-    new = f".new-{node}-{file_entry(built / MANIFEST_NAME)['sha256'][:16]}"
-    # Just these: the hidden folder of a take of a node `new-...` begins alike, and holds the only copy of its records.
-    attempts = re.compile(re.escape(f".new-{node}-") + "[0-9a-f]{16}")
-    for entry in storage.list(path):
-        if attempts.fullmatch(entry.name) and entry.name != new:
-            storage.delete(f"{path}/{entry.name}")  # of an attempt that was killed
+    new = f".new-{node}-{file_entry(built / MANIFEST_FILE)['sha256'][:16]}"
+    for name in new_segments(storage, path, node):
+        if name != new:
+            storage.delete(f"{path}/{name}")  # of an attempt that was killed
     upload_built(storage, built, f"{path}/{new}")
     for name in carried:
         storage.write_bytes(f"{path}/{new}/{name}", storage.read_bytes(f"{path}/{node}/{name}"))
