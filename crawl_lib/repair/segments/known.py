@@ -22,6 +22,7 @@ from crawl_lib.frontier import (
     part_mapping,
     read_outlinks,
 )
+from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.segments.glean import is_robots
 from crawl_lib.sealed import MANIFEST_FILE
@@ -213,8 +214,11 @@ def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 def requeue_urls(stores: Stores, name: SegmentRef, urls: Sequence[QueuedUrl]) -> None:
     """Leave lost URLs of a segment for their owners past the key check, without making their hosts seeds.
 
-    The same URLs again change nothing.
+    Their keys go before: while the key tables call them crawled, a node that takes in everything again drops them. The
+    same URLs again change nothing. Raises KeyStoreError, StorageError.
     """
+    with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
+        store.forget([key_of(queued.url) for queued in urls])
     digest, lines = _handed_over(name, urls)
     set_damaged_aside(stores.crawl, digest)
     hand_over(stores.crawl, digest, lines, Division.of(stores.config), facts={"run_id": f"salvage {name}"})
