@@ -126,9 +126,7 @@ class Storage(ABC):
 
     def upload(self, local: Path, path: str) -> None:
         """Copy a local file to a new file. Raises TargetExistsError if the path is taken."""
-        with os_errors(local, "cannot be read"):
-            source = local.open("rb")
-        with source, self.open_write(path) as target:
+        with os_errors(local, "cannot be read"), local.open("rb") as source, self.open_write(path) as target:
             shutil.copyfileobj(source, target, COPY_BYTES)
 
     def upload_final(self, local: Path, path: str) -> None:

@@ -36,12 +36,14 @@ class LocalStorage(Storage):
 
         Raises ConfigError if the parent is missing or `root` is a file, StorageError if it cannot be made.
         """
-        if not root.exists() and not root.parent.is_dir():
-            raise ConfigError(f"dfs_primary: {root}: the parent directory is not there; create it, or correct the path")
-        if root.exists() and not root.is_dir():
-            raise ConfigError(f"dfs_primary: {root}: is a file, not a directory")
-        if make:
-            with _translated(root, "cannot be made"):
+        with _translated(root, "cannot be made"):
+            if not root.exists() and not root.parent.is_dir():
+                raise ConfigError(
+                    f"dfs_primary: {root}: the parent directory is not there; create it, or correct the path"
+                )
+            if root.exists() and not root.is_dir():
+                raise ConfigError(f"dfs_primary: {root}: is a file, not a directory")
+            if make:
                 root.mkdir(exist_ok=True)
                 fsync_dir(root.parent)
         return cls(root)
@@ -105,9 +107,11 @@ class LocalStorage(Storage):
                 fsync_dir(place)
 
     def list(self, path: str) -> list[Entry]:
-        place = self.local_path(path)
+        place, found = self.local_path(path), []
         with _translated(place, "cannot be listed"), os.scandir(place) as entries:
-            found = [Entry(e.name, e.is_dir(), 0 if e.is_dir() else e.stat().st_size) for e in entries]
+            for entry in entries:
+                with suppress(FileNotFoundError):  # it went meanwhile, which does not mean that the folder is not there
+                    found.append(Entry(entry.name, entry.is_dir(), 0 if entry.is_dir() else entry.stat().st_size))
         return sorted(found)
 
     def stat(self, path: str) -> Entry | None:
@@ -128,7 +132,7 @@ class LocalStorage(Storage):
         place = self.local_path(path)
         if self.stat(path) is None:
             return False
-        with _translated(place, "cannot be deleted"):
+        with suppress(PathNotFoundError), _translated(place, "cannot be deleted"):  # another one may have been faster
             if place.is_dir() and not place.is_symlink():
                 rubbish = place.with_name(f".{DELETED}.{uuid.uuid4().hex}")
                 place.rename(rubbish)
@@ -139,7 +143,8 @@ class LocalStorage(Storage):
             else:
                 place.unlink()
             fsync_dir(place.parent)
-        return True
+            return True
+        return False
 
     def make_dirs(self, path: str) -> None:
         self._make_dir(self.local_path(path))
@@ -149,10 +154,10 @@ class LocalStorage(Storage):
             return shutil.disk_usage(self.root).free
 
     def _make_dir(self, place: Path) -> None:
-        if place == self.root or place.is_dir():
-            return
-        self._make_dir(place.parent)
         with _translated(place, "cannot be made"):
+            if place == self.root or place.is_dir():
+                return
+            self._make_dir(place.parent)
             try:
                 place.mkdir(exist_ok=True)  # another process may make it meanwhile
             except FileExistsError:

@@ -11,7 +11,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, StorageError, TargetExistsError
-from crawl_lib.storage import LocalStorage, Storage, open_storage
+from crawl_lib.storage import Entry, LocalStorage, Storage, open_storage
 from crawl_lib.storage import local as local_module
 from tests.contracts.storage import StorageContract
 
@@ -76,6 +76,35 @@ def test_a_disk_that_cannot_be_read_is_an_error_of_the_store(length):
             pytest.raises(StorageError, match="/proc/self/mem: cannot be"),
         ):
             read(file)
+
+
+def test_a_local_file_that_cannot_be_read_on_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    storage = LocalStorage.open(tmp_path / "root")
+    with pytest.raises(StorageError, match="/proc/self/mem: cannot be read"):
+        storage.upload(Path("/proc/self/mem"), "f")
+    assert storage.list("") == []
+
+
+def test_a_file_that_goes_while_its_folder_is_listed_does_not_take_the_folder_with_it(tmp_path: Path) -> None:
+    """Readers take a folder that is not there for an empty one. Here a link that leads nowhere is such a file."""
+    storage = LocalStorage.open(tmp_path / "root")
+    storage.write_bytes("d/a", b"1")
+    (tmp_path / "root/d/gone").symlink_to("nowhere")
+    assert storage.list("d") == [Entry("a", False, 1)]
+
+
+def test_what_another_process_deletes_first_was_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = LocalStorage.open(tmp_path / "root")
+    monkeypatch.setattr(storage, "stat", lambda path: Entry("f", False, 1))
+    assert storage.delete("f") is False
+
+
+def test_a_name_that_is_too_long_is_an_error_of_the_store(tmp_path: Path) -> None:
+    name = "x" * 300
+    with pytest.raises(StorageError, match="File name too long"):
+        LocalStorage.open(tmp_path / name)
+    with pytest.raises(StorageError, match="File name too long"):
+        LocalStorage.open(tmp_path / "root").write_bytes(f"{name}/f", b"")
 
 
 def test_errors_name_path_and_reason(tmp_path, monkeypatch):
