@@ -27,16 +27,20 @@ def parse_address(text: str) -> Address:
 
     Raises ConfigError: the operator corrects `dfs_primary`.
     """
-    parts = [urlsplit(part.strip()) for part in text.split(";") if part.strip()]
+    if any("@" in part.partition("://")[2].partition("/")[0] for part in text.split(";")):
+        raise ConfigError("dfs_primary: no user and password in the address; dfs.user names the user")
+    try:
+        parts = [urlsplit(part.strip()) for part in text.split(";") if part.strip()]
+        have_ports = all(part.port != 0 for part in parts)
+    except ValueError as error:
+        raise ConfigError(f"dfs_primary: {text}: {error}") from error
     paths = {part.path.rstrip("/") for part in parts[:-1]}
     root = parts[-1].path.rstrip("/")
     if not paths <= {"", root}:
         raise ConfigError(f"dfs_primary: {text}: the namenodes' paths differ; give one path, behind the last namenode")
     for part in parts:
-        if part.scheme not in {"http", "https"} or not part.netloc or part.query or part.fragment:
+        if part.scheme not in {"http", "https"} or not part.netloc or part.query or part.fragment or not have_ports:
             raise ConfigError(f"dfs_primary: {text}: each namenode is http://host:port or https://host:port, no more")
-        if "@" in part.netloc:
-            raise ConfigError("dfs_primary: no user and password in the address; dfs.user names the user")
     if any(name in {"", ".", ".."} or ":" in name for name in root.split("/")[1:]):
         raise ConfigError(f"dfs_primary: {text}: {root} is no path of HDFS")
     return Address(tuple(f"{part.scheme}://{part.netloc}" for part in parts), root)

@@ -14,7 +14,7 @@ from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, Targ
 from crawl_lib.storage.access import parse_address
 from crawl_lib.storage.filestore import Entry, Storage, check_path, hidden_next_to
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
-from crawl_lib.storage.webhdfs import Datanodes, WebHdfs
+from crawl_lib.storage.webhdfs import BelowAFileError, Datanodes, WebHdfs
 
 DISCARD_S = 3.0
 STOPPED_DISCARD_S = 1.0  # a task that is told to stop has 5 s in all
@@ -163,7 +163,7 @@ class HdfsStorage(Storage):
         check_path(path)
         try:
             return self._hdfs.call("cannot be looked at", "GETFILESTATUS", path)
-        except PathNotFoundError:
+        except (PathNotFoundError, BelowAFileError):
             return None
 
     def _identity(self, path: str) -> tuple[object, ...] | None:

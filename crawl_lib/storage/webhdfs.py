@@ -62,6 +62,10 @@ _REMEDIES = {
 }
 
 
+class BelowAFileError(StorageError):
+    """A part of the path is a regular file: nothing can be there. For this package."""
+
+
 class WebHdfs:
     """One HDFS. `call` asks the namenodes; `exchange` speaks with any server; `persist` asks again.
 
@@ -190,7 +194,7 @@ class WebHdfs:
         """The error for a problem, naming path and servers. `more`: what is to be known of a server that failed."""
         where = f"{';'.join(self.address.namenodes)}{self.place(path)}: {what}"
         if problem.exception == "ParentNotDirectoryException" or "(is not a directory)" in problem.message:
-            return PathNotFoundError(f"{where}: a part of this path is a regular file, not a directory")
+            return BelowAFileError(f"{where}: a part of this path is a regular file, not a directory")
         if problem.exception == "FileNotFoundException":
             return PathNotFoundError(f"{where}: is not there ({problem})")
         if problem.exception == "FileAlreadyExistsException":

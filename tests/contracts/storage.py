@@ -164,6 +164,9 @@ class StorageContract:
         with pytest.raises(StorageError, match="f"):
             storage.write_bytes("f/x", b"")
         assert storage.stat("f/x") is None
+        with pytest.raises(StorageError, match="regular file") as caught:
+            storage.list("f/x")
+        assert not isinstance(caught.value, PathNotFoundError)
 
     def test_a_file_is_no_missing_folder(self, storage):
         storage.write_bytes("f", b"1")

@@ -72,16 +72,27 @@ def test_addresses(text, namenodes, root):
 
 @pytest.mark.parametrize(
     "text",
-    ["http://a/x;http://b/y", "http://a/x;http://b", "http://a;ftp://b", "http://a?x=1", "http:///x", "http://a/../b"],
+    [
+        "http://a/x;http://b/y",
+        "http://a/x;http://b",
+        "http://a;ftp://b",
+        "http://a?x=1",
+        "http:///x",
+        "http://a/../b",
+        "http://a:port",
+        "http://a:0",
+        "http://[::1:9870",
+    ],
 )
 def test_wrong_addresses(text):
     with pytest.raises(ConfigError, match="dfs_primary: "):
         open_storage(Config(servers=("a",), dfs_primary=text))
 
 
-def test_a_password_in_the_address_is_refused_and_not_shown():
+@pytest.mark.parametrize("rest", ["nn:9870", "nn?x", "[nn", "nn:port", "nn/x;http://nn2/y"])
+def test_a_password_in_the_address_is_refused_and_not_shown(rest):
     with pytest.raises(ConfigError) as caught:
-        parse_address("http://krake:secret@nn:9870")
+        parse_address(f"http://krake:secret@{rest}")
     assert "secret" not in str(caught.value)
 
 
@@ -391,6 +402,16 @@ def test_a_standby_is_passed_over_and_asked_last_from_then_on():
         assert storage._hdfs.namenodes == (urls[1], urls[0])
     with pytest.raises(StorageError, match=f"{urls[0][7:]}: .*; {urls[1][7:]}: |{urls[1][7:]}: .*; {urls[0][7:]}: "):
         storage.stat("f")  # both are gone: each namenode's reason is told
+
+
+def test_below_a_file_is_nothing_and_no_missing_folder():
+    refusal = b'{"RemoteException": {"exception": "ParentNotDirectoryException", "message": "/f (is not a directory)"}}'
+    with answering(answer_of(403, refusal)) as server:
+        storage = HdfsStorage.open(f"http://127.0.0.1:{server.server_port}", DfsConfig(wait_s=0.0), make=False)
+        assert storage.stat("f/x") is None
+        with pytest.raises(StorageError, match="regular file") as caught:
+            storage.list("f/x")
+    assert not isinstance(caught.value, PathNotFoundError)
 
 
 def hang_up(sockets: socket.socket, after: int) -> None:
