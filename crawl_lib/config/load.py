@@ -48,7 +48,7 @@ def load_config(path: Path | str | None = None) -> Config:
             text = file.read_text(encoding="utf-8")
         _require_once(yaml.compose(text, yaml.SafeLoader), str(file))
         mapping = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2024-99-99 is no date, and a ValueError
         raise ConfigError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     return from_mapping(mapping, base=file.parent, source=str(file))
 

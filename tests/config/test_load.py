@@ -161,7 +161,7 @@ def test_config_is_frozen() -> None:
         read().fetch.host_delay_s = 0  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("text", ["servers: [a", "\x00", "- 1\n- 2\n", ""])
+@pytest.mark.parametrize("text", ["servers: [a", "\x00", "- 1\n- 2\n", "", "fetch: 2024-99-99\n", "[" * 5000])
 def test_a_file_that_is_no_config_is_one_clear_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "bad.yml"
     file.write_text(text)
