@@ -102,8 +102,6 @@ def plain(text: str) -> str:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else plain(str(value))
 
 
@@ -133,9 +131,13 @@ class ProgressLine:
         if now_s < self._not_before_s or now_s - self._last_s < interval_s:
             return
         self._last_s = now_s
-        text = "  ".join(f"{name} {_shown(value)}" for name, value in progress.items())
+        text = "  ".join(f"{name} {_rounded(value)}" for name, value in progress.items())
         sys.stderr.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
         sys.stderr.flush()
+
+
+def _rounded(value: object) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else _shown(value)
 
 
 def end_line() -> None:

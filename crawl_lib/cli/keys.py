@@ -28,9 +28,9 @@ def create(arguments: argparse.Namespace) -> int:
         servers = ", ".join(config.key_storage.servers)
         require_yes(arguments, f"all keys on {servers} are deleted: every URL of the crawl is new again")
     with _opened(config) as store:
-        if not arguments.drop:
+        if not arguments.drop and not store.exists():
             with tool_stores(arguments) as stores:
-                if not store.exists() and stores.crawl.segments():
+                if stores.crawl.segments():
                     raise KeyTablesError("the crawl has pages: run `krake fsck --repair`, which also fills the tables")
         made = store.create(drop=arguments.drop)
         store.require_ring()

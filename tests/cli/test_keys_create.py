@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,13 @@ def test_only_the_server_that_lost_its_tables_gets_new_ones(create, check, tmp_p
     assert "run `krake keys create`" in capsys.readouterr().out, "what is run next"
     assert create() == 0
     assert capsys.readouterr().out == f"key tables made on {tmp_path / '1.sqlite'}\n"
+
+
+def test_tables_that_are_there_ask_nothing_of_the_dfs(create, tmp_path, capsys) -> None:
+    assert create() == 0
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    text = CONFIG.replace("dfs_primary: dfs", f"dfs_primary: {address}\ndfs: {{wait_s: 0}}")
+    (tmp_path / "config.yml").write_text(text)
+    assert create() == 0
+    assert capsys.readouterr().out.endswith("key tables are there on every server\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from crawl_lib.cli.common import print_counts
 from crawl_lib.cli.parser import _COMMANDS, build_parser
 from crawl_lib.version import VERSION
 
@@ -52,6 +53,12 @@ def test_the_function_of_each_command_is_there() -> None:
     for _, function, _, _ in _COMMANDS:
         module, _, name = function.partition(".")
         assert callable(getattr(import_module(f"crawl_lib.cli.{module}"), name)), function
+
+
+def test_a_result_is_shown_to_its_last_digit(capsys: pytest.CaptureFixture[str]) -> None:
+    print_counts("web graph of x", {"nodes": 1234, "average_degree": 0.043})
+    assert "1,234" in (shown := capsys.readouterr().out)
+    assert "0.043" in shown
 
 
 def test_a_config_behind_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
