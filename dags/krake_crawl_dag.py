@@ -29,7 +29,7 @@ Every task may be run again at any time: it goes on where it stopped, or finds i
 * **inject or start refuses the list of nodes**: it names who has to settle, to be retired, or to be put back first.
 * **commit failed**: it names the nodes whose segment is missing. Clear their crawl tasks with downstream.
 * **export says that the name is taken**: an export of that label was made of other iterations. Trigger
-  `krake_process` with another label, or delete the named folder and clear export with its downstream.
+  `krake_process` with another label, or move the named folder away and clear export with its downstream.
 * **A task of maintain_keys failed**: its log names the server that does not answer, or that waits for the operator: the
   task's own, or one that holds replicas of its keys. What the others miss is filled. Repair the server, then *Clear*
   the failed tasks with their downstream.

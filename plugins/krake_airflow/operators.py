@@ -39,13 +39,13 @@ SEGMENTS = Asset(name="krake_segments", uri="krake://crawl/segments")
 
 _BY_SIGTERM = 143
 """Exit code of a task that did not see in time that it was to stop."""
-_MENDED_BY_HAND = (ConfigError, InputError, KeyAccessError, KeyTablesError, OutputConflictError, QueueError)
+_CORRECTED_BY_HAND = (ConfigError, InputError, KeyAccessError, KeyTablesError, OutputConflictError, QueueError)
 
 
 def _translated(error: KrakeError) -> AirflowException:
     """The Airflow exception of an error: one that fails at once if only a person can help, else one that retries."""
     line = " ".join(str(error).split())
-    if watcher().stopping or isinstance(error, _MENDED_BY_HAND):
+    if watcher().stopping or isinstance(error, _CORRECTED_BY_HAND):
         return AirflowFailException(line)
     if isinstance(error, StoppedError):
         return AirflowException(f"stopped before it was done; what it had is kept, and the next try goes on: {line}")
