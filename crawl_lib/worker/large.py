@@ -90,8 +90,8 @@ class LargePages:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits, is read, or is being written."""
-        return not (self._waiting or self._read or self._steps)
+        """Whether nothing waits, is read, or is being written, and all went well."""
+        return not (self._waiting or self._read or self._steps or self.failed)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Work in the turns of a loop from now on."""
@@ -119,8 +119,10 @@ class LargePages:
         self._go_on()
 
     def drain(self) -> None:
-        """Bring all to its end now."""
+        """Bring all to its end now. Raises what was raised in a turn: rows are missing then, and no part may close."""
         while not self.is_idle:
+            if self.failed is not None:
+                raise self.failed
             if self._steps:
                 self._step()
             else:

@@ -30,6 +30,7 @@ from crawl_lib.urls import UrlFilter, key_of
 from crawl_lib.worker import aside as aside_module
 from crawl_lib.worker import reading
 from crawl_lib.worker.aside import Aside, data_bytes
+from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.reading import BARRED, Reader
 from crawl_lib.worker.worker import WorkerTask, _Worker
@@ -213,6 +214,38 @@ def test_the_loop_goes_on_while_large_pages_are_read(config, tmp_path):
     assert len(rows(tmp_path, LINKS_SUFFIX)) > 70_000
     assert [errors(tmp_path)[str(number)] for number in (1, 3)] == [None, None]
     assert max(turns) < 0.25, sorted(turns)[-5:]
+
+
+def test_a_part_is_not_closed_without_the_links_that_failed_in_a_turn(config, tmp_path, monkeypatch):
+    """Also where the run is over, or a part is full, before the run could be told."""
+    true = Discovery.links
+
+    def links(self, taken, page, nofollow, start=0):
+        if start:
+            raise MemoryError("planted")
+        true(self, taken, page, nofollow, start)
+
+    monkeypatch.setattr(Discovery, "links", links)
+    taken, fetched = item(0, b"".join(b"<a href=/%d>x</a>" % number for number in range(2 * reading.SLICE_LINKS)))
+
+    async def main() -> None:
+        handler.large.attach(asyncio.get_running_loop())
+        handler.handle_all([(taken, fetched, writer.append(taken, fetched))])
+        while handler.large.failed is None:
+            await asyncio.sleep(0)
+        handler.large.detach()
+
+    with PartWriter(tmp_path, "p", INFO, config.segment, clock=lambda: 1.0) as writer:
+        handler = handler_of(config, writer, None)
+        writer.before_close = handler.drain
+        asyncio.run(main())
+        assert not handler.is_empty()
+        with pytest.raises(MemoryError, match="planted"):
+            writer.close()
+        assert writer._open is not None
+        writer._open.abandon()
+        writer._open = None
+    assert not list_parts(tmp_path)[0].is_closed
 
 
 def dying(monkeypatch, kind: str) -> None:
