@@ -83,13 +83,14 @@ class Forked:
 
     def wait(self, timeout_s: float = _WEEK_S) -> int | None:
         """Wait until the process is dead, or that long; returns its `returncode`. What it still says is not needed."""
-        end_s = time.monotonic() + timeout_s
+        left_s, end_s = timeout_s, time.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self.stdout, select.POLLIN)
-        while self.returncode is None and poll.poll(max(0.0, 1000 * (end_s - time.monotonic()))):
+        while self.returncode is None and left_s >= 0 and poll.poll(1000 * left_s):
             if not os.read(self.stdout, 1 << 16):
                 code = self.server.ask(f"wait {self.pid}")
                 self.returncode = -signal.SIGKILL if code is None else code  # it dies with the server
+            left_s = end_s - time.monotonic()
         return self.returncode
 
 

@@ -10,14 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from crawl_lib import stages
 from crawl_lib.errors import KrakeError, StorageError
 from crawl_lib.stores import open_stores
-from crawl_lib.worker.forkserver import ForkServer, fork_server
+from crawl_lib.worker.forkserver import Forked, ForkServer, fork_server
 from crawl_lib.worker.workers import run_workers
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
@@ -180,6 +180,12 @@ def test_a_process_that_closes_its_output_is_ended(python: Any, tmp_path: Path) 
     """That is how its task sees that it is dead; a page that took it over could go on hidden."""
     python(run="lambda: os.close(1) or os.read(os.pipe()[0], 1)")
     assert fork(ForkServer(), tmp_path).wait() == -signal.SIGKILL
+
+
+def test_a_process_that_says_more_and_more_is_not_waited_for_longer() -> None:
+    """Else a page that took it over could hold up every stop."""
+    with Path("/dev/zero").open("rb") as endless:
+        assert Forked(cast("ForkServer", None), 0, endless.fileno()).wait(timeout_s=0.1) is None
 
 
 def test_servers_that_cannot_start_are_an_error_with_the_reason(python: Any, tmp_path: Path) -> None:
