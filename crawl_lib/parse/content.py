@@ -78,7 +78,7 @@ def _undo(coding: str, data: bytes, limit: int) -> tuple[bytes, bool, str]:
 
 
 def _is_zlib(data: bytes) -> bool:
-    """Tell zlib's header (RFC 1950, 2.2) from raw deflate, which many servers send in its offset."""
+    """Tell zlib's header (RFC 1950, 2.2) from raw deflate, which many servers send instead."""
     return len(data) >= 2 and data[0] & 0x8F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
 
 

@@ -122,7 +122,7 @@ def _result(worker: _Worker) -> dict[str, Any]:
     if final is None or code:
         reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         raise KrakeError(f"a fetching process died ({reason}); see {worker.log}, and run the task again")
-    if final.get("stopped"):  # by a signal to all of the group, which may reach it before us: what is left is not over
+    if final.get("stopped"):  # by a signal to the whole group, which may reach it before us; nothing is left over yet
         raise StoppedError("a fetching process was stopped; run the task again to go on")
     return final
 

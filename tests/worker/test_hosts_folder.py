@@ -15,7 +15,7 @@ from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration
 
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
-HEADER_BYTES = 72
+HEADER_BYTES = 64
 
 
 def of_before(folder: Path) -> None:
@@ -26,12 +26,12 @@ def of_before(folder: Path) -> None:
 
 
 def entries(value: bytes) -> Callable[[Path], None]:
-    """All entries of the turns, and what holds all names, become something else; the table is one still."""
+    """All entries of the turns become something else; the table is one still."""
 
     def change(folder: Path) -> None:
         data = (folder / "ip-turns").read_bytes()
         some = value * (len(data) // len(value) + 1)
-        (folder / "ip-turns").write_bytes(data[: HEADER_BYTES - 8] + some[: len(data) - HEADER_BYTES + 8])
+        (folder / "ip-turns").write_bytes(data[:HEADER_BYTES] + some[: len(data) - HEADER_BYTES])
 
     return change
 
