@@ -77,6 +77,7 @@ class Manifest:
                 raise ValueError(f"{entry} names no file")
         numbers = [*(entry["size_bytes"] for entry in self.files), *self.counts["outcomes"].values()]
         numbers += [self.counts[name] for name in ("taken", "deferred", "pages", "links")]
+        numbers += [self.counts.get(name, 0) for name in ("lost", "dropped")]
         for owner, part in self.outlinks.items():
             if part.keys() != {"offset", "length", "count"}:
                 raise ValueError(f"{part} is no part of outlinks, of {owner}")

@@ -67,14 +67,14 @@ def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recover
         url=url,
         time=microseconds_of(main.headers["warc-date"]) / 1_000_000,
         outcome=Outcome(fields["krake-outcome"]),
-        status=int(fields["krake-status"]) if "krake-status" in fields else None,
+        status=_number(fields["krake-status"], 1 << 15) if "krake-status" in fields else None,
         ip=main.headers.get("warc-ip-address"),
         request=request.block if request else b"",
         head=head,
         body=body,
         truncated=main.headers.get("warc-truncated"),
-        attempts=int(fields["krake-attempts"]),
-        duration_ms=int(fields["fetchTimeMs"]),
+        attempts=_number(fields["krake-attempts"]),
+        duration_ms=_number(fields["fetchTimeMs"]),
         error=fields.get("krake-error", ""),
     )
     digest = main.headers.get("warc-payload-digest", "") if response else None
@@ -89,11 +89,19 @@ def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:
     queued = QueuedUrl(
         url,
         bytes.fromhex(via) if via else None,
-        int(fields["depth"]),
-        int(fields["krake-redirects"]),
+        _number(fields["depth"]),
+        _number(fields["krake-redirects"]),
         fields.get("krake-seed-metadata", ""),
     )
-    return TakenUrl(int(fields["krake-position"]), sha1(url.encode("utf-8", "backslashreplace")).digest(), queued)
+    return TakenUrl(_number(fields["krake-position"]), sha1(url.encode("utf-8", "backslashreplace")).digest(), queued)
+
+
+def _number(text: str, limit: int = 1 << 31) -> int:
+    """A number that the tables can hold. Raises ValueError: what a server sent may pass for a record of ours."""
+    number = int(text)
+    if not 0 <= number < limit:
+        raise ValueError(f"{text}: not a number of a record of ours")
+    return number
 
 
 def warc_fields(block: bytes) -> dict[str, str]:
@@ -108,4 +116,7 @@ def warc_fields(block: bytes) -> dict[str, str]:
 
 def microseconds_of(date: str) -> int:
     """POSIX microseconds of a WARC date. Raises ValueError."""
-    return (datetime.fromisoformat(date) - EPOCH) // MICROSECOND
+    moment = datetime.fromisoformat(date)
+    if moment.tzinfo is None:
+        raise ValueError(f"{date}: has no time zone")
+    return (moment - EPOCH) // MICROSECOND

@@ -212,19 +212,21 @@ def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch
             write_page_checksum=True,
         )
         with writer:
-            for group in _groups(blocks, schema):
+            for group in _groups(path, blocks, schema):
                 rows += group.num_rows
                 writer.write_table(group, row_group_size=group.num_rows)
         fsync_file(file)
     return rows
 
 
-def _groups(blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+def _groups(path: Path, blocks: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Blocks put together to row groups; those of a spool that an older version left have all columns too."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for block in blocks:
         held.append(with_later_fields(block, schema.names))
+        if not held[-1].schema.equals(schema):
+            raise DamagedFileError(f"{path}: rows for it have other columns than this version's: {block.schema.names}")
         rows += block.num_rows
         if rows >= GROUP_ROWS:
             yield pa.Table.from_batches(held)

@@ -162,6 +162,14 @@ def test_a_finding_says_where_and_what_to_run_and_counts_its_places(segment: Pat
     assert "krake fsck --repair" in one.repair
 
 
+@pytest.mark.parametrize("name", ["lost", "dropped", "deferred"])
+def test_a_count_that_is_none_in_a_manifest_without_a_digest_is_named(name: str, segment: Path) -> None:
+    value = unsealed((segment / "manifest.json").read_bytes())
+    value |= {"format_version": 1, "counts": {**value["counts"], name: "many"}}
+    (segment / "manifest.json").write_text(json.dumps(value))
+    assert found(segment) == {"manifest_damaged"}
+
+
 def test_two_members_in_one_are_counted(segment: Path) -> None:
     path = segment / WARC
     members = gzip.decompress(path.read_bytes())

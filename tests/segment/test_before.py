@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.segment.schema import LATER_FIELDS
 from crawl_lib.segment.tables import read_blocks, write_parquet
@@ -49,3 +50,10 @@ def test_rows_of_an_older_spool_get_the_columns_where_the_segment_is_built(
         fetches()
     )
     assert pq.read_table(tmp_path / "pages.parquet").equals(pa.Table.from_batches(reader.pages()))
+
+
+def test_rows_of_a_spool_that_this_version_does_not_know_are_named(tmp_path: Path) -> None:
+    """Arrow's own errors for them ended a task with no word of the file."""
+    rows = pq.read_table(HERE / "before" / "pages.parquet")
+    with pytest.raises(DamagedFileError, match=r"pages\.parquet: .*other columns"):
+        write_parquet(tmp_path / "pages.parquet", PAGES_SCHEMA, rows.drop_columns(["etag"]).to_batches())

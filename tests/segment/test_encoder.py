@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import re
 import uuid
 from base64 import b32encode
 from collections import Counter
@@ -26,6 +27,7 @@ from crawl_lib.segment.encoder import (
     _base32,
     escape_field,
     has_certain_end,
+    metadata_fields,
     microseconds,
     new_record_id,
     safe_uri,
@@ -292,3 +294,18 @@ def test_a_request_that_was_not_sent_makes_no_record():
     assert [record.rec_type for record in records] == ["metadata"]
     assert REQUEST not in records[0].content_stream().read()
     assert INFO.robots_policy == "obey"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["krake-position: -1", f"krake-position: {1 << 60}", "krake-status: 99999", "depth: -2", f"fetchTimeMs: {1 << 40}"],
+)
+def test_a_group_with_numbers_that_no_table_holds_is_none(line, tmp_path):
+    """A server may send what passes for a record, where the real one is damaged: it must end no repair."""
+    encoder, (name, _, _) = RecordEncoder(), line.partition(":")
+    block = metadata_fields(answered("http://a.example/"), taken(0), "http://a.example/")
+    metadata = re.sub(f"(?m)^{name}: [0-9]+", line, block)
+    assert metadata != block
+    lines = f"WARC-Target-URI: http://a.example/\r\nWARC-Date: {DATE}\r\n"
+    (tmp_path / "w").write_bytes(encoder._record("metadata", "<urn:uuid:1>", lines, "warc-fields", metadata.encode()))
+    assert list(read_groups(tmp_path / "w")) == []
