@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.crawldir import SegmentRef
+from crawl_lib.crawldir import SegmentRef, sum_counts, write_json_bytes
+from crawl_lib.errors import StoppedError
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.segments.known import read_lost, requeue_urls
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.segments.swap import Swap, finish_swaps
 from crawl_lib.repair.sweep import sweep
+from crawl_lib.sealed import unsealed_if_new
 from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, run_iteration
+from tests.repair.archives import answer
 from tests.repair.crawled import (
     TABLES,
     copy_of,
@@ -348,3 +354,104 @@ def test_a_new_segment_that_was_damaged_after_the_decision_takes_no_place(crawl:
     assert problems(crawl.config, name) == []
     assert not (folder / f".swap-{name.node}.json").exists()
     assert not list(folder.glob(".new-*"))
+
+
+def test_a_new_segment_that_is_whole_takes_the_place_that_was_decided(crawl: Result) -> None:
+    """Its folder has another name until then, which is no damage."""
+    segment, name = largest(crawl)
+    swap = Swap(name.node, f".new-{name.node}-{'0' * 16}", f".damaged-{name.node}-1", keep_old=True)
+    shutil.copytree(segment, segment.parent / swap.new)
+    cut(segment / "pages.parquet")
+    (segment.parent / f".swap-{name.node}.json").write_text(json.dumps(asdict(swap)))
+    finish_swaps(stores_of(crawl.config), name.folder)
+    assert problems(crawl.config, name) == []
+    assert (segment.parent / swap.old).exists()
+    assert not list(segment.parent.glob(".[ns]*"))
+
+
+def test_counts_of_a_folder_that_does_not_know_the_segment_say_nothing_of_it(crawl: Result) -> None:
+    """It came after the commit: what its pages were is known from its tables only."""
+    segment, name = largest(crawl)
+    index = unsealed_if_new((segment.parent / "index.json").read_bytes())
+    del index["outlinks"][name.node]
+    index["counts"] = sum_counts(
+        [name.crawl.segment(name.folder, node).manifest()["counts"] for node in index["outlinks"]]
+    )
+    (segment.parent / "index.json").write_bytes(write_json_bytes(index))
+    pages = {row["url"] for row in rows(segment)}
+    warc_of(segment).unlink()
+    (segment / "manifest.json").unlink()
+    report = salvage(crawl, name)
+    assert (report.lost, set(report.lost_urls)) == (len(pages), pages)
+    manifest = SegmentReader(name.crawl.storage, name.path).manifest
+    assert (manifest.counts["lost"], manifest.counts["deferred"]) == (len(pages), 0)
+
+
+def test_a_line_of_outlinks_that_is_no_url_takes_no_other_with_it(crawl: Result) -> None:
+    """Where no manifest says the owners, they are those of the hosts: it has none."""
+    segment, name = largest(crawl)
+    lines = outlinks_of(crawl, segment)
+    (segment / "outlinks").write_bytes(gzip.compress(b"\n".join([b"no-url\t\t0\t0\t\t", *lines]) + b"\n"))
+    for path in (segment / "manifest.json", segment.parent / "index.json"):
+        path.unlink()
+    salvage(crawl, name)
+    assert problems(crawl.config, name) == []
+    assert sorted(outlinks_of(crawl, segment)) == sorted(lines)
+
+
+def test_what_the_index_says_is_used_where_the_table_ends(crawl: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rows can be read, the records of all are gone."""
+    segment, name = largest(crawl)
+    table = pq.read_table(segment / "pages.parquet")
+    pq.write_table(table, segment / "pages.parquet", row_group_size=1, write_page_checksum=True)
+    half = pq.read_metadata(segment / "pages.parquet").row_group(len(table) // 2).column(1)
+    data = bytearray((segment / "pages.parquet").read_bytes())
+    data[half.data_page_offset : half.data_page_offset + half.total_compressed_size] = bytes(half.total_compressed_size)
+    (segment / "pages.parquet").write_bytes(data)
+    warc_of(segment).unlink()
+    monkeypatch.setattr("crawl_lib.segment.reader.BATCH_ROWS", 1)
+    answered = {row["url"] for row in table.to_pylist() if row["status"] is not None}
+    lost = set(salvage(crawl, name).lost_urls)
+    assert answered <= lost <= set(table.column("url").to_pylist())
+    rows_read = {queued.url: queued for queued in read_lost(stores_of(crawl.config), name)}
+    first = next(row for row in table.to_pylist() if row["status"] is not None and row["via_key"] is not None)
+    assert rows_read[first["url"]].via == first["via_key"], "the index says less, and takes no place of a row"
+
+
+@pytest.mark.parametrize(
+    ("url", "head", "is_kept"),
+    [
+        ("http://127.0.1.1/odd", {"WARC_Record_ID": ""}, False),
+        ("http://127.0.1.1/odd", {"WARC_Record_ID": "<urn:?>"}, False),
+        ("http://127.0.1.1/odd", {"WARC_Date": "2026-01-01T00:00:00"}, False),
+        (f"http://127.0.1.1/{'l' * 3000}", {}, True),
+    ],
+)
+def test_a_response_alone_is_kept_or_named(url: str, head: dict[str, str], is_kept: bool, crawl: Result) -> None:
+    """Rubbish that passes for one ends no repair; a URL that is longer than the config allows now is one."""
+    segment, name = largest(crawl)
+    warc = warc_of(segment)
+    data = answer(url, b"<html>", **head).replace(b"<urn:?>", b"<urn:\xe4>")
+    warc.with_name(warc.name.replace("-00000.", "-00009.")).write_bytes(gzip.compress(data))
+    (segment / "links.parquet").unlink()
+    report = salvage(crawl, name)
+    assert problems(crawl.config, name) == []
+    assert report.without_metadata == is_kept
+    assert (url in report.lost_urls) != is_kept
+    assert (url in {row["url"] for row in rows(segment)}) == is_kept
+
+
+def test_a_salvage_may_be_stopped_while_it_makes_rows(crawl: Result) -> None:
+    """Of a segment of many files that takes hours. Nothing is changed."""
+    segment, name = largest(crawl)
+    (segment / "links.parquet").unlink()
+    before = tree(Path(crawl.config.dfs_primary))
+
+    def stop(progress: Mapping[str, Any]) -> None:
+        if "making" in progress:
+            raise StoppedError("stopped")
+
+    with pytest.raises(StoppedError):
+        salvage_segment(open_stores(crawl.config, on_progress=stop), name)
+    assert tree(Path(crawl.config.dfs_primary)) == before
+    assert not list(Path(crawl.config.scratch.directory).glob("repair-*"))

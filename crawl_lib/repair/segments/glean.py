@@ -1,5 +1,6 @@
 """Good groups of records in the WARC files of a damaged segment, and what is known of the others."""
 
+import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from crawl_lib.stopping import Work
 from crawl_lib.urls import canonicalize, key_of
 
 ROBOTS_PATH = "/robots.txt"
+_RECORD_ID = re.compile("<urn:uuid:[0-9a-f-]{36}>")
+LONGEST_URL = 1 << 16
+"""In characters: no crawl lets one be longer, whatever its config says now."""
 
 
 class Piece(NamedTuple):
@@ -114,9 +118,11 @@ class Gleaner:
         responses = [record for record in records if record.type == "response"]
         for record in responses or records:
             with suppress(UrlError):
-                url = canonicalize(record.url)
+                url = canonicalize(record.url, max_length_chars=LONGEST_URL)
                 try:
                     fetched_of(record, url)
+                    if not _RECORD_ID.fullmatch(record.headers["warc-record-id"]):
+                        raise ValueError("not a record of ours")
                     if key_of(url) not in self.lone:
                         self.lone[key_of(url)] = url
                         pieces.append(Piece(record.offset, record.offset + record.length, key_of(url)))

@@ -24,7 +24,7 @@ from crawl_lib.frontier import (
 )
 from crawl_lib.keys import open_key_store
 from crawl_lib.records import QueuedUrl
-from crawl_lib.repair.segments.glean import is_robots
+from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
 from crawl_lib.segment import (
@@ -91,7 +91,8 @@ class Known:
             nodes = [node for node in self.index["outlinks"] if node != self.name.node]
             others = [read_json(self.storage, f"{self.folder_path}/{node}/{MANIFEST_FILE}")["counts"] for node in nodes]
             sums = {name: self.index["counts"].get(name, 0) for name in names}
-            return {name: sums[name] - sum(other.get(name, 0) for other in others) for name in names}
+            counts = {name: sums[name] - sum(other.get(name, 0) for other in others) for name in names}
+            return counts if self.name.node in self.index["outlinks"] and min(counts.values()) >= 0 else {}
         except (KrakeError, KeyError, TypeError, AttributeError):
             return {}
 
@@ -146,23 +147,20 @@ class Known:
         )
 
     def rows(self) -> Iterator[tuple[QueuedUrl, dict[str, Any]]]:
-        """Rows of `pages`, as far as it can be read; without it, URLs of the index.
+        """Rows of `pages`, as far as it can be read; then, unless that is all of it, URLs of the index.
 
         A row whose URL is not that of its key, or whose outcome is none, was changed: it is left out.
         """
-        rows = 0
         with suppress(KrakeError, OSError, ValueError, KeyError, AttributeError):
             for batch in SegmentReader(self.storage, self.path).pages(OLD_COLUMNS, with_dropped=True):
                 for row in batch.to_pylist():
-                    rows += 1
                     if key_of(row["url"]) == row["key"] and row["outcome"] in OUTCOMES:
                         yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, row["metadata"] or ""), row
-        if rows:
             return
         with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
             for line in file:
                 with suppress(ValueError, KeyError, IndexError, TypeError, UrlError):
-                    url = canonicalize(json.loads(line.split(b" ", 2)[2])["url"])
+                    url = canonicalize(json.loads(line.split(b" ", 2)[2])["url"], max_length_chars=LONGEST_URL)
                     if not is_robots(url):
                         yield QueuedUrl(url), {"key": key_of(url)}
 
@@ -170,15 +168,16 @@ class Known:
         """URLs of pages that earlier salvages lost, of each line that can be read."""
         with suppress(PathNotFoundError):
             for line in self.storage.read_bytes(f"{self.path}/{LOST_NAME}").splitlines():
-                with suppress(DamagedFileError, UrlError):
+                with suppress(DamagedFileError):
                     queued, _ = decode_line(line)
-                    if canonicalize(queued.url) == queued.url:
+                    if _is_url(queued.url):
                         yield queued
 
     def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
         """What can be read of `outlinks`: of each owner's part the lines before the damage, in order.
 
-        A line: the owner, the URL and its flags. Where no manifest says the owner, it is the host's.
+        A line: the owner, the URL and its flags. Where no manifest says the owner, it is the host's. What is no URL is
+        left out: of a part that was compressed at once, damage shows only at its end.
         """
         where, owners = f"{self.path}/{OUTLINKS_NAME}", Owners(self.nodes)
         local = self.stores.config.frontier.routing == "local" and self.name.node in self.nodes
@@ -191,8 +190,17 @@ class Known:
                 file = self.storage.open_read(where, part.offset, part.length)
                 for line in read_outlinks(file, where, part.count if node else None):
                     queued, flags = decode_line(line, where)
+                    if not _is_url(queued.url):
+                        continue
                     owner = self.name.node if local else owners.owner(host_of(queued.url))
                     yield node if node in self.nodes else owner, queued, flags
+
+
+def _is_url(text: str) -> bool:
+    """Whether it is a canonical URL: with another byte in it, it may be none."""
+    with suppress(UrlError):
+        return canonicalize(text, max_length_chars=LONGEST_URL) == text
+    return False
 
 
 def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:

@@ -111,10 +111,10 @@ class _Salvage:
         """URLs of pages that are not kept, in order. Which responses without metadata are, the old rows decide."""
         found, lost = self.found, dict(self.found.unfetched)
         for queued, row in self.known.rows():
-            if row["key"] not in found.keys:
+            if row["key"] not in found.keys and ("outcome" in row or row["key"] not in lost):  # the index says less
                 lost[row["key"]] = queued
             if row["key"] in found.lone:
-                self.rows[row["key"]] = row
+                self.rows.setdefault(row["key"], row)
         lost |= {key_of(queued.url): queued for queued in self.known.lost()}
         lone = {key: url for key, url in found.lone.items() if key in self.rows or not is_robots(url)}
         free = (position for position in count() if position not in found.positions)
@@ -165,7 +165,9 @@ class _Salvage:
             given = (config, nodes, own, self.known.url_filter, writer)
             of_seeds = PageHandler(*given, seeds_widen_scope=self.name.node in config.servers)
             of_others = PageHandler(*given, seeds_widen_scope=False)
-            for taken, fetched, position in writer.recovered():
+            for number, (taken, fetched, position) in enumerate(writer.recovered()):
+                if number % 100 == 0:
+                    self.stores.report(making=name, records=number)
                 if taken is not None:
                     handler = of_others if taken.key in self.lone else of_seeds
                     handler.handle_all([(taken, fetched, position)])

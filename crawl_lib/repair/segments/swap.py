@@ -117,7 +117,8 @@ def finish_swaps(stores: Stores, folder: str) -> None:
     for _, name in stores.until_stopped(swap_files(storage, path)):
         swap = read_swap(storage, f"{path}/{name}")
         both = storage.exists(f"{path}/{swap.new}") and storage.exists(f"{path}/{swap.node}")
-        if both and check_segment(storage, f"{path}/{swap.new}", work=stores):
+        findings = check_segment(storage, f"{path}/{swap.new}", work=stores) if both else []
+        if any(one.name != "manifest_foreign" for one in findings):  # its name is hidden as yet
             storage.delete(f"{path}/{name}")
         else:
             _carry_out(stores, folder, swap)
