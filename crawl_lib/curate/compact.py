@@ -31,12 +31,14 @@ from crawl_lib.segment import (
     PAGES_SCHEMA,
     Damage,
     Manifest,
+    RunWriter,
     SegmentReader,
     WarcRecord,
     Whole,
     encode_dropped,
     file_entry,
     is_dropped_file,
+    merge_runs,
     scan,
     utc_text,
     warc_fields,
@@ -45,6 +47,8 @@ from crawl_lib.segment import (
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.version import VERSION
+
+INDEX_RUN_LINES = 50_000
 
 
 @dataclass
@@ -195,9 +199,10 @@ class _Compaction:
         return place
 
     def _index(self) -> None:
-        """Lines of the index with the new places. Their order is that of URLs and times, so it stays."""
+        """Lines of the index with the new places, sorted again: two captures of a URL in a second differ in these."""
         where = f"{self.path}/{INDEX_NAME}"
-        with self.storage.open_read(where) as file, (self.out / INDEX_NAME).open("wb") as out:
+        lines = RunWriter(self.out.with_name("index"), INDEX_RUN_LINES)
+        with self.storage.open_read(where) as file:
             for number, line in enumerate(file, 1):
                 try:
                     urlkey, stamp, text = line.decode().split(" ", 2)
@@ -206,5 +211,8 @@ class _Compaction:
                 except (ValueError, KeyError, TypeError) as error:
                     raise DamagedFileError(f"{where}: line {number}: {error!r}") from error
                 if place is not None:
-                    out.write(f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}\n".encode())
+                    lines.add(f"{urlkey} {stamp} {json.dumps({**value, 'offset': str(place)})}")
+        lines.flush()
+        with (self.out / INDEX_NAME).open("wb") as out:
+            out.writelines(merge_runs(lines.paths))
             fsync_file(out)

@@ -2,7 +2,7 @@
 
 What is dropped is in a file next to each manifest (`segment.manifest`), and readers leave it out from then on;
 `compact` makes the files without it. The steps of one segment: a mark in the iteration's folder, so that `krake status`
-looks closer (`curate.drop.marked`), then the file of keys (`curate.drop.written`). Run again, it finds what is dropped
+looks closer (`repair.drop.marked`), then the file of keys (`repair.drop.written`). Run again, it finds what is dropped
 already. The keys stay known, so the pages are not crawled again, until `krake forget`.
 """
 

@@ -119,14 +119,17 @@ def _named(stores: Stores, urls: Sequence[str], places: Places) -> pa.Table:
 
 
 def _captures(stores: Stores, hosts: Collection[str], places: Places) -> list[pa.Table]:
-    """Rows of all pages of these hosts, of any host if there are none. Raises InputError for a host without pages."""
-    tables, pages, before = [], 0, set(places)
+    """Rows of all pages of these hosts, of any host if there are none. `places`: empty, and filled by them alone.
+
+    Raises InputError for a host without pages.
+    """
+    tables, pages = [], 0
     for segment in stores.crawl.segments():
         for batch in SegmentReader(stores.storage, segment.path).pages(["key", "time", "host"], with_dropped=True):
             tables.append(rows_of(batch, segment.node, hosts, places))
             pages += batch.num_rows
             stores.report(checking=segment.path, done=pages, unit="pages")
-    if unknown := sorted(set(hosts) - {host for _, host in places.keys() - before}):
+    if unknown := sorted(set(hosts) - {host for _, host in places}):
         raise InputError(f"{unknown[0]}: not a URL, and no page of a host of that name was crawled")
     return tables
 

@@ -59,11 +59,15 @@ class ArchiveReader:
             file.state = "nothing"
 
     def _pages(self, archive: BinaryIO, file: "FileReport") -> Iterator[ImportedPage]:
-        for response, request in paired(archive, file):
-            self._stores.report(importing=file.name, records=file.records)
+        for response, request in paired(self._records(archive, file), file):
             page = page_of(response, request, file)
             if page is not None:
                 yield page
+
+    def _records(self, archive: BinaryIO, file: "FileReport") -> Iterator[WarcRecord | Damage]:
+        for item in read_archive(archive):
+            self._stores.report(importing=file.name, records=file.records)
+            yield item
 
     def _is_wanted(self, page: ImportedPage, state: KeyState | None, file: "FileReport") -> bool:
         if is_robots(page.fetched.url):
@@ -94,11 +98,14 @@ def _chunks(pages: Iterable[ImportedPage]) -> Iterator[list[ImportedPage]]:
     yield chunk
 
 
-def paired(archive: BinaryIO, file: "FileReport") -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
-    """The responses of an archive with their requests, whichever comes first; all else is counted in `file`."""
+def paired(items: Iterable[WarcRecord | Damage], file: "FileReport") -> Iterator[tuple[WarcRecord, WarcRecord | None]]:
+    """The responses of an archive with their requests, whichever comes first; all else is counted in `file`.
+
+    `items`: what `read_archive` gives.
+    """
     response: WarcRecord | None = None
     request: WarcRecord | None = None
-    for item in read_archive(archive):
+    for item in items:
         if isinstance(item, Damage):
             file.reject(item.reason, item.offset)
             continue

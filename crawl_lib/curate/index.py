@@ -11,6 +11,7 @@ by hand (`krake segment`) or deletes folders makes it old.
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -67,9 +68,8 @@ def merge_indexes(stores: Stores, output: Path | None = None) -> IndexReport:
 
 def _require_index(path: Path) -> None:
     """What is there may be replaced only if it is an index: the name may be a slip."""
-    if not path.exists():
-        return
-    with os_errors(path, "cannot be read"), path.open("rb") as file:
+    first = b""
+    with os_errors(path, "cannot be read"), suppress(FileNotFoundError), path.open("rb") as file:
         first = file.readline(1 << 16)
     if first and b" {" not in first:
         raise InputError(f"{path}: is there already, and is no index: choose another name, or delete it")

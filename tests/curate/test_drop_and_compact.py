@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from crawl_lib import stages
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.curate.compact import compact_segment
+from crawl_lib.curate.compact import _Compaction, compact_segment
 from crawl_lib.curate.drop import DropReport, drop_pages
 from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError
 from crawl_lib.export.show import show_page
@@ -20,7 +21,8 @@ from crawl_lib.repair.segments import swap
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.segment import SegmentReader
 from crawl_lib.states import KeyState
-from crawl_lib.stores import open_stores
+from crawl_lib.storage import LocalStorage
+from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs
 from tests.repair.crawled import export_all, exported, flip, largest, problems, rows, stores_of, tree, warc_of
@@ -86,6 +88,7 @@ def test_a_drop_sees_a_segment_that_a_killed_repair_put_aside(
     killed_at(step, crawl, name, monkeypatch)
     report = drop(crawl, second)
     assert (report.dropped, report.unknown) == ({str(name): [second]}, [])
+    assert first not in {row["url"] for row in rows(segment)}, "the compaction was not carried out"
     assert not urls_in(reader_of(crawl, name)) & {first, second}
     assert problems(crawl.config, name) == []
 
@@ -300,3 +303,21 @@ def test_what_was_dropped_or_compacted_stays_out_after_a_salvage(crawl: Result) 
     assert problems(crawl.config, name) == []
     assert not {compacted, dropped} & urls_in(reader_of(crawl, name))
     assert compact_segment(stores_of(crawl.config), name).pages == 1
+
+
+def test_index_lines_are_in_order_again_where_only_their_places_differ(tmp_path: Path) -> None:
+    """Two captures of a URL in one second, as archives that overlap have them of robots.txt."""
+    lines = [f'example)/ 20200101000000 {{"offset": "{offset}", "filename": "w"}}\n' for offset in (1050, 2000)]
+    (tmp_path / "index.cdxj").write_text("".join(lines))
+    (tmp_path / "segment").mkdir()
+    store = LocalStorage(tmp_path.parent)
+    compaction = _Compaction(
+        cast("Stores", SimpleNamespace(storage=store)), SegmentReader(store, tmp_path.name), tmp_path / "segment"
+    )
+    compaction.removed["w"] = [(0, 1000, 1000)]
+    compaction._index()
+    offsets = [
+        json.loads(line.split(" ", 2)[2])["offset"]
+        for line in (tmp_path / "segment/index.cdxj").read_text().splitlines()
+    ]
+    assert offsets == ["1000", "50"]

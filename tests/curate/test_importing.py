@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, make_config
-from tests.repair.archives import arc_archive, odd_archive, page, pages_archive, whole_gzip, write
+from tests.repair.archives import arc_archive, archive, odd_archive, page, pages_archive, record, whole_gzip, write
 from tests.repair.crawled import export_all, rows, stores_of, tree
 
 TESTDATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "testdata" / "warc"
@@ -268,3 +269,13 @@ def test_third_party_archives_are_imported_or_refused_with_a_reason(config: Conf
     reader = SegmentReader(stores_of(config).storage, f"crawl/{report.folder}/import")
     assert sum(batch.num_rows for batch in reader.pages(["url"])) == sum(file.pages for file in report.files)
     export_all(config, "all")
+
+
+def test_an_archive_without_a_page_may_be_stopped_too(config: Config, tmp_path: Path) -> None:
+    """Of metadata alone, as others share them: each report is a point where the command may end."""
+    lone = archive([record("metadata", f"http://old.example/{number}", b"a: b\r\n") for number in range(3)])
+    told: list[dict[str, Any]] = []
+    stores = open_stores(config, on_progress=lambda progress: told.append(dict(progress)))
+    report = import_archives(stores, [str(write(tmp_path / "x.warc.gz", lone))], dry_run=True)
+    assert only(report).skipped == {"metadata": 3}
+    assert len([one for one in told if "importing" in one]) == 3

@@ -192,3 +192,8 @@ def test_a_file_that_is_no_index_is_not_replaced(crawl: Result, tmp_path: Path) 
     assert merge(crawl, file).captures == file.read_text().count("\n")
     with pytest.raises(StorageError, match="cannot be read: Is a directory"):
         merge(crawl, tmp_path)
+
+
+def test_a_name_that_the_system_refuses_is_named(crawl: Result, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be read: File name too long"):
+        merge(crawl, tmp_path / ("x" * 300))
