@@ -176,8 +176,8 @@ def write_content(
     reached("export.buckets.written")
     if (buckets.sizes < 0).any():
         raise DamagedFileError(
-            f"{folder.file('pages.parquet')}: does not name every NodeID once; delete {folder.path} and run the export"
-            " again"
+            f"{folder.file('pages.parquet')}: does not name every NodeID once; move {folder.path} away and run the"
+            " export again"
         )
     with folder.writing(CONTENT) as file:
         _write_pages(file, buckets.in_order(), progress)

@@ -128,7 +128,7 @@ class _Check:
         finished = CONTENT in self.sizes and WEB_GRAPH in self.sizes
         where = self.folder.file(INPUTS)
         new = f"leave it, or move the folder {self.folder.path} away; make a new export with another --label"
-        folders = " ".join(sorted({segment.folder for segment in inputs.segments}, key=int))
+        folders = " ".join(dict.fromkeys(segment.folder for segment in inputs.segments))
         name = self.folder.name
         again = (
             f"move that file away (of the web graph: {ARCS_OUT} and {ARCS_IN}, too), then run"
@@ -166,11 +166,12 @@ class _Check:
         sizes = {URL_MAPPING: 4 + 20 * pages, OFFSETS: 12 * pages, GRAPH_INDEX: 8 * pages}
         if arcs is not None and rows.get(ARCS_IN) == arcs:
             sizes[WEB_GRAPH] = 4 + 8 * (pages + arcs)
-        elif ARCS_IN in rows:
+        elif arcs is not None and ARCS_IN in rows:
             self.add(ARCS_IN, f"has {rows[ARCS_IN]} rows, and {ARCS_OUT} {arcs}")
         for name, size in sizes.items():
             if self.sizes.get(name, size) != size:
-                self.add(name, f"has {self.sizes[name]} bytes, and {pages} pages with {arcs} arcs need {size}")
+                of_arcs = f" with {arcs} arcs" if name == WEB_GRAPH else ""
+                self.add(name, f"has {self.sizes[name]} bytes, and {pages} pages{of_arcs} need {size}")
 
     def contents(self, rows: dict[str, int]) -> None:
         """All bytes of an export whose files have the right sizes."""

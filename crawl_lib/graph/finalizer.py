@@ -76,7 +76,7 @@ def both_degrees(folder: ExportFolder, nodes: int) -> tuple[Ints, Ints]:
     progress.end()
     if out_degrees.sum(dtype=np.int64) != in_degrees.sum(dtype=np.int64):
         raise DamagedFileError(
-            f"{arcs_in}: does not hold as many arcs as {arcs_out}; delete both and run `krake graph link`"
+            f"{arcs_in}: does not hold as many arcs as {arcs_out}; move both away and run `krake graph link`"
         )
     return out_degrees, in_degrees
 

@@ -46,3 +46,22 @@ def test_every_byte_of_a_file_that_the_others_make_is_compared(
         (folder / file).write_bytes(size)
         [finding] = check_export(stores_on(storage, config), "x", full=False)
         assert (finding.name, finding.where) == (name, f"export/x/{file}")
+
+
+def test_a_damaged_table_takes_no_whole_file_with_it(folder: Path, storage: Storage, config: Config) -> None:
+    """Nor is what is not there yet said to be of so many bytes."""
+    arcs = (folder / "arcs-out.parquet").read_bytes()
+    (folder / "arcs-out.parquet").write_bytes(arcs[:-4] + b"none")
+    [finding] = check_export(stores_on(storage, config), "x", full=False)
+    assert (finding.name, finding.where) == ("export_table_damaged", "export/x/arcs-out.parquet")
+    for name in ("arcs-out.parquet", "arcs-in.parquet", "webgraph", "webgraph-index"):
+        (folder / name).unlink()
+    (folder / "offsets").write_bytes(bytes(5))
+    [finding] = check_export(stores_on(storage, config), "x", full=False)
+    assert finding.problem == "has 5 bytes, and 9 pages need 108"
+
+
+def test_inputs_with_another_byte_in_them_end_no_check(folder: Path, storage: Storage, config: Config) -> None:
+    inputs = (folder / "inputs").read_text()
+    (folder / "inputs").write_text(inputs.replace('"folder": "1"', '"folder": "q"'))
+    assert check_export(stores_on(storage, config), "x") == []
