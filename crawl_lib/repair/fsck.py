@@ -226,12 +226,17 @@ class _Pass:
 
     @contextmanager
     def left_to_people(self, where: str) -> Iterator[None]:
-        """What cannot be repaired without a choice is named, and the rest goes on."""
+        """What cannot be repaired without a choice is named, and the rest goes on.
+
+        A look that fails is none: nothing would be found, and what was not looked at be called clean.
+        """
         try:
             yield
         except StoppedError:
             raise
         except KrakeError as error:
+            if self.say is None:
+                raise
             self.report.skipped.append(f"{where}: {error}")
 
     def _may_cost(self, fetches: int, what: str) -> None:
@@ -378,6 +383,8 @@ class _Pass:
                     why = f"its keys were not noted, since no task has used it: run `krake settle --node {node}` first"
                     self.report.skipped.append(f"node {node}: {why}")
             found, report = check_keys(self.stores, self.nodes, full=self.report.full)
+        except StoppedError:
+            raise
         except KrakeError as error:
             findings = Findings("keys", "do what it says, then run `krake fsck` again")
             findings.add("not_checked", "key_storage", str(error))

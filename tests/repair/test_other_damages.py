@@ -116,6 +116,14 @@ def test_missing_tables_are_told_how_they_are_made_and_filled_once(copy: Callabl
         assert one["repair"] == "put it back as it was, or run `krake fsck --repair`"
 
 
+def test_a_look_that_fails_calls_nothing_clean(copy: Callable[..., Krake]) -> None:
+    """It was listed as skipped, with exit code 0, and no input of the part that was to be repaired."""
+    krake = copy()
+    (newest_folder(krake.directory) / ".swap-node-a.json").mkdir()
+    for words in (("fsck",), ("fsck", "--fast"), (*REPAIR, "--only", "segments")):
+        assert ".swap-node-a.json: cannot be read" in krake(*words).error()
+
+
 def test_damage_of_an_export_is_found_though_its_segments_have_changed(copy: Callable[..., Krake]) -> None:
     """The note of it ended the check, and what is advised must not make files of other segments."""
     krake = copy()

@@ -6,11 +6,16 @@ Nothing ends it by force here: what looks at nothing runs to its end, and fails 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crawl_lib.config import load_config
+from crawl_lib.errors import StoppedError
+from crawl_lib.repair import fsck
+from crawl_lib.stores import open_stores
 from tests.cli.conftest import Done, Krake
 from tests.repair.killed import run_stopped
 from tests.repair.test_damages import DAMAGES, REPAIR, found, queue, visited, waiting, whole
@@ -90,6 +95,18 @@ def test_a_folder_repair(
     krake.ok("settle")
     assert waiting(krake) == whole[1]
     assert visited(krake) == whole[0]
+
+
+def test_a_look_at_the_key_tables(copy: Callable[..., Krake]) -> None:
+    """That it was to stop was taken for a finding of the tables, and the check went on."""
+    config = load_config(copy().file)
+
+    def stop(counts: Mapping[str, Any]) -> None:
+        if str(counts.get("checking")).startswith("keys of"):
+            raise StoppedError("stopped")
+
+    with pytest.raises(StoppedError):
+        fsck(open_stores(config, on_progress=stop))
 
 
 def test_a_sweep(copy: Callable[..., Krake]) -> None:
