@@ -52,8 +52,9 @@ def dump_keys(store: ShardedKeyStore, path: Path, work: Work | None = None, *, d
 
     Raises InputError if the file is there, KeyServerDownError if no server answers for some keys, StorageError.
     """
-    if path.exists():
-        raise InputError(f"{path}: is there already: choose another name, or delete it")
+    with os_errors(path, "cannot be written"):
+        if path.exists():
+            raise InputError(f"{path}: is there already: choose another name, or delete it")
     counts, report = store.counts(), DumpReport(str(path))
     report.down = [one.server for one in counts if not one.up]
     if any(not any(counts[place].up for place in store.places(first)) for first in range(len(counts))):
@@ -108,10 +109,11 @@ def read_dump(path: Path) -> Iterator[tuple[list[bytes], bytes]]:
     Raises DamagedFileError naming the byte; what came before may be of a damaged file too, so read it all first.
     Raises InputError if there is no such file, StorageError if it cannot be read.
     """
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    with os_errors(path, "cannot be read"), path.open("rb") as file:
-        yield from _blocks(file, str(path))
+    with os_errors(path, "cannot be read"):
+        if not path.exists():
+            raise InputError(f"{path}: no such file")
+        with path.open("rb") as file:
+            yield from _blocks(file, str(path))
 
 
 def _blocks(file: BinaryIO, where: str) -> Iterator[tuple[list[bytes], bytes]]:

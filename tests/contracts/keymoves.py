@@ -19,6 +19,7 @@ from crawl_lib.errors import (
     KeyServerDownError,
     KeyTablesError,
     StoppedError,
+    StorageError,
 )
 from crawl_lib.keys import KeyServer, ShardedKeyStore, check, repair, replicas
 from crawl_lib.keys.dump import dump_keys, load_keys, read_dump
@@ -507,6 +508,12 @@ class KeyMovesContract:
             dump_keys(filled(1, 1), tmp_path / "keys.dump")
         with pytest.raises(InputError, match=r"none\.dump: no such file"):
             load_keys(filled(1, 1), tmp_path / "none.dump")
+
+    def test_a_file_that_the_disk_refuses_is_named(self, filled, tmp_path: Path):
+        with pytest.raises(StorageError, match=r"xx: cannot be written: File name too long"):
+            dump_keys(filled(1, 1), tmp_path / ("x" * 300))
+        with pytest.raises(StorageError, match=r"xx: cannot be read: File name too long"):
+            load_keys(filled(1, 1), tmp_path / ("x" * 300))
 
 
 def rows_of(server: KeyServer) -> dict[bytes, int]:
