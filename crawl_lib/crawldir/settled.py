@@ -105,4 +105,4 @@ def urls_of_lost_queue(crawl: CrawlDirectory, node: str) -> int | None:
         return 0
     if settled is not None:
         return None if settled.retired else settled.queue + settled.undecided
-    return 0 if any(segment.node == node for segment in crawl.segments()) else None
+    return 0 if any(crawl.segment(folder, node).exists() for folder in reversed(crawl.folders())) else None

@@ -1,9 +1,11 @@
 """Small files of the crawl directory that are damaged are one clear error that leads to `krake fsck`."""
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from crawl_lib.crawldir import urls_of_lost_queue
 from crawl_lib.crawldir.directory import CrawlDirectory, write_json_bytes
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.sealed import SEALED_VERSION, unsealed_if_new
@@ -20,6 +22,17 @@ def test_a_damaged_manifest_is_named(content: str, tmp_path: Path) -> None:
     path.write_text(content)
     with pytest.raises(DamagedFileError, match=r"crawl/17/node-a/manifest.json: .*`krake fsck`"):
         CrawlDirectory(LocalStorage(tmp_path), "crawl").segment("17", "node-a").manifest()
+
+
+def test_whether_a_node_had_a_queue_is_not_asked_of_all_folders(tmp_path: Path) -> None:
+    """The newest with a segment of it says so; of each node elsewhere each of 1,000 folders was listed."""
+    for folder in range(100, 150):
+        (tmp_path / "crawl" / str(folder) / "node-a").mkdir(parents=True)
+    crawl = CrawlDirectory(LocalStorage(tmp_path), "crawl")
+    with patch.object(crawl.storage, "list", wraps=crawl.storage.list) as listed:
+        assert urls_of_lost_queue(crawl, "node-a") == 0
+    assert listed.call_count <= 2
+    assert urls_of_lost_queue(crawl, "node-b") is None
 
 
 def test_no_bit_of_a_sealed_file_can_be_another_unnoticed() -> None:

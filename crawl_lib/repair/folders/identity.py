@@ -8,7 +8,6 @@ than it would have to, with the same sums.
 
 import hashlib
 import json
-from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -65,7 +64,7 @@ class Identity:
         pairs = [(one.get("run_id"), one.get("iteration")) for one in said]
         self._whose = {(run, number) for run, number in pairs if isinstance(run, str) and isinstance(number, int)}
 
-    def mapping(self, scope: Collection[str]) -> dict[str, Any]:
+    def mapping(self, scope: set[str]) -> dict[str, Any]:
         """The content of the file, but for the digest of the scope. `scope`: hosts of the folder's, as far as known.
 
         Where nothing says whose iteration it is, it becomes the first of a run of its own name. Raises InputError where
@@ -135,12 +134,12 @@ class Identity:
         limited = self.stores.config.crawl.max_pages is not None
         return 0 if limited or iteration == 0 else self.stores.config.batch.size
 
-    def _seeds(self, scope: Collection[str], after: Iteration | None) -> set[str]:
+    def _seeds(self, scope: set[str], after: Iteration | None) -> set[str]:
         """Injected folders whose hosts are all in the scope, and that the iteration after it has too."""
         found = set()
         for digest in self.stores.until_stopped(self.stores.crawl.seeds() if after is None else after.seeds):
             with suppress(DamagedFileError, PathNotFoundError):
                 hosts = self.stores.crawl.seeds_scope(digest)
-                if hosts and hosts <= set(scope):
+                if hosts and hosts <= scope:
                     found.add(digest)
         return found

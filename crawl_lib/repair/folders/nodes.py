@@ -30,7 +30,8 @@ def check_lost(stores: Stores) -> list[Finding]:
             lost = {key_of(queued.url): queued.url for queued in lost_and_not_queued(stores, name)}
             later = [other for other in stores.crawl.segments() if lost and int(other.folder) > int(name.folder)]
             for other in later:
-                for batch in SegmentReader(stores.storage, other.path).pages(["key"], with_dropped=True):
+                pages = SegmentReader(stores.storage, other.path).pages(["key"], with_dropped=True) if lost else ()
+                for batch in pages:
                     lost = {key: lost[key] for key in lost.keys() - set(batch.column(0).to_pylist())}
             if lost:
                 problem = f"{min(lost.values())} was crawled, and a salvage could not bring it back"

@@ -224,8 +224,9 @@ class _Walk:
 
     def drop_foreign(self) -> None:
         """Delete the keys whose keyinfo is none of ours; what should be known of them is written after that."""
+        ours = set(KeyState)
         for server in self.store.servers:
-            rows = (key for key, keyinfo in server.scan(LOWEST, HIGHEST) if keyinfo not in set(KeyState))
+            rows = (key for key, keyinfo in server.scan(LOWEST, HIGHEST) if keyinfo not in ours)
             while keys := list(islice(rows, STATEMENT_KEYS)):
                 self.report.dropped += len(keys)
                 if self.write:
