@@ -47,7 +47,7 @@ class SweepReport:
 
 
 def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> SweepReport:
-    """Delete what is left over. `damaged`: damaged segments too, whose place was taken by one that is whole.
+    """Delete what is left over. `damaged`: also damaged segments and seeds, whose place was taken by whole ones.
 
     Raises StorageError, StoppedError; run it again then.
     """

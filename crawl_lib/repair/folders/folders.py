@@ -14,7 +14,7 @@ Of seeds: `scope`, and its digest in `manifest.json`. Of all: choices of `start`
 any name of no attempt says that the choice is made), lists of hosts that outlive their folders, marks of settled nodes.
 
 What cannot be used is renamed to `.broken-<name>`. Each file is replaced by itself: killed or stopped anywhere, the
-command is run again. Nobody may crawl meanwhile; while a file is away, stages fail and say so. Once it is to stop
+command is run again. No one may crawl meanwhile; while a file is away, stages fail and say so. Once it is to stop
 (`Stores.stop`) nothing more is changed, since what could not be read any more would look like damage.
 """
 
