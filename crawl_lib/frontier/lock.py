@@ -53,7 +53,8 @@ class NodeLock:
         with os_errors(self.path, "cannot be opened"):
             self._descriptor = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
         try:
-            self._wait()
+            with os_errors(self.path, "cannot be locked"):
+                self._wait()
             if self._leaves_trace:
                 who = {
                     "pid": os.getpid(),

@@ -12,7 +12,7 @@ from crawl_lib.durable import delete_durable, fsync_dir, reached, write_durable
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, read_counts
 from crawl_lib.frontier.queue import Queue, State
-from crawl_lib.frontier.record import UNKNOWN_SIZE, Record, digest_of
+from crawl_lib.frontier.record import NEXT_TO_QUEUE, UNKNOWN_SIZE, Record, digest_of
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 
 
@@ -106,7 +106,7 @@ def plan_move(queue: Queue, change: Change) -> Move:
     own = queue.own_digests(change.record) if gone < files else {}
     sizes, datas, metas = zip(*(_facts(queue, name, own, ours=change.ours) for name in names), strict=True)
     kept = {name: digest for name, digest in change.record.files.items() if name not in deletes}
-    new = {target: digest_of(queue.directory / name) for name, target in change.renames}
+    new = {target: digest_of(queue.directory / name) for name, target in change.renames if target in NEXT_TO_QUEUE}
     record = replace(
         change.record,
         state_sha1=state.sha1() if change.ours else "",

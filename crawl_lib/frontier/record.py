@@ -12,6 +12,8 @@ from crawl_lib.sealed import own_file, unsealed
 
 UNKNOWN_SIZE = -1
 """Among `sizes`: a data file that people made; a meta file next to it is not its own."""
+NEXT_TO_QUEUE = (NodeDirectory.undecided, NodeDirectory.handed_on, NodeDirectory.scope_added)
+"""Files that wait next to the queue, and whose digests are noted."""
 
 
 class TakenIn:

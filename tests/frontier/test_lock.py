@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -63,3 +65,12 @@ def test_other_children_do_not_keep_it(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no/lock"):
         lock(tmp_path / "no").__enter__()
+
+
+def test_a_file_system_that_cannot_lock_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(StorageError, match="lock: cannot be locked: No locks available"):
+        lock(tmp_path).__enter__()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.errors import ConfigError, DamagedFileError, QueueError
+from crawl_lib.errors import ConfigError, DamagedFileError, QueueError, StorageError
 from crawl_lib.frontier import (
     Queue,
     State,
@@ -374,8 +374,58 @@ def test_repair_does_not_believe_a_meta_that_does_not_fit(queue: Queue) -> None:
     take_in(queue, Keys(), source("1", "n", [QueuedUrl(url, bytes(20), 4) for url in numbered(0, 3)]))
     meta = queue.directory / "0.meta"
     meta.write_bytes(meta.read_bytes().partition(b"\n")[2])
-    repair_queue(queue)
+    done = repair_queue(queue).done
     assert [(item.url, item.depth) for item in queue.read()] == [(url, 0) for url in numbered(0, 3)]
+    assert "0.meta: is not what Krake wrote; what it says of some URLs is not so" in done
+    assert "0.meta: does not fit 0, whose URLs are kept without it" in done
+
+
+def test_a_data_file_under_another_number_keeps_its_meta(queue: Queue) -> None:
+    """As a move leaves it that was half done, and cannot be read."""
+    for number in range(2):
+        items = [QueuedUrl(url, bytes(20), number + 4) for url in numbered(number * 30, 3)]
+        take_in(queue, Keys(), source(str(number), "n", items))
+    for name in ("1", "1.meta"):
+        (queue.directory / name).rename(queue.directory / name.replace("1", "0"))
+    repair_queue(queue)
+    assert [(item.url, item.depth) for item in queue.read()] == [(url, 5) for url in numbered(30, 3)]
+
+
+def test_what_a_repair_set_aside_may_be_deleted(queue: Queue) -> None:
+    fill(queue, numbered(0, 3))
+    for name in ("intake", "state.krake"):
+        (queue.directory / name).write_bytes(b"{")
+    assert sum("set aside" in line for line in repair_queue(queue).done) == 2
+    for path in queue.directory.glob("*.broken"):
+        path.unlink()
+    assert check_queue(queue.directory, "node-a") == []
+
+
+def test_a_journal_that_is_not_there_is_not_set_aside(queue: Queue) -> None:
+    (queue.directory / "new").write_bytes(b"http://a.test/\n")
+    assert not any("set aside" in line for line in repair_queue(queue).done)
+    assert urls_of(queue) == ["http://a.test/"]
+
+
+def test_an_open_move_is_finished_though_the_counts_of_hosts_are_damaged(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not add to them, and the repair that counts them again comes after it."""
+
+    def kill(step: str) -> None:
+        raise KilledError
+
+    fill(queue, numbered(0, 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(move, "reached", kill)
+        with pytest.raises(KilledError):
+            fill(queue, numbered(3, 3), "2")
+    queue.files.host_counts.write_bytes(b"no data base" * 100)
+    with pytest.raises(StorageError, match=r"hostcounts.*krake fsck --repair"):
+        move.finish_open_move(queue)
+    assert "move: carried out" in repair_queue(queue).done
+    assert urls_of(queue) == numbered(0, 6)
+    assert ("2", "n") in queue.taken_in()
 
 
 def test_repair_finds_the_place_of_an_open_take(queue: Queue) -> None:

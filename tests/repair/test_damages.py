@@ -193,6 +193,9 @@ DAMAGES = {
         lambda d: (queue(d) / "hostcounts.sqlite").write_bytes((queue(d) / "hosts" / "hosts.sqlite").read_bytes()),
     ),
     "host counts": Damage("hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100)),
+    "host counts that an open move is to add to": Damage(
+        "hostcounts_damaged", write("hostcounts.sqlite", b"no data base" * 100), kill_at="queue.move.written"
+    ),
     "a journal that is none": Damage("intake_damaged", write("intake", b"{"), kill_at="intake.chunk.inserted"),
     "a journal has another byte": Damage(
         "intake_damaged",

@@ -352,6 +352,6 @@ class _Node:
             for batch in self.stores.until_stopped(segment.pages(["url"], with_dropped=True)):
                 counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
         urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
-        counts.update(host_of_line(url) for url in urls if b"://" in url)
+        counts.update(host_of_line(url) for url in urls if b"://" in url and url.isascii())
         HostCounts(self.directory).add("repair", counts.items)
         self._say(f"{counts.total()} URLs of {len(counts)} hosts were counted again")

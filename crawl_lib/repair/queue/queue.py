@@ -17,9 +17,11 @@ from threading import Event
 
 from crawl_lib.durable import fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import DamagedFileError, QueueError
+from crawl_lib.findings import sqlite_problem
 from crawl_lib.frontier import (
     BARE_META,
     CLAIM,
+    COUNTS_TABLES,
     Change,
     NodeDirectory,
     Queue,
@@ -40,6 +42,7 @@ from crawl_lib.frontier import (
     plan_move,
     read_journal,
     read_lost,
+    read_move,
     some_lines,
     split_line,
     write_lines,
@@ -151,12 +154,18 @@ class _Repair:
         self.report.done.append(text)
 
     def _set_aside(self, name: str) -> None:
-        """With the move: the file is not read any more."""
-        self.renames.append((name, name + BROKEN))
-        self._say(f"{name}: set aside as {name}{BROKEN}")
+        """With the move, if it is there: the file is not read any more."""
+        if (self.queue.directory / name).exists():
+            self.renames.append((name, name + BROKEN))
+            self._say(f"{name}: set aside as {name}{BROKEN}")
 
     def _finish_move(self) -> None:
+        counts = self.files.host_counts
         try:
+            move = read_move(self.queue)
+            if move and move.counts_hosts and counts.exists() and sqlite_problem(counts, COUNTS_TABLES):
+                # It cannot add to them. They are counted again afterwards, with the URLs that it brings.
+                write_durable(self.files.move, replace(move, counts_hosts="").to_bytes())
             if finish_open_move(self.queue):
                 self._say("move: carried out")
         except (DamagedFileError, QueueError) as error:
@@ -197,14 +206,24 @@ class _Repair:
                 self._say(f"{number}: line {count} is cut, {shown!r}; it was put into {number}{BROKEN}")
                 write_durable(queue.directory / f"{number}{BROKEN}", half + b"\n")
             counts.append(count - (half is not None))
-            if number in own and record.digests().get(path.name, "") not in {"", digest_of(path)}:
+            if self._is_other(path, own, "one of its URLs or more is another one"):
                 gone += 1
-                self._say(f"{number}: is not what Krake wrote; one of its URLs or more is another one")
+            self._is_other(meta, own, "what it says of some URLs is not so")
             start = self._processed(number, count, crawled) if len(counts) == 1 else 0
-            believed = (number in own or half is not None) and meta.exists() and count_lines(meta) == count
+            ours = path.stat().st_size in record.sizes or half is not None
+            believed = ours and meta.exists() and count_lines(meta) == count
+            if meta.exists() and not believed:
+                self._say(f"{meta.name}: does not fit {number}, whose URLs are kept without it")
             lines = _pairs(path, meta if believed else None, ends=half is None)
             yield from islice(lines, start, None)
         self._count_lost(sum(counts), gone)
+
+    def _is_other(self, path: Path, own: Collection[int], problem: str) -> bool:
+        """Say so if a data file of Krake's, or its meta, has not the bytes that were written. `own`: their numbers."""
+        said = self.record.digests().get(path.name, "") if int(path.stem) in own else ""
+        if other := said not in {"", digest_of(path)}:
+            self._say(f"{path.name}: is not what Krake wrote; {problem}")
+        return other
 
     def _place(self, number: int) -> int:
         """Which data file this is: one under another number is told by its size."""
@@ -316,11 +335,10 @@ class _Repair:
         said = self.record.files.get(NodeDirectory.scope_added)
         if not self.in_move and all(map(is_list_of_hosts, data)) and said in {None, digest_of(path)}:
             return
-        hosts = set[str]().union(*map(whole_hosts, data))
         rescued = self.files.rescued
-        for url, meta in zip(file_lines(rescued), file_lines(self.files.meta_of(rescued)), strict=True):
-            if meta == BARE_META and b"://" in url:
-                hosts.add(host_of_line(url).decode("ascii", "replace"))
+        lines = zip(file_lines(rescued), file_lines(self.files.meta_of(rescued)), strict=True)
+        bare = {host_of_line(url) + b"\n" for url, meta in lines if meta == BARE_META and b"://" in url}
+        hosts = set[str]().union(*map(whole_hosts, [*data, b"".join(bare)]))
         rewritten = f"{NodeDirectory.rescued}.{NodeDirectory.scope_added}"
         write_durable(directory / rewritten, scope_bytes(hosts))
         self.renames.append((rewritten, NodeDirectory.scope_added))
