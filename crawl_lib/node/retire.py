@@ -87,8 +87,10 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
     with locked_directory(stores, node, place, what="retire") as task:
         queue = task.queue
         require_newest(stores, queue)
-        decision = read_decision(place) or _decide(task)
         finish_open_move(queue)
+        decision = read_decision(place)
+        if decision is None or not (_is_handed_over(stores, decision) or queue.is_ours()):
+            decision = _decide(task)  # again, if a repair has written the queue since: no intake has looked at it
         task.progress.enter("retire", queue=queue.length())
         facts = {"retired": node, "intake": pending_report(queue).to_mapping()}
         lines = stores.until_stopped(_queue_lines(queue))
@@ -136,6 +138,10 @@ def _decide(task: NodeTask) -> dict[str, Any]:
     return decision
 
 
+def _is_handed_over(stores: Stores, decision: dict[str, Any]) -> bool:
+    return stores.storage.exists(stores.crawl.seeds_path(decision["name"]))
+
+
 def read_decision(directory: Path) -> dict[str, Any] | None:
     """A decision that is not carried out to the end, None if there is none. Raises DamagedFileError naming it."""
     path = NodeDirectory(directory).retire
@@ -177,9 +183,8 @@ def drop_decision(task: NodeTask) -> None:
     if decision is None:
         return
     finish_open_move(task.queue)
-    handed = task.stores.crawl.seeds_path(decision["name"])
-    if task.stores.storage.exists(handed):
-        task.stores.storage.secure(handed)
+    if _is_handed_over(task.stores, decision):
+        task.stores.storage.secure(task.stores.crawl.seeds_path(decision["name"]))
         _empty_queue(task.queue, decision["name"])
     delete_durable(NodeDirectory(task.directory).retire)
 

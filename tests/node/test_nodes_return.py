@@ -13,6 +13,7 @@ from crawl_lib.errors import ConfigError
 from crawl_lib.frontier import Queue
 from crawl_lib.node import retire as leaving
 from crawl_lib.node.retire import admit_node, retire_lost
+from crawl_lib.repair import repair_crawl
 from crawl_lib.stores import open_stores
 from demo import Serving
 from tests.e2e.crawl import run_iteration
@@ -101,6 +102,23 @@ def test_a_retirement_that_was_begun_and_given_up(step: str, serving: Serving, t
     settle(old)
     waiting = Queue(Path(old.queue.local_dir) / "node-2").length()
     assert retire(two, "node-2")["handed_over"] == waiting
+    assert_truth(to_the_end(two), serving, serving.log().counts() - before)
+
+
+def test_a_queue_that_was_repaired_since_it_was_to_be_handed_over(serving: Serving, tmp_path: Path) -> None:
+    """Lines that no intake has looked at went to others as they were, and no task could take them."""
+    before = serving.log().counts()
+    old = begun(tmp_path, serving, 0, 1, 2)
+    settle(old)
+    two = with_nodes(old, 0, 1)
+    assert run_stage(two, "retire_node", "retire.decided", node="node-2") == -9
+    path = Path(old.queue.local_dir) / "node-2" / "0"
+    data = path.read_bytes()
+    last = data.rindex(b"\n", 0, -1) + 1
+    path.write_bytes(data[:last] + b"\xe8" + data[last + 1 :])
+    repair_crawl(open_stores(two))
+    settle(two)
+    assert retire(two, "node-2")["handed_over"]
     assert_truth(to_the_end(two), serving, serving.log().counts() - before)
 
 
