@@ -17,7 +17,7 @@ from tests.e2e.hostile import Shape, check
 LEAST_ALONE_S = 60.0
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_500_good_hosts_with_500_hostile_ones(tmp_path: Path) -> None:
     shape = Shape(good=500, pages=12, hostile=500, urls=2, delay_s=5.0, time_limit_s=8.0, connections=1000)
     measured = check(tmp_path, int(os.environ.get("HOSTILE_SEED", "1")), shape)

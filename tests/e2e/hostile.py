@@ -152,7 +152,20 @@ def missing_rejections(result: Result, hosts: list[Host]) -> list[str]:
 
 
 def check(directory: Path, seed: int, shape: Shape) -> dict[str, float]:
-    """Crawl the good hosts alone, then with the hostile ones. Returns what was measured; all that is wrong fails."""
+    """Crawl the good hosts alone, then with the hostile ones. Returns what was measured; all that is wrong fails.
+
+    Good pages that came late are looked at once more: other tests run at the same time.
+    """
+    late, measured = _checked(directory / "first", seed, shape)
+    if late:
+        late, measured = _checked(directory / "second", seed, shape)
+    assert not late, late
+    return measured
+
+
+def _checked(directory: Path, seed: int, shape: Shape) -> tuple[str, dict[str, float]]:
+    """What to say of good pages that were late, "" if they were not, and what was measured."""
+    directory.mkdir()
     with CrowdServing(seed, shape.hostile, shape.urls) as crowd, other_ports() as others:
         good = [
             f"http://{host}:{crowd.port}/good/{page}" for page in range(shape.pages) for host in good_hosts(shape.good)
@@ -168,8 +181,6 @@ def check(directory: Path, seed: int, shape: Shape) -> dict[str, float]:
     measured["cpu_s"] = sum(memory.cpu_s.values())
     wrong = wrong_good_pages(result, good) + wrong_hostile_pages(result, crowd.hosts, crowd.port, others)
     wrong += missing_rejections(result, crowd.hosts)
-    if together_s > alone_s + max(0.2 * alone_s, 10):
-        wrong.append(f"good pages took {together_s:.1f} s, alone {alone_s:.1f} s")
     if memory.peak_bytes >= MOST_BYTES:
         wrong.append(f"a process had {memory.peak_bytes:,} bytes")
     after = log.counts()
@@ -179,4 +190,5 @@ def check(directory: Path, seed: int, shape: Shape) -> dict[str, float]:
     check_counts(result)
     check_warcs(result)
     print(measured)
-    return measured
+    is_late = together_s > alone_s + max(0.2 * alone_s, 10)
+    return f"good pages took {together_s:.1f} s, alone {alone_s:.1f} s" if is_late else "", measured
