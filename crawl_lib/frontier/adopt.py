@@ -7,6 +7,7 @@ puts all of it in place. Killed before it, nothing has changed but keys; after i
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha1
 from itertools import chain
@@ -22,6 +23,7 @@ from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import digest_of
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
 from crawl_lib.keys import ShardedKeyStore
+from crawl_lib.sealed import own_file
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port, scope_bytes
 
 EXAMPLES = 20
@@ -36,7 +38,9 @@ def read_handed_on(queue: Queue) -> Iterator[bytes]:
 def read_scope_added(queue: Queue) -> list[str]:
     """Hosts of adopted URLs, sorted, that the node's next segment adds to the scope."""
     path = queue.files.scope_added
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    with suppress(FileNotFoundError), own_file(path, "is no list of hosts"):
+        return path.read_bytes().decode("ascii").splitlines()
+    return []
 
 
 def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: str) -> None:
@@ -163,7 +167,7 @@ def _count_hosts(queue: Queue, keys: ShardedKeyStore) -> None:
     """
     path, note = queue.files.adopted, queue.files.adopted_counted
     lines = digest_of(path)
-    if note.exists() and note.read_text() == f"{lines} {digest_of(queue.files.new_hosts)}":
+    if note.exists() and note.read_bytes() == f"{lines} {digest_of(queue.files.new_hosts)}".encode():
         return
     hosts: Counter[bytes] = Counter()
     for some in some_lines(file_lines(path), _INSERT_KEYS):

@@ -36,6 +36,7 @@ _FORK_DESCRIPTORS = 4
 _MAX_MESSAGE_BYTES = 64
 _HELD_BACK = (signal.SIGINT, signal.SIGTERM)
 _WEEK_S = 7 * 86400.0
+_ENDING_S = 1.0
 _here = threading.local()
 
 
@@ -134,7 +135,7 @@ class ForkServer:
             return Forked(self, pid, stdout)
         os.close(stdout)
         if pid is None:
-            raise KrakeError(f"fetching processes cannot be started: {self._end() or 'no reason given'}")
+            raise KrakeError(f"fetching processes cannot be started: {self._why_gone()}; run the task again")
         raise OSError(-pid, os.strerror(-pid))
 
     def ask(self, order: str, descriptors: Sequence[int] = ()) -> int | None:
@@ -147,6 +148,19 @@ class ForkServer:
         except BaseException:
             self._end()  # or a process would run that is not known here
             raise
+
+    def _why_gone(self) -> str:
+        """The last line that a server said before it ended, else how it ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_ENDING_S)
+        code = self.process.returncode
+        how = "does not answer" if code is None else f"died ({ended(code)})"
+        return self._end() or f"the process that forks them {how}"
+
+
+def ended(code: int) -> str:
+    """What ended a process, by its `returncode`."""
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def fork_server() -> ForkServer:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crawl_lib.errors import KrakeError, StoppedError, os_error
-from crawl_lib.worker.forkserver import Forked, fork_server
+from crawl_lib.worker.forkserver import Forked, ended, fork_server
 from crawl_lib.worker.sandbox import NONE_TEXT, landlock_abi
 
 log = logging.getLogger(__name__)
@@ -120,8 +120,7 @@ def _result(worker: _Worker) -> dict[str, Any]:
     if final is not None and "error" in final:
         raise KrakeError(f"{final['error']}")
     if final is None or code:
-        reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        raise KrakeError(f"a fetching process died ({reason}); see {worker.log}, and run the task again")
+        raise KrakeError(f"a fetching process died ({ended(code or 0)}); see {worker.log}, and run the task again")
     if final.get("stopped"):  # by a signal to the whole group, which may reach it before us; nothing is left over yet
         raise StoppedError("a fetching process was stopped; run the task again to go on")
     return final

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from crawl_lib.errors import DamagedFileError
 from crawl_lib.frontier import (
     HostCounts,
     Queue,
@@ -66,6 +67,21 @@ def test_known_urls_stay_and_repeats_go(tmp_path: Path) -> None:
     report = take_in(queue, keys)
     assert urls_of(queue) == [A, B, C]
     assert (report.adopted, report.adopted_duplicates) == (3, 3)
+
+
+def test_a_damaged_note_of_what_was_counted_is_written_again(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", [A, B])
+    queue.files.adopted_counted.write_bytes(b"\xe5")
+    take_in(queue, Keys())
+    assert urls_of(queue) == [A, B]
+    assert not queue.files.adopted_counted.exists()
+
+
+def test_hosts_that_are_no_text_are_damage(tmp_path: Path) -> None:
+    queue = hand_made(tmp_path / "n", [A])
+    queue.files.scope_added.write_bytes(b"a.test\n\xe5")
+    with pytest.raises(DamagedFileError, match=r"scope_added: .*krake fsck --repair"):
+        read_scope_added(queue)
 
 
 def test_it_is_adopted_once_and_again_when_it_is_changed(tmp_path: Path) -> None:

@@ -188,6 +188,13 @@ def test_a_process_that_says_more_and_more_is_not_waited_for_longer() -> None:
         assert Forked(cast("ForkServer", None), 0, endless.fileno()).wait(timeout_s=0.1) is None
 
 
+def test_a_server_that_was_killed_before_it_could_fork_is_named_with_what_killed_it(tmp_path: Path) -> None:
+    server = ForkServer()
+    os.kill(server.process.pid, signal.SIGKILL)
+    with pytest.raises(KrakeError, match=r"cannot be started: .* died \(signal 9\); run the task again"):
+        fork(server, tmp_path)
+
+
 def test_servers_that_cannot_start_are_an_error_with_the_reason(python: Any, tmp_path: Path) -> None:
     python(prepare='sys.exit("no room for modules")')
     with pytest.raises(KrakeError, match="fetching processes cannot be started: no room for modules"):
