@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -105,6 +106,17 @@ class Ground:
     def log_since(self, start_s: float) -> RequestLog:
         """The requests that began at `start_s` or later."""
         return RequestLog([request for request in self._serving.log().requests if request.start >= start_s])
+
+    def heard(self) -> float:
+        """The time, once the server has read what reached it before: a request may wait there longer than its process.
+
+        Its log would say that the process had died before it asked.
+        """
+        with socket.create_connection((self.flavour.web.addresses()[0], self._serving.port)) as connection:
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1024):
+                pass
+        return time.monotonic()
 
     def delays(self) -> dict[str, float]:
         """The delay in seconds that each host's robots.txt asks for."""
@@ -275,7 +287,7 @@ class Round:
             self.at_steps[task.kind] += bool(kill and kill.step) and not beside
             if task.kind in ("crawl", "settle"):
                 # Beside another attempt, that one may have gone on before this one's end was seen.
-                self.crawl_deaths.append((ended.start if beside else ended.end, ended.end))
+                self.crawl_deaths.append((ended.start if beside else ended.end, self.ground.heard()))
         self.story.append(f"{task}: {'killed after ' + last if ended.killed else ended.error or 'done'}")
         if ended.unexpected:
             raise BrokenRoundError(f"{task}: {ended.unexpected}")
