@@ -354,6 +354,8 @@ class _Pass:
         if self.say is None or not (drop or names & FILLED or unfilled(self.stores.crawl)):
             return
         with self.left_to_people("key tables"):
+            if names & REPLICAS:
+                self._replicas()  # first: a fill would write these too, and not say so
             done = fill_keys(self.stores, self.nodes, drop_queued=drop, dry_run=self.dry_run)
             self.report.keys = self.report.keys or done
             if done.changes or done.filled:
@@ -362,8 +364,6 @@ class _Pass:
                 self.report.skipped.append(f"key tables: keys that nothing holds were left: {text}")
             for text in done.unread:
                 self.report.skipped.append(f"key tables: not filled from what cannot be read: {text}")
-            if names & REPLICAS:
-                self._replicas()
             if done.reread:
                 nodes = ", ".join(done.reread)
                 self.report.next.append(f"run `krake settle`: these nodes take in every segment again: {nodes}")
@@ -394,7 +394,7 @@ class _Pass:
         return self._add("key servers", found, report.servers)
 
     def _replicas(self) -> None:
-        """What only some replicas know, and no page or queue says."""
+        """What only some replicas know."""
         config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
         with open_key_store(config, password) as store:
             done = (check if self.dry_run else repair)(store, work=self.stores)

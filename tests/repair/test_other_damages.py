@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.cli.conftest import Krake
-from tests.repair.test_damages import EXPORT, REPAIR, both, carry_out, found, queue, visited, waiting
+from tests.repair.test_damages import EXPORT, REPAIR, both, carry_out, found, queue, sql, visited, waiting
 
 
 def newest_folder(directory: Path) -> Path:
@@ -141,3 +142,14 @@ def test_damage_of_an_export_is_found_though_its_segments_have_changed(copy: Cal
 def urls_of(segment: Path) -> list[str]:
     """URLs of a segment's pages."""
     return [str(url) for url in pq.read_table(segment / "pages.parquet", columns=["url"]).column("url").to_pylist()]
+
+
+@pytest.mark.parametrize("keys", ["hash > '8'", "hash = (SELECT min(hash) FROM kraakekeys)", "keyinfo = 1"])
+def test_a_replica_that_lacks_what_pages_and_queues_say(copy: Callable[..., Krake], keys: str) -> None:
+    """It is filled, and the repair that did it says so and no more that it is missing."""
+    krake = copy()
+    sql(1, f"DELETE FROM kraakekeys WHERE {keys}")(krake.directory)
+    assert "replica_missing" in found(krake)
+    done = krake.ok(*REPAIR)
+    assert "were copied to replicas that lacked them" in done.out
+    assert found(krake) == {}

@@ -87,7 +87,7 @@ class Acts:
         words += ("--batch-size", str(rng.randint(2, 14)))
         done = self.it.krake(*words, refused=f"{NOT_SETTLED}|is not in servers: put it back")
         if done.code and not self.it.is_between:
-            if left := re.search("`krake nodes retire ([^`]+)`", done.err):
+            if left := re.search(r"`krake nodes retire (\S+)`", done.err):
                 self.it.krake("nodes", "retire", left[1])
             self.it.krake("settle")
             self.it.krake(*words)
@@ -127,7 +127,10 @@ class Acts:
         return None
 
     def by_hand(self) -> bool | None:
-        """Lines are put into a queue, one of them no URL; one that waits elsewhere may be twice in a batch."""
+        """Lines are put into a queue, one of them no URL; one that waits elsewhere may be twice in a batch.
+
+        Lines that are processed go, since the `state` of people begins with 0.
+        """
         it, node = self.it, self._some_node()
         queue = it.queue(node) if node else it.home
         if any((queue / name).exists() for name in ("move", "take", "intake")) or not (queue / "state").exists():
@@ -136,12 +139,14 @@ class Acts:
         it.allow(urls)()
         it.usual = "row_repeated"
         processed, *totals = map(int, (queue / "state").read_text().split())
-        path = queue / str(len(totals) - 1)
+        first, path = queue / "0", queue / str(len(totals) - 1)
+        first.write_bytes(b"".join(first.read_bytes().splitlines(keepends=True)[processed:]))
+        totals[0] -= processed
         unended = path.read_bytes()[-1:] not in (b"", b"\n")  # what a repair kept of a damaged file
         with path.open("a") as file:
             file.write("\n" * unended + "".join(f"{line}\n" for line in [*urls, "no url"]))
         totals[-1] += len(urls) + 1
-        (queue / "state").write_text("".join(f"{number}\n" for number in (processed, *totals)))
+        (queue / "state").write_text("".join(f"{number}\n" for number in (0, *totals)))
         it.say(f"  {len(urls)} URLs into the queue of {node}")
         self.crawl()
         return None
@@ -161,7 +166,7 @@ class Acts:
             ("graph", "link", "--export", name),
             ("graph", "finalize", "--export", name),
         ):
-            if self.it.krake(*words, refused="other inputs|have changed|no page|no iteration").code:
+            if self.it.krake(*words, refused="other segments|have changed|no page|no iteration").code:
                 shutil.rmtree(self.it.home / "dfs/export" / name, ignore_errors=True)
                 return
 

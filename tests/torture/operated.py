@@ -11,6 +11,7 @@ import io
 import json
 import random
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -302,12 +303,10 @@ class Operated:
         else:
             raise FindingError(f"I1: the crawl did not end in {MOST_ITERATIONS} iterations")
         self.krake("keys", "check")
-        for words in (
-            ("export", "--label", "out"),
-            ("graph", "link", "--export", "out"),
-            ("graph", "finalize", "--export", "out"),
-        ):
-            self.krake(*words)
+        while self.krake("export", "--label", "out", refused="other segments").code:  # somebody crawled in between
+            shutil.rmtree(self.home / "dfs/export/out")
+        for stage in ("link", "finalize"):
+            self.krake("graph", stage, "--export", "out")
 
     def _took_nothing(self) -> bool:
         index = self.folders()[-1] / "index.json"
