@@ -180,6 +180,8 @@ class Operated:
             self._after_a_kill(words)
         text = f"{' '.join(words)}: {done.code}: {done.err.strip()} {done.out.strip()[-1000:] if done.code else ''}"
         self.say(f"  {text}")
+        if done.code and words[:2] == ("fsck", "--repair") and self._move_away(done.out):
+            return self.krake(*words, refused=refused, each_time=each_time)
         if done.code and not self.is_between and not (refused and re.search(refused, done.err + done.out)):
             raise FindingError(text)
         return done
@@ -224,10 +226,19 @@ class Operated:
                 self.say(f"  {text}")
                 if not re.fullmatch(expected or self.usual, one["name"]):
                     raise FindingError(text)
-            for command in _commands(found):
+            self._move_away(" ".join(one["repair"] for one in found))
+            for command in _commands([one for one in found if one["room"] != "export"]):
                 words = command.split()
                 self.krake(*words, each_time=self.anew(words))
         raise FindingError(f"fsck is not clean when its advice was followed: {self.fsck()}")
+
+    def _move_away(self, said: str) -> bool:
+        """Exports that cannot go on: which of them goes is a choice of people. Whether there were any."""
+        folders = [self.home / "dfs" / name for name in re.findall(r"move the folder (\S+) away", said)]
+        there = [folder for folder in dict.fromkeys(folders) if folder.exists()]
+        for folder in there:
+            shutil.rmtree(folder)
+        return bool(there)
 
     def anew(self, words: list[str]) -> Callable[[], None]:
         """What a command allows to be crawled again: pages whose folders are gone, once keys are rebuilt."""
@@ -333,6 +344,6 @@ def _commands(found: list[dict[str, Any]]) -> list[str]:
     """The commands that findings name, each once, without those that leave something to be filled in."""
     named = [command for one in found for command in re.findall(r"`krake ([^`]+)`", one["repair"])]
     commands = [command for command in dict.fromkeys(named) if not re.search(r"[A-Z]{4}", command)]
-    if not commands:
+    if found and not commands:
         raise FindingError(f"fsck names no command: {found}")
     return commands
