@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
-from crawl_lib.errors import DamagedFileError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.export import scratch_folder
-from crawl_lib.repair import finish_swaps, replace_segment, require_folder
+from crawl_lib.repair import finish_swaps, replace_segment
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.segment import (
     INDEX_NAME,
@@ -82,7 +82,8 @@ def compact_segment(
 
     Raises PathNotFoundError (no such segment), DamagedFileError (salvage it first), StorageError.
     """
-    require_folder(name)
+    if name.folder not in name.crawl.folders():
+        raise PathNotFoundError(f"{name.crawl.at(name.folder)}: there is no such iteration; see `krake status`")
     if not dry_run:
         finish_swaps(stores, name.folder)
     report = CompactReport(str(name))

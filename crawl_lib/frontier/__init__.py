@@ -50,6 +50,7 @@ from crawl_lib.frontier.outlinks import (
     read_outlinks,
     some_lines,
     split_line,
+    url_of_line,
 )
 from crawl_lib.frontier.queue import (
     Queue,

@@ -16,7 +16,7 @@ everything stops between two steps in the life of a key: docs/protocol.md.
 from typing import TYPE_CHECKING
 
 from crawl_lib.keys.dump import dump_keys, load_keys
-from crawl_lib.keys.intervals import KEY_BYTES, interval, replicas, side_by_side
+from crawl_lib.keys.intervals import KEY_BYTES, KeyHeap, interval, replicas, unheld_keys
 from crawl_lib.keys.maintenance import check, repair
 from crawl_lib.keys.moving import reshard
 from crawl_lib.keys.ring import read_ring, rewrite_notes

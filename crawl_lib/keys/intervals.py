@@ -1,14 +1,15 @@
-"""Interval arithmetic: which key servers hold a key; and their tables read at the same time.
+"""Interval arithmetic: which key servers hold a key; and their tables read at the same time, in the order of keys.
 
 The 2^160 keys are cut into as many intervals as there are servers, in the order of the config. The first server of a
 key is its interval's; the replicas are the next servers in the ring.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
+from pathlib import Path
 
 from crawl_lib.errors import ConfigError
 from crawl_lib.states import KeyState
@@ -16,6 +17,7 @@ from crawl_lib.states import KeyState
 KEY_BYTES = 20
 KEY_SPACE = 1 << 160
 _STATES = frozenset(KeyState)
+_UNHELD_KEYS = 50_000
 
 
 def interval(key: bytes, n: int) -> int:
@@ -90,3 +92,39 @@ def behind(
 def _placed(place: int, scan: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int, KeyState]]:
     for key, keyinfo in scan:
         yield key, place, state_of(keyinfo)
+
+
+class KeyHeap:
+    """A set of keys that is filled first, and then read in ascending order, each key once.
+
+    `make_room`: gives an empty folder, once there are more than `most` keys in memory: they go to a file there.
+    """
+
+    def __init__(self, make_room: Callable[[], Path], *, most: int = 500_000) -> None:
+        self._make_room, self._most = make_room, most
+        self._keys: set[bytes] = set()
+        self._files: list[Path] = []
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        """Add keys; they may be there already. Raises what `make_room` does."""
+        self._keys.update(keys)
+        if len(self._keys) > self._most:
+            room = self._files[0].parent if self._files else self._make_room()
+            self._files.append(room / str(len(self._files)))
+            self._files[-1].write_bytes(b"".join(sorted(self._keys)))
+            self._keys.clear()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (key for key, _ in groupby(merge(sorted(self._keys), *map(_keys_of_file, self._files))))
+
+
+def _keys_of_file(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(KEY_BYTES), b"")
+
+
+def unheld_keys(scans: Sequence[Iterable[tuple[bytes, int]]], heap: KeyHeap) -> Iterator[list[bytes]]:
+    """Keys that are queued by any of these scans, in whatever words, by none more than that, and not in a heap."""
+    rows = side_by_side([((key, KeyState.QUEUED) for key in heap), *scans])
+    unheld = (key for key, states in rows if 0 not in states and max(states.values()) is KeyState.QUEUED)
+    return iter(lambda: list(islice(unheld, _UNHELD_KEYS)), [])

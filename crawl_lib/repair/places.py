@@ -5,16 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from crawl_lib.crawldir import SegmentRef
-from crawl_lib.errors import LockedError, PathNotFoundError, os_errors
+from crawl_lib.errors import LockedError, os_errors
 from crawl_lib.frontier import NodeLock, held_without_trace
 from crawl_lib.stores import Stores
-
-
-def require_folder(name: SegmentRef) -> None:
-    """Raises PathNotFoundError if the segment's iteration has no folder."""
-    if name.folder not in name.crawl.folders():
-        raise PathNotFoundError(f"{name.crawl.at(name.folder)}: there is no such iteration; see `krake status`")
 
 
 def node_locked(

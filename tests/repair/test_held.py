@@ -20,9 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib.config import load_config
-from crawl_lib.keys import open_key_store
+from crawl_lib.keys import KeyHeap, open_key_store
 from crawl_lib.repair.fsck import fsck
-from crawl_lib.repair.keys.held import KeyHeap
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from demo import Serving

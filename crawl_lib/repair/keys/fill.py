@@ -42,11 +42,16 @@ from crawl_lib.errors import (
 from crawl_lib.export import scratch_folder
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, Queue, finish_open_move, open_take
-from crawl_lib.keys import STATEMENT_KEYS, ShardedKeyStore, check_tables, open_key_store
-from crawl_lib.repair.keys.held import (
-    HIGHEST,
-    LOWEST,
+from crawl_lib.keys import (
+    KEY_BYTES,
+    STATEMENT_KEYS,
     KeyHeap,
+    ShardedKeyStore,
+    check_tables,
+    open_key_store,
+    unheld_keys,
+)
+from crawl_lib.repair.keys.held import (
     Sight,
     hold_all,
     keys_of,
@@ -54,7 +59,6 @@ from crawl_lib.repair.keys.held import (
     open_folder,
     page_states,
     queued_urls,
-    unheld_keys,
     urls_on_their_way,
 )
 from crawl_lib.repair.queue.queue import take_in_again
@@ -63,6 +67,7 @@ from crawl_lib.stores import Stores, has_tables
 
 REPAIR = "run `krake fsck --repair`"
 EXAMPLES = 3
+_ALL = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
 _NOT_COMPARED = "keys that are queued were not compared with the URLs that nodes hold"
 
 
@@ -226,7 +231,7 @@ class _Walk:
         """Delete the keys whose keyinfo is none of ours; what should be known of them is written after that."""
         ours = set(KeyState)
         for server in self.store.servers:
-            rows = (key for key, keyinfo in server.scan(LOWEST, HIGHEST) if keyinfo not in ours)
+            rows = (key for key, keyinfo in server.scan(*_ALL) if keyinfo not in ours)
             while keys := list(islice(rows, STATEMENT_KEYS)):
                 self.report.dropped += len(keys)
                 if self.write:
@@ -331,7 +336,8 @@ class _Walk:
             hold_all(self.stores, self.nodes, self.sight.notes, heap)
         if self.report.unread:
             return
-        for keys in unheld_keys(self.store.servers, heap):
+        scans = [server.scan(*_ALL) for server in self.store.servers]
+        for keys in unheld_keys(scans, heap):
             # These were read before: none was sent by a node whose note is there now.
             if began := self.sight.began(self.stores):
                 again = " and ".join(f"`{note_command(node)}`" for node in began)

@@ -11,13 +11,12 @@ The other way round, a URL that waits and whose key is unknown is taken for new 
 is fetched twice.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha1
-from heapq import merge
-from itertools import groupby, islice
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -46,8 +45,10 @@ from crawl_lib.frontier import (
     read_handed_on,
     read_journal,
     read_move,
+    some_lines,
+    url_of_line,
 )
-from crawl_lib.keys import KEY_BYTES, KeyServer, side_by_side
+from crawl_lib.keys import KeyHeap
 from crawl_lib.node import waiting_sources
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.segment import SegmentReader, microseconds_of
@@ -55,8 +56,7 @@ from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores
 from crawl_lib.urls import canonicalize
 
-ASKED = 50_000
-LOWEST, HIGHEST = bytes(KEY_BYTES), b"\xff" * KEY_BYTES
+_some = partial(some_lines, count=50_000)
 _WITH_URLS = (
     *(NodeDirectory.new, NodeDirectory.new_claim),
     *(NodeDirectory.put_back, NodeDirectory.handed_on, NodeDirectory.take),
@@ -106,7 +106,7 @@ def queued_urls(stores: Stores, node: str) -> Iterator[tuple[str, list[bytes]]]:
         return
     urls = (url for url, _ in queue.lines(state))
     yield from (("state", some) for some in _some(urls))
-    yield from (("handed_on", some) for some in _some(map(_url_of, read_handed_on(queue))))
+    yield from (("handed_on", some) for some in _some(map(url_of_line, read_handed_on(queue))))
     journal = read_journal(queue.directory)
     if journal is not None:
         sent = journal.chunk_bytes if journal.phase == INSERT else journal.new_bytes
@@ -124,7 +124,7 @@ def urls_on_their_way(stores: Stores, node: str, taken_in: TakenIn | None = None
     taken_in = _taken_in(stores, node) if taken_in is None else taken_in
     sources, _ = waiting_sources(stores, node, taken_in, before=None, planned=[])
     for source in sources:
-        yield from _some(_url_of(line) for line in source.open() if HANDED_ON_MARK in line)
+        yield from _some(url_of_line(line) for line in source.open() if HANDED_ON_MARK in line)
 
 
 def _taken_in(stores: Stores, node: str) -> TakenIn:
@@ -156,7 +156,7 @@ def held_keys(stores: Stores, node: str) -> Iterator[list[bytes]]:
             if not ours:  # people wrote it, perhaps
                 yield keys_of(_canonical(some, longest))
     for name in _WITH_URLS + _MOVED_IN if is_moving else _WITH_URLS:
-        yield from map(keys_of, _some(map(_url_of, file_lines(queue.directory / name))))
+        yield from map(keys_of, _some(map(url_of_line, file_lines(queue.directory / name))))
 
 
 def note_held(stores: Stores, node: str) -> HeldNote:
@@ -261,42 +261,6 @@ def hold_all(stores: Stores, nodes: Collection[str], notes: Mapping[str, HeldNot
             heap.add(keys_of(urls))
 
 
-class KeyHeap:
-    """A set of keys that is filled first, and then read in ascending order, each key once.
-
-    `make_room`: gives an empty folder, once there are more than `most` keys in memory: they go to a file there.
-    """
-
-    def __init__(self, make_room: Callable[[], Path], *, most: int = 500_000) -> None:
-        self._make_room, self._most = make_room, most
-        self._keys: set[bytes] = set()
-        self._files: list[Path] = []
-
-    def add(self, keys: Iterable[bytes]) -> None:
-        """Add keys; they may be there already. Raises what `make_room` does."""
-        self._keys.update(keys)
-        if len(self._keys) > self._most:
-            room = self._files[0].parent if self._files else self._make_room()
-            self._files.append(room / str(len(self._files)))
-            self._files[-1].write_bytes(b"".join(sorted(self._keys)))
-            self._keys.clear()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (key for key, _ in groupby(merge(sorted(self._keys), *map(_keys_of_file, self._files))))
-
-
-def _keys_of_file(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        yield from iter(lambda: file.read(KEY_BYTES), b"")
-
-
-def unheld_keys(servers: Sequence[KeyServer], heap: KeyHeap) -> Iterator[list[bytes]]:
-    """Keys that are queued, in whatever words, on any of some servers, on none more than that, and not in a heap."""
-    scans = [((key, KeyState.QUEUED) for key in heap), *(server.scan(LOWEST, HIGHEST) for server in servers)]
-    rows = side_by_side(scans)
-    return _some(key for key, states in rows if 0 not in states and max(states.values()) is KeyState.QUEUED)
-
-
 def nodes_unseen(stores: Stores, nodes: Collection[str]) -> list[str]:
     """Nodes that may hold URLs, and whose directories cannot be read: elsewhere, at work, gone.
 
@@ -328,13 +292,3 @@ def _canonical(lines: Iterable[bytes], max_length_chars: int) -> Iterator[bytes]
             ).encode()
         except UrlError:
             continue  # no one will crawl it
-
-
-def _url_of(line: bytes) -> bytes:
-    return line.partition(b"\t")[0]
-
-
-def _some(urls: Iterable[bytes]) -> Iterator[list[bytes]]:
-    source = iter(urls)
-    while some := list(islice(source, ASKED)):
-        yield some

@@ -34,10 +34,11 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
     """
     with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
         problems = {server.name: _problem(server, full=full) for server in store.servers}
-        if all(map(is_sqlite_server, problems)) and not _is_begun(stores):
+        servers = stores.config.servers
+        is_begun = stores.crawl.segments() or any(stores.node_dir(node).is_dir() for node in servers)
+        if all(map(is_sqlite_server, problems)) and not is_begun:
             return  # the first task makes them
         broken = [server for server in store.servers if problems[server.name]]
-        servers = stores.config.servers
         if broken and not dry_run:
             here = [node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()]
             elsewhere = [node for node in nodes_unseen(stores, here) if node in servers]
@@ -50,11 +51,6 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if not dry_run:
             for name in rewrite_notes(store.servers, store.replication):
                 say(f"{name}: the note of its place among the key servers was written again")
-
-
-def _is_begun(stores: Stores) -> bool:
-    nodes = stores.config.servers
-    return bool(stores.crawl.segments()) or any(stores.node_dir(node).is_dir() for node in nodes)
 
 
 def _problem(server: KeyServer, *, full: bool) -> str:

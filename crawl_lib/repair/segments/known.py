@@ -18,6 +18,7 @@ from crawl_lib.frontier import (
     OUTLINKS_NAME,
     decode_line,
     encode_line,
+    is_readable,
     open_take,
     part_mapping,
     read_outlinks,
@@ -168,10 +169,8 @@ class Known:
         """URLs of pages that earlier salvages lost, of each line that can be read."""
         with suppress(PathNotFoundError):
             for line in self.storage.read_bytes(f"{self.path}/{LOST_NAME}").splitlines():
-                with suppress(DamagedFileError):
-                    queued, _ = decode_line(line)
-                    if _is_url(queued.url):
-                        yield queued
+                if is_readable(line + b"\n"):
+                    yield decode_line(line)[0]
 
     def outlinks(self) -> Iterator[tuple[str, QueuedUrl, str]]:
         """What can be read of `outlinks`: of each owner's part the lines before the damage, in order.
@@ -189,18 +188,11 @@ class Known:
                 part = part_mapping(value, where)
                 file = self.storage.open_read(where, part.offset, part.length)
                 for line in read_outlinks(file, where, part.count if node else None):
-                    queued, flags = decode_line(line, where)
-                    if not _is_url(queued.url):
+                    if not is_readable(line + b"\n"):
                         continue
+                    queued, flags = decode_line(line, where)
                     owner = self.name.node if local else owners.owner(host_of(queued.url))
                     yield node if node in self.nodes else owner, queued, flags
-
-
-def _is_url(text: str) -> bool:
-    """Whether it is a canonical URL: with another byte in it, it may be none."""
-    with suppress(UrlError):
-        return canonicalize(text, max_length_chars=LONGEST_URL) == text
-    return False
 
 
 def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
