@@ -180,7 +180,7 @@ class Operated:
             self._after_a_kill(words)
         text = f"{' '.join(words)}: {done.code}: {done.err.strip()} {done.out.strip()[-1000:] if done.code else ''}"
         self.say(f"  {text}")
-        if done.code and words[:2] == ("fsck", "--repair") and self._move_away(done.out):
+        if done.code and not self.is_between and self._follow_refusal(words, done, refused):
             return self.krake(*words, refused=refused, each_time=each_time)
         if done.code and not self.is_between and not (refused and re.search(refused, done.err + done.out)):
             raise FindingError(text)
@@ -224,13 +224,25 @@ class Operated:
             for one in found:
                 text = f"fsck: {one['name']}: {one['where']}: {one['problem']}; {one['repair']}"
                 self.say(f"  {text}")
-                if not re.fullmatch(expected or self.usual, one["name"]):
+                if one["room"] != "export" and not re.fullmatch(expected or self.usual, one["name"]):
                     raise FindingError(text)
             self._move_away(" ".join(one["repair"] for one in found))
             for command in _commands([one for one in found if one["room"] != "export"]):
                 words = command.split()
                 self.krake(*words, each_time=self.anew(words))
         raise FindingError(f"fsck is not clean when its advice was followed: {self.fsck()}")
+
+    def _follow_refusal(self, words: tuple[str, ...], done: Done, refused: str) -> bool:
+        """Do what a command that did nothing says has to come first, if that is no choice; whether there was such."""
+        if words[:2] == ("fsck", "--repair"):
+            return self._move_away(done.out)
+        if reused := re.search(r"delete the folder (\d+), and run the iteration's start again", done.err):
+            shutil.rmtree(self.home / "dfs/crawl" / reused[1])
+            return True
+        if (refused and re.search(refused, done.err)) or not re.search("settled: .*: run `krake settle --node", done.err):
+            return False
+        self.krake("settle")
+        return True
 
     def _move_away(self, said: str) -> bool:
         """Exports that cannot go on: which of them goes is a choice of people. Whether there were any."""
