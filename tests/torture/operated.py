@@ -239,7 +239,8 @@ class Operated:
         if reused := re.search(r"delete the folder (\d+), and run the iteration's start again", done.err):
             shutil.rmtree(self.home / "dfs/crawl" / reused[1])
             return True
-        if (refused and re.search(refused, done.err)) or not re.search("settled: .*: run `krake settle --node", done.err):
+        may_be = bool(refused and re.search(refused, done.err))
+        if may_be or not re.search("settled: .*: run `krake settle --node", done.err):
             return False
         self.krake("settle")
         return True
