@@ -14,7 +14,7 @@ SEALED_VERSION = "sealed-2"
 """The `format_version` of a file of the crawl directory that has a digest. Older ones have 1, and no digest: no single
 bit turns one into the other."""
 MANIFEST_FILE = "manifest.json"
-"""In a folder of segments or seeds: names, sizes and digests of what it holds, written last."""
+"""In a segment, and in a folder of injected seeds: what it holds, with digests; written last."""
 
 
 def sealed(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,8 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
     with open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as store:
         problems = {server.name: _problem(server, full=full) for server in store.servers}
         servers = stores.config.servers
-        is_begun = stores.crawl.segments() or any(stores.node_dir(node).is_dir() for node in servers)
-        if all(map(is_sqlite_server, problems)) and not is_begun:
+        embedded = all(map(is_sqlite_server, problems))
+        if embedded and not (any(stores.node_dir(node).is_dir() for node in servers) or stores.crawl.segments()):
             return  # the first task makes them
         broken = [server for server in store.servers if problems[server.name]]
         if broken and not dry_run:
