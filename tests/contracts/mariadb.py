@@ -91,7 +91,7 @@ class MariaDb:
         """Make an empty data directory, as on a new disk; what stood there is gone. The server must not run."""
         _, install = _programs()
         shutil.rmtree(self.directory / "data", ignore_errors=True)
-        command = [install, "--no-defaults", f"--datadir={self.directory}/data", *_USER]
+        command = [install, "--no-defaults", *_USER, *self._directories()]
         command += ["--auth-root-authentication-method=normal", "--skip-test-db"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert done.returncode == 0, f"no key server: {done.stdout[-2000:]}{done.stderr[-2000:]}"
@@ -110,10 +110,14 @@ class MariaDb:
                 return
         raise AssertionError(f"MariaDB does not start: {(self.directory / 'log').read_text()[-3000:]}")
 
+    def _directories(self) -> list[str]:
+        """Its data, and its temporary files: a server that starts deletes those of all others in a shared one."""
+        return [f"--datadir={self.directory}/data", f"--tmpdir={self.directory}"]
+
     def _started_on(self, port: int) -> bool:
         server, _ = _programs()
         own = [f"--{name}={self.directory}/{name}" for name in ("socket", "pid-file")]
-        command = [server, "--no-defaults", *_USER, f"--datadir={self.directory}/data", *own, f"--port={port}"]
+        command = [server, "--no-defaults", *_USER, *self._directories(), *own, f"--port={port}"]
         command += ["--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin", *self.options]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(

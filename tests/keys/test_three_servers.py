@@ -110,6 +110,12 @@ def test_the_parts_of_all_servers_are_the_whole(store):
         assert sum(getattr(part, name) for part in parts) == getattr(whole, name)
 
 
+def test_a_server_that_starts_deletes_no_other_s_temporary_files(three_mariadbs):
+    """MariaDB deletes what begins with #sql in its directory for temporary files."""
+    directories = {server.run("SELECT @@tmpdir")[0][0] for server in three_mariadbs}
+    assert directories == {str(server.directory) for server in three_mariadbs}
+
+
 def test_parts_of_all_servers_at_the_same_time_twice_each_and_again(three_mariadbs, database, store, open_store):
     """As tasks that Airflow started, thought dead and started again; a server without tables among them."""
     store.insert(KEYS)
