@@ -2,6 +2,7 @@
 
 import re
 import ssl
+import struct
 
 import pymysql
 from pymysql.constants import CR, ER
@@ -16,7 +17,9 @@ from crawl_lib.errors import (
 )
 from crawl_lib.keys.server import MAKE, TABLES_EXIST
 
-FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError)
+_MALFORMED = (IndexError, struct.error)
+"""What PyMySQL raises for a packet that ends too early."""
+FOREIGN = (pymysql.MySQLError, OSError, RuntimeError, UnicodeError, *_MALFORMED)
 """All that PyMySQL raises: RuntimeError for a login method it cannot do, UnicodeError for a host that is no name."""
 
 CONTENTION = frozenset({ER.LOCK_DEADLOCK, 1020})
@@ -92,6 +95,7 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     """The error of Krake for one of PyMySQL or of a socket: names the server and what to do, never the password."""
     code = code_of(error)
     text = " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
+    text = "its packet is malformed" if isinstance(error, _MALFORMED) else text
     known = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
     cause = getattr(error, "original_exception", error)
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -115,4 +119,4 @@ def code_of(error: Exception) -> int | None:
 
 def is_lost(error: Exception) -> bool:
     """Whether the server does not answer, as opposed to answering with a refusal."""
-    return isinstance(error, OSError) or code_of(error) in LOST
+    return isinstance(error, (OSError, *_MALFORMED)) or code_of(error) in LOST

@@ -125,12 +125,14 @@ def test_bodies_pause_at_the_budget_and_all_come_whole(tmp_path, monkeypatch):
         took = true(self, holder, had, more)
         most.append((sum(one.held for one in holders.setdefault(id(self), set()) | {holder}), took))
         holders[id(self)].add(holder)
+        if not took:
+            paused.set()
         return took
 
-    holders = {}
+    holders, paused = {}, threading.Event()
     monkeypatch.setattr(InflightBudget, "takes", takes)
     with HostileWeb() as web:
-        urls = serve_large(web, 8)
+        urls = serve_large(web, 8, paused)
         found = run(tmp_path, urls, config)
     assert found.outcomes() == ["ok"] * 8
     assert {fetched.body == LARGE and fetched.truncated is None for fetched in found.fetched} == {True}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawl_lib.errors import ConfigError, KeyAccessError, KeyStoreError
+from crawl_lib.errors import ConfigError, KeyAccessError, KeyServerDownError, KeyStoreError
 from crawl_lib.keys import MySqlKeyServer, mysql_tls
 from crawl_lib.keys.mysql_tls import is_loopback
 from tests.contracts.mariadb import FAST, PASSWORD, MariaDb, start_mariadb
@@ -150,6 +150,13 @@ def test_the_same_servers_get_it_on_loopback_so_they_would_have_got_it(name: str
     with fake_server(greeting, [ASKS[word] for word in script]) as server:
         asked(server.name, "prefer")
         assert server.knows(SECRET)
+
+
+@pytest.mark.parametrize("packet", [b"\xff", b"\xff\x00\x00"])
+@pytest.mark.parametrize("when", ["login", "statement"])
+def test_a_packet_that_ends_too_early_is_the_servers_trouble(packet: bytes, when: str) -> None:
+    with fake_server(script=[packet] if when == "login" else [], answer=packet) as server:
+        assert isinstance(asked(server.name, "prefer", timeout_s=0.2), KeyServerDownError)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
