@@ -21,7 +21,6 @@ settings.load_profile("krake")
 
 LONGEST_FIRST = (
     "dags/test_make_crawl.py",
-    "dags/test_min_nodes.py",
     "node/test_nodes_return.py",
     "rounds/test_nodes_change.py",
     "e2e/test_synthetic_web.py",

@@ -4,6 +4,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -268,6 +269,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
 """Each command: its words, the function that carries it out, what it does, its options."""
 
 
+@cache
 def build_parser() -> argparse.ArgumentParser:
     """The parser; `arguments.run(arguments)` carries the command out and returns its exit code."""
     parser = _Parser(

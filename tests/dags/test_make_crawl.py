@@ -1,6 +1,7 @@
 """`make crawl`: the whole DAG in one process, on embedded stores; its exit code is the run's state."""
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from crawl_lib.config import Config
 from demo import Serving
 from tests.dags.conftest import Reference
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config
+from tests.e2e.crawl import Result
 
 pytestmark = pytest.mark.timeout(900)
 LIMIT_S = 400
@@ -131,6 +133,31 @@ def test_a_run_that_cannot_go_on_ends_at_once(home: Path, crawl: tuple[Config, P
     assert "The run failed" in output
     assert output.count("FAILED inject") == 2, "it was tried again"
     assert "iteration_1" not in output
+
+
+def test_a_run_succeeds_without_a_node_and_the_next_one_finds_the_rest(
+    home: Path, tmp_path: Path, serving: Serving, reference: Reference
+) -> None:
+    """node-1's lock cannot be opened in the first run; skipped iterations stay skipped though commits run on."""
+    config, path = small_config(tmp_path, crawl={"min_nodes": 0.5})
+    blocked = Path(config.queue.local_dir) / "node-1" / "lock"
+    blocked.mkdir(parents=True)
+    arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
+    code, output = finish(start(home, path, *arguments))
+    assert code == 0, output
+    folders = sorted(Result(config).crawl_dir.glob("[0-9]*"), key=lambda folder: int(folder.name))
+    assert len(folders) == ITERATIONS
+    assert [json.loads((folder / "index.json").read_text())["missing"] for folder in folders] == [["node-1"]] * 2
+    assert len(exports(config)) == 1
+
+    blocked.rmdir()
+    code, output = finish(start(home, path, "--iterations", str(MOST_ITERATIONS)))
+    assert code == 0, output
+    assert all((folder / "node-1" / "manifest.json").exists() for folder in folders), "it left an empty segment in each"
+    visited = Result(config).visited()
+    assert set(visited) == set(serving.truth().visits)
+    assert set(visited.values()) == {1}
+    assert exported_bytes(config, exports(config)[-1]) == reference.exported
 
 
 def wait_for_spool(queue: Path) -> None:
