@@ -13,8 +13,10 @@ from crawl_lib.repair import SweepReport
 def fsck(arguments: argparse.Namespace) -> int:
     """Check everything of the crawl that this machine can see, or repair it; 1 if anything is inconsistent after it.
 
-    Raises ConfigError where `--only` comes without `--repair`.
+    Raises ConfigError where `--only` comes without `--repair`, or `--node` with it.
     """
+    if arguments.node and arguments.repair:
+        raise ConfigError("--node is for a check: --repair repairs the queues of all nodes that are on this machine")
     if arguments.only and not arguments.repair:
         raise ConfigError("--only is for --repair: a check looks at everything")
     full, dry_run = not arguments.fast, arguments.dry_run

@@ -178,6 +178,7 @@ def test_repair_fills_a_replica_that_was_lost(krake: Krake) -> None:
         (("settle", "--node", "node-x"), "node 'node-x' is not one of servers: node-a, node-b"),
         (("nodes", "restart", "node-x"), "node 'node-x' is not one of servers: node-a, node-b"),
         (("fsck", "--only", "keys"), "--only is for --repair"),
+        (("fsck", "--repair", "--node", "a"), "--node is for a check"),
         (("crawl", "--node", "node-a"), "--run-id"),
         (("crawl", "--node", "node-a", "--run-id", "r"), "iteration 1 of run 'r' has no folder"),
         (("crawl", "--iterations", "21"), "crawl.max_iterations (20)"),
