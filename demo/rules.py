@@ -33,9 +33,9 @@ _FIRST = (
     RobotsKind.CRAWL_DELAY,
     RobotsKind.MISSING,
     RobotsKind.AGENT,
-    RobotsKind.FAILING,
-    RobotsKind.MOVED,
     RobotsKind.WILDCARDS,
+    RobotsKind.MOVED,
+    RobotsKind.FAILING,
 )
 _LATER = (RobotsKind.PLAIN, RobotsKind.AGENT, RobotsKind.MISSING, RobotsKind.WILDCARDS)
 _PRIVATE = "Disallow: /private/\nAllow: /private/open/\n"

@@ -8,7 +8,7 @@ from demo import SynthWeb, Target, Truth, TruthOptions
 
 PORT = 8080
 WEB = SynthWeb(seed=5, sites=7, pages_per_site=30)
-PLAIN, DELAY, MISSING, AGENT, FAILING, MOVED, WILDCARDS = range(7)
+PLAIN, DELAY, MISSING, AGENT, WILDCARDS, MOVED, FAILING = range(7)
 
 
 def url(site: int, path: str) -> str:

@@ -24,7 +24,7 @@ from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
 from tests.worker.children import run_stage
 
-WEB = SynthWeb(seed=9, sites=8, pages_per_site=6, specials=False)
+WEB = SynthWeb(seed=9, sites=6, pages_per_site=8, specials=False)
 
 
 def with_nodes(config: Config, *numbers: int) -> Config:
@@ -133,10 +133,10 @@ def test_a_changed_list_is_refused_until_all_have_settled(serving: Serving, tmp_
 
 
 def test_a_segment_that_came_after_a_node_settled_has_to_be_taken_in(serving: Serving, tmp_path: Path) -> None:
-    old = begun(tmp_path, serving, 0, 1)
-    stages.start_iteration(open_stores(old), run_id="r", iteration=3)
+    old = begun(tmp_path, serving, 0, 1, rounds=3)
+    stages.start_iteration(open_stores(old), run_id="r", iteration=4)
     stages.settle_node(open_stores(old), node="node-0")
-    stages.crawl_node(open_stores(old), run_id="r", iteration=3, node="node-1")
+    stages.crawl_node(open_stores(old), run_id="r", iteration=4, node="node-1")
     stages.settle_node(open_stores(old), node="node-1")
     with pytest.raises(ConfigError, match=r"node-0 has not taken in \d+/node-1"):
         stages.start_iteration(open_stores(with_nodes(old, 0, 1, 2)), run_id="x", iteration=1)
