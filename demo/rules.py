@@ -35,7 +35,7 @@ _FIRST = (
     RobotsKind.AGENT,
     RobotsKind.WILDCARDS,
     RobotsKind.MOVED,
-    RobotsKind.FAILING,
+    RobotsKind.FAILING,  # last, since its retries hold a crawl up for seconds: smaller webs do without
 )
 _LATER = (RobotsKind.PLAIN, RobotsKind.AGENT, RobotsKind.MISSING, RobotsKind.WILDCARDS)
 _PRIVATE = "Disallow: /private/\nAllow: /private/open/\n"
