@@ -206,6 +206,21 @@ def test_a_claim_whose_commit_is_lost_is_inserted_on_the_other_replicas(mariadb,
     store.close()
 
 
+def test_a_claim_whose_commit_has_a_malformed_answer_is_unsure_and_not_sent_again(server, monkeypatch):
+    """What PyMySQL raises for a packet that ends too early; the server has done it."""
+    commit, sent = pymysql.connections.Connection.commit, []
+
+    def answered_badly(connection):
+        commit(connection)
+        sent.append(connection)
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr(pymysql.connections.Connection, "commit", answered_badly)
+    assert server.claim(KEYS).unsure == set(KEYS)
+    assert len(sent) == 1
+    assert server.known(KEYS) == set(KEYS)
+
+
 def test_a_row_of_another_writer_that_is_not_committed_yet_is_waited_for(mariadb, server):
     """The claim sees neither key nor error at first; the other's commit makes the key theirs, exactly once."""
     other = pymysql.connect(unix_socket=str(mariadb.socket), user="root", database=server._database)
