@@ -4,8 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.synced
-SPARK_STAMP := $(VENV)/.synced-spark
-KERBEROS_STAMP := $(VENV)/.synced-kerberos
+EXTRAS := spark kerberos browser
 NATIVE := crawl_lib/parse/native
 SCANNER := $(NATIVE)/liblinks.so.1
 BENCH_VENV := .venv-bench
@@ -16,43 +15,69 @@ export PYTHONPATH := plugins
 # Where it is set, as in images of containers, each process compiles all of Airflow and Krake again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup setup-spark setup-kerberos setup-bench setup-pywb crawl ui cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
+# The variables that each target knows, PYTHON aside. Any other one, such as a slip in SEEDS, is refused before anything
+# is done.
+VARIABLES_crawl := CONFIG SEEDS ITERATIONS
+VARIABLES_ui := CONFIG
+VARIABLES_cluster := CONFIG
+VARIABLES_cluster-crawl := CONFIG SEEDS ITERATIONS
+VARIABLES_torture := N SEED POWER OPERATORS
+VARIABLES_test := PYTEST_ARGS
+VARIABLES_test-cluster := PYTEST_ARGS
+VARIABLES_bench := PARTS AGAINST REPORT
+ASKED := $(or $(MAKECMDGOALS),setup)
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+KNOWN := $(foreach target,$(ASKED),$(VARIABLES_$(target))) PYTHON
+$(if $(filter-out $(KNOWN),$(GIVEN)),$(error make $(ASKED) knows no variable $(filter-out $(KNOWN),$(GIVEN)), only $(strip $(KNOWN))))
+
+HAS_PYTHON = import ensurepip, sys, venv; sys.exit(sys.version_info[:2] != (3, 11))
+# Runs what downloads packages: whatever it says is shown if it fails, but for a network that is not there.
+DOWNLOAD = download() { "$$@" > $(VENV)/download.log 2>&1 || { \
+	if grep -qE 'connection broken by|from versions: none|error sending request' $(VENV)/download.log; \
+	then echo 'make: packages cannot be downloaded, since their index does not answer: see to the network, or to PIP_INDEX_URL, UV_INDEX_URL and HTTPS_PROXY (details: $(VENV)/download.log)'; \
+	else cat $(VENV)/download.log; fi >&2; exit 1; }; }; download
+
+.PHONY: setup setup-spark setup-kerberos setup-browser setup-bench setup-pywb crawl ui wheel cluster cluster-crawl test torture test-cluster check bench compose-env lock clean
 
 setup: $(STAMP) $(SCANNER)
 
 $(STAMP): requirements.lock requirements.build.lock pyproject.toml
 	@echo 'Setting up the environment in $(VENV) (once, about a minute) ...'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.build.lock
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --no-build-isolation requirements.build.lock requirements.lock $(if $(wildcard $(SPARK_STAMP)),requirements.spark.lock) $(if $(wildcard $(KERBEROS_STAMP)),requirements.kerberos.lock)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	touch $@
+	@$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -c '$(HAS_PYTHON)' 2> /dev/null || { \
+	echo 'make: Krake needs Python 3.11 with venv and pip, which $(if $(wildcard $(BIN)/python),$(VENV),$(or $(PYTHON),this machine)) is not: install it, delete $(VENV) if it is there, and run make setup PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(DOWNLOAD) $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.build.lock
+	@$(DOWNLOAD) $(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --no-build-isolation requirements.build.lock requirements.lock $(foreach extra,$(EXTRAS),$(if $(wildcard $(STAMP)-$(extra)),requirements.$(extra).lock))
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
 
 # The scanner of links, in C. Where no compiler works, one is downloaded for it.
 $(SCANNER): $(wildcard $(NATIVE)/*.c $(NATIVE)/*.h) $(NATIVE)/compile.py requirements.compiler.lock | $(STAMP)
 	$(BIN)/python $(NATIVE)/compile.py requirements.compiler.lock
 
-# What `batch.engine: spark` needs besides Java 17: half a GB. Once installed, `make setup` keeps it.
-setup-spark: $(SPARK_STAMP)
+# What not all need; once installed, `make setup` keeps it. `spark`: for `batch.engine: spark`, besides Java 17, half a
+# GB. `kerberos`: for `dfs.security: kerberos`; compiled, so with gcc, Python's headers and libkrb5-dev. `browser`: for
+# a test that uses Airflow's pages, besides Debian's chromium.
+setup-spark: $(STAMP)-spark
+setup-kerberos: $(STAMP)-kerberos
+setup-browser: $(STAMP)-browser
 
-$(SPARK_STAMP): $(STAMP) requirements.spark.lock
-	@echo 'Adding PySpark to $(VENV) (once, about half a minute) ...'
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --no-build-isolation --requirement requirements.spark.lock
-	touch $@
-
-# What `dfs.security: kerberos` needs; compiled, so with gcc, Python's headers and libkrb5-dev. `make setup` keeps it.
-setup-kerberos: $(KERBEROS_STAMP)
-
-$(KERBEROS_STAMP): $(STAMP) requirements.kerberos.lock
-	@echo 'Adding GSSAPI to $(VENV) (once, about a minute) ...'
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --no-build-isolation --requirement requirements.kerberos.lock
-	touch $@
+$(STAMP)-%: requirements.%.lock | $(STAMP)
+	@echo 'Adding the extra $* to $(VENV) (once, up to a minute) ...'
+	@$(DOWNLOAD) $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes --no-build-isolation --requirement $<
+	@touch $@
 
 crawl: setup
 	@$(BIN)/python -m krake_airflow crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
 
 ui: setup
 	@exec $(BIN)/python -m krake_airflow ui $(if $(CONFIG),--config "$(CONFIG)")
+
+# Krake as one file, dist/krake-*.whl, for an Airflow that you have: docs/airflow.md.
+wheel: setup
+	rm -rf build
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	rm -rf build
 
 # Many machines as processes of this one, with their data in .cluster/; needs Java 17, mvn, mariadb-server, postgresql.
 cluster: setup
@@ -72,7 +97,7 @@ test: setup setup-pywb
 
 # On a real HDFS, which Maven brings; CONTRIBUTING.md names the packages that this needs. Four processes on two cores,
 # since servers take their time; tests/cluster/conftest.py says in which order.
-test-cluster: setup setup-spark setup-kerberos
+test-cluster: setup $(EXTRAS:%=setup-%)
 	$(BIN)/python -m pytest tests/cluster -o addopts="-ra --strict-markers --strict-config --allow-hosts=127.0.0.0/8,::1 --allow-unix-socket" $(or $(PYTEST_ARGS),--numprocesses 4 --dist loadfile --no-loadscope-reorder)
 
 check: setup
@@ -113,11 +138,10 @@ lock: setup
 	$(BIN)/uv pip compile requirements.compiler.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.compiler.lock
 	$(BIN)/uv pip compile requirements.bench.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.bench.lock
 	$(BIN)/uv pip compile requirements.pywb.in --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.pywb.lock
-	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
-	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['spark'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.spark.lock
-	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['kerberos'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.kerberos.lock
+	$(BIN)/uv pip compile pyproject.toml --extra cluster --extra hdfs --extra dev --overrides requirements.overrides --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --quiet --output-file requirements.lock
+	for extra in $(EXTRAS); do $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['$$extra'])" | $(BIN)/uv pip compile - --constraint requirements.lock --upgrade --generate-hashes --no-emit-index-url --python-version 3.11 --no-header --no-annotate --quiet --output-file requirements.$$extra.lock || exit; done
 
 # Never touches data/: a crawl's results are deleted by hand.
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(PYWB_VENV) $(SCANNER) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .airflow
+	rm -rf $(VENV) $(BENCH_VENV) $(PYWB_VENV) $(SCANNER) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .airflow
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,7 +16,7 @@ from isal import igzip
 
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
-from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA
+from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest
 from crawl_lib.stores import open_stores
 
 PAGES = 20_000
@@ -41,7 +41,11 @@ def make_segment(config: Config) -> None:
         rows = [(url, file.tell(), file.write(_record(url, _text(rng, words)))) for url in urls]
     _write_pages(place, rows)
     _write_links(place, np.array([sha1(url.encode()).digest() for url in urls], dtype=object), urls)
-    (place / "manifest.json").write_text(json.dumps({"take_id": "bench", "counts": {"pages": PAGES}}))
+    counts = {"taken": PAGES, "deferred": 0, "pages": PAGES, "links": PAGES * LINKS_PER_PAGE, "outcomes": {"ok": PAGES}}
+    facts: dict[str, Any] = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
+    own: dict[str, Any] = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": FOLDER, "node": NODE}
+    manifest = Manifest(**own, **facts, counts=counts, started="1970-01-01T00:00:00Z")
+    (place / "manifest.json").write_bytes(manifest.to_bytes())
     iteration: dict[str, Any] = {
         "run_id": "bench", "iteration": 1, "nodes": [NODE], "routing": "host", "config_digest": "",
         "batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [],

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks import checkpoints
 from benchmarks.report import Measured, Row, ahead, measure
 from crawl_lib import Config, from_mapping, stages
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
 from tests.web.files import FileServing
@@ -35,6 +36,7 @@ def make_config(directory: Path, **sections: dict[str, Any]) -> Config:
         "key_storage": {"servers": ["keys/0.sqlite"]},
         "queue": {"local_dir": "queue"},
         "scratch": {"directory": "scratch"},
+        "crawl": {"max_iterations": 50},
         "batch": {"size": 1_000_000, "time_limit_s": 3600},
         "urls": {"scope": "hosts"},
         "fetch": {
@@ -55,7 +57,7 @@ def crawl_to_the_end(config: Config, seeds: list[str]) -> int:
     stages.inject(open_stores(config), run_id="bench", seeds="\n".join(seeds))
     total = 0
     for iteration in range(1, config.crawl.max_iterations + 1):
-        stages.start_iteration(open_stores(config), run_id="bench", iteration=iteration)
+        start_iteration(open_stores(config), run_id="bench", iteration=iteration)
         counts: dict[str, Any] = stages.crawl_node(
             open_stores(config), run_id="bench", iteration=iteration, node="node"
         )

@@ -14,6 +14,7 @@ import psutil
 from benchmarks.crawl import make_config, served
 from benchmarks.report import Row, measure
 from crawl_lib import Config, stages
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 
 QUEUED = 1_000_000
@@ -38,7 +39,7 @@ def queue_by_hand(config: Config, first: Sequence[str], queued: int) -> None:
 
 def iterate(config: Config, number: int, size: int) -> int:
     """Take and crawl so many URLs; returns the pages."""
-    stages.start_iteration(open_stores(config), run_id="bench", iteration=number, batch_size=size)
+    start_iteration(open_stores(config), run_id="bench", iteration=number, batch_size=size)
     counts = stages.crawl_node(open_stores(config), run_id="bench", iteration=number, node="node")
     return int(counts["pages"])
 

@@ -7,6 +7,7 @@ crawls with its own code, its own benchmark's config included; the web is served
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -46,7 +47,9 @@ def checkout_of(commit: str, directory: Path) -> Iterator[Path]:
     git = ["git", "-C", str(PROJECT), "worktree"]
     subprocess.run([*git, "add", "--quiet", "--detach", str(place), commit], check=True)
     try:
-        subprocess.run(["make", "--quiet", "setup"], check=True, cwd=place, stdout=sys.stderr)
+        # Without the variables of a make that runs this: its own would refuse them.
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        subprocess.run(["make", "--quiet", "setup"], check=True, cwd=place, env=variables, stdout=sys.stderr)
         subprocess.run([place / ".venv/bin/python", "-m", "compileall", "-q", "crawl_lib"], check=True, cwd=place)
         yield place
     finally:

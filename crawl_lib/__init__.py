@@ -3,8 +3,8 @@
 The life of a URL, and where to read on:
 
 1. A seed is made canonical (`urls`) and left in a file for the node that owns its host (`seeds.inject`).
-2. `rounds.start` names an iteration's folder on the DFS (`storage`) and fixes what its nodes agree on
-   (`rounds.agreement`).
+2. The first node that comes to an iteration names its folder on the DFS (`storage`) and fixes what its nodes agree on
+   (`rounds.start`, `rounds.agreement`).
 3. The node takes in what was left for it: URLs whose key the key store (`keys`) does not know join the node's queue
    files (`frontier`).
 4. The node takes the first `batch.size` URLs of its queue (`frontier.take`), and shares them among fetching processes
@@ -24,8 +24,8 @@ The life of a URL, and where to read on:
     and joins the tables for both.
 
 Nodes may come and go between iterations (`rounds.layout`, `frontier.rehome`, `node.retire`), and so may key servers
-(`keys.moving`). `repair` finds and repairs what is damaged, `curate` is what people do with a crawl by hand,
-`cli` is the command `krake`.
+(`keys.moving`). `repair` finds and repairs what is damaged, `curate` is what people do with a crawl by hand, `ask` what
+they ask of it, `cli` is the command `krake`.
 
 `stages` has one function for each of these steps, `config` every option, `states` what a URL can be, `errors` what can
 go wrong and who must act, `durable` what "durable" means.

@@ -7,6 +7,7 @@
 import os
 import signal
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -51,15 +52,15 @@ def rename_durable(source: Path, target: Path) -> None:
         fsync_dir(source.parent)
 
 
-def write_durable(path: Path, data: bytes) -> None:
-    """Replace a file's content so that a reader, and a crash, see the old or the new one.
+def write_durable(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Replace a file's content, by bytes or pieces of them, so that a reader, and a crash, see the old or the new one.
 
     Raises StorageError naming the path; the operator looks at the disk.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             fsync_file(file)
         rename_durable(temporary, path)
     except OSError as error:

@@ -18,6 +18,7 @@
     |   `-- DamagedKeysError        the operator: run the repair command that is named
     |-- QueueError                  the operator: run the repair command that is named
     |-- DamagedFileError            the operator: the named file is not what its format says
+    |-- FewAnswersError             the operator looks at the network; nothing is lost, and a new run goes on
     |-- OutputConflictError         the operator: an output of that name, made of other inputs, exists already
     |-- LockedError                 wait, or stop the holder that is named
     |-- StoppedError                 no one: the stage was asked to stop, wrote what it had, and resumes when run again
@@ -34,7 +35,18 @@ from pathlib import Path
 
 
 class KrakeError(Exception):
-    """Base of everything Krake raises on purpose; the message is one line for the user."""
+    """Base of everything Krake raises on purpose; the message is one line for the user, or one for each finding.
+
+    `KrakeError(first, second)`: two findings.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def lines(self) -> list[str]:
+        """The findings, each in one line, whatever a system or a library said."""
+        return [" ".join(str(finding).splitlines()) for finding in self.args]
 
 
 class ConfigError(KrakeError):
@@ -109,6 +121,10 @@ class QueueError(KrakeError):
 
 class DamagedFileError(KrakeError):
     """A file is not what its format says. The message names the file and the place."""
+
+
+class FewAnswersError(KrakeError):
+    """Of the URLs of an iteration too few were answered at all. It is committed; the message says how to go on."""
 
 
 class OutputConflictError(KrakeError):

@@ -28,9 +28,9 @@ class Severity(StrEnum):
 class Finding:
     """One inconsistency.
 
-    `room`: `queue`, `segment`, `keys` or `export`. `name`: which damage it is, one word that stays the same in every
-    version. `where`: the file, folder or server. `problem`: what is wrong, for people. `repair`: the command, or what
-    else to do. `count`: how many places of `where` have it; `problem` names the first.
+    `room`: `queue`, `segment`, `keys`, `export` or `crawldb`. `name`: which damage it is, one word that stays the same
+    in every version. `where`: the file, folder or server. `problem`: what is wrong, for people. `repair`: the command,
+    or what else to do. `count`: how many places of `where` have it; `problem` names the first.
     """
 
     room: str
@@ -78,14 +78,19 @@ class Findings:
         return list(self._found.values())
 
 
+def open_to_read(path: Path) -> closing[sqlite3.Connection]:
+    """A SQLite file, to be read. Without a journal next to it, SQLite is to make none."""
+    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    return closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0))
+
+
 def sqlite_problem(path: Path, columns: Mapping[str, str]) -> str | None:
     """Why a SQLite file that no one writes cannot be used, None if it can. `columns`: of its tables, by table.
 
-    A table that is not there is made by the first writer. Without a journal next to it, SQLite is to make none.
+    A table that is not there is made by the first writer.
     """
-    how = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, timeout=1.0)) as base:
+        with open_to_read(path) as base:
             answer = str(base.execute("PRAGMA quick_check(1)").fetchone()[0])
             there = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             for table in there & columns.keys():

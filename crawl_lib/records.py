@@ -1,7 +1,9 @@
 """The plain records that travel between the rooms."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha1
+from typing import Any
 
 from crawl_lib.states import Outcome
 
@@ -12,12 +14,66 @@ MAX_BODY_BYTES = MAX_RECORD_BYTES - (1 << 20)
 65,535 characters, and a server's of `fetch.max_header_bytes`."""
 
 
+RETRY_LISTS = "retry-"
+"""How the names of lists begin that `krake retry` made: their pages were crawled, and count already."""
+
+
+_LATEST_S = 1 << 33
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The last full capture of a page, as a list's line carries it: what a visit compares with, and refers to.
+
+    `segment`: `<folder>/<node>`; `file`: a WARC file in it; `offset`: where the response record begins. `time`: POSIX
+    seconds of the capture. `digest`: SHA-1 of the payload, in hex (`WARC-Payload-Digest`), "" where it is not certain.
+    `etag`, `last_modified`: of the answer; without both the visit asks without conditions.
+    """
+
+    segment: str
+    file: str
+    offset: int
+    time: float
+    digest: str = ""
+    etag: str | None = None
+    last_modified: str | None = None
+
+    def to_text(self) -> str:
+        """JSON object text, without what is unknown."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value not in {None, ""}})
+
+    @classmethod
+    def of(cls, text: str) -> "Earlier | None":
+        """Read the text of a line; None where it names no capture: such a visit is one without conditions."""
+        if not text:
+            return None
+        try:
+            value = json.loads(text)
+            segment, file, offset = str(value["segment"]), str(value["file"]), int(value["offset"])
+            time, digest = float(value["time"]), str(value.get("digest") or "")
+            if not 0 <= time < _LATEST_S or len(bytes.fromhex(digest)) not in {0, sha1().digest_size}:
+                return None
+            etag, last_modified = (str(value.get(name) or "") or None for name in ("etag", "last_modified"))
+            return cls(segment, file, offset, time, digest, etag, last_modified)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            return None
+
+    @property
+    def place(self) -> dict[str, str | int]:
+        """Where the capture lies, as `refers_to` of `pages` says it."""
+        return {"segment": self.segment, "file": self.file, "offset": self.offset}
+
+
 @dataclass(frozen=True, slots=True)
 class QueuedUrl:
     """A line of a data file with its line of meta: a URL that waits for its fetch.
 
     `via`: key (20 bytes) of the page it was found on, None for seeds. `depth`: links from the seed; a redirect keeps
-    it. `redirects`: hops since the last link. `metadata`: JSON object text of the seed's `key=value` fields, or "".
+    it. `redirects`: hops (redirects, meta refreshes) since the last link. `metadata`: JSON object text of the seed's
+    `key=value` fields, or "".
+    `retries`: in how many iterations it failed in a way that passes; `due`: POSIX seconds before which it is not taken.
+    `list_name`: the list that asked for it (`<crawl>/lists/<name>/`), though it may have been crawled; "" for others.
+    `earlier`: of a line with a list's name, JSON object text of the page's last full capture (`Earlier`), or "".
     """
 
     url: str
@@ -25,6 +81,37 @@ class QueuedUrl:
     depth: int = 0
     redirects: int = 0
     metadata: str = ""
+    retries: int = 0
+    due: int = 0
+    list_name: str = ""
+    earlier: str = ""
+
+
+def metadata_with_list(queued: QueuedUrl) -> str | None:
+    """What `metadata` of `pages` has: the seed's fields and, as `list`, the name of the list that asked; None: neither.
+
+    That name takes the place of a seed's own field `list`, and of an earlier list's.
+    """
+    if not queued.list_name:
+        return queued.metadata or None
+    return json.dumps({**json_object(queued.metadata), "list": queued.list_name})
+
+
+def metadata_without_list(text: str | None) -> str:
+    """The fields of a seed out of `metadata` of `pages`, as a line has them."""
+    fields = json_object(text)
+    if fields.pop("list", None) is None:
+        return text or ""
+    return json.dumps(fields) if fields else ""
+
+
+def json_object(text: str | None) -> dict[str, Any]:
+    """A JSON object; what is none, as a queue made by hand may have it, is kept as one field."""
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = text
+    return value if isinstance(value, dict) else {"text": value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +131,9 @@ class Fetched:
     byte, with the empty line. `body`: as on the wire, transfer and content codings included. `request`: the request
     head as sent. All three are b"" where nothing was sent or came. `truncated`: None, or WARC-Truncated's word
     (`length`, `time`, `disconnect`). `error`: one line for people, "" if none. `attempts`: tries, 0 if none was sent.
+    `retry_at`: POSIX seconds after which a failure that passes is tried again; None: this is final.
+    `revisits`: the full capture that has the body, where the page is as it was then; None: this is a full one. It is
+    set when the record is written.
     """
 
     url: str
@@ -58,6 +148,8 @@ class Fetched:
     attempts: int = 0
     duration_ms: int = 0
     error: str = ""
+    retry_at: int | None = None
+    revisits: Earlier | None = None
     _body_sha1: bytes = field(default=b"", init=False, repr=False, compare=False)
 
     def body_sha1(self) -> bytes:
@@ -65,3 +157,9 @@ class Fetched:
         if not self._body_sha1:
             self._body_sha1 = sha1(self.body, usedforsecurity=False).digest()
         return self._body_sha1
+
+    def without_body(self) -> "Fetched":
+        """The same without the bytes of the body, whose digest it still knows."""
+        digest, bare = self.body_sha1(), replace(self, body=b"")
+        bare._body_sha1 = digest
+        return bare

@@ -15,7 +15,7 @@ from threading import Event, Thread, Timer
 from types import FrameType
 from typing import Self
 
-LONGEST_STOP_S = 4.5
+LONGEST_STOP_S = 4.0
 """A program that was told to stop ends within 5 s, children included."""
 STOPPED_TEXT = "stopped; run it again to go on"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -7,23 +7,23 @@ the next run goes on there. A crawl flushes what it fetched; the others give up 
 queries of their engine, and leave nothing but files that exist whole and hidden ones, which no one reads. All raise
 KrakeError, never anything else.
 
-    inject -> (start_iteration -> crawl_node per node -> commit_iteration) x N -> settle_node per node
-           -> maintain_keys -> export_pages -> link_export -> finalize_export
+    inject -> (crawl_node per node -> commit_iteration) x N -> settle_node per node, maintain_keys at the same time
+           -> export_pages -> link_export -> finalize_export
+
+With a CrawlDb (`frontier.order`) each iteration is generate -> crawl_node per node -> commit_iteration ->
+update_crawldb, and `inject` ends with an update, so that seeds are due.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crawl_lib.export import choose
-from crawl_lib.export import export_pages as _export
-from crawl_lib.graph import finalize_export as _finalize
-from crawl_lib.graph import link_export as _link
+from crawl_lib.errors import ConfigError
 from crawl_lib.keys import repair
-from crawl_lib.node import crawl_node, retire_node, settle_node
-from crawl_lib.rounds import commit_iteration, require_layout, status_of
-from crawl_lib.rounds import start as _start
+from crawl_lib.lazy import loads_later
+from crawl_lib.rounds import commit_iteration, ended_before, note_change, note_name, require_layout, require_own_places
 from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds import inject as _inject
 from crawl_lib.stores import Stores
@@ -32,16 +32,35 @@ from crawl_lib.urls import UrlFilter
 __all__ = [
     "commit_iteration",
     "crawl_node",
+    "ended_before",
     "export_pages",
     "finalize_export",
+    "generate",
     "inject",
     "link_export",
     "maintain_keys",
+    "require_usable",
     "retire_node",
     "settle_node",
-    "start_iteration",
     "status_of",
+    "update_crawldb",
 ]
+
+if TYPE_CHECKING:
+    from crawl_lib.node import crawl_node, retire_node, settle_node
+    from crawl_lib.rounds import status_of
+    from crawl_lib.usable import require_usable
+else:
+    # What loads numpy and Arrow is loaded at its first use, here and below: they begin threads, so a process that is to
+    # be forked for each task must not have them, and they take a third of a second, which most tasks need not pay.
+    __getattr__ = loads_later(
+        "crawl_lib",
+        {
+            "node": ("crawl_node", "retire_node", "settle_node"),
+            "rounds": ("status_of",),
+            "usable": ("require_usable",),
+        },
+    )
 
 Result = dict[str, Any]
 
@@ -53,14 +72,17 @@ def inject(
     seeds: str,
     below: Path | None = None,
 ) -> Result:
-    """Leave seeds for the nodes that own their hosts.
+    """Leave seeds for the nodes that own their hosts; with a CrawlDb, take them in there (`crawldb`: its version).
 
     `seeds`: URLs, a line each, or the path of a file or of a directory of files. `below`: the only directory whose
-    files may be named, for those who are no users of this machine; None: all that this process may read. Returns
-    counts, and the first rejections by file and line. Raises InputError if the path is not there or may not be named,
+    files may be named, for those who are no users of this machine; None: all that this process may read. Run again, it
+    lets what this machine has hold for the run's iterations (`note_change`). Returns counts, and the first
+    rejections by file and line. Raises InputError if the path is not there or may not be named,
     or no line of what was given is a URL to crawl; ConfigError if no iteration may have the nodes of the config yet,
-    or seeds are other people's sites and `fetch.contact` is not set.
+    a place is of another crawl, or seeds are other people's sites and `fetch.contact` is not set.
     """
+    require_own_places(stores)
+    note_change(stores, run_id)
     require_layout(stores)
     config = stores.config
     parsed = parse_seeds(
@@ -71,19 +93,40 @@ def inject(
         stop=stores.stop,
     )
     manifest = _inject(stores.crawl, run_id, parsed, Division.of(config), fetch=config.fetch, stop=stores.stop)
-    return {"path": stores.crawl.seeds_path(manifest["digest"]), **manifest["seeds"]}
+    note_name(stores)
+    result = {"path": stores.crawl.seeds_path(manifest["digest"]), **manifest["seeds"]}
+    if config.frontier.is_crawldb:
+        grown = update_crawldb(stores)
+        result["crawldb"] = {name: grown[name] for name in ("version", "rows")}
+    return result
 
 
-def start_iteration(
-    stores: Stores,
-    *,
-    run_id: str,
-    iteration: int,
-    batch_size: int | None = None,
-) -> Result:
-    """Name the folder of a run's iteration (from 1), or find it. `batch_size`: URLs a node may take; None: config."""
-    found = _start.start_iteration(stores, run_id=run_id, iteration=iteration, batch_size=batch_size)
-    return {"folder": found.folder, "iteration": iteration, "nodes": list(found.nodes), "batch": found.batch_sizes}
+def generate(stores: Stores, *, run_id: str, iteration: int, batch_size: int | None = None) -> Result:
+    """Make the list of what an iteration visits, and the iteration's folder, or find them.
+
+    Returns what `crawldb.generate` does; with `ended` nothing is due, and the run's iterations end.
+    """
+    from crawl_lib import crawldb  # noqa: PLC0415
+
+    require_crawldb(stores)
+    return crawldb.generate(stores, run_id, iteration, now=datetime.now(UTC), batch_size=batch_size)
+
+
+def update_crawldb(stores: Stores) -> Result:
+    """Take in all seeds and segments that the CrawlDb lacks.
+
+    Returns the newest `version`, its `path`, and how many `rows` it has, those of each status, and `segments`.
+    """
+    from crawl_lib import crawldb  # noqa: PLC0415
+
+    require_crawldb(stores)
+    return crawldb.counts_of(stores, crawldb.update(stores, now=datetime.now(UTC)))
+
+
+def require_crawldb(stores: Stores) -> None:
+    """Raise ConfigError for a crawl whose queues say what is crawled."""
+    if not stores.config.frontier.is_crawldb:
+        raise ConfigError("frontier.order: is fifo, and this needs crawldb (docs/recrawl.md says what that changes)")
 
 
 def maintain_keys(
@@ -112,19 +155,27 @@ def export_pages(
 ) -> Result:
     """Write mapping, content and offsets of the crawled pages.
 
-    `run_id`: take in nothing younger than this run; `folders`: only these iterations; `label`: the export's name.
+    `run_id`: take in nothing younger than this run; `folders`: only these iterations (names, `A..B`, `newest 3`);
+    `label`: the export's name.
     Returns its name as `export`, and counts. Raises OutputConflictError if that name has other inputs.
     """
-    name, segments = choose(stores, run_id=run_id, label=label, folders=folders)
-    report = _export(stores, name=name, segments=segments)
+    from crawl_lib import export as room  # noqa: PLC0415
+
+    name, segments = room.choose(stores, run_id=run_id, label=label, folders=folders)
+    report = room.export_pages(stores, name=name, segments=segments)
     return {**asdict(report), "export": name, "path": f"{stores.config.export.directory}/{name}"}
 
 
 def link_export(stores: Stores, *, export: str) -> Result:
     """Turn the links between the pages of an export into arcs."""
-    return asdict(_link(stores, name=export))
+    from crawl_lib import graph  # noqa: PLC0415
+
+    return asdict(graph.link_export(stores, name=export))
 
 
 def finalize_export(stores: Stores, *, export: str) -> Result:
-    """Write the web graph of an export."""
-    return asdict(_finalize(stores, name=export))
+    """Write the web graph of an export; then delete those that `export.keep` is too small for (`removed`)."""
+    from crawl_lib import graph  # noqa: PLC0415
+    from crawl_lib.export import remove_older  # noqa: PLC0415
+
+    return {**asdict(graph.finalize_export(stores, name=export)), "removed": remove_older(stores, export)}

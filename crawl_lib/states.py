@@ -4,6 +4,7 @@ A key's state only grows: unknown -> QUEUED -> CRAWLED or GONE. It never goes ba
 makes a key unknown again. Every URL that leaves the queue for good ends in exactly one Outcome.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 
 
@@ -11,9 +12,9 @@ class KeyState(IntEnum):
     """What `keyinfo` says of a key."""
 
     QUEUED = 1
-    """Taken in: its URL is in a queue, or in an open take."""
+    """Taken in: its URL is in a queue, also to be tried again, or in an open take."""
     CRAWLED = 2
-    """A committed segment has a row of it in `pages`, and it was not gone."""
+    """A committed segment has a final row of it in `pages`, and it was not gone."""
     GONE = 3
     """The last fetch answered 404 or 410."""
 
@@ -25,6 +26,8 @@ class Outcome(StrEnum):
     """An answer with a status of 200 to 299."""
     REDIRECT = "redirect"
     """An answer with a status of 300 to 399 and a usable Location."""
+    NOT_MODIFIED = "not_modified"
+    """An answer of 304 to a request that named an earlier capture: the page is still as it was then."""
     GONE = "gone"
     """An answer of 404 or 410."""
     CLIENT_ERROR = "client_error"
@@ -47,23 +50,29 @@ class Outcome(StrEnum):
     """No trusted TLS connection."""
     TIMEOUT = "timeout"
     """`fetch.connect_timeout_s` or `fetch.time_limit_s` ran out before an answer's headers were whole."""
+    TOO_SLOW = "too_slow"
+    """An answer began, and then brought less than `fetch.min_bytes_per_s` for `fetch.min_speed_s`; it is not kept."""
     PROTOCOL_ERROR = "protocol_error"
     """What came is not HTTP, or its headers pass the limit."""
     ADDRESS_REFUSED = "address_refused"
     """The address is of an inner network that `fetch.allow_networks` does not name. Not fetched."""
     PORT_REFUSED = "port_refused"
     """The port is one that browsers refuse; the URL was queued by hand, or before ports were looked at. Not fetched."""
+    FILTERED = "filtered"
+    """A filter of `urls.filters` rejects the queued URL, or a normaliser makes another one of it, which is handed on
+    (`redirect_url`); the rule is in `error`. Not fetched."""
     HOST_GAVE_UP = "host_gave_up"
-    """The host failed too often in this iteration; this URL was not tried any more."""
+    """The host failed too often in this iteration, or is busy, and is left alone; this URL was not tried any more."""
 
 
 KEY_STATE_OF_OUTCOME = {outcome: KeyState.GONE if outcome is Outcome.GONE else KeyState.CRAWLED for outcome in Outcome}
-"""The key state that a committed outcome leaves; every outcome has one."""
+"""The key state that a committed outcome leaves where it is final; every outcome has one."""
 
 WITH_RESPONSE = frozenset(
     {
         Outcome.OK,
         Outcome.REDIRECT,
+        Outcome.NOT_MODIFIED,
         Outcome.GONE,
         Outcome.CLIENT_ERROR,
         Outcome.SERVER_ERROR,
@@ -72,3 +81,12 @@ WITH_RESPONSE = frozenset(
     }
 )
 """Outcomes whose WARC group holds a request and a response; the others are a metadata record alone."""
+
+NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_REFUSED, Outcome.PORT_REFUSED, Outcome.FILTERED})
+"""Outcomes of URLs that a rule kept us from asking for, of the site or of ours: they say nothing of the network."""
+
+
+def answers_of(outcomes: Mapping[str, int]) -> tuple[int, int]:
+    """How many URLs were answered at all, with a response of any status, and of how many: all but `NOT_ASKED`."""
+    answered = sum(number for outcome, number in outcomes.items() if outcome in WITH_RESPONSE)
+    return answered, sum(number for outcome, number in outcomes.items() if outcome not in NOT_ASKED)

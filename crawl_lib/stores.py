@@ -13,7 +13,7 @@ from threading import Event
 from crawl_lib.config import Config, is_sqlite_server, shared_options
 from crawl_lib.crawldir import UNFILLED_FOLDER, CrawlDirectory, unfilled
 from crawl_lib.errors import KeyStoreError, KeyTablesError
-from crawl_lib.keys import KeyServer, ShardedKeyStore, open_key_store, own_server
+from crawl_lib.keys import KeyServer, ShardedKeyStore, TurnsOnly, open_key_store, own_server
 from crawl_lib.stopping import OnProgress, Work
 from crawl_lib.storage import DfsAccess, Storage, open_storage
 
@@ -51,8 +51,8 @@ class Stores(Work):
     def keys(self, node: str | None = None, *, make: bool = True) -> Iterator[ShardedKeyStore]:
         """The key store, opened. `node`: whose own server is asked first. `make`: embedded tables are made if missing.
 
-        Raises KeyStoreError; KeyTablesError where new tables would make the crawl forget what it has fetched, or were
-        made again and are not filled yet.
+        With a CrawlDb it keeps turns only, and lacks no keys. Raises KeyStoreError; KeyTablesError where new tables
+        would make the crawl forget what it has fetched, or were made again and are not filled yet.
         """
         if lacks := unfilled(self.crawl):
             raise KeyTablesError(
@@ -60,7 +60,9 @@ class Stores(Work):
                 " `krake fsck --repair`, on the machine of each node that is named"
             )
         first = 0 if node is None else own_server(self.config, node)
-        with open_key_store(self.config.key_storage, self.secrets.key_storage_password, first=first) as store:
+        config, password = self.config, self.secrets.key_storage_password
+        kind = TurnsOnly if config.frontier.is_crawldb else ShardedKeyStore
+        with open_key_store(config.key_storage, password, first=first, crawl=config.crawl.name, kind=kind) as store:
             if make:
                 self._refuse_to_forget(store)
                 store.ensure_tables()
@@ -69,7 +71,7 @@ class Stores(Work):
 
     def _refuse_to_forget(self, store: ShardedKeyStore) -> None:
         """Raise KeyTablesError where all replicas of some keys are gone, and their pages would be crawled again."""
-        if not all(map(is_sqlite_server, self.config.key_storage.servers)):
+        if self.config.frontier.is_crawldb or not all(map(is_sqlite_server, self.config.key_storage.servers)):
             return
         there = list(map(has_tables, store.servers))
         lost = [first for first in range(len(there)) if not any(there[place] for place in store.places(first))]

@@ -1,4 +1,7 @@
-"""The version of Krake, as WARC records, manifests and the User-Agent header have it, and a digest of its code."""
+"""The version of Krake, as WARC records, manifests and the User-Agent header have it; a digest of its code.
+
+In a checkout the queries are in `sql/` next to the package, in an installed wheel in the package.
+"""
 
 from functools import cache
 from hashlib import sha256
@@ -9,12 +12,19 @@ VERSION = "0.1.0"
 _PACKAGE = Path(__file__).resolve().parent
 
 
+def sql_directory(package: Path = _PACKAGE) -> Path:
+    """Where the queries are."""
+    inside = package / "sql"
+    return inside if inside.is_dir() else package.parent / "sql"
+
+
 @cache
 def code_digest(package: Path = _PACKAGE) -> str:
-    """SHA-256 of the sources of `crawl_lib` and of `sql/` next to it, in hex: tells checkouts of one version apart."""
-    digest = sha256()
-    for root in (package, package.parent / "sql"):
+    """SHA-256 of the sources of `crawl_lib` and of `sql/`, in hex: tells checkouts and wheels of one version apart."""
+    digest, sql = sha256(), sql_directory(package)
+    for root in (package, sql):
         for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", ".sql", ".c", ".h"}):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(package.parent).as_posix()} {len(content)}\n".encode() + content)
+            if root == sql or sql not in path.parents:
+                content = path.read_bytes()
+                digest.update(f"{path.relative_to(root.parent).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()

@@ -10,8 +10,9 @@ Maintenance, export, linker and finalizer alone, over iterations that were crawl
 4. **finalizer** writes the web graph.
 
 #### Parameters
-*folders*: names of iterations (folders of the crawl directory, POSIX times), one a line; empty: all that are complete.
-*label*: the export's name; empty: the newest iteration in it.
+*folders*: iterations, one a line: names (folders of the crawl directory, POSIX times such as `1795000000`), `A..B`
+(from A to B, both included), or `newest 3`; empty: all. Cleared after a later run, `newest 3` means other iterations.
+*label*: the export's name (letters, digits, `.`, `_`, `-`); empty: the newest iteration in it.
 
 #### When it failed
 Correct what the log's last line names, then *Clear* the failed task with its downstream. An export that exists already
@@ -22,38 +23,47 @@ label.
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
+from krake_airflow.configs import PROCESS
 from krake_airflow.operators import ExportOperator, FinalizeOperator, LinkOperator, MaintainKeysOperator
-from krake_airflow.parsing import BATCH_TIMEOUT, config_at_parse, default_args, key_servers, label_param
+from krake_airflow.parsing import BATCH_TIMEOUT, configs_to_parse, default_args, key_servers, label_param
 
-config = config_at_parse()
+from crawl_lib.config import Config
 
-with DAG(
-    dag_id="krake_process",
-    description="Export, links and web graph of iterations that are crawled already",
-    doc_md=__doc__,
-    schedule=None,
-    catchup=False,
-    max_active_runs=1,
-    default_args={**default_args(), "execution_timeout": BATCH_TIMEOUT},
-    tags=["krake"],
-    params={
-        "folders": Param(
-            None,
-            type=["null", "array"],
-            items={"type": "string", "pattern": "^[0-9]+$"},
-            title="Iterations",
-            description_md="Names of iterations (folders of the crawl directory), one a line. Empty: all.",
-        ),
-        "label": label_param(),
-    },
-) as dag:
-    with TaskGroup("maintain_keys"):
-        maintains = [
-            MaintainKeysOperator(task_id=task_id, task_display_name=server, server=server)
-            for task_id, server in key_servers(config).items()
-        ]
-    export = ExportOperator(task_id="export", of_run=False)
-    linker = LinkOperator(task_id="linker")
-    finalizer = FinalizeOperator(task_id="finalizer")
 
-    maintains >> export >> linker >> finalizer
+def process_dag(config: Config) -> None:
+    """The DAG of a config."""
+    with DAG(
+        dag_id=f"{config.crawl.name}_{PROCESS}",
+        description="Export, links and web graph of iterations that are crawled already",
+        doc_md=__doc__,
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        default_args={**default_args(config), "execution_timeout": BATCH_TIMEOUT},
+        tags=["krake"],
+        params={
+            "folders": Param(
+                None,
+                type=["null", "array"],
+                items={"type": "string", "pattern": r"^([0-9]+(\.\.[0-9]+)?|newest [0-9]+)$"},
+                title="Iterations",
+                description_md="Iterations, one a line: names (folders of the crawl directory, all digits), *A..B* "
+                "(from A to B), or *newest 3*. Anything else is a *Bad Request*. Empty: all.",
+            ),
+            "label": label_param(),
+        },
+    ):
+        with TaskGroup("maintain_keys"):
+            maintains = [
+                MaintainKeysOperator(task_id=task_id, task_display_name=server, server=server)
+                for task_id, server in key_servers(config).items()
+            ]
+        export = ExportOperator(task_id="export", of_run=False)
+        linker = LinkOperator(task_id="linker")
+        finalizer = FinalizeOperator(task_id="finalizer")
+
+        maintains >> export >> linker >> finalizer
+
+
+for one in configs_to_parse(PROCESS):
+    process_dag(one)

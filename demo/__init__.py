@@ -11,6 +11,7 @@ Nothing is kept on disk but the log; after a crash, start it again. The same see
 port differs from run to run (every site has its own loopback address, all share one port).
 """
 
+from demo.answers import AGAIN_PATH
 from demo.log import LoggedRequest, RequestLog
 from demo.model import Link, Resource, Target
 from demo.serving import ServerProcess, Serving
@@ -18,6 +19,7 @@ from demo.truth import Truth, TruthOptions, Visit
 from demo.web import SynthWeb
 
 __all__ = [
+    "AGAIN_PATH",
     "Link",
     "LoggedRequest",
     "RequestLog",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
@@ -20,6 +21,9 @@ _CODERS: dict[str, Callable[[bytes], bytes]] = {
     "br": lambda data: bytes(brotli.compress(data, quality=4)),
     "deflate": zlib.compress,
 }
+AGAIN_PATH = "/.synthweb/again"
+"""Asked for, it has forgotten which pages were asked for: those that fail at first do so again."""
+_DONE = Resource(204)
 _MISSING = Resource(404, body="<p>404</p>")
 
 
@@ -71,7 +75,7 @@ class Answers:
         web.targets()  # made now: the first request's start would else lie long before its end
         self._sites = {address: site for site, address in enumerate(web.addresses())}
         self._rendered: dict[tuple[Target, str], Answer] = {}
-        self._asked: set[Target] = set()
+        self._asked: Counter[Target] = Counter()
 
     def site(self, address: str) -> int:
         """The number of the site at an address."""
@@ -79,11 +83,14 @@ class Answers:
 
     def answer(self, target: Target, accepted: str) -> Answer:
         """What to send. `accepted`: the Accept-Encoding header."""
+        if target.path == AGAIN_PATH:
+            self._asked.clear()
+            return self._render(_DONE, "")
         resource = self._web.resource(target) or _MISSING
-        if resource.first_status is not None and target not in self._asked:
-            self._asked.add(target)
-            resource = Resource(resource.first_status, body="<p>Try again</p>", headers=(("Retry-After", "1"),))
-            return self._render(resource, "")
+        if resource.first_status is not None and self._asked[target] < resource.first_times:
+            self._asked[target] += 1
+            headers = (("Retry-After", str(resource.first_wait_s)),)
+            return self._render(Resource(resource.first_status, body="<p>Try again</p>", headers=headers), "")
         coding = resource.coding if resource.coding and resource.coding in accepted else ""
         rendered = self._rendered.get((target, coding))
         if rendered is None:

@@ -43,7 +43,8 @@ class Resource:
 
     `mime`: Content-Type, None sends none. `body`: the content before codings, with `PORT_MARK` in it. `charset`: of
     the bytes sent. `links`: in the order of the body. `redirect`: where Location leads. `coding`: Content-Encoding if
-    the client accepts it. `first_status`: answered to the first request only. `drip_s`: seconds the body takes.
+    the client accepts it. `first_status`: answered to the first `first_times` requests, with a
+    Retry-After of `first_wait_s`. `drip_s`: seconds the body takes.
     `nofollow`: the page as a whole says nofollow (meta robots or X-Robots-Tag).
     """
 
@@ -57,6 +58,8 @@ class Resource:
     coding: str = ""
     chunked: bool = False
     first_status: int | None = None
+    first_times: int = 1
+    first_wait_s: int = 1
     drip_s: float = 0.0
     nofollow: bool = False
 

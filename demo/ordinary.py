@@ -23,6 +23,21 @@ _COPY_SHARE = 0.04
 _MAX_OUT_DEGREE = 60
 
 
+_BUSY_EVERY, _ALWAYS_BUSY = 5, 11
+
+
+def made_busy(pages: dict[str, Resource], times: int) -> dict[str, Resource]:
+    """Some of a site's ordinary pages answer 503 or 429 to so many requests at first, one in eleven to all."""
+    found = dict(pages)
+    for number, (path, made) in enumerate(pages.items()):
+        if number % _ALWAYS_BUSY == _ALWAYS_BUSY - 1:
+            found[path] = Resource(503, body="<p>503</p>")
+        elif number % _BUSY_EVERY == _BUSY_EVERY - 2:
+            status = 429 if number % 2 else 503
+            found[path] = replace(made, first_status=status, first_times=times, first_wait_s=0)
+    return found
+
+
 def page_path(seed: int, site: int, number: int) -> str:
     """The canonical path of a site's ordinary page; page 0 is `/`."""
     if number == 0:

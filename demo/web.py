@@ -8,7 +8,7 @@ from functools import cached_property
 
 from crawl_lib.errors import InputError
 from demo.model import PORT_MARK, Link, Resource, Target
-from demo.ordinary import OrdinaryPages
+from demo.ordinary import OrdinaryPages, made_busy
 from demo.rules import CRAWL_DELAY_S, RobotsKind, kind_of, robots_resources
 from demo.special import INDEX, SpecialResources
 from demo.spelling import absolute, address
@@ -23,6 +23,7 @@ class SynthWeb:
 
     `specials`: each site has one of everything odd (`special`), some 80 URLs more. `calendar`: site 0 has a calendar
     without end; crawl it with a limit of depth. `agent`: the token that robots.txt rules for us are written for.
+    `busy`: how many requests some ordinary pages answer with 503 or 429 at first; some more always do. 0: none.
     """
 
     seed: int = 1
@@ -31,6 +32,7 @@ class SynthWeb:
     specials: bool = True
     calendar: bool = False
     agent: str = "krake"
+    busy: int = 0
 
     def __post_init__(self) -> None:
         if self.sites < 1 or self.pages_per_site < 1:
@@ -52,6 +54,8 @@ class SynthWeb:
         if self.calendar and site == 0:
             extra.append((Target(0, f"{_CALENDAR}1"), "calendar"))
         made = OrdinaryPages(self.seed, site, self.sites, self.pages_per_site).make(extra)
+        if self.busy:
+            made = made_busy(made, self.busy)
         if self.specials:
             made |= SpecialResources(self.seed, site, self.sites, self.pages_per_site).make()
         return made | robots_resources(site, self.agent)

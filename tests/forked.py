@@ -15,7 +15,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.pythons import PYTHON_VARIABLE, ROOT
+
 CONTEXT = get_context("forkserver")
 """The one process of this kind that a process of tests has, for all who need more than an exit code."""
 CONTEXT.set_forkserver_preload(["tests.loaded"])
@@ -48,6 +49,7 @@ def _run_python(program: str, arguments: list[str], variables: dict[str, str], o
     os.environ.clear()
     os.environ.update(variables)
     tempfile.tempdir = None
+    sys.executable = variables.get(PYTHON_VARIABLE, sys.executable)
     sys.argv = ["-c", *arguments]
     for path, number in ((out, 1), (err, 2)):
         with path.open("wb") as file:

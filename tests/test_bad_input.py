@@ -5,6 +5,7 @@ Every case is tried as the operators do it, through `stages`, and as people do i
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -179,8 +180,7 @@ class TestDirectories:
     def test_queue_local_dir(self, krake: Krake, place: Callable[[Path], Path]) -> None:
         path = place(krake.directory)
         krake.configure(servers=["node-a"], queue={"local_dir": str(path)})
-        krake.ok("inject", "http://127.0.0.1/")
-        for words in (["crawl"], ["settle"]):
+        for words in (["inject", "http://127.0.0.1/"], ["crawl"], ["settle"]):
             assert f"queue.local_dir: {path}" in krake(*words).error()
         with pytest.raises((ConfigError, StorageError)):
             stages.settle_node(open_stores(load_config(krake.file)), node="node-a")
@@ -193,8 +193,9 @@ class TestDirectories:
             path = krake.directory / "file"
             path.write_bytes(b"this is no database" * 100)
         krake.configure(servers=["node-a"], key_storage={"servers": [str(path)]})
-        krake.ok("inject", "http://127.0.0.1/")
-        for words in (["crawl"], ["settle"], ["keys", "create"], ["forget", "--yes", "http://127.0.0.1/"]):
+        for words in (["inject", "http://127.0.0.1/"], ["crawl"]):
+            assert str(path if place is a_file else path.parent) in krake(*words).error()
+        for words in (["settle"], ["keys", "create"], ["forget", "--yes", "http://127.0.0.1/"]):
             assert str(path) in krake(*words).error()
         assert str(path) in krake("keys", "check").out
         with pytest.raises(KeyStoreError) as caught:
@@ -207,9 +208,10 @@ class TestDirectories:
         crawled_once(krake)
         path = place(krake.directory)
         krake.configure(servers=["node-a"], scratch={"directory": str(path)})
-        error = krake("export").error()
-        assert str(path) in error
-        assert "scratch.directory" in error
+        for words in (["inject", ""], ["crawl"], ["export"]):
+            error = krake(*words).error()
+            assert str(path) in error
+            assert "scratch.directory" in error
         with pytest.raises((ConfigError, StorageError)):
             stages.export_pages(open_stores(load_config(krake.file)))
 
@@ -227,6 +229,7 @@ class TestDirectories:
     def test_a_file_where_a_folder_of_the_dfs_should_be(self, krake: Krake, name: str) -> None:
         if name == "export":
             crawled_once(krake)
+            shutil.rmtree(krake.directory / "dfs" / name)
         (krake.directory / "dfs").mkdir(exist_ok=True)
         (krake.directory / "dfs" / name).write_text("")
         words = {"crawl": ["inject", ""], "export": ["export"]}[name]

@@ -409,8 +409,10 @@ def test_the_image_takes_what_is_there_and_nothing_private() -> None:
 def test_the_image_is_made_as_make_setup_makes_the_environment() -> None:
     makefile = (ROOT / "Makefile").read_text()
     flat = " ".join(DOCKERFILE.replace("\\\n", " ").split())
-    makefile = re.sub(r" \$\(if .*\)$", "", makefile, flags=re.MULTILINE)  # Spark, where somebody asked for it
-    for line in re.findall(r"^\t\$\(BIN\)/(?:uv|python -m) pip (?:sync|install) .*$", makefile, re.MULTILINE)[:3]:
+    makefile = re.sub(r" \$\((?:foreach|if) .*\)$", "", makefile, flags=re.MULTILINE)  # extras that were asked for
+    for line in re.findall(
+        r"^\t(?:@(?:\$\(DOWNLOAD\) )?)?\$\(BIN\)/(?:uv|python -m) pip (?:sync|install) .*$", makefile, re.MULTILINE
+    )[:3]:
         needed = [word for word in line.split() if word.startswith("--") and word != "--disable-pip-version-check"]
         assert all(word in flat for word in [*needed, line.split()[-1]]), line
     assert "--require-hashes" in flat

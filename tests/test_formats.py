@@ -6,27 +6,38 @@ import re
 import shutil
 import subprocess
 from datetime import UTC, datetime
+from hashlib import sha1
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from crawl_lib.config import Config
+from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status
 from crawl_lib.export import export_pages
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.frontier.outlinks import encode_meta
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import dump_keys
-from crawl_lib.records import Fetched, QueuedUrl
+from crawl_lib.records import Earlier, Fetched, QueuedUrl
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position, cdxj_line
 from crawl_lib.states import KeyState, Outcome
 from crawl_lib.storage import open_storage
+from crawl_lib.text import TEXT_SCHEMA
 from tests.export.crawls import Capture, CrawlMaker, key
 from tests.stores import stores_on
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "formats.md").read_text()
 A, B, C = "http://a.example/", "http://b.example/", "http://c.example/"
+EARLIER = Earlier(
+    segment="1795000000/node-a",
+    file="krake-1795000000-node-a-0-00000.warc.gz",
+    offset=2048,
+    time=1795000003.5,
+    digest=sha1(b"").hexdigest(),
+    etag='"x"',
+)
 EXPORTED = ("urlmapping", "offsets", "content", "webgraph", "webgraph-index")
 
 
@@ -86,19 +97,27 @@ def test_lines_of_urls() -> None:
         (QueuedUrl(A, metadata='{"topic": "letters"}'), ""),
         (QueuedUrl(B, key(A), 1), ""),
         (QueuedUrl(C, key(B), 1, 1), HANDED_ON),
+        (QueuedUrl(C, key(B), 1, list_name="retry-1795000000-5d2b1c0a9e3f"), HANDED_ON),
+        (QueuedUrl(C, key(B), 1, list_name="7-1", earlier=EARLIER.to_text()), HANDED_ON),
     ]
     assert block.replace("→", "\t").encode().splitlines() == [encode_line(url, flags) for url, flags in urls]
     assert encode_meta(urls[1][0]).decode().replace("\t", "→") in TEXT
 
 
 WORDS = {"fixed_size_binary[20]": "20 bytes", "string": "text", "timestamp[us, tz=UTC]": "time", "bool": "boolean"}
+TABLES = [("pages", PAGES_SCHEMA), ("links", LINKS_SCHEMA), ("crawldb", CRAWLDB_SCHEMA), ("text", TEXT_SCHEMA)]
 
 
-@pytest.mark.parametrize(("name", "schema"), [("pages", PAGES_SCHEMA), ("links", LINKS_SCHEMA)])
+@pytest.mark.parametrize(("name", "schema"), TABLES)
 def test_the_columns_of_the_tables(name: str, schema: pa.Schema) -> None:
     [table] = re.findall(rf"`{name}`:\n\n\| column \| type \| what \|\n\|---\|---\|---\|\n((?:\|.*\|\n)+)", TEXT)
     columns = [(field.name, WORDS.get(str(field.type), str(field.type))) for field in schema]
     assert re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE) == columns
+
+
+def test_the_statuses_of_the_crawldb() -> None:
+    [row] = re.findall(r"^\| `status` \| text \| (`unfetched`.*) \|$", TEXT, re.MULTILINE)
+    assert row == ", ".join(f"`{status}`" for status in Status)
 
 
 def test_a_line_of_an_index() -> None:

@@ -239,8 +239,8 @@ def put(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def test_the_example_has_ten_lines() -> None:
-    assert len(library_example().splitlines()) == 10
+def test_the_example_has_nine_lines() -> None:
+    assert len(library_example().splitlines()) == 9
 
 
 def run(code: str, directory: Path, path: str) -> str:

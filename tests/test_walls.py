@@ -182,7 +182,8 @@ def test_the_documented_rejections_are_those_of_the_code_in_its_words_and_order(
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_an_outcome_says_what_the_warc_has_and_what_the_key_becomes(outcome: Outcome) -> None:
-    holds = "request, response, metadata" if outcome in WITH_RESPONSE else "metadata"
+    main = "revisit" if outcome is Outcome.NOT_MODIFIED else "response"
+    holds = f"request, {main}, metadata" if outcome in WITH_RESPONSE else "metadata"
     assert outcome_rows()[outcome][0] == holds
     assert KEY_STATE_OF_OUTCOME[outcome] in set(KeyState) - {KeyState.QUEUED}
 

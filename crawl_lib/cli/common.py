@@ -172,9 +172,14 @@ def require_yes(arguments: argparse.Namespace, what: str) -> None:
     refused = f"nothing was done: {what}; give --yes if that is meant"
     if not sys.stdin.isatty():
         raise ConfigError(refused)
-    sys.stderr.write(f"{what}. Type yes to go on: ")
+    if ask(arguments, f"{what}. Type yes to go on: ") != "yes":
+        raise ConfigError(refused)
+
+
+def ask(arguments: argparse.Namespace, question: str) -> str:
+    """A line that the user types on his terminal."""
+    sys.stderr.write(question)
     sys.stderr.flush()
     while not select.select([sys.stdin], [], [], 0.2)[0]:
         _interrupt(arguments.stop)
-    if sys.stdin.readline().strip() != "yes":
-        raise ConfigError(refused)
+    return sys.stdin.readline().strip()

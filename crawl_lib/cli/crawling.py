@@ -4,15 +4,22 @@ import argparse
 import sys
 import time
 import uuid
+from collections import Counter
+from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.cli.common import one_node, print_counts, stage_stores, waiting
-from crawl_lib.config import Config
-from crawl_lib.errors import ConfigError, KrakeError, StoppedError
+from crawl_lib.config import Config, load_config
+from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.export import newest_export
 from crawl_lib.frontier import NodeLock
 from crawl_lib.node import require_ready
-from crawl_lib.stores import Stores
+from crawl_lib.rounds import note_change
+from crawl_lib.stores import Secrets, Stores
+from crawl_lib.usable import require_usable
+
+_NO_URL = "no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new"
+_NOT_DUE = "no URL was due: those that wait have failed, and are tried again later"
 
 
 def _run_id(arguments: argparse.Namespace) -> str:
@@ -25,49 +32,88 @@ def _nodes(arguments: argparse.Namespace, config: Config) -> list[str]:
     return list(config.servers) if arguments.node is None else [one_node(arguments.node, config)]
 
 
+def _require_usable(arguments: argparse.Namespace) -> None:
+    """Before a crawl's first command does anything: all that it, or a later one, would be refused for."""
+    if getattr(arguments, "node", None) is None:  # else this is one task of many, on one machine of many
+        require_usable(load_config(arguments.config), Secrets.from_environment(), arguments.stop)
+
+
 def inject(arguments: argparse.Namespace) -> int:
-    """Add seeds to the crawl."""
+    """Add seeds to the crawl. Raises InputError where one of several is no URL: it may be a file."""
+    seeds = arguments.seeds
+    for text in seeds if len(seeds) > 1 else ():
+        if "://" not in text:
+            raise InputError(f"{text}: is not a URL such as https://example.org/; files are given one at a time")
+    _require_usable(arguments)
     with stage_stores(arguments) as stores:
-        print_counts("injected", stages.inject(stores, run_id=_run_id(arguments), seeds=arguments.seeds))
+        print_counts("injected", stages.inject(stores, run_id=_run_id(arguments), seeds="\n".join(seeds)))
     return 0
 
 
 def crawl(arguments: argparse.Namespace) -> int:
-    """Iterations of start, every node's crawl, commit; with --node only that node's crawl.
+    """Iterations of every node's crawl and commit; with --node only that node's crawl.
 
-    With `crawl.min_nodes` below 1 a node that fails is named, and commit decides whether it may be missing. Raises
+    With a CrawlDb each begins with its list, and ends with an update; --node leaves that out, as it does commit. Raises
     ConfigError for what would fail only after hours.
     """
-    run_id, taken, is_whole = _run_id(arguments), 0, arguments.node is None
+    run_id, counts = _run_id(arguments), Counter[str]()
+    _require_usable(arguments)
     with stage_stores(arguments) as stores:
         settings = stores.config.crawl
-        nodes = _nodes(arguments, stores.config)
-        if arguments.iterations > settings.max_iterations:
-            raise ConfigError(
-                f"--iterations {arguments.iterations} is more than crawl.max_iterations ({settings.max_iterations})"
-            )
-        if not is_whole and arguments.run_id is None:
-            raise ConfigError(
-                "--node crawls one node's part of a run that was started elsewhere: name it with --run-id"
-            )
+        _require_right(arguments, settings.max_iterations)
+        if arguments.node is None:
+            note_change(stores, run_id)
         for iteration in range(1, arguments.iterations + 1):
-            if is_whole:
-                require_ready(stores, run_id=run_id, iteration=iteration)
-                stages.start_iteration(stores, run_id=run_id, iteration=iteration, batch_size=arguments.batch_size)
-            for node in nodes:
-                try:
-                    result = stages.crawl_node(stores, run_id=run_id, iteration=iteration, node=node)
-                    taken += result.get("taken", 0)
-                    print_counts(f"{run_id}: iteration {iteration}, {node}", result)
-                except KrakeError as error:
-                    if isinstance(error, StoppedError) or not is_whole or settings.min_nodes == 1:
-                        raise
-                    print(f"node failed: {error}", file=sys.stderr)
-            if is_whole:
-                stages.commit_iteration(stores, run_id=run_id, iteration=iteration)
-    if not taken and settings.max_pages is None:
-        print("no URL was queued: `krake inject` adds seeds, `krake forget` makes known ones new", file=sys.stderr)
+            if said := _iterate(arguments, stores, run_id, iteration, counts):
+                print(f"{run_id}: ended with iteration {iteration}: {said}")
+                break
+    is_told = said and stores.config.frontier.is_crawldb
+    if not counts["taken"] and not is_told and (counts["passed_over"] or settings.max_pages is None):
+        print(_NOT_DUE if counts["passed_over"] else _NO_URL, file=sys.stderr)
     return 0
+
+
+def _iterate(
+    arguments: argparse.Namespace, stores: Stores, run_id: str, iteration: int, counts: Counter[str]
+) -> str | None:
+    """One iteration; returns why the run ends with it, if it does."""
+    is_whole, has_crawldb = arguments.node is None, stores.config.frontier.is_crawldb
+    which: dict[str, Any] = {"run_id": run_id, "iteration": iteration}
+    if is_whole:
+        require_ready(stores, **which)
+    if has_crawldb:
+        made = stages.generate(stores, **which, batch_size=arguments.batch_size)
+        print_counts(f"{run_id}: iteration {iteration}, list", made)
+        if "ended" in made:
+            return str(made["ended"])
+    for node in _nodes(arguments, stores.config):
+        _crawl_node(arguments, stores, {**which, "node": node}, counts)
+    if not is_whole:
+        return None
+    committed = stages.commit_iteration(stores, **which)
+    if has_crawldb:
+        print_counts(f"{run_id}: iteration {iteration}, update", stages.update_crawldb(stores))
+    return committed.get("ended")
+
+
+def _crawl_node(arguments: argparse.Namespace, stores: Stores, which: dict[str, Any], counts: Counter[str]) -> None:
+    """A node's part. With `crawl.min_nodes` below 1 one that fails is named, and commit decides whether it may."""
+    try:
+        result = stages.crawl_node(stores, **which, batch_size=arguments.batch_size)
+    except KrakeError as error:
+        if isinstance(error, StoppedError) or arguments.node is not None or stores.config.crawl.min_nodes == 1:
+            raise
+        print(f"node failed: {error}", file=sys.stderr)
+        return
+    counts.update({name: result.get(name, 0) for name in ("taken", "passed_over")})
+    print_counts(f"{which['run_id']}: iteration {which['iteration']}, {which['node']}", result)
+
+
+def _require_right(arguments: argparse.Namespace, most: int) -> None:
+    if arguments.iterations > most:
+        raise ConfigError(f"--iterations {arguments.iterations} is more than crawl.max_iterations ({most})")
+    if arguments.node is not None and arguments.run_id is None:
+        raise ConfigError("--node crawls one node's part of a run: name it with --run-id")
 
 
 def settle(arguments: argparse.Namespace) -> int:

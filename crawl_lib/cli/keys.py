@@ -17,13 +17,16 @@ from crawl_lib.stores import Secrets, node_dir
 
 @contextmanager
 def _opened(config: Config) -> Iterator[ShardedKeyStore]:
-    with open_key_store(config.key_storage, Secrets.from_environment().key_storage_password) as store:
+    password = Secrets.from_environment().key_storage_password
+    with open_key_store(config.key_storage, password, crawl=config.crawl.name) as store:
         yield store
 
 
 def create(arguments: argparse.Namespace) -> int:
     """Create the key tables where there are none. Raises KeyTablesError where that would make crawled pages new."""
     config = load_config(arguments.config)
+    if arguments.missing:
+        return _make_slots(config)
     if arguments.drop:
         servers = ", ".join(config.key_storage.servers)
         require_yes(arguments, f"all keys on {servers} are deleted: every URL of the crawl is new again")
@@ -35,6 +38,13 @@ def create(arguments: argparse.Namespace) -> int:
         made = store.create(drop=arguments.drop)
         store.require_ring()
     print(f"key tables made on {', '.join(made)}" if made else "key tables are there on every server")
+    return 0
+
+
+def _make_slots(config: Config) -> int:
+    with _opened(config) as store:
+        made = store.make_slots()
+    print(f"tables of turns made on {', '.join(made)}" if made else "tables of turns are there on every server")
     return 0
 
 

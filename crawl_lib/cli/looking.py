@@ -1,39 +1,66 @@
-"""`krake status`, `krake show`, `krake graph stats`, `krake config`."""
+"""`krake status`, `krake report`, `krake graph stats|export`, `krake config`."""
 
 import argparse
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import yaml
 from rich.console import Console
 from rich.table import Table
 
-from crawl_lib.cli.common import console, print_counts, print_json, print_result, tool_stores
+from crawl_lib.cli.common import InterruptedTool, console, plain, print_counts, print_result, tool_stores
 from crawl_lib.config import Config, is_sqlite_server, load_config, to_mapping
-from crawl_lib.export import newest_export, show_page
-from crawl_lib.graph import open_web_graph
+from crawl_lib.export import newest_export
+from crawl_lib.graph import export_graph, open_web_graph
 from crawl_lib.keys import parse_server
+from crawl_lib.report import write_report
 from crawl_lib.rounds import status_of
 from crawl_lib.seeds import has_contact, is_our_own
 from crawl_lib.stores import PASSWORD_VARIABLE, Secrets
-from crawl_lib.urls import UrlFilter
+from crawl_lib.usable import is_one_machine, local_problems, shared_problems
+
+WATCH_S = 2.0
+LAST = 10
+"""Iterations that people are shown."""
 
 
 def config(arguments: argparse.Namespace) -> int:
-    """Check the config and print what is in force, secrets masked. Raises ConfigError."""
-    checked = load_config(arguments.config)
-    UrlFilter(checked.urls, ())  # rules may be good YAML and no good rules
+    """Check the config, this machine and its servers, and print what is in force, secrets masked.
+
+    The exit code is 1 if something is wrong. On many machines what only some of them need is a warning. Raises
+    ConfigError.
+    """
+    checked, secrets = load_config(arguments.config), Secrets.from_environment()
     mapping = to_mapping(checked)
     mapping["fetch"]["proxy"] = masked(mapping["fetch"]["proxy"])
+    for step in _steps(mapping["urls"]):
+        step["rules"] = step["rules"] if step["file"] is None else None  # the file has them
     mapping["dfs_primary"] = masked(mapping["dfs_primary"])
-    password = Secrets.from_environment().key_storage_password
-    print(f"# {PASSWORD_VARIABLE} is {'set: ****' if password else 'not set'}")
+    print(f"# {PASSWORD_VARIABLE} is {'set: ****' if secrets.key_storage_password else 'not set'}")
     print(yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True), end="")
-    for warning in _warnings(checked):
+    problems, local = shared_problems(checked, secrets, arguments.stop), local_problems(checked, nodes=True, batch=True)
+    warnings = chain(_warnings(checked), () if is_one_machine(checked) else (f"{one}{_ELSEWHERE}" for one in local))
+    for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return 0
+    lines = [line for problem in chain(problems, local) for line in problem.lines]
+    for line in lines:
+        print(f"krake: {line}", file=sys.stderr)
+    return 1 if lines else 0
+
+
+def _steps(urls: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The normalisers and filters of all scopes."""
+    for steps in chain(urls["normalizers"].values(), urls["filters"].values()):
+        yield from steps or ()
+
+
+_ELSEWHERE = " (needed on the machines of nodes: queue.local_dir; of the batch stages: scratch.directory)"
 
 
 def _warnings(config: Config) -> Iterator[str]:
@@ -60,10 +87,22 @@ def masked(address: str | None) -> str | None:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """What is there of the crawl; the exit code is 1 if the file store could not tell."""
-    found = status_of(load_config(arguments.config), Secrets.from_environment())
-    print_result(arguments, found, lambda: _show_status(found, console()))
-    return 1 if "error" in found else 0
+    """What is there of the crawl; the exit code is 1 if the file store could not tell.
+
+    People are shown `LAST` iterations unless they say how many. With `--watch` again every `WATCH_S` seconds, until it
+    raises InterruptedTool.
+    """
+    config, last = load_config(arguments.config), arguments.last or (None if arguments.json else LAST)
+    while True:
+        found = status_of(config, Secrets.from_environment(), last=last)
+        if arguments.watch:
+            console().clear()
+        print_result(arguments, found, partial(_show_status, found, console()))
+        sys.stdout.flush()
+        if not arguments.watch:
+            return 1 if "error" in found else 0
+        if arguments.stop.wait(WATCH_S):
+            raise InterruptedTool
 
 
 def _show_status(found: Mapping[str, Any], console: Console) -> None:
@@ -73,10 +112,17 @@ def _show_status(found: Mapping[str, Any], console: Console) -> None:
         console.print(f"what is there cannot be told: {found['error']}")
         _show_local(found, console)
         return
-    names = ("folder", "run / iteration", "complete", "URLs", "deferred", "links")
+    names = ("folder", "run / iteration", "complete", "URLs", "tries", "deferred", "links", "MB")
     console.print(_rows("iterations", names, list(map(_iteration_row, found["iterations"]))))
-    if found["totals"].get("outcomes"):
-        console.print(_rows("outcomes", ("outcome", "URLs"), list(found["totals"]["outcomes"].items())))
+    if found["older"]:
+        console.print(f"and {found['older']:,} older ones; --last N shows the last N")
+    for entry in found["iterations"]:
+        if "warning" in entry:
+            console.print(f"warning: iteration {entry['folder']}: {entry['warning']}")
+    tries, retried = found["totals"]["outcomes"], found["totals"].get("retried", {})
+    if tries:
+        rows = [(outcome, number - retried.get(outcome, 0), number) for outcome, number in tries.items()]
+        console.print(_rows("outcomes", ("outcome", "URLs", "tries"), rows))
     console.print(nodes_table(found["nodes"]))
     _show_local(found, console)
     exports = [
@@ -87,8 +133,19 @@ def _show_status(found: Mapping[str, Any], console: Console) -> None:
 
 
 def _show_local(found: Mapping[str, Any], console: Console) -> None:
-    queues = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
+    work: list[tuple[Any, ...]] = [
+        _work_row(node, queue) for node, queue in found["queues"].items() if "open_take" in queue
+    ]
+    if work:
+        columns = ("node", "run / iteration", "phase", "fetched", "of", "URLs/s", "MB", "ends in", "queue in", "said")
+        console.print(_rows("at work", columns, work))
+    queues: list[tuple[Any, ...]] = [(node, _queue_text(queue)) for node, queue in found["queues"].items()]
     console.print(_rows("queues", ("node", "URLs"), queues))
+    hosts: list[tuple[Any, ...]] = [
+        (node, host, count) for node, queue in found["queues"].items() for host, count in _hosts(queue)
+    ]
+    if hosts:
+        console.print(_rows("hosts of what is queued", ("node", "host", "URLs"), hosts))
     names = ("queued", "crawled", "gone")
     keys = [
         (entry["server"], entry["error"]) if "error" in entry
@@ -98,6 +155,32 @@ def _show_local(found: Mapping[str, Any], console: Console) -> None:
     console.print(_rows("keys", ("server", "keys"), keys))
 
 
+def _work_row(node: str, queue: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a node does with its open take, as its task said last."""
+    take, said = queue["open_take"], queue["progress"]
+    times = [_duration(said[name]) if name in said else "" for name in ("eta_s", "queue_eta_s")]
+    ago = f"{_duration(max(0, time.time() - said['time']))} ago" if "time" in said else ""
+    rate, megabytes = said.get("pages_per_s", 0.0), f"{said.get('bytes', 0) / 1e6:,.1f}"
+    place = f"{take['run_id']} / {take['iteration']}"
+    return node, place, said.get("phase", ""), said.get("fetched", 0), take["count"], rate, megabytes, *times, ago
+
+
+def _duration(seconds: float) -> str:
+    """Such as `1 h 05 min`; two units at most."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def _hosts(queue: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The hosts that most of a queue's next URLs have, and how many, with the end of their back-off."""
+    for host, entry in queue.get("hosts", {}).items():
+        until = f", in back-off until {entry['back_off']}" if "back_off" in entry else ""
+        yield plain(host), f"{entry['urls']:,}{until}"
+
+
 def _queue_text(queue: Mapping[str, Any]) -> str:
     if said := queue.get("error") or queue.get("note"):
         return str(said)
@@ -105,6 +188,10 @@ def _queue_text(queue: Mapping[str, Any]) -> str:
     progress = queue.get("progress", {})
     if "open_take" in queue:
         text += f" ({queue['open_take']['count']:,} of them taken, {progress.get('fetched', 0):,} fetched)"
+    if "back_off" in queue:
+        hosts, until = queue["back_off"]["hosts"], queue["back_off"]["until"]
+        first = ", ".join(f"{host} until {at}" for host, at in until.items())
+        text += f"; hosts in back-off: {hosts:,} ({first}{', ...' if hosts > len(until) else ''})"
     if "open_move" in queue:
         text += "; a move is open: a task changes the queue now, or the next one goes on with it"
     if "reason" in progress:
@@ -134,11 +221,16 @@ def _settled_text(entry: Mapping[str, Any]) -> str:
 
 
 def _iteration_row(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    missing = entry.get("error") or (f"missing: {', '.join(entry['missing'])}" if entry["missing"] else "yes")
-    if entry.get("late"):
-        missing = f"committed without {', '.join(entry['late'])}"
-    counts = [entry.get("counts", {}).get(name, 0) for name in ("fetched", "deferred", "links")]
-    return entry["folder"], f"{entry.get('run_id', '')} / {entry.get('iteration', '')}", missing, *counts
+    missing = ", ".join(entry.get("missing", ()))
+    complete = entry.get("error") or (f"missing: {missing}" if missing else "yes")
+    if not entry.get("error") and not entry["committed"]:
+        complete = f"not yet: waits for {missing or 'commit'}"
+    elif entry.get("late"):
+        complete = f"committed without {', '.join(entry['late'])}"
+    counts = [entry.get("counts", {}).get(name, 0) for name in ("urls", "fetched", "deferred", "links")]
+    megabytes = f"{entry['bytes'] / 1e6:,.1f}" if "bytes" in entry else ""
+    run = f"{entry.get('run_id', '')} / {entry.get('iteration', '')}"
+    return entry["folder"], run, complete, *counts, megabytes
 
 
 def _rows(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Table:
@@ -148,10 +240,12 @@ def _rows(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Ta
     return table
 
 
-def show(arguments: argparse.Namespace) -> int:
-    """A page and its links."""
+def report(arguments: argparse.Namespace) -> int:
+    """Plots as one HTML page."""
     with tool_stores(arguments) as stores:
-        print_json(show_page(stores, name=arguments.export or newest_export(stores), page=arguments.page))
+        target = Path(arguments.file).absolute()
+        write_report(stores, name=arguments.export or newest_export(stores), target=target)
+    print(f"written: {target.as_uri()}")
     return 0
 
 
@@ -160,5 +254,15 @@ def graph_stats(arguments: argparse.Namespace) -> int:
     with tool_stores(arguments) as stores:
         name = arguments.export or newest_export(stores)
         with open_web_graph(stores, name=name) as graph:
-            print_counts(f"web graph of {name}", graph.stats())
+            found = graph.stats()
+    print_result(arguments, found, partial(print_counts, f"web graph of {name}", found))
+    return 0
+
+
+def graph_export(arguments: argparse.Namespace) -> int:
+    """The arcs as a file for other programs."""
+    with tool_stores(arguments) as stores:
+        name = arguments.export or newest_export(stores)
+        report = export_graph(stores, Path(arguments.file), name=name, form=arguments.format, of_hosts=arguments.hosts)
+    print_result(arguments, report, partial(print_counts, f"web graph of {name}", vars(report)))
     return 0

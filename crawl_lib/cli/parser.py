@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from crawl_lib.findings import PARTS
+from crawl_lib.states import Outcome
 from crawl_lib.version import VERSION
 
 _EPILOG = """\
@@ -22,7 +23,6 @@ MOVED = {
     "segment salvage": "fsck --repair --only segments",
     "keys repair": "fsck --repair --only keys",
     "keys rebuild": "fsck --repair --only keys",
-    "--missing": "fsck --repair --only keys",
     "link": "graph link",
     "finalize": "graph finalize",
 }
@@ -36,8 +36,8 @@ class _Parser(argparse.ArgumentParser):
         """As argparse does: usage and one line on standard error, exit code 2."""
         if re.search(r"unrecognized arguments:.* --config\b", message):
             message += "; --config comes before the command: krake --config FILE COMMAND"
-        word = re.search(r"invalid choice: '([\w-]+)'|unrecognized arguments: (--missing)", message)
-        old = f"{self.prog} {word[1] or word[2]}".removeprefix("krake ") if word else ""
+        word = re.search(r"invalid choice: '([\w-]+)'", message)
+        old = f"{self.prog} {word[1]}".removeprefix("krake ") if word else ""
         if old in MOVED:
             message = f"`{old}` is `krake {MOVED[old]}` now"
         super().error(message)
@@ -59,6 +59,14 @@ def _days(text: str) -> float:
     return days
 
 
+def _failure(text: str) -> Outcome:
+    good = {Outcome.OK, Outcome.REDIRECT, Outcome.NOT_MODIFIED}
+    failures = [outcome for outcome in Outcome if outcome not in good]
+    if text not in failures:
+        raise argparse.ArgumentTypeError(f"must be how a fetch fails ({', '.join(failures)}), not {text!r}")
+    return Outcome(text)
+
+
 _Option = tuple[str, dict[str, Any]]
 
 
@@ -76,11 +84,15 @@ _DRY_RUN = _flag("--dry-run", "say what would be done, and change nothing")
 _YES = _flag("--yes", "do not ask, though no other command undoes it")
 _NODE = _option("node", "the node's name", metavar="NODE")
 _BACKUP = _option("file", "the backup, on this machine", metavar="FILE")
+_PAGE = _option("page", "its URL, its key in hex, or its number in the export", metavar="URL|KEY|NODEID")
+_URL = _option("url", "the URL", metavar="URL")
 _EXPORT = _option("--export", "name of the export; default: the newest", metavar="NAME")
+_SEGMENTS = _option("segment", "<folder>/<node>; default: all", nargs="*", metavar="SEGMENT")
 
 _GROUPS = {
     "keys": "create, check and move the key tables",
-    "segment": "take pages out of segments",
+    "segment": "look at segments, and take pages out of them",
+    "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
 }
@@ -88,23 +100,29 @@ _GROUPS = {
 
 _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
+        "init",
+        "beginning.init",
+        "make a folder for a new crawl, with a config whose paths are its own",
+        (_option("directory", "the folder; its name is the crawl's", metavar="DIR"),),
+    ),
+    (
         "inject",
         "crawling.inject",
         "add seeds to the crawl",
         (
-            _option("seeds", "URLs (a line each), or a file of them, or a directory of such files", metavar="SEEDS"),
+            _option("seeds", "URLs, or a file of them, or a directory of such files", nargs="+", metavar="SEEDS"),
             _option("--run-id", "name of the run; the same run and seeds again change nothing", metavar="NAME"),
         ),
     ),
     (
         "crawl",
         "crawling.crawl",
-        "crawl: iterations of start, every node's crawl, commit",
+        "crawl: iterations of every node's crawl and commit",
         (
             _option("--iterations", "how many (default 1)", type=_count, default=1, metavar="N"),
             _option("--batch-size", "URLs a node takes; default: batch.size", type=_count, metavar="N"),
             _option("--run-id", "name of the run; give it again to go on with an unfinished one", metavar="NAME"),
-            _option("--node", "only this node's part (on many machines); start and commit are left out"),
+            _option("--node", "only this node's part (on many machines); commit is left out"),
         ),
     ),
     (
@@ -134,19 +152,36 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         ),
     ),
     (
+        "retry",
+        "segments.retry",
+        "list pages that failed, so that the next crawl fetches them once more",
+        (
+            _option(
+                "--outcome", "how their newest try ended, such as timeout", type=_failure, required=True, metavar="NAME"
+            ),
+            _option("--host", "only pages of this host", metavar="HOST"),
+            _DRY_RUN,
+            _JSON,
+        ),
+    ),
+    (
         "export",
         "crawling.export",
         "write mapping, content and offsets of the crawled pages",
         (
             _option("--label", "name of the export; default: its newest iteration", metavar="NAME"),
-            _option("--folders", "only these iterations; default: all", nargs="+", metavar="FOLDER"),
+            _option("--folders", "iterations: names, A..B, or newest N; default: all", nargs="+", metavar="FOLDER"),
         ),
     ),
     (
         "keys create",
         "keys.create",
         "create the key tables on every server",
-        (_flag("--drop", "drop existing tables: all keys are forgotten"), _YES),
+        (
+            _flag("--drop", "drop existing tables: all keys are forgotten"),
+            _flag("--missing", "only add the table of turns to key tables of an older version"),
+            _YES,
+        ),
     ),
     ("keys check", "keys.check_keys", "count keys and compare replicas; exit code 1 if they differ", (_JSON,)),
     (
@@ -161,6 +196,58 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     ),
     ("keys dump", "keys.dump", "write all keys to a file, as a backup", (_BACKUP, _DRY_RUN, _JSON)),
     ("keys load", "keys.load", "add the keys of such a file; the higher state wins", (_BACKUP, _DRY_RUN, _JSON)),
+    ("crawldb stats", "table.stats", "URLs by status and host, when they are due, scores", (_JSON,)),
+    ("crawldb get", "table.get", "the row of a URL", (_URL, _JSON)),
+    (
+        "crawldb top",
+        "table.top",
+        "the rows with the highest scores",
+        (_option("--count", "how many (default 10)", type=_count, default=10, metavar="N"), _JSON),
+    ),
+    (
+        "crawldb dump",
+        "table.dump",
+        "write all rows, a line each",
+        (_option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),),
+    ),
+    ("crawldb explain", "table.explain", "why the newest list has a URL, or not", (_URL, _JSON)),
+    ("crawldb init", "table.init", "make the CrawlDb of a crawl that was made with fifo; no way back", (_JSON,)),
+    ("crawldb rebuild", "table.make_again", "make it again, of all seeds and segments", (_JSON,)),
+    ("crawldb update", "table.update", "take in seeds and segments that it lacks", (_JSON,)),
+    (
+        "crawldb generate",
+        "table.generate",
+        "make the list of an iteration, or find it",
+        (
+            _option("--run-id", "name of the run", required=True, metavar="NAME"),
+            _option("--iteration", "its number in the run (default 1)", type=_count, default=1, metavar="N"),
+            _option("--batch-size", "URLs a node takes; default: batch.size", type=_count, metavar="N"),
+            _JSON,
+        ),
+    ),
+    ("crawldb filter", "table.filter_rows", "apply changed normalisers and filters to its rows", (_JSON,)),
+    ("segment list", "reading.list_all", "all segments, and what they hold", (_JSON,)),
+    (
+        "segment get",
+        "reading.get",
+        "all that was fetched of a URL, with its WARC records",
+        (
+            _URL,
+            _SEGMENTS,
+            _option("--output", "write the records there, as a WARC file; not there yet", metavar="FILE"),
+            _JSON,
+        ),
+    ),
+    (
+        "segment dump",
+        "reading.dump",
+        "write rows of pages or links, a line each",
+        (
+            _SEGMENTS,
+            _option("--table", "default: pages", choices=("pages", "links"), default="pages"),
+            _option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),
+        ),
+    ),
     (
         "segment drop",
         "segments.drop",
@@ -254,17 +341,61 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
-    ("status", "looking.status", "iterations, outcomes, queues, keys, outputs", (_JSON,)),
+    (
+        "status",
+        "looking.status",
+        "iterations, outcomes, what runs, queues, keys, outputs",
+        (
+            _flag("--watch", "again every 2 s: rate, ETA, bytes, hosts"),
+            _option("--last", "only the last N iterations; default: 10, with --json all", type=_count, metavar="N"),
+            _JSON,
+        ),
+    ),
     (
         "show",
-        "looking.show",
+        "asking.show",
         "a page and its links",
-        (_option("page", "its URL, its key in hex, or its number in the export", metavar="URL|KEY|NODEID"), _EXPORT),
+        (_PAGE, _EXPORT, _JSON),
+    ),
+    (
+        "cat",
+        "asking.cat",
+        "what a page answered: its headers, and its body without codings",
+        (_PAGE, _flag("--body", "the body alone"), _EXPORT),
+    ),
+    ("why", "asking.why", "why a URL was crawled, waits, or is not crawled", (_URL, _JSON)),
+    ("check", "asking.check", "scope, rules and robots.txt of a URL, and a test fetch of it", (_URL, _JSON)),
+    (
+        "report",
+        "looking.report",
+        "plots of the crawl and an export, as one HTML page",
+        (
+            _option(
+                "file",
+                "replaced if it is there (default krake-report.html)",
+                nargs="?",
+                default="krake-report.html",
+                metavar="FILE",
+            ),
+            _EXPORT,
+        ),
     ),
     ("graph link", "crawling.link", "turn links into arcs between the pages of an export", (_EXPORT,)),
     ("graph finalize", "crawling.finalize", "write the web graph of an export", (_EXPORT,)),
-    ("graph stats", "looking.graph_stats", "nodes, arcs, degrees", (_EXPORT,)),
-    ("config", "looking.config", "check the config and print what is in force", ()),
+    (
+        "graph export",
+        "looking.graph_export",
+        "write the arcs as a file for other programs",
+        (
+            _option("file", "on this machine; not there yet", metavar="FILE"),
+            _option("--format", "default: tsv", choices=("tsv", "graphml", "npz"), default="tsv"),
+            _flag("--hosts", "between hosts, each with the number of its arcs of pages"),
+            _EXPORT,
+            _JSON,
+        ),
+    ),
+    ("graph stats", "looking.graph_stats", "nodes, arcs, degrees", (_EXPORT, _JSON)),
+    ("config", "looking.config", "check the config, this machine and the servers; print what is in force", ()),
 )
 """Each command: its words, the function that carries it out, what it does, its options."""
 

@@ -33,6 +33,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except StoppedError:
         raise
     except KrakeError as error:
-        print(f"krake: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        for line in error.lines:
+            print(f"krake: {line}", file=sys.stderr)
         return 1
     return code

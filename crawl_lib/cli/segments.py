@@ -1,4 +1,4 @@
-"""`krake forget`, `krake segment drop|compact`, `krake import` and `krake index`."""
+"""`krake forget`, `krake retry`, `krake segment drop|compact`, `krake import` and `krake index`."""
 
 import argparse
 from collections.abc import Mapping
@@ -7,7 +7,16 @@ from pathlib import Path
 
 from crawl_lib import curate
 from crawl_lib.cli.common import plain, print_counts, print_result, require_yes, tool_stores, waiting
-from crawl_lib.curate import CompactReport, DropReport, FileReport, ForgetReport, ImportReport, Pages
+from crawl_lib.curate import (
+    CompactReport,
+    DropReport,
+    Failures,
+    FileReport,
+    ForgetReport,
+    ImportReport,
+    Pages,
+    RetryReport,
+)
 from crawl_lib.errors import ConfigError, InputError, UrlError
 from crawl_lib.keys import open_key_store
 from crawl_lib.repair import finish_all_swaps, node_locked, repairs_locked
@@ -71,6 +80,35 @@ def _show_forgotten(report: ForgetReport, *, asked: bool, limited: bool) -> None
             f"of node {node}, which is not on this machine," if node else "(local routing) of the nodes that have them"
         )
         print(f"the counts {where} still have {count} of these URLs: urls.max_pages_per_host may reject them")
+
+
+def retry(arguments: argparse.Namespace) -> int:
+    """List pages that failed, so that the next crawl fetches them. Raises InputError for what is no host."""
+    with tool_stores(arguments) as stores:
+        text = arguments.host
+        hosts = [] if text is None else _pages([text], None, stores.config.urls.max_length_chars).hosts
+        if text is not None and not hosts:
+            raise InputError(f"{text}: is a URL, and --host takes a host, such as example.org")
+        failures = Failures(arguments.outcome, *hosts)
+        report = curate.retry(stores, failures, dry_run=arguments.dry_run)
+    print_result(arguments, report, partial(_show_retried, report, failures))
+    return 0
+
+
+def _show_retried(report: RetryReport, failures: Failures) -> None:
+    would = "would list" if report.dry_run else "listed"
+    of_host = f" of {failures.host}" if failures.host else ""
+    if not report.failed:
+        print(f"nothing to do: no page{of_host} ended as {failures.outcome}")
+    else:
+        print(f"{would} {report.listed:,} of {report.failed:,} pages{of_host} that ended as {failures.outcome}")
+    if report.waiting:
+        print(f"{report.waiting:,} of them wait: an earlier list has them")
+    if report.listed:
+        print(f"list {report.path}")
+        print("next: krake crawl, which fetches them")
+    for name in report.deleted:
+        print(f"{'would delete' if report.dry_run else 'deleted'} list {name}: all its pages were fetched")
 
 
 def drop(arguments: argparse.Namespace) -> int:

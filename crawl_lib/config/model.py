@@ -16,20 +16,36 @@ def option(default: Any = MISSING, **checks: Any) -> Any:
 
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+CRAWL_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+"""Part of Airflow's ids, which have up to 250 characters."""
 FOLDER_PATTERN = r"(?!.*(^|/)\.)[^/:][^:]*"
 """A folder below `dfs_primary`: no part begins with a dot, since such names belong to unfinished work."""
 TOKEN_PATTERN = r"[A-Za-z_-]+"
+STATUSES = (
+    "unfetched",
+    "fetched",
+    "not_modified",
+    "redirected_temporary",
+    "redirected_permanent",
+    "gone",
+    "parse_failed",
+    "duplicate",
+    "orphan",
+)
+"""What the CrawlDb says of a URL (`crawldb.Status`)."""
 
 
 @dataclass(frozen=True)
 class CrawlConfig:
-    """Where the crawl lies on the DFS, and when it ends."""
+    """What the crawl is called, where it lies on the DFS, and when it ends."""
 
+    name: str = option("krake", pattern=CRAWL_NAME_PATTERN)
     directory: str = option("crawl", pattern=FOLDER_PATTERN)
-    max_iterations: int = option(20, minimum=1, maximum=1000)
+    max_iterations: int = option(5, minimum=1, maximum=1000)
     schedule: str | None = option(None)
     max_pages: int | None = option(None, minimum=1)
     min_nodes: float = option(1.0, minimum=0.01, maximum=1)
+    min_success: float = option(0.0, minimum=0, maximum=1)
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,7 @@ class ExportConfig:
     directory: str = option("export", pattern=FOLDER_PATTERN)
     mime_types: tuple[str, ...] | None = option(None)
     max_content_bytes: int = option(1 << 30, minimum=1, maximum=(1 << 31) - 1)
+    keep: int | None = option(None, minimum=1)
 
 
 @dataclass(frozen=True)
@@ -90,6 +107,8 @@ class BatchConfig:
 
     size: int = option(1000, minimum=1)
     time_limit_s: float = option(600.0, minimum=1)
+    max_per_host: int | None = option(None, minimum=1)
+    max_per_domain: int | None = option(None, minimum=1)
     engine: str = option("duckdb", choices=("duckdb", "spark"))
 
 
@@ -112,9 +131,29 @@ class SparkConfig:
 
 @dataclass(frozen=True)
 class FrontierConfig:
-    """Which node a new URL goes to."""
+    """What is fetched next, and which node a URL goes to."""
 
+    order: str = option("fifo", choices=("fifo", "crawldb"))
     routing: str = option("host", choices=("host", "local"))
+
+    @property
+    def is_crawldb(self) -> bool:
+        """Whether lists made from the CrawlDb say what is fetched, so that no keys are kept."""
+        return self.order == "crawldb"
+
+
+@dataclass(frozen=True)
+class GenerateConfig:
+    """Which URLs of the CrawlDb a list takes, and for how long it holds them."""
+
+    top_n: int | None = option(None, minimum=1)
+    order: str = option("breadth", choices=("breadth", "score", "age"))
+    lease_s: float = option(604800.0, minimum=0)
+    min_score: float | None = option(None)
+    statuses: tuple[str, ...] | None = option(None, nonempty=True, unique=True, choices=STATUSES)
+    max_per_host: int | None = option(None, minimum=1)
+    max_per_domain: int | None = option(None, minimum=1)
+    spread: bool = option(False)
 
 
 @dataclass(frozen=True)
@@ -127,14 +166,50 @@ class RuleConfig:
 
 
 @dataclass(frozen=True)
+class StepConfig:
+    """One normaliser or filter of a chain. `rules`: what is in `file`, which is read once, with the config."""
+
+    kind: str = option(choices=("basic", "regex", "hosts", "query", "session", "slashes", "domain", "prefix", "suffix"))
+    file: str | None = option(None, path="file")
+    rules: str | None = option(None, content_of="file")
+
+
+@dataclass(frozen=True)
+class ChainsConfig:
+    """The chain of each scope; null: that of `default`."""
+
+    default: tuple[StepConfig, ...] = option(())
+    inject: tuple[StepConfig, ...] | None = option(None)
+    fetch: tuple[StepConfig, ...] | None = option(None)
+    outlink: tuple[StepConfig, ...] | None = option(None)
+    crawldb: tuple[StepConfig, ...] | None = option(None)
+    linkdb: tuple[StepConfig, ...] | None = option(None)
+    index: tuple[StepConfig, ...] | None = option(None)
+    partition: tuple[StepConfig, ...] | None = option(None)
+
+
+@dataclass(frozen=True)
 class UrlsConfig:
     """Which URLs belong to the crawl."""
 
     scope: str = option("domains", choices=("hosts", "domains", "any"))
     rules: tuple[RuleConfig, ...] = option(())
+    normalizers: ChainsConfig = ChainsConfig()
+    filters: ChainsConfig = ChainsConfig()
     max_depth: int | None = option(None, minimum=0)
     max_pages_per_host: int | None = option(None, minimum=1)
     max_length_chars: int = option(2000, minimum=16, maximum=65535)
+
+
+@dataclass(frozen=True)
+class TrapsConfig:
+    """What ends servers that make URLs without end."""
+
+    max_path_segments: int | None = option(20, minimum=1)
+    max_repeated: int | None = option(5, minimum=1)
+    max_dates: int | None = option(300, minimum=1)
+    max_sessions: int | None = option(2, minimum=1)
+    max_combined: int | None = option(15, minimum=1)
 
 
 @dataclass(frozen=True)
@@ -162,6 +237,7 @@ class FetchConfig:
     max_robots_bytes: int = option(512 * 1024, minimum=500 * 1024, maximum=MAX_BODY_BYTES)
     connections: int = option(64, minimum=1, maximum=10000)
     connections_per_host: int = option(1, minimum=1, maximum=1000)
+    slow_connections: int = option(512, minimum=0, maximum=10000)
     hosts: tuple[HostConfig, ...] = option(())
     processes: int | None = option(None, minimum=1, maximum=256)
     max_body_bytes: int = option(16 << 20, minimum=1, maximum=MAX_BODY_BYTES)
@@ -171,6 +247,8 @@ class FetchConfig:
     max_redirects: int = option(10, minimum=0)
     connect_timeout_s: float = option(15.0, minimum=0.1)
     time_limit_s: float = option(60.0, minimum=0.1)
+    min_bytes_per_s: int = option(100, minimum=0)
+    min_speed_s: float = option(20.0, minimum=1)
     dns_ttl_s: float = option(600.0, minimum=0)
     dns_timeout_s: float = option(5.0, minimum=0.1)
     mime_types: tuple[str, ...] | None = option(None)
@@ -180,12 +258,74 @@ class FetchConfig:
 
 
 @dataclass(frozen=True)
+class RetryConfig:
+    """In how many later iterations a URL is tried again whose failure passes, and after how long at most."""
+
+    max: int = option(4, minimum=0)
+    max_wait_s: float = option(86400.0, minimum=0)
+
+
+@dataclass(frozen=True)
+class CrawlDbConfig:
+    """The table of URLs that `frontier.order: crawldb` works with."""
+
+    keep_versions: int = option(3, minimum=1)
+    orphans: str = option("keep", choices=("keep", "gone", "drop"))
+    seeds: str = option("keep", choices=("keep", "update", "overwrite"))
+    signature: str = option("content", choices=("content", "text"))
+
+
+@dataclass(frozen=True)
+class ScheduleRuleConfig:
+    """One entry of `schedule.rules`: the intervals of rows that match all that it names; null: whatever.
+
+    `kind`, `value`: of the host, regex or domain; `mime_type`: a pattern such as `text/*`; `metadata`: `key=value` of
+    the seed; `status`: of the CrawlDb.
+    """
+
+    kind: str | None = option(None, choices=("regex", "domain"))
+    value: str = option("")
+    mime_type: str | None = option(None)
+    metadata: str | None = option(None, pattern=r"[^=]+=.*")
+    status: str | None = option(None, choices=STATUSES)
+    fixed_s: int | None = option(None, minimum=1)
+    min_s: int | None = option(None, minimum=1)
+    max_s: int | None = option(None, minimum=1)
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """When a page is visited again."""
+
+    kind: str = option("fixed", choices=("fixed", "adaptive"))
+    interval_s: int = option(30 * 86400, minimum=1)
+    min_s: int = option(60, minimum=1)
+    max_s: int = option(365 * 86400, minimum=1)
+    always_s: int = option(90 * 86400, minimum=1)
+    faster: float = option(0.2, minimum=0, maximum=1)
+    slower: float = option(0.4, minimum=0)
+    rules: tuple[ScheduleRuleConfig, ...] = option(())
+
+
+@dataclass(frozen=True)
 class ParseConfig:
     """What is read out of a page."""
 
     follow_nofollow: bool = option(False)
     max_links_per_page: int = option(50_000, minimum=1)
     max_anchor_chars: int = option(200, minimum=0)
+    sitemaps: bool = option(False)
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """Where the texts of pages lie on the DFS, and the limits of the processes that read them."""
+
+    directory: str = option("text", pattern=FOLDER_PATTERN)
+    processes: int | None = option(None, minimum=1, maximum=256)
+    memory_bytes: int = option(512 << 20, minimum=64 << 20)
+    cpu_s: int = option(10, minimum=1)
+    max_chars: int = option(1_000_000, minimum=1)
 
 
 @dataclass(frozen=True)
@@ -220,10 +360,26 @@ class Config:
     queue: QueueConfig = QueueConfig()
     batch: BatchConfig = BatchConfig()
     frontier: FrontierConfig = FrontierConfig()
+    generate: GenerateConfig = GenerateConfig()
     urls: UrlsConfig = UrlsConfig()
+    traps: TrapsConfig = TrapsConfig()
     fetch: FetchConfig = FetchConfig()
+    retry: RetryConfig = RetryConfig()
+    crawldb: CrawlDbConfig = CrawlDbConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
     parse: ParseConfig = ParseConfig()
+    text: TextConfig = TextConfig()
     segment: SegmentConfig = SegmentConfig()
     scratch: ScratchConfig = ScratchConfig()
     spark: SparkConfig = SparkConfig()
     watermarks: WatermarksConfig = WatermarksConfig()
+
+    @property
+    def shares_addresses(self) -> bool:
+        """Whether several nodes may ask one address, and have to keep its delay together."""
+        return len(self.servers) > 1 and self.fetch.ip_delay_s > 0 and not self.fetch.proxy
+
+    @property
+    def shares_hosts(self) -> bool:
+        """Whether several nodes may ask one host, and have to keep its delay together."""
+        return len(self.servers) > 1 and self.frontier.routing == "local"

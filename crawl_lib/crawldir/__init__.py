@@ -10,12 +10,15 @@ Each file is written once, under a hidden name, and renamed; a rename refuses a 
 file that has its name is whole, and of two writers the second one uses what the first wrote.
 """
 
+from typing import TYPE_CHECKING
+
 from crawl_lib.crawldir.directory import (
     DAMAGED_PREFIX,
     DROPPED_MARK,
     IMPORT_NODE,
     INDEX_FILE,
     ITERATION_FILE,
+    LISTS_FOLDER,
     SCOPE_DIGEST,
     SCOPE_FILE,
     SCOPE_FOLDER,
@@ -31,7 +34,6 @@ from crawl_lib.crawldir.directory import (
     scope_digest,
     write_json_bytes,
 )
-from crawl_lib.crawldir.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.crawldir.heldnotes import (
     HELD_FOLDER,
     HeldNote,
@@ -63,3 +65,11 @@ from crawl_lib.crawldir.settled import (
 )
 from crawl_lib.crawldir.state import FolderState, sum_counts
 from crawl_lib.crawldir.unfilled import PAGES, UNFILLED_FOLDER, mark_filled, mark_unfilled, unfilled
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.crawldir.forgotten import OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
+else:
+    # numpy begins threads, and no task asks what was forgotten.
+    names = ("OPEN_PREFIX", "Forget", "Forgotten", "Keys", "is_among", "key_array", "key_bytes")
+    __getattr__ = loads_later(__name__, {"forgotten": names})

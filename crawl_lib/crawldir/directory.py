@@ -9,6 +9,7 @@
                                   those too
 <crawl>/<folder>/dropped          an empty file: pages of some of its segments were dropped by hand
 <crawl>/seeds/<digest>/           injected seeds, in the form of a segment's outlinks
+<crawl>/lists/<name>/             the same, of URLs that are to be fetched though they were crawled; without a scope
 <crawl>/scope/<folder>            hosts that an iteration added to the scope; it outlives the iteration's folder
 <crawl>/scope/<folder>-<node>     the same of a segment that came late
 <crawl>/started/<folder>-<n>      which attempt's folder follows that folder, see `naming`
@@ -19,7 +20,7 @@
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -32,6 +33,7 @@ from crawl_lib.storage import Storage
 ITERATION_FILE = "iteration.json"
 INDEX_FILE = "index.json"
 SEEDS_FOLDER = "seeds"
+LISTS_FOLDER = "lists"
 SCOPE_FOLDER = "scope"
 SCOPE_FILE = "scope"
 SCOPE_DIGEST = "scope_sha256"
@@ -144,6 +146,7 @@ class CrawlDirectory:
         self.storage = storage
         self.path = path
         self.work = work or Work()
+        self._runs: dict[str, str] = {}
 
     def at(self, *names: str) -> str:
         """The path of something in it."""
@@ -176,6 +179,11 @@ class CrawlDirectory:
         """Names of the iterations' folders, oldest first; none if the crawl directory is not there yet."""
         return sorted((name for name in self.names() if name.isdecimal()), key=int)
 
+    def listed(self) -> str:
+        """The newest iterations, for messages about one that is not there."""
+        names = self.folders()
+        return f"there are {', '.join(names[-10:])} ({len(names)} in all)" if names else "there are none yet"
+
     def newest(self) -> str:
         """The youngest iteration's folder, "" if there is none."""
         return (self.folders() or [""])[-1]
@@ -193,13 +201,24 @@ class CrawlDirectory:
         """Names (digests) of the injected folders, sorted."""
         return self.names(SEEDS_FOLDER)
 
-    def seeds_path(self, digest: str) -> str:
-        """The folder of injected seeds."""
-        return self.at(SEEDS_FOLDER, digest)
+    def lists(self) -> list[str]:
+        """Names of the lists, sorted."""
+        return self.names(LISTS_FOLDER)
 
-    def seeds_manifest(self, digest: str) -> dict[str, Any]:
-        """What was injected."""
-        return read_json(self.storage, f"{self.seeds_path(digest)}/{MANIFEST_FILE}")
+    def handed_over(self) -> list[tuple[str, str]]:
+        """What was left for nodes by no segment: the name and the kind (`seeds`, `lists`) of each folder, seeds first.
+
+        No name of theirs is a number, as those of iterations are.
+        """
+        return [(name, kind) for kind in (SEEDS_FOLDER, LISTS_FOLDER) for name in self.names(kind)]
+
+    def seeds_path(self, name: str, kind: str = SEEDS_FOLDER) -> str:
+        """The folder of injected seeds, or of a list."""
+        return self.at(kind, name)
+
+    def seeds_manifest(self, name: str, kind: str = SEEDS_FOLDER) -> dict[str, Any]:
+        """What is in it."""
+        return read_json(self.storage, f"{self.seeds_path(name, kind)}/{MANIFEST_FILE}")
 
     def seeds_scope(self, digest: str) -> set[str]:
         """The hosts of injected seeds."""
@@ -209,16 +228,26 @@ class CrawlDirectory:
         """The hosts of an iteration's scope: as `start` wrote them, else DamagedFileError."""
         return _read_scope(self.storage, self.at(iteration.folder), iteration.scope_sha256)
 
-    def find(self, run_id: str, number: int, *, among: Sequence[str] | None = None) -> Iteration | None:
+    def find(self, run_id: str, number: int | None, *, among: Sequence[str] | None = None) -> Iteration | None:
         """The folder that a run's iteration has, None if it has none (yet). Raises StoppedError.
 
-        `among`: the folders that are looked at, oldest first; None: all there are.
+        `number`: None means its newest. `among`: the folders that are looked at, oldest first; None: all there are.
+        """
+        found = self.of_run(run_id, among=among)
+        return next((one for one in found if number in (None, one.iteration)), None)
+
+    def of_run(self, run_id: str, *, among: Sequence[str] | None = None) -> Iterator[Iteration]:
+        """The iterations of a run, newest first. `among`: see `find`. Raises StoppedError.
+
+        Whose a folder is never changes, so the many of other runs are read once.
         """
         for folder in self.work.until_stopped(reversed(self.folders() if among is None else among)):
+            if self._runs.get(folder, run_id) != run_id:
+                continue
             iteration = self.folder(folder).iteration()
-            if (iteration.run_id, iteration.iteration) == (run_id, number):
-                return iteration
-        return None
+            self._runs[folder] = iteration.run_id
+            if iteration.run_id == run_id:
+                yield iteration
 
     def kept_scopes(self) -> list[str]:
         """Paths of the files that keep hosts which iterations added to the scope, also of folders that are gone."""

@@ -20,8 +20,9 @@ class NodeProgress:
     """What one node is at.
 
     Reports `node`, `phase` (waiting, intake, fetch, commit, paused, failed, done), `reason` (why it pauses or failed),
-    `taken` and `fetched` (URLs), `errors` (URLs without a response), `pages_per_s` (since the fetching began) and
-    `queue` (URLs). The file is no durable state: nothing but `krake status` reads it.
+    `taken` and `fetched` (URLs), `errors` (URLs without a response), `bytes` (of answers, as they came), `pages_per_s`
+    (since the fetching began) and `queue` (URLs). What earlier attempts kept is `fetched` too, and no part of rate and
+    bytes. The file is no durable state: nothing but `krake status` reads it.
     """
 
     def __init__(self, node: str, directory: Path, on_progress: OnProgress | None) -> None:
@@ -30,7 +31,8 @@ class NodeProgress:
         self._last_s = float("-inf")
         self._started_s = time.monotonic()
         self._now: dict[str, Any] = {
-            "node": node, "phase": "waiting", "taken": 0, "fetched": 0, "errors": 0, "pages_per_s": 0.0, "queue": 0,
+            "node": node, "phase": "waiting", "taken": 0, "fetched": 0, "errors": 0, "bytes": 0, "pages_per_s": 0.0,
+            "queue": 0,
         }  # fmt: skip
 
     def enter(self, phase: str, reason: str = "", **facts: int) -> None:
@@ -49,18 +51,22 @@ class NodeProgress:
             self._tell()
 
     def fetched(self, workers: list[Mapping[str, Any]]) -> None:
-        """The newest lines of all workers; reported once a second."""
-        if time.monotonic() - self._last_s < INTERVAL_S:
+        """The newest lines of all workers; reported once a second, as soon as all of them have said one."""
+        if time.monotonic() - self._last_s < INTERVAL_S or not all(workers):
             return
         outcomes: Counter[str] = Counter()
         for worker in workers:
-            outcomes.update(worker.get("outcomes", {}))
-        total = sum(outcomes.values())
-        answered = sum(number for outcome, number in outcomes.items() if outcome in WITH_RESPONSE)
+            outcomes.update(worker["outcomes"])
         elapsed_s = time.monotonic() - self._started_s
-        rate = round(total / elapsed_s, 1) if elapsed_s > 0 else 0.0
-        self._now.update(fetched=total, errors=total - answered, pages_per_s=rate)
+        new = outcomes.total() - sum(worker["kept"] for worker in workers)
+        rate = round(new / elapsed_s, 1) if elapsed_s > 0 else 0.0
+        self._now.update(_counts(outcomes), bytes=sum(worker["bytes"] for worker in workers), pages_per_s=rate)
         self._report()
+
+    def begin_fetch(self, kept: Counter[str], *, taken: int, queue: int) -> None:
+        """Begin to fetch a take. `kept`: fetches of earlier attempts, by outcome."""
+        self._now.update(_counts(kept), bytes=0)
+        self.enter("fetch", taken=taken, queue=queue)
 
     def _report(self) -> None:
         written = self._path.with_suffix(f".{os.getpid()}")
@@ -72,3 +78,8 @@ class NodeProgress:
         self._last_s = time.monotonic()
         if self._on_progress is not None:
             self._on_progress(dict(self._now))
+
+
+def _counts(outcomes: Counter[str]) -> dict[str, int]:
+    answered = sum(number for outcome, number in outcomes.items() if outcome in WITH_RESPONSE)
+    return {"fetched": outcomes.total(), "errors": outcomes.total() - answered}

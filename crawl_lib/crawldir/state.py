@@ -64,6 +64,12 @@ class FolderState:
         return sum_counts([counts, *late]) if late else counts
 
     @property
+    def urls(self) -> int:
+        """How many URLs ended in it: each counts once in the crawl, however often it is tried, or listed once more."""
+        retried: dict[str, int] = self.counts.get("retried", {})
+        return int(self.counts["fetched"]) - sum(retried.values())
+
+    @property
     def scope_added(self) -> set[str]:
         """Hosts that its segments added to the scope."""
         parts = [self.index or {"scope_added": ()}, *self.unsummed.values()]

@@ -1,9 +1,10 @@
-"""What people do with a crawl by hand: forget, drop and compact pages, import archives, make one index.
+"""What people do with a crawl by hand: forget, retry, drop and compact pages, import archives, make one index.
 
 How data flows: `forget` notes keys in the crawl directory, then deletes them from the key servers, so that pages are
-crawled again. `drop` leaves lists of keys in segments, which readers leave out; `compact` writes those segments again
-without them. `import_archives` makes a segment of WARC or ARC files of any program, by the crawl's own code for pages.
-`merge_indexes` merges the indexes of all segments for replay.
+crawled again. `retry` leaves a list of pages that failed, past the key check. `drop` leaves lists of keys in segments,
+which readers leave out; `compact` writes those segments again without them. `import_archives` makes a segment of WARC
+or ARC files of any program, by the crawl's own code for pages. `merge_indexes` merges the indexes of all segments for
+replay.
 
 Each writes its decision first and may be killed anywhere: the same command goes on.
 """
@@ -14,3 +15,4 @@ from crawl_lib.curate.forget import ForgetReport, Pages, forget
 from crawl_lib.curate.import_pages import FileReport, ImportReport
 from crawl_lib.curate.importing import import_archives
 from crawl_lib.curate.index import merge_indexes
+from crawl_lib.curate.retry import Failures, RetryReport, retry

@@ -3,7 +3,8 @@
 What is dropped is in a file next to each manifest (`segment.manifest`), and readers leave it out from then on;
 `compact` makes the files without it. The steps of one segment: a mark in the iteration's folder, so that `krake status`
 looks closer (`repair.drop.marked`), then the file of keys (`repair.drop.written`). Run again, it finds what is dropped
-already. The keys stay known, so the pages are not crawled again, until `krake forget`.
+already. The newest segment comes first, so that a visit without a body of its own is out before the full capture that
+has it, wherever a kill comes. The keys stay known, so the pages are not crawled again, until `krake forget`.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ def drop_pages(stores: Stores, pages: Sequence[str], *, dry_run: bool = False) -
     if not dry_run:
         finish_all_swaps(stores)
     unknown = set(names)
-    for segment in stores.crawl.segments():
+    for segment in reversed(stores.crawl.segments()):
         stores.report(searching=str(segment), found=len(names) - len(unknown), of=len(names))
         reader = SegmentReader(stores.storage, segment.path)
         out, new = names.keys() & reader.taken_out, set[bytes]()

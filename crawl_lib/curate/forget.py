@@ -44,8 +44,8 @@ class ForgetReport:
     `asked`: keys that were meant: of the URLs given, and of pages of the hosts and age given. `forgotten`: those that
     the key servers knew. `lowered`: by node, how many URLs its counts of `urls.max_pages_per_host` went down by;
     `not_lowered`: the same of nodes whose counts are not on this machine ("" where the node is unknown).
-    `waiting`: URLs that were meant and known, and not forgotten, since they wait to be fetched: without their keys they
-    would be fetched twice. `finished`: decisions of killed commands that were carried out first.
+    `waiting`: URLs that were meant and known, and not forgotten, since they wait to be fetched, or to be tried again:
+    without their keys they would be fetched twice. `finished`: decisions of killed commands, carried out first.
     """
 
     dry_run: bool
@@ -163,9 +163,9 @@ def _which_are_known(
         columns = [batch[name].to_pylist() for name in ("key", "place_last", "named_any")]
         states = store.states(columns[0])
         for key, number, is_named in zip(*columns, strict=True):
-            if states[key] is None or (states[key] is KeyState.QUEUED and not is_named):
+            if states[key] is None:
                 continue
-            if key in waiting:
+            if key in waiting or (states[key] is KeyState.QUEUED and not is_named):
                 report.waiting += 1
                 continue
             known += key

@@ -12,7 +12,7 @@ The steps, each durable before the next:
 2. `start` names the folder (`start.renamed`); the run is named by the digests of the archives, so that the same
    command finds it again. The folder comes before the first archive is read, since WARC files carry its name.
 3. the segment is built and published, as a node's is (`segment.publish.renamed`);
-4. its keys are marked as crawled (`repair.import.marked`): they are not fetched any more;
+4. its keys are marked as crawled (`repair.import.marked`), but for failures that pass: they are not fetched any more;
 5. `commit` writes the folder's index (`commit.written`): what was imported in it counts as imported from now on.
 
 Run again it goes on there, also for what an import of other archives left open after step 3. Between 3 and 4 a node
@@ -34,6 +34,7 @@ from crawl_lib.crawldir import IMPORT_NODE, INDEX_FILE, Iteration, give_up_name
 from crawl_lib.curate.import_pages import ArchiveReader, FileReport, ImportReport
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import InputError, os_errors
+from crawl_lib.fetch import retry_at
 from crawl_lib.node import mark_pages
 from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.repair import is_robots, scratch_base
@@ -178,7 +179,7 @@ class _Import:
         """Step 1: write what is to be imported of an archive, from this position on."""
         stores, config = self.stores, self.stores.config
         info = WarcInfo(VERSION, stores.config_digest, "", "", f"{self.iteration.folder}/{IMPORT_NODE}")
-        scope = UrlFilter(config.urls, stores.crawl.scope(self.iteration))
+        scope = UrlFilter(config.urls, stores.crawl.scope(self.iteration), config.traps)
         # With local routing the finder keeps what it found: a node for each archive.
         finder = self.digests.index(file.sha256) % len(config.servers)
         prefix = self.prefix(file.sha256)
@@ -188,6 +189,7 @@ class _Import:
                 if is_robots(fetched.url):
                     writer.append(None, fetched)
                 else:
+                    fetched.retry_at = retry_at(fetched, 0, config.retry)  # the crawl may get a better answer
                     taken = TakenUrl(position, key, QueuedUrl(fetched.url, metadata=metadata))
                     handler.handle_all([(taken, fetched, writer.append(taken, fetched))])
                     position += 1

@@ -11,4 +11,4 @@ engines run the same text, so an export has the same bytes with either.
 After a crash nothing of an engine is needed: the next run of the stage empties scratch and deletes hidden folders.
 """
 
-from crawl_lib.engine.engine import Engine, Room, in_batches, open_engine, sql_text
+from crawl_lib.engine.engine import Engine, Room, in_batches, open_engine, require_engine, sql_text

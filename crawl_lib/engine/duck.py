@@ -40,15 +40,15 @@ class Duck(Engine):
         self.execute(f"create view {name} as from {name}_columns union all by name {source}")
 
     def table(self, name: str, path: str) -> None:
-        self.execute(f"create view {name} as select * from {self._files([path])}")
+        self.execute(f"create or replace view {name} as select * from {self._files([path])}")
 
     def values(self, name: str, rows: pa.Table) -> None:
         with _translated(self._work):
             self._connection.register(f"{name}_given", rows)
-        self.execute(f"create table {name} as select * from {name}_given")
+        self.execute(f"create or replace table {name} as select * from {name}_given")
 
     def view(self, name: str, query: str) -> None:
-        self.execute(f"create view {name} as {sql_text(query)}")
+        self.execute(f"create or replace view {name} as {sql_text(query)}")
 
     def column(self, query: str) -> list[Any]:
         return [row[0] for row in self._do(lambda: self._connection.execute(sql_text(query)).fetchall())]

@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from crawl_lib.config import Config
+from crawl_lib.engine.java import check_java
 from crawl_lib.errors import ConfigError, StoppedError, os_errors
 from crawl_lib.stopping import Work
 from crawl_lib.storage import Storage
+from crawl_lib.version import sql_directory
 
-SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql"
+SQL_DIRECTORY = sql_directory()
 LOOK_S = 0.5
 """How often a query that runs is asked for its progress, and the stage whether it is to stop."""
 Result = TypeVar("Result")
@@ -47,6 +50,7 @@ class Engine(ABC):
       share. Binary columns compare by unsigned bytes, texts by the bytes of their UTF-8.
     * Tables keep their types; but binary columns of a fixed size may come back as binary of any size, and a null may
       be where the schema forbids it: the caller casts it when it writes a table.
+    * A name of `table`, `values` or `view` may be given again; then views that use it are made again too.
     * Every method raises only StorageError and its children; soon after `Room.work` is to stop, StoppedError.
     * One object serves one stage and one thread.
     """
@@ -171,16 +175,20 @@ def open_engine(config: Config, room: Room) -> Iterator[Engine]:
         engine.close()
 
 
+def require_engine(config: Config) -> None:
+    """Raise ConfigError where Spark is chosen and cannot run here, since its extra or Java is missing."""
+    if config.batch.engine == "spark":
+        if None in (find_spec("pyspark"), find_spec("py4j")):
+            raise ConfigError(
+                "batch.engine: spark needs the extra `spark`, which is not installed: run `make setup-spark`, or set"
+                " batch.engine: duckdb"
+            )
+        check_java()
+
+
 def _open_spark(config: Config, room: Room) -> Engine:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used
-            from crawl_lib.engine.spark import open_spark  # noqa: PLC0415 - an extra, which others need not have
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"pyspark", "py4j"}:
-            raise
-        raise ConfigError(
-            "batch.engine: spark needs the extra `spark`, which is not installed: run `make setup-spark`, or set"
-            " batch.engine: duckdb"
-        ) from error
+    require_engine(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of PySpark about pandas, which is not used
+        from crawl_lib.engine.spark import open_spark  # noqa: PLC0415 - an extra, which others need not have
     return open_spark(config, room)

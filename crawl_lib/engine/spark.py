@@ -24,7 +24,7 @@ from pyspark.sql import functions as sql
 
 from crawl_lib.config import Config
 from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
-from crawl_lib.engine.java import check_java, check_kerberos, is_secured, java_options
+from crawl_lib.engine.java import check_kerberos, is_secured, java_options
 from crawl_lib.errors import ConfigError, LockedError, PathNotFoundError, StorageError
 from crawl_lib.storage import LocalStorage, Storage
 
@@ -176,7 +176,6 @@ def open_spark(config: Config, room: Room) -> Spark:
     Hadoop's configuration of a secured HDFS is missing; LockedError where this process runs Spark already;
     StorageError where Spark does not start; StoppedError.
     """
-    check_java()
     local = config.spark.master.startswith("local")
     if not local and config.spark.dfs_url is None:
         raise ConfigError(

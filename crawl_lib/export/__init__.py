@@ -11,8 +11,9 @@ After a crash: each file is written under a hidden name, made durable, and renam
 whole. A second run keeps those, deletes leftovers, and writes the rest; with other inputs it refuses.
 """
 
-from crawl_lib.export.choice import Inputs, SegmentInput, choose
-from crawl_lib.export.content import content_sizes, write_offsets
+from crawl_lib.export.choice import Inputs, SegmentInput
+from crawl_lib.export.content import Wanted, content_sizes, read_members, write_offsets
+from crawl_lib.export.exports import choose, newest_export, remove_older
 from crawl_lib.export.folder import (
     ARC_SCHEMAS,
     ARCS_IN,
@@ -28,11 +29,10 @@ from crawl_lib.export.folder import (
     changed_segments,
     check_segments,
     list_exports,
-    newest_export,
     row_count,
     write_table,
 )
-from crawl_lib.export.readers import ContentReader, Node, UrlMapping, WebGraph
+from crawl_lib.export.readers import ContentReader, Node, PowerCounts, UrlMapping, WebGraph
 from crawl_lib.export.run import EXPORT_SCHEMA, ExportReport, export_pages, write_mapping
 from crawl_lib.export.scratch import local_files, scratch_folder
-from crawl_lib.export.show import open_web_graph, page_key, show_page
+from crawl_lib.export.show import is_node_id, open_web_graph, page_key, plain_row, show_page, url_named

@@ -1,12 +1,12 @@
-"""What an export is made of and what it is called: the segments it takes in, its options, and the file `inputs`."""
+"""What an export is made of: the segments it takes in, its options, and the file `inputs`."""
 
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from crawl_lib.errors import ConfigError, DamagedFileError
-from crawl_lib.segment import segment_digest
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 
 FORMAT_VERSION = 1
@@ -22,8 +22,8 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 class SegmentInput:
     """A segment that an export takes in: its iteration's folder, its node, and its path below the storage's root.
 
-    `manifest_sha256`: of its `manifest.json`, in hex, or, where pages of it were dropped, what `segment_digest` says;
-    "" until an export is begun with it.
+    `manifest_sha256`: of its `manifest.json`, in hex, or, where pages of it were dropped, what `SegmentReader.digest`
+    says; "" where it was not read yet.
     """
 
     folder: str
@@ -37,7 +37,7 @@ class Inputs:
     """What an export was made of: everything that decides its bytes.
 
     `segments`: in order of folder (as a number) and node. `mime_types`: patterns in lower case, or None. `compressor`,
-    `level`: of the content file.
+    `level`: of the content file. `revisited`: whether pages are visited again, and one that is gone does not count.
     """
 
     segments: tuple[SegmentInput, ...]
@@ -45,10 +45,13 @@ class Inputs:
     max_content_bytes: int
     compressor: str = COMPRESSOR
     level: int = LEVEL
+    revisited: bool = False
 
     def to_bytes(self) -> bytes:
         """The file `inputs`: JSON, equal for equal inputs."""
         options = asdict(self)
+        if not self.revisited:
+            del options["revisited"]  # as older versions wrote it
         value = {
             "format_version": FORMAT_VERSION,
             "segments": options.pop("segments"),
@@ -68,7 +71,14 @@ class Inputs:
                 )
             segments, mimes = tuple(SegmentInput(**entry) for entry in value["segments"]), options["mime_types"]
             mimes = None if mimes is None else tuple(mimes)
-            return cls(segments, mimes, options["max_content_bytes"], options["compressor"], options["level"])
+            return cls(
+                segments,
+                mimes,
+                options["max_content_bytes"],
+                options["compressor"],
+                options["level"],
+                options.get("revisited", False),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{place}: is not the inputs of an export: {error!r}; {REMEDY}") from error
 
@@ -82,7 +92,8 @@ class Inputs:
         same_options = replace(now, segments=self.segments) == self
         if not (same_options and same_folders and set(self.segments) <= set(now.segments)):
             return None
-        return tuple(segment for segment in now.segments if segment not in self.segments)
+        here = set(self.segments)
+        return tuple(segment for segment in now.segments if segment not in here)
 
 
 def gather_inputs(stores: Stores, segments: Sequence[SegmentInput]) -> Inputs:
@@ -94,41 +105,12 @@ def gather_inputs(stores: Stores, segments: Sequence[SegmentInput]) -> Inputs:
     config = stores.config.export
     return Inputs(
         tuple(
-            replace(segment, manifest_sha256=segment_digest(stores.storage, segment.path))
+            segment
+            if segment.manifest_sha256
+            else replace(segment, manifest_sha256=SegmentReader(stores.storage, segment.path).digest)
             for segment in stores.until_stopped(ordered)
         ),
         None if config.mime_types is None else tuple(sorted({mime.lower() for mime in config.mime_types})),
         config.max_content_bytes,
+        revisited=stores.config.frontier.is_crawldb,
     )
-
-
-def choose(
-    stores: Stores, *, run_id: str | None = None, label: str | None = None, folders: Sequence[str] | None = None
-) -> tuple[str, list[SegmentInput]]:
-    """The name of an export, the label or else its newest iteration, and the segments it takes in.
-
-    `folders`: just these iterations. Else all, but none that is younger than the last iteration of `run_id`: so that an
-    export that is run again after later runs has the same inputs. Raises ConfigError naming a folder that is not there,
-    or a label that cannot be a name, or if there is neither label nor iteration.
-    """
-    crawl = stores.crawl
-    chosen = crawl.folders()
-    if folders:
-        if missing := sorted(set(folders) - set(chosen)):
-            there = f"{', '.join(chosen[-10:])} ({len(chosen)} in all)" if chosen else "none yet"
-            raise ConfigError(f"{crawl.path}: no iteration {', '.join(missing)}; there are {there}")
-        chosen = sorted(set(folders), key=int)
-    elif run_id is not None:
-        newest_first = stores.until_stopped(reversed(chosen))
-        last = next((folder for folder in newest_first if crawl.folder(folder).iteration().run_id == run_id), None)
-        chosen = chosen[: chosen.index(last) + 1] if last else chosen
-    if label and not NAME_PATTERN.fullmatch(label):
-        raise ConfigError(f"label {label!r}: use letters, digits, '.', '_' and '-', beginning with the first two")
-    if not label and not chosen:
-        raise ConfigError("there is no iteration to export; crawl first, or give the export a label")
-    segments = [
-        SegmentInput(folder, node, crawl.segment(folder, node).path)
-        for folder in stores.until_stopped(chosen)
-        for node in crawl.folder(folder).segments()
-    ]
-    return label or chosen[-1], segments

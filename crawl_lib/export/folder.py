@@ -2,7 +2,8 @@
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
@@ -12,9 +13,9 @@ import pyarrow.parquet as pq
 
 from crawl_lib.durable import reached
 from crawl_lib.engine import Engine, Room, open_engine
-from crawl_lib.errors import InputError, OutputConflictError, PathNotFoundError, TargetExistsError
+from crawl_lib.errors import DamagedFileError, InputError, OutputConflictError, PathNotFoundError, TargetExistsError
 from crawl_lib.export.choice import NAME_PATTERN, Inputs, SegmentInput
-from crawl_lib.segment import NO_COLUMNS, open_parquet, segment_digest
+from crawl_lib.segment import NO_COLUMNS, SegmentReader, open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.storage import Storage
 from crawl_lib.stores import Stores
@@ -69,8 +70,7 @@ class ExportFolder:
             return Inputs.from_bytes(self.storage.read_bytes(place), place)
         except PathNotFoundError as error:
             raise PathNotFoundError(
-                f"{self.path}: there is no such export (it has no {INPUTS}); run `krake export` first, or name one that"
-                " `krake status` shows"
+                f"{self.path}: there is no such export (it has no {INPUTS}); {listed_exports(self.stores)}"
             ) from error
 
     def is_empty(self) -> bool:
@@ -84,7 +84,7 @@ class ExportFolder:
         """
         if self.has(INPUTS):
             inputs = self.read_inputs()
-            late = inputs.late(now)
+            late = self._with_rows(inputs, now).late(now)
             if late is None:
                 raise OutputConflictError(
                     f"{self.path}: the export {self.name!r} exists already and was made of other segments or options"
@@ -98,6 +98,17 @@ class ExportFolder:
                 " choose another label, or move that folder away"
             )
         return now, ()
+
+    def _with_rows(self, inputs: Inputs, now: Inputs) -> Inputs:
+        """`inputs` without what `now` lacks since it holds nothing: exports of older versions list such segments."""
+        there = set(now.segments)
+        kept = (one for one in inputs.segments if one in there or not self._is_empty(one))
+        return replace(inputs, segments=tuple(kept))
+
+    def _is_empty(self, segment: SegmentInput) -> bool:
+        with suppress(PathNotFoundError, DamagedFileError):
+            return not SegmentReader(self.storage, segment.path).has_rows
+        return False
 
     def claim(self, inputs: Inputs) -> None:
         """Write `inputs`, the first file, unless it is there. Raises OutputConflictError where it says something else.
@@ -146,32 +157,11 @@ class ExportFolder:
         reached(f"export.{name}.published")
 
 
-def newest_export(stores: Stores) -> str:
-    """The export that was made last: the largest time among those named by an iteration, else the last by name.
-
-    Raises PathNotFoundError if there is none: run `krake export` first.
-    """
-    names = list_exports(stores)
-    if not names:
-        raise PathNotFoundError(f"{stores.config.export.directory}: no export yet; run `krake export` first")
-    timed = [name for name in names if name.isdecimal()]
-    return max(timed, key=int) if timed else names[-1]
-
-
-def list_exports(stores: Stores) -> list[str]:
-    """Names of the exports, sorted."""
-    path = stores.config.export.directory.strip("/")
-    if not stores.storage.exists(path):
-        return []
-    folders = [entry.name for entry in stores.storage.list(path) if entry.is_dir]
-    return sorted(name for name in folders if NAME_PATTERN.fullmatch(name))
-
-
 def changed_segments(folder: ExportFolder, inputs: Inputs) -> Iterator[tuple[SegmentInput, bool]]:
     """The segments that are not as they were when the export was begun; and whether they are gone."""
     for segment in folder.stores.until_stopped(inputs.segments):
         try:
-            now = segment_digest(folder.storage, segment.path)
+            now = SegmentReader(folder.storage, segment.path).digest
         except PathNotFoundError:
             yield segment, True
         else:
@@ -228,3 +218,18 @@ def row_count(storage: Storage, path: str, schema: pa.Schema = NO_COLUMNS) -> in
     """How many rows a Parquet file of the store has; only its end is read. Raises what `open_parquet` does."""
     with open_parquet(storage, path, schema) as table:
         return table.rows
+
+
+def list_exports(stores: Stores) -> list[str]:
+    """Names of the exports, sorted."""
+    path = stores.config.export.directory.strip("/")
+    if not stores.storage.exists(path):
+        return []
+    folders = [entry.name for entry in stores.storage.list(path) if entry.is_dir]
+    return sorted(name for name in folders if NAME_PATTERN.fullmatch(name))
+
+
+def listed_exports(stores: Stores) -> str:
+    """The exports that there are, for messages about one that is not."""
+    names = list_exports(stores)
+    return f"there are {', '.join(names[-10:])} ({len(names)} in all)" if names else "run `krake export` first"

@@ -238,14 +238,14 @@ class WebGraph(MappedFile):
         a degree of "0", "1", "2-3", "4-7", and so on.
         """
         dangling = isolated = max_in = max_out = arcs = 0
-        in_counts, out_counts = np.zeros(33, dtype=np.int64), np.zeros(33, dtype=np.int64)
+        in_degrees, out_degrees = PowerCounts(), PowerCounts()
         for ins, outs in self.degrees():
             dangling += int((outs == 0).sum())
             isolated += int(((outs == 0) & (ins == 0)).sum())
             max_in, max_out = max(max_in, int(ins.max())), max(max_out, int(outs.max()))
             arcs += int(outs.sum())
-            in_counts += _by_power(ins)
-            out_counts += _by_power(outs)
+            in_degrees.add(ins)
+            out_degrees.add(outs)
         return {
             "nodes": self._nodes,
             "arcs": arcs,
@@ -254,8 +254,8 @@ class WebGraph(MappedFile):
             "max_in_degree": max_in,
             "max_out_degree": max_out,
             "average_degree": round(arcs / self._nodes, 3) if self._nodes else 0.0,
-            "in_degrees": _histogram(in_counts),
-            "out_degrees": _histogram(out_counts),
+            "in_degrees": in_degrees.by_range(),
+            "out_degrees": out_degrees.by_range(),
         }
 
     def _entry(self, node_id: int, at: int) -> Node:
@@ -268,12 +268,17 @@ class WebGraph(MappedFile):
         return Node(node_id, ids[:ins], ids[ins:])
 
 
-def _by_power(degrees: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many degrees are 0, 1, 2 to 3, 4 to 7..."""
-    return np.bincount(np.frexp(degrees.astype(np.float64))[1].clip(0, 32), minlength=33).astype(np.int64)
+class PowerCounts:
+    """How many numbers are 0, 1, 2 to 3, 4 to 7, and so on."""
 
+    def __init__(self) -> None:
+        self._counts = np.zeros(33, dtype=np.int64)
 
-def _histogram(counts: npt.NDArray[np.int64]) -> dict[str, int]:
-    names = ("0", "1", *(f"{1 << (power - 1)}-{(1 << power) - 1}" for power in range(2, 33)))
-    used = np.trim_zeros(counts, "b").tolist()
-    return dict(zip(names, used, strict=False))
+    def add(self, numbers: npt.NDArray[np.int64]) -> None:
+        """Count some more."""
+        self._counts += np.bincount(np.frexp(numbers.astype(np.float64))[1].clip(0, 32), minlength=33)
+
+    def by_range(self) -> dict[str, int]:
+        """The counts up to the largest number, each by its range, such as "4-7"."""
+        names = ("0", "1", *(f"{1 << (power - 1)}-{(1 << power) - 1}" for power in range(2, 33)))
+        return dict(zip(names, np.trim_zeros(self._counts, "b").tolist(), strict=False))

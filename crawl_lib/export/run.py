@@ -35,10 +35,12 @@ log = logging.getLogger(__name__)
 MAX_PAGES = (1 << 31) - 1
 BATCH_ROWS = 1 << 14
 OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
+NOT_EXPORTED = frozenset({"retry_at", "refers_to", "payload_digest"})
+"""Columns of `pages` that would say nothing: what is exported is final, and a full capture."""
 EXPORT_SCHEMA = pa.schema(
     [
         pa.field("node_id", pa.int32(), nullable=False),
-        *PAGES_SCHEMA,
+        *(field for field in PAGES_SCHEMA if field.name not in NOT_EXPORTED),
         pa.field("segment", pa.int32(), nullable=False),
         pa.field("segment_path", pa.string(), nullable=False),
     ]
@@ -64,8 +66,9 @@ class ExportReport:
 def export_pages(stores: Stores, *, name: str, segments: Sequence[SegmentInput]) -> ExportReport:
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
-    A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Run again, it
-    goes on after the last file that is there, with the inputs that it was begun with: segments of late nodes
+    A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Where
+    pages are visited again (`frontier.order: crawldb`), one that is gone or has moved is none. Run again, it goes
+    on after the last file that is there, with the inputs that it was begun with: segments of late nodes
     (`crawl.min_nodes`) that came since are named in the log, and left to the next export. Equal inputs give equal
     bytes. Steps, each durable before the next: `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. Once
     `stores` is to stop, all is given up within a second or two but for the files that are whole.
@@ -127,7 +130,11 @@ class _Export:
         engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in segments], PAGES_SCHEMA)
         dropped = [bytes_array(keys, pa.binary()), int32_array(np.array(numbers, dtype=np.int32))]
         engine.values("dropped", pa.table(dropped, names=["key", "segment"]))
-        engine.view("captures", "export/captures")
+        engine.view("visits", "export/visits")
+        names = [f"{segment.folder}/{segment.node}".encode() for segment in segments]
+        columns = [int32_array(np.arange(len(names), dtype=np.int32)), bytes_array(names, pa.string())]
+        engine.values("segments", pa.table(columns, names=["segment", "name"]))
+        engine.view("captures", "export/captures_of_lists" if self.inputs.revisited else "export/captures")
         accepted = [
             mime.encode()
             for mime in engine.column("export/types")

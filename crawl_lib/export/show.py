@@ -1,7 +1,7 @@
 """Looking things up in an export: a page with its in- and out-links, by URL, key or NodeID; the web graph."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -36,8 +36,7 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
     with ExitStack() as stack:
         local = stack.enter_context(local_files(folder))
         mapping = stack.enter_context(UrlMapping(local(URL_MAPPING)))
-        is_node_id = NODE_ID_PATTERN.fullmatch(page)
-        node_id = int(page) if is_node_id else mapping.node_id(page_key(stores, page))
+        node_id = int(page) if is_node_id(page) else mapping.node_id(page_key(stores, page))
         if node_id is None or node_id >= len(mapping):
             raise InputError(f"{page}: is not among the {len(mapping)} crawled pages of export {name!r}")
         pages, key = local(PAGES), mapping.key(node_id)
@@ -53,7 +52,7 @@ def show_page(stores: Stores, *, name: str, page: str, limit: int = 100) -> dict
         raise InputError(
             f"{page}: was dropped from {segment} since export {name!r} was made; make a new export, and delete this one"
         )
-    view["row"] = {column: _plain(value) for column, value in row.items()}
+    view["row"] = plain_row(row)
     return view
 
 
@@ -75,16 +74,23 @@ def _require(stores: Stores, name: str, files: list[str], command: str) -> Expor
     return folder
 
 
+def is_node_id(page: str) -> bool:
+    """Whether a page is named by its NodeID, as far as its form says."""
+    return NODE_ID_PATTERN.fullmatch(page) is not None
+
+
 def page_key(stores: Stores, page: str) -> bytes:
     """The key of a page that is named by its URL, or by its key in hex (40 digits). Raises InputError."""
-    if KEY_PATTERN.fullmatch(page):
-        return bytes.fromhex(page)
+    return bytes.fromhex(page) if KEY_PATTERN.fullmatch(page) else key_of(url_named(stores, page, or_key=True))
+
+
+def url_named(stores: Stores, text: str, *, or_key: bool = False) -> str:
+    """The canonical form of a URL as the user gave it. Raises InputError; `or_key`: it might have been a key."""
     try:
-        return key_of(canonicalize(page, max_length_chars=stores.config.urls.max_length_chars))
+        return canonicalize(text, max_length_chars=stores.config.urls.max_length_chars)
     except UrlError as error:
-        raise InputError(
-            f"{page}: is neither a URL that Krake crawls ({error.reason}) nor a key of 40 digits"
-        ) from error
+        neither, nor = ("neither", " nor a key of 40 digits") if or_key else ("not", "")
+        raise InputError(f"{text}: is {neither} a URL that Krake crawls ({error.reason}){nor}") from error
 
 
 def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) -> list[dict[str, Any]]:
@@ -92,6 +98,11 @@ def _rows(pages: Path, node_ids: list[int], columns: list[str] | None = None) ->
     with parquet_errors(str(pages)):
         wanted = pc.field("node_id").isin(node_ids)
         return pq.read_table(pages, columns=columns, filters=wanted, partitioning=None).to_pylist()
+
+
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as JSON takes it: keys in hex, times in ISO 8601."""
+    return {column: _plain(value) for column, value in row.items()}
 
 
 def _plain(value: object) -> object:

@@ -3,27 +3,34 @@
 `loop.fetch_all` gives a host its URLs when it is begun (`hosts`; `hoststore` is what the node remembers of them). When
 a host is ready, `robots` says whether its next URL may be fetched (`robotstxt` reads the rules), asking for robots.txt
 first where nothing is known. `dispatch` sends the request: `dns` finds an address that the `address` filter allows,
-`turns` gives the turns of IP and host, and `transport`, woken by sockets and by an `alarm`, carries it by an `exchange`
-of curl. `classify` says what came back means, `retry` what to do after a failure; `dispatch` does it: the answer goes
-to the caller, or the URL back to its host, which rests for its delay.
+`turns` gives the turns of IP and host, in spans that the task reserves where nodes share them, and `transport`, woken
+by sockets and by an `alarm`, carries it by an `exchange` of curl; a slow one goes on in the slow `lane`. `classify`
+says what came back means, `retry` what to do after a failure; `dispatch` does it: the answer goes to the caller, or the
+URL back to its host, which rests for its delay. A host that fails too often, or wants to be left alone, is: `again`
+says for how long, and when its URLs are tried again, over iterations.
 
 After a crash: URLs that were not reported are fetched again by the caller's next run. `hoststore` finds its mark, so
 every host waits one delay (its own, since answers to robots.txt are stored at once) before it is asked again.
 """
 
 from crawl_lib.fetch.address import AddressFilter
+from crawl_lib.fetch.again import costs_a_retry, retry_at
 from crawl_lib.fetch.classify import outcome_of_status
 from crawl_lib.fetch.dispatch import Caller, Seams
 from crawl_lib.fetch.exchange import user_agent_header
+from crawl_lib.fetch.hosts import pace_s
 from crawl_lib.fetch.hoststore import (
     HOSTS_TABLES,
     HostRow,
     HostStore,
     RobotsRow,
     host_stores,
+    hosts_in_back_off,
     make_hosts_folder,
+    read_hosts,
 )
 from crawl_lib.fetch.loop import fetch_all
 from crawl_lib.fetch.retry import RETRIES, Trouble
-from crawl_lib.fetch.robots import MIN_TTL_S
-from crawl_lib.fetch.turns import Turns, boot_id
+from crawl_lib.fetch.robots import MIN_TTL_S, rules_of_row
+from crawl_lib.fetch.robotstxt import deciding_line
+from crawl_lib.fetch.turns import Spans, Turns, boot_id

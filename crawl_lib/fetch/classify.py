@@ -17,6 +17,7 @@ End = tuple[Failure | None, str]
 
 OUTCOME_OF_TROUBLE = {
     Trouble.STALE_CONNECTION: Outcome.CONNECT_FAILED,
+    Trouble.TURN_OVER: Outcome.CONNECT_FAILED,
     Trouble.TOO_MANY_REQUESTS: Outcome.CLIENT_ERROR,
     Trouble.UNAVAILABLE: Outcome.SERVER_ERROR,
 }
@@ -50,8 +51,10 @@ def one_line(text: str) -> str:
     return " ".join(text.split())[:_MAX_ERROR_CHARS]
 
 
-def outcome_of_status(status: int, head: bytes) -> Outcome:
-    """The outcome of an answer with a status and a head."""
+def outcome_of_status(status: int, head: bytes, *, is_conditional: bool = False) -> Outcome:
+    """The outcome of an answer with a status and a head. `is_conditional`: the request named an earlier capture."""
+    if status == 304 and is_conditional:
+        return Outcome.NOT_MODIFIED
     if 200 <= status <= 299:
         return Outcome.OK
     if 300 <= status <= 399:
@@ -63,12 +66,15 @@ def outcome_of_status(status: int, head: bytes) -> Outcome:
     return Outcome.SERVER_ERROR if 500 <= status <= 599 else Outcome.UNEXPECTED_STATUS
 
 
-def meaning(end: End | None, code: int, message: str, status: int, head: bytes) -> tuple[Failure, str | None, str]:
+def meaning(
+    end: End | None, code: int, message: str, status: int, head: bytes, *, is_conditional: bool = False
+) -> tuple[Failure, str | None, str]:
     """(row of the retry table, WARC-Truncated's word, error). Answers whose headers were whole count, cut or not.
 
-    `code`, `message`: of curl, 0 is whole; `status`, `head`: of the last block of headers.
+    `code`, `message`: of curl, 0 is whole; `status`, `head`: of the last block of headers. `is_conditional`: see
+    `outcome_of_status`.
     """
-    answer = _TROUBLE_OF_STATUS.get(status) or outcome_of_status(status, head)
+    answer = _TROUBLE_OF_STATUS.get(status) or outcome_of_status(status, head, is_conditional=is_conditional)
     if end is not None:
         return end[0] or answer, None if end[0] else "length", one_line(end[1])
     is_whole = head.endswith((b"\r\n\r\n", b"\n\n", b"\n\r\n"))
@@ -80,10 +86,9 @@ def meaning(end: End | None, code: int, message: str, status: int, head: bytes) 
     return _OUTCOME_OF_CODE.get(code, Outcome.PROTOCOL_ERROR), None, error
 
 
-def retry_after_s(head: bytes) -> float:
-    """Seconds that a Retry-After header asks for; 0 if there is none, or if it is a date."""
-    text = parse_head(head).get("retry-after") or ""
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0
+def row_of_answer(outcome: Outcome, status: int | None) -> Failure:
+    """The row of the retry table for what is recorded of a fetch."""
+    return _TROUBLE_OF_STATUS.get(status or 0, outcome)
 
 
 def mime_allowed(mime: str | None, allowed: frozenset[str]) -> bool:

@@ -4,31 +4,39 @@ An answer, or a failure, is reported, or its URL is tried again; its host rests,
 """
 
 import heapq
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import Protocol
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.classify import Failure, one_line, retry_after_s
+from crawl_lib.fetch.again import back_off_s, retry_after_s, retry_at
+from crawl_lib.fetch.classify import Failure, one_line
 from crawl_lib.fetch.dns import Answer, DnsCache, SystemResolver, literal_address
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
+from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff
 from crawl_lib.fetch.retry import HOST_GIVES_UP_AFTER, RETRIES, Retry, Trouble
 from crawl_lib.fetch.robots import Robots
 from crawl_lib.fetch.transport import Transport
-from crawl_lib.fetch.turns import Turns
+from crawl_lib.fetch.turns import START_S, Turns
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.states import Outcome
+
+_BUSY = (Trouble.TOO_MANY_REQUESTS, Trouble.UNAVAILABLE)
+"""What a host answers that wants to be left alone."""
+_FEW_HOSTS = 16
+"""So many hosts of one address are reserved at once, where nodes share them."""
 
 
 class Caller(Protocol):
     """Who asked for the run: gets what was fetched, and says how long to go on. What it raises ends the run."""
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
-        """A URL with its final outcome. Each once."""
+        """A URL with the outcome of this run, and when it may be tried again. Each once."""
 
     def on_robots(self, fetched: Fetched) -> None:
         """An answer to, or the final failure of, a request for robots.txt; each redirect hop by itself."""
@@ -51,7 +59,7 @@ class Seams:
     wall: Callable[[], float] = time.time
     resolver: Callable[[], SystemResolver] = SystemResolver
     retries: Mapping[Failure, Retry] = field(default_factory=lambda: RETRIES)
-    carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str], None] | None], Transport] = (
+    carrier: Callable[[FetchConfig, Callable[[BaseException], None], Callable[[str], bool] | None], Transport] = (
         Transport
     )
 
@@ -86,10 +94,18 @@ class Dispatch:
         self._retries = seams.retries
         self._filter = AddressFilter(config.allow_networks)
         self._gates: dict[str, Gate] = {}
+        self._spans = turns.spans
+        self._parked: dict[str, tuple[Host, Job]] = {}
+        if self._spans is not None:
+            self._spans.given = lambda name, begins_s: act(partial(self._given, name, begins_s))
         self._numbers = count()
         self.dns = DnsCache(config.dns_ttl_s, config.dns_timeout_s, seams.clock, seams.resolver)
         before_send = self._before_send if config.ip_delay_s > 0 and not config.proxy else None
         self._transport = seams.carrier(config, fail, before_send)
+
+    def most_in_flight(self) -> int:
+        """How many requests may be in flight: one a slot, and those that have left their slots."""
+        return self._config.connections + self._transport.slow
 
     def close(self) -> None:
         """Abandon what runs, without calling back."""
@@ -103,12 +119,12 @@ class Dispatch:
 
     def send(self, host: Host, job: Job, now: float) -> None:
         """Find the address, take the turns, and hand over to the transport."""
-        if self._config.proxy and literal_address(host.name) is None:
-            self._start(host, job)  # a name is the proxy's to look up
+        is_proxys = self._config.proxy and literal_address(host.name) is None  # a name is the proxy's to look up
+        if not is_proxys and host.addresses_until <= now and not self._find_addresses(host, job):
             return
-        if host.addresses_until <= now and not self._find_addresses(host, job):
-            return
-        if self._config.ip_delay_s > 0:
+        if self._is_shared(host):
+            host.connections = 1
+        if self._config.ip_delay_s > 0 and not is_proxys:
             assert host.address is not None
             gate = self._gates.get(host.address)
             if gate is None:
@@ -117,17 +133,27 @@ class Dispatch:
             gate.waiting.append((host, job))
             if not gate.in_heap:
                 self.open(gate)
-            return
-        self._take_turn(host, job)
+        elif not self._waits_for_nodes(host, job):
+            self._take_turn(host, job)
 
     def open(self, gate: Gate) -> None:
-        """Let the first host of a gate go if the IP's turn is ours."""
+        """Let the first host of a gate go that may, if the IP's turn is ours."""
         if not gate.waiting:
             return
-        wait_s = self._turns.reserve(f"ip {gate.address}", self._config.ip_delay_s)
+        name, wait_s, more_s, place = f"ip {gate.address}", 0.0, 0.0, 0
+        if self._spans is not None and self._spans.addresses:
+            wait_s, more_s = self._spans.wait_s(name, self._clock(), len(gate.waiting)), START_S
+            if wait_s <= 0:
+                wait_s, place = self._next_of(gate)
+            if wait_s == math.inf:  # until it, or one of the hosts, is `_given`
+                return
         if wait_s <= 0:
-            host, job = gate.waiting.popleft()
+            wait_s = self._turns.reserve(name, self._config.ip_delay_s + more_s)
+        if wait_s <= 0:
+            host, job = gate.waiting[place]
+            del gate.waiting[place]
             host.in_flight -= 1
+            host.address = gate.address  # another request of the host may have chosen another one
             wait_s = self._config.ip_delay_s
             self._take_turn(host, job)
             self._hosts.schedule(host)
@@ -136,14 +162,63 @@ class Dispatch:
         else:
             self._gates.pop(gate.address, None)  # the turn itself is in the table
 
+    def _next_of(self, gate: Gate) -> tuple[float, int]:
+        """Seconds until a request of a gate whose turn is ours may go, as to its host, and its place there.
+
+        Only few hosts are asked for, and only now: none is ours for long, and many may wait for one address.
+        """
+        few = enumerate(islice(gate.waiting, _FEW_HOSTS))
+        return min((self._host_wait_s(host), place) for place, (host, _) in few)
+
+    def _given(self, name: str, begins_s: float) -> None:
+        """A name is ours among all nodes: who waits for it goes on."""
+        if name in self._parked:
+            host, job = self._parked.pop(name)
+            host.in_flight -= 1
+            self._come_back(host, job, begins_s)
+            self._hosts.schedule(host)
+            return
+        begun = self._hosts.begun.get(name.removeprefix("host "))
+        address = begun.address if begun is not None else name.removeprefix("ip ")
+        if address in self._gates:
+            self._hosts.push(self._gates[address], begins_s)
+
+    def _waits_for_nodes(self, host: Host, job: Job) -> bool:
+        """Whether a request that needs no IP's turn has to wait since its host is not ours; it comes again then."""
+        wait_s = self._host_wait_s(host)
+        if wait_s == math.inf:
+            self._parked[f"host {host.name}"] = host, job
+            host.in_flight += 1  # no other request of the host meanwhile
+        elif wait_s > 0:
+            self._come_back(host, job, self._clock() + wait_s)
+        return wait_s > 0
+
+    def _host_wait_s(self, host: Host) -> float:
+        """Seconds until a host is ours among all nodes: see `Spans.wait_s`."""
+        if self._spans is None or not self._is_shared(host):
+            return 0.0
+        return self._spans.wait_s(f"host {host.name}", self._clock())
+
+    def _is_shared(self, host: Host) -> bool:
+        return self._spans is not None and self._spans.hosts and self._is_polite(host)
+
+    def _is_polite(self, host: Host) -> bool:
+        return host.delay_s > 0 or self._config.adaptive_delay_factor is not None
+
+    def _come_back(self, host: Host, job: Job, when: float) -> None:
+        host.urgent.insert(0, job)
+        host.not_before = max(host.not_before, when)
+
     def _take_turn(self, host: Host, job: Job) -> None:
         """Take the host's turn among the node's processes (redirects of robots.txt cross the hosts' division)."""
-        if host.delay_s > 0 or self._config.adaptive_delay_factor is not None:
+        if host.ending is not None:  # since it was chosen, or since an earlier run
+            self.end(job, *host.ending)
+            return
+        if self._is_polite(host):
             # A transfer that was paused for room may last twice its time limit.
             wait_s = self._turns.reserve(f"host {host.name}", 2 * self._config.time_limit_s + host.delay_s)
             if wait_s > 0:
-                host.urgent.insert(0, job)
-                host.not_before = self._clock() + wait_s
+                self._come_back(host, job, self._clock() + wait_s)
                 return
         self._start(host, job)
 
@@ -154,9 +229,13 @@ class Dispatch:
         address = None if self._config.proxy else host.address
         self._transport.start(job, address, lambda *ended: self._act(partial(self._take, host, job, *ended)))
 
-    def _before_send(self, ip: str) -> None:
+    def _before_send(self, ip: str) -> bool:
+        name, spans = f"ip {ip}", self._spans
+        if spans is not None and spans.addresses and not spans.may_send(name, self._clock()):
+            return False
         # It took time to connect: the IP's delay runs from the request.
-        self._turns.put(f"ip {ip}", self._config.ip_delay_s)
+        self._turns.put(name, self._config.ip_delay_s)
+        return True
 
     def _find_addresses(self, host: Host, job: Job) -> bool:
         answer = self.dns.get(host.name)
@@ -200,19 +279,36 @@ class Dispatch:
         self.in_flight -= 1
         host.in_flight -= 1
         row = self._retries[failure]
+        if self._spans is not None and not fetched.request:  # the turn was taken until it would be sent
+            self._turns.put(f"ip {host.address}", self._config.ip_delay_s)
         self._note_failure(host, fetched, row)
-        if job.tries < row.max_tries and host.ending is None:
-            wait_s = row.wait_s
-            if failure in (Trouble.TOO_MANY_REQUESTS, Trouble.UNAVAILABLE):
-                wait_s = max(wait_s, min(retry_after_s(fetched.head), self._config.max_crawl_delay_s))
-            self._put_back(host, job, row, wait_s)
+        asked_s = retry_after_s(fetched.head, self._hosts.wall()) if failure in _BUSY else 0.0
+        if job.tries < row.max_tries and host.ending is None and asked_s <= self._config.max_crawl_delay_s:
+            self._put_back(host, job, row, max(row.wait_s, asked_s))
         else:
+            if failure in _BUSY and job.taken is None:  # without robots.txt no page is tried: that costs a retry
+                self._give_up(host, Outcome.ROBOTS_UNREACHABLE, f"robots.txt: status {fetched.status}", asked_s)
+            elif failure in _BUSY:
+                self._give_up(host, Outcome.HOST_GAVE_UP, f"after status {fetched.status}", asked_s)
+            elif job.taken is not None and fetched.status and row.passes_s is None:
+                self._note_success(host)
             self._report(job, fetched)
         self._rest(host, (fetched.duration_ms + 0.5) / 1000)  # it may have been rounded down
         self._hosts.schedule(host)
 
+    def _give_up(self, host: Host, outcome: Outcome, error: str, asked_s: float = 0.0) -> None:
+        """Ask a host for nothing more in this run, nor until its back-off is over; what waits ends with `outcome`."""
+        if host.ending is None:
+            host.ending, times = (outcome, error), host.back_off.times
+            until = self._hosts.wall() + back_off_s(times, asked_s, self._hosts.retry)
+            self._hosts.set_back_off(host, BackOff(until, times + 1))
+
+    def _note_success(self, host: Host) -> None:
+        if host.back_off.times and host.ending is None:
+            self._hosts.set_back_off(host, NO_BACK_OFF)
+
     def end(self, job: Job, outcome: Outcome, error: str) -> None:
-        """Report a page that is not asked for (again)."""
+        """Report what is not asked for (again)."""
         self._report(job, Fetched(job.url, self._hosts.wall(), outcome, attempts=job.tries, error=error))
 
     def _unsendable(self, host: Host, job: Job, outcome: Outcome, error: str) -> None:
@@ -235,15 +331,21 @@ class Dispatch:
         host.asked = self._hosts.wall()
         host.changed = True
         if answer_s is not None:
+            host.note_answer(answer_s)
             factor = self._config.adaptive_delay_factor or 0.0
             host.rest_s = min(factor * answer_s, self._config.max_crawl_delay_s)
         if host.owed_s() > 0:
             self._turns.put(f"host {host.name}", host.owed_s())
+        if self._spans is not None:
+            self._spans.end(f"host {host.name}", host.owed_s())
 
     def _report(self, job: Job, fetched: Fetched) -> None:
         if job.taken is None:
             self.robots.answered(job, fetched)
             return
+        if fetched.outcome is not Outcome.OK:
+            host, retries = self._hosts.host(job.site.host), job.taken.queued.retries
+            fetched.retry_at = retry_at(fetched, retries, self._hosts.retry, host.back_off.until)
         self.left -= 1
         self._caller.on_fetched(job.taken, fetched)
 
@@ -256,5 +358,5 @@ class Dispatch:
         if len(host.addresses) > 1:
             host.address_turn += 1
             host.address = host.addresses[host.address_turn % len(host.addresses)]
-        if host.failures >= HOST_GIVES_UP_AFTER and host.ending is None:
-            host.ending = (Outcome.HOST_GAVE_UP, one_line(f"after {host.failures} failed tries: {fetched.error}"))
+        if host.failures >= HOST_GIVES_UP_AFTER:
+            self._give_up(host, Outcome.HOST_GAVE_UP, one_line(f"after {host.failures} failed tries: {fetched.error}"))

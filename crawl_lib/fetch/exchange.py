@@ -4,6 +4,7 @@ The handle's options are set once, and handles are used again: a request sets it
 another one than the last time.
 """
 
+import math
 import socket
 import ssl
 import time
@@ -20,7 +21,7 @@ from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, End, Failure, last_bloc
 from crawl_lib.fetch.hosts import Job
 from crawl_lib.fetch.retry import Trouble
 from crawl_lib.parse import parse_head
-from crawl_lib.records import Fetched
+from crawl_lib.records import Earlier, Fetched
 from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.version import VERSION
 
@@ -29,7 +30,9 @@ _SUPPRESS_CONNECT_HEADERS = 265
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 # Not br, though we could undo it: warcio 1.8.1's `check` ends in an AttributeError on such a body with brotli 1.2.
 ACCEPT_ENCODING = "gzip, deflate"
-_LONG_HEAD: End = Outcome.PROTOCOL_ERROR, "the headers pass fetch.max_header_bytes"
+MAX_VALIDATOR_CHARS = 1024
+"""Of an ETag that is sent back: servers refuse a request whose head is long."""
+LONG_HEAD: End = Outcome.PROTOCOL_ERROR, "the headers pass fetch.max_header_bytes"
 _DEBIAN_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 Done = Callable[[Fetched, Failure], None]
@@ -47,9 +50,9 @@ class InflightBudget:
 
     Half of it is divided: up to its share of that a transfer is never held up, so large bodies cannot delay small
     pages. Above its share it draws on the other half, which is common; while that is used up it pauses, and goes on
-    when another one has ended. One may always go on: the first that found no room, up to its own end. A pause does not
-    count as time of its transfer, but it ends one that lasts twice as long as it may: else hosts that stop talking
-    would hold up the others one after the other.
+    when another one has ended. In the slow lane it has no share, and draws on the common half alone. One may always go
+    on: the first that found no room, up to its own end. A pause does not count as time of its transfer, but it ends one
+    that lasts twice as long as it may: else hosts that stop talking would hold up the others one after the other.
     """
 
     def __init__(self, max_bytes: int, connections: int) -> None:
@@ -60,12 +63,21 @@ class InflightBudget:
 
     def takes(self, holder: "Exchange", had: int, more: int) -> bool:
         """Whether a transfer that has `had` bytes may take `more`; if not, it is resumed when there may be room."""
-        count = max(0, had + more - max(had, self.share))
+        count = max(0, had + more - max(had, 0 if holder.is_slow else self.share))
         if count > max(0, self._room) and self._first is not holder:
             if self._first is not None:
                 self._paused.append(holder)
                 return False
             self._first = holder
+        self._room -= count
+        holder.held += count
+        return True
+
+    def leaves_share(self, holder: "Exchange", had: int) -> bool:
+        """Whether there is room in the common half for what a transfer has of its share; if so, it moves there."""
+        count = min(had, self.share)
+        if count > max(0, self._room):
+            return False
         self._room -= count
         holder.held += count
         return True
@@ -87,8 +99,10 @@ class InflightBudget:
 class Exchange:
     """An easy handle with the state of the transfer it runs: `prepare` begins one, `result` ends it.
 
-    `before_send`: called with the address once it is connected, right before the request is written. `held`: what the
-    transfer has of the budget's common half. `due`: when it ends; `ended`: why we ended it ourselves, if we did.
+    `before_send`: called with the address once it is connected, right before the request is written; False if it must
+    not be. `held`: what the transfer has of the budget's common half. `due`: when it ends; `ended`: why we ended it
+    ourselves, if we did.
+    `quick_at`, `received_before`: for the slow lane, when it was quick last, and how many bytes there were then.
     """
 
     def __init__(
@@ -96,7 +110,7 @@ class Exchange:
         config: FetchConfig,
         address_filter: AddressFilter | None,
         budget: InflightBudget,
-        before_send: Callable[[str], None] | None,
+        before_send: Callable[[str], bool] | None,
         on_resumed: "Callable[[Exchange], None]",
     ) -> None:
         self.config = config
@@ -105,21 +119,27 @@ class Exchange:
         self.before_send = before_send
         self.on_resumed = on_resumed
         self.mime_types = frozenset(kind.lower() for kind in config.mime_types or ())
-        headers = [
+        self.headers = [
             f"User-Agent: {user_agent_header(config)}",
             f"Accept: {ACCEPT}",
             f"Accept-Encoding: {ACCEPT_ENCODING}",
         ]
-        self.tail = "".join(f"{line}\r\n" for line in headers) + "\r\n"
+        self.conditions: list[str] = []
         self.forwards = bool(config.proxy) and not str(config.proxy).lower().startswith("socks")
         self.held = 0
         self.lines: list[bytes] = []
         self.connect_to: str | None = None
         self.opened: socket.socket | None = None
         self.handle: Any = pycurl.Curl()
-        self._configure([*headers, "Proxy-Connection:"] if self.forwards else headers)
+        self._configure()
+        self._set_headers()
 
-    def _configure(self, headers: list[str]) -> None:
+    def _set_headers(self) -> None:
+        lines = [*self.headers, *self.conditions]
+        self.tail = "".join(f"{line}\r\n" for line in lines) + "\r\n"
+        self.handle.setopt(pycurl.HTTPHEADER, [*lines, "Proxy-Connection:"] if self.forwards else lines)
+
+    def _configure(self) -> None:
         config = self.config
         # Time is ours to watch (`due`): curl would end a transfer whose answer has come while the loop was held, or
         # that is paused. It divides the time to connect among the addresses of a proxy, and so must know it there.
@@ -132,7 +152,6 @@ class Exchange:
             pycurl.HTTP09_ALLOWED: 0,
             pycurl.FOLLOWLOCATION: 0,
             pycurl.PATH_AS_IS: 1,
-            pycurl.HTTPHEADER: headers,
             # Empty, not unset: else the environment's proxy and its exceptions would count (libcurl-env(3)).
             pycurl.PROXY: _proxy(config.proxy or ""),
             pycurl.NOPROXY: "",
@@ -168,9 +187,14 @@ class Exchange:
         self.started_wall, self.started = time.time(), time.monotonic()
         self.due = self.started + min(self.config.connect_timeout_s, self.config.time_limit_s)
         self.last = self.started + 2 * self.config.time_limit_s
-        self.is_paused = self.spared = False
+        self.is_paused = self.spared = self.is_slow = False
+        self.quick_at, self.received_before = math.inf, 0
         if address is None and self.filter is not None:
             raise ValueError("no address was found for its host, and curl looks up none")
+        conditions = conditions_of(job)
+        if conditions != self.conditions:
+            self.conditions = conditions
+            self._set_headers()
         self.handle.setopt(pycurl.URL, job.url)
         if address != self.connect_to:
             # An address instead of a name to look up; kept connections are told apart by it too.
@@ -202,10 +226,11 @@ class Exchange:
         if self.sent:
             self.ended = Trouble.STALE_CONNECTION, "the server closed a kept connection before it answered"
             return int(pycurl.PREREQFUNC_ABORT)
+        if self.before_send is not None and not self.before_send(primary_ip):
+            self.ended = Trouble.TURN_OVER, f"the turn of {primary_ip} was over when it was connected"
+            return int(pycurl.PREREQFUNC_ABORT)
         self.sent = True
         self.due = self.started + self.config.time_limit_s
-        if self.before_send is not None:
-            self.before_send(primary_ip)
         return int(pycurl.PREREQFUNC_OK)
 
     def on_body(self, data: bytes) -> int:
@@ -226,6 +251,10 @@ class Exchange:
         self.room = room - len(data)
         return len(data)
 
+    def received(self) -> int:
+        """How many bytes of the answer there are, the head's included, as far as its lines are whole."""
+        return sum(map(len, self.lines)) + self.most - self.room
+
     def resume(self) -> None:
         """Go on after a pause, which does not count as the transfer's time; all pauses may last as long as that."""
         self.due = min(time.monotonic() + self.left, self.last)
@@ -236,7 +265,7 @@ class Exchange:
 
     def _takes_body(self) -> bool:
         if sum(map(len, self.lines)) > self.config.max_header_bytes:
-            self.ended = _LONG_HEAD
+            self.ended = LONG_HEAD
         elif self.mime_types and not self.job.robots_for:
             head = last_block(self.lines)
             if head[9:10] == b"2" and not mime_allowed(parse_head(head).content_type[0], self.mime_types):
@@ -252,9 +281,10 @@ class Exchange:
         self.close_opened()
         head = last_block(self.lines) if self.lines else b""
         if self.ended is None and len(head) > self.config.max_header_bytes:
-            self.ended = _LONG_HEAD
+            self.ended = LONG_HEAD
         status = self.handle.getinfo(pycurl.RESPONSE_CODE) if head else 0
-        failure, truncated, error = meaning(self.ended, code, message, status, head)
+        is_conditional = bool(self.conditions)
+        failure, truncated, error = meaning(self.ended, code, message, status, head, is_conditional=is_conditional)
         outcome = OUTCOME_OF_TROUBLE[failure] if isinstance(failure, Trouble) else failure
         answered = outcome in WITH_RESPONSE
         fetched = Fetched(
@@ -280,6 +310,25 @@ class Exchange:
         target = url if self.forwards and site.scheme_end == 4 else url[site.path_start :]
         host = url[site.scheme_end + 3 : site.path_start]
         return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{self.tail}".encode("latin-1")
+
+
+def conditions_of(job: Job) -> list[str]:
+    """The headers that ask for a page only if it is another one than at its last capture; none for robots.txt.
+
+    They say again what the page's server said then; what would break a request, or fill it, is not said.
+    """
+    if job.taken is None or not job.taken.queued.earlier:
+        return []
+    earlier = Earlier.of(job.taken.queued.earlier)
+    if earlier is None:
+        return []
+    said = (("If-None-Match", earlier.etag), ("If-Modified-Since", earlier.last_modified))
+    return [f"{name}: {text}" for name, text in said if text and is_sendable(text)]
+
+
+def is_sendable(text: str) -> bool:
+    """Whether a header that a server sent may be sent back to it."""
+    return text.isascii() and text.isprintable() and len(text) <= MAX_VALIDATOR_CHARS
 
 
 def _proxy(given: str) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from crawl_lib.config import FetchConfig, HostConfig
-from crawl_lib.fetch.hoststore import HostRow, HostStore
+from crawl_lib.config import FetchConfig, HostConfig, RetryConfig
+from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, HostRow, HostStore
 from crawl_lib.fetch.robotstxt import Rules
 from crawl_lib.records import TakenUrl
 from crawl_lib.states import Outcome
@@ -48,12 +48,15 @@ class Host:
     """A host: what it has to do, and when it was asked last. Times are of the loop's clock.
 
     `delay_s`: after each response, by config and robots.txt; `rest_s`: what is owed after the last one, if more.
+    `answer_s`: how long its answers take, on average. `ending`: how its URLs end that were not asked for yet, in this
+    run; it is asked for nothing more. `back_off`: POSIX seconds.
     """
 
     name: str
     delay_s: float
     connections: int = 1
     rest_s: float = 0.0
+    answer_s: float = 0.0
     ended_at: float = float("-inf")
     not_before: float = 0.0
     asked: float = 0.0
@@ -67,6 +70,7 @@ class Host:
     in_heap: bool = False
     waits_for: Site | None = None
     failures: int = 0
+    back_off: BackOff = NO_BACK_OFF
     ending: tuple[Outcome, str] | None = None
     addresses: tuple[str, ...] = ()
     addresses_until: float = 0.0
@@ -76,6 +80,10 @@ class Host:
     def owed_s(self) -> float:
         """How long the host rests after its last response."""
         return max(self.delay_s, self.rest_s)
+
+    def note_answer(self, answer_s: float) -> None:
+        """How long one more answer, or failure, took."""
+        self.answer_s += (answer_s - self.answer_s) / (_ANSWERS if self.answer_s else 1)
 
     def ready_at(self) -> float:
         """When the next request may start."""
@@ -114,6 +122,10 @@ class Gate:
 
 
 _USUAL = HostConfig("domain", "")
+USUAL_ANSWER_S = 0.5
+"""How long a host takes to answer that was not asked yet."""
+_ANSWERS = 5
+"""Among how many answers the last one counts, in the mean of a host's times."""
 
 
 def limits_of(config: FetchConfig, host: str) -> tuple[float, int]:
@@ -123,6 +135,17 @@ def limits_of(config: FetchConfig, host: str) -> tuple[float, int]:
         config.host_delay_s if entry.delay_s is None else entry.delay_s,
         entry.connections or config.connections_per_host,
     )
+
+
+def pace_s(config: FetchConfig, row: HostRow | None, name: str) -> float:
+    """How long a host takes for a URL: its delay and its usual time to answer; 0 for one that needs no rest.
+
+    `row`: what `HostStore` has of it.
+    """
+    delay_s, _ = limits_of(config, name)
+    if row is not None:
+        delay_s = max(delay_s, min(row.delay_s, config.max_crawl_delay_s))
+    return delay_s and delay_s + (row.answer_s if row is not None and row.answer_s else USUAL_ANSWER_S)
 
 
 def _matches(entry: HostConfig, host: str) -> bool:
@@ -140,13 +163,20 @@ class Hosts:
     """Hosts and sites of one run by name: made at their first use, freed when they are done, made again if needed.
 
     `clock`: the loop's, seconds; `wall`: POSIX seconds. A new host is owed what is left of its delay since its last
-    response in an earlier run, or since the last unclean stop was found. Raises StorageError as `HostStore` does.
+    response in an earlier run, or since the last unclean stop was found. In back-off it is not asked at all. Raises
+    StorageError as `HostStore` does.
     """
 
     def __init__(
-        self, config: FetchConfig, store: HostStore, clock: Callable[[], float], wall: Callable[[], float]
+        self,
+        config: FetchConfig,
+        retry: RetryConfig,
+        store: HostStore,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
     ) -> None:
         self.config = config
+        self.retry = retry
         self.store = store
         self.clock = clock
         self.wall = wall
@@ -179,12 +209,26 @@ class Hosts:
         row = self.store.host(name)
         if row is not None:
             host.rest_s = min(row.delay_s, self.config.max_crawl_delay_s)
+            host.answer_s = row.answer_s
             last_end = max(row.last_end, last_end)
         ago_s = self.wall() - last_end
         if ago_s < host.owed_s():
             # A wall clock that was set back never means more than one delay.
             host.ended_at = self.clock() - max(0.0, ago_s)
+        self._go_by_back_off(host, self.store.back_off(name))
         return host
+
+    def _go_by_back_off(self, host: Host, back_off: BackOff) -> None:
+        if back_off.until > self.wall() + self.retry.max_wait_s:  # by a clock that was ahead
+            back_off = back_off._replace(until=0.0)
+        host.back_off = back_off
+        if back_off.until > self.wall():
+            host.ending = (Outcome.HOST_GAVE_UP, "the host is in back-off")
+
+    def set_back_off(self, host: Host, back_off: BackOff) -> None:
+        """Begin a host's back-off, or forget that there was one; written down at once."""
+        host.back_off = back_off
+        self.store.save_back_off(host.name, back_off)
 
     def schedule(self, host: Host) -> None:
         """Put a host into the heap if it has something to do, and may do it in addition to what it does already."""
@@ -238,4 +282,4 @@ class Hosts:
 
 def row_of_host(host: Host) -> HostRow:
     """What is written down of a host."""
-    return HostRow(host.name, host.asked, host.owed_s())
+    return HostRow(host.name, host.asked, host.owed_s(), host.answer_s)

@@ -1,11 +1,11 @@
-"""What a node remembers of hosts from one iteration to the next: when they were last asked, and their robots.txt.
+"""What a node remembers of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt.
 
-One SQLite file, shared by the node's processes. A host's row is written every few seconds and at the end; an answer to
-robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark is found at the next
-`begin`, the rows may be too old, so every host counts as asked at that moment.
+One SQLite file, shared by the node's processes. A host's row is written every few seconds and at the end; its back-off
+and an answer to robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark is found
+at the next `begin`, the rows may be too old, so every host counts as asked at that moment.
 
 What was written later than now, by a clock that was ahead, is not believed: a host counts as asked now, and its
-robots.txt is asked for again. So is what is not of its column's type.
+robots.txt is asked for again. So is what is not of its column's type, and a back-off longer than any can be.
 
 It lies in the folder `hosts` of the node's directory, with the turns: the only place but the spool that a fetching
 process may write to, and SQLite makes files of its own there. Older versions had them next to the queue.
@@ -14,18 +14,21 @@ process may write to, and SQLite makes files of its own there. Older versions ha
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import SQLITE_ERRORS, StorageError, os_errors
+from crawl_lib.fetch.again import GROWS
 from crawl_lib.fetch.turns import TURNS_FILE
+from crawl_lib.findings import open_to_read
 from crawl_lib.frontier import NodeDirectory
 
 FILE_NAME = "hosts.sqlite"
 HOSTS_TABLES = {
     "hosts": "host, last_end, delay_s",
+    "back_offs": "host, until, times",
     "robots": "authority, verdict, body, error, fetched, expires",
     "marks": "name, value",
 }
@@ -34,19 +37,38 @@ _FILES = (f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", TURNS_FILE, FILE_NAME)
 _KEPT_S = 30 * 86400.0
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, last_end REAL NOT NULL, delay_s REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS hosts (host TEXT PRIMARY KEY, last_end REAL NOT NULL, delay_s REAL NOT NULL,
+    answer_s REAL NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS back_offs (host TEXT PRIMARY KEY, until REAL NOT NULL, times INTEGER NOT NULL)
+    WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS robots (authority TEXT PRIMARY KEY, verdict TEXT NOT NULL, body BLOB NOT NULL,
     error TEXT NOT NULL, fetched REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
 """
+_IN_BACK_OFF = (
+    "SELECT host, until FROM back_offs WHERE until > ? AND until <= ? AND typeof(host) = 'text'"
+    " AND typeof(until) = 'real' ORDER BY until, host"
+)
 
 
 class HostRow(NamedTuple):
-    """When a host's last response ended (POSIX seconds), and the delay that it is owed then (seconds)."""
+    """When a host's last response ended (POSIX seconds), the delay that it is owed then, and how long its answers take
+    on average (seconds; 0: not known)."""
 
     host: str
     last_end: float
     delay_s: float
+    answer_s: float = 0.0
+
+
+class BackOff(NamedTuple):
+    """Until when a host is left alone (POSIX seconds), and how many times in a row it was."""
+
+    until: float
+    times: int
+
+
+NO_BACK_OFF = BackOff(0.0, 0)
 
 
 class RobotsRow(NamedTuple):
@@ -83,51 +105,85 @@ def host_stores(node_dir: Path) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
+@contextmanager
+def read_hosts(node_dir: Path) -> Iterator["HostStore | None"]:
+    """What a node remembers, to be read without a trace, whether or not a task runs.
+
+    None where it remembers nothing yet, or an older version wrote it. Raises StorageError naming the file.
+    """
+    with ExitStack() as stack:
+        for path in host_stores(node_dir):
+            stack.enter_context(_translated(path))
+            base = stack.enter_context(open_to_read(path))
+            base.set_authorizer(_without_programs)
+            if base.execute("SELECT 1 FROM sqlite_master WHERE name = 'back_offs'").fetchone():
+                yield HostStore(path.parent, base=base)
+                return
+        yield None
+
+
+def hosts_in_back_off(node_dir: Path, now: float, longest_s: float) -> dict[str, float]:
+    """See `HostStore.in_back_off`; read without a trace, whether or not a task runs. Raises StorageError as it does."""
+    with read_hosts(node_dir) as store:
+        return store.in_back_off(now, longest_s) if store is not None else {}
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except SQLITE_ERRORS as error:
+        raise StorageError(f"{path}: {error}; it may be deleted while no task of the node runs") from error
+
+
 def _without_programs(action: int, first: str | None, second: str | None, base: str | None, inner: str | None) -> int:
     """Deny what a trigger or view would do: fetching processes write the file, and one without end would hold us up."""
     return sqlite3.SQLITE_DENY if inner else sqlite3.SQLITE_OK
 
 
 class HostStore:
-    """The store in `folder` (which is there). Several processes may have one open.
+    """The store in `folder` (which is there). Several processes may have one open. `base`: open already, to be read.
 
     `wall`: POSIX seconds. `robots_ttl_s`: an answer to robots.txt that would hold for longer than so many seconds from
     now is not believed. Every method raises StorageError naming the file; the operator looks at the disk.
     """
 
     def __init__(
-        self, folder: Path, *, wall: Callable[[], float] = time.time, robots_ttl_s: float = float("inf")
+        self,
+        folder: Path,
+        *,
+        wall: Callable[[], float] = time.time,
+        robots_ttl_s: float = float("inf"),
+        base: sqlite3.Connection | None = None,
     ) -> None:
         self.path = Path(folder) / FILE_NAME
         self._wall = wall
         self._robots_ttl_s = robots_ttl_s
-        with self._translated():
+        if base is not None:
+            self._db = base
+            return
+        with _translated(self.path):
             self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
             try:
                 self._db.set_authorizer(_without_programs)
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.executescript(_SCHEMA)
+                if "answer_s" not in {name for _, name, *_ in self._db.execute("PRAGMA table_info(hosts)")}:
+                    self._db.execute("ALTER TABLE hosts ADD COLUMN answer_s REAL NOT NULL DEFAULT 0")
             except BaseException:
                 self._db.close()
                 raise
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except SQLITE_ERRORS as error:
-            raise StorageError(f"{self.path}: {error}; it may be deleted while no task of the node runs") from error
-
-    @contextmanager
     def _transaction(self, *, durable: bool = False) -> Iterator[None]:
-        with self._translated():
+        with _translated(self.path):
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
             yield
             self._db.execute("COMMIT")
 
     def _row(self, query: str, *values: str | float) -> Any:
-        with self._translated():
+        with _translated(self.path):
             return self._db.execute(query, values).fetchone()
 
     def __enter__(self) -> "HostStore":
@@ -138,7 +194,7 @@ class HostStore:
 
     def close(self) -> None:
         """Close the file. Takes no mark away: only `finish` says that the stop was clean."""
-        with self._translated():
+        with _translated(self.path):
             self._db.close()
 
     def begin(self, *, hold: bool = False) -> bool:
@@ -154,6 +210,7 @@ class HostStore:
             self._db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?)", [(mark, now) for mark in marks])
             self._db.execute("DELETE FROM hosts WHERE last_end < ?", (now - _KEPT_S,))
             self._db.execute("DELETE FROM robots WHERE expires < ?", (now - _KEPT_S,))
+            self._db.execute("DELETE FROM back_offs WHERE until < ?", (now - _KEPT_S,))
             self._db.execute("UPDATE hosts SET last_end = ?1 WHERE last_end > ?1", (now,))
             self._db.execute("UPDATE marks SET value = ?1 WHERE value > ?1", (now,))
         reached("hosts.begun")
@@ -177,8 +234,8 @@ class HostStore:
     def host(self, host: str) -> HostRow | None:
         """What is known of a host."""
         row = self._row(
-            "SELECT host, last_end, delay_s FROM hosts"
-            " WHERE host = ? AND typeof(last_end) = 'real' AND typeof(delay_s) = 'real'",
+            "SELECT host, last_end, delay_s, answer_s FROM hosts WHERE host = ?"
+            " AND typeof(last_end) = 'real' AND typeof(delay_s) = 'real' AND typeof(answer_s) = 'real'",
             host,
         )
         return None if row is None else HostRow(*row)
@@ -188,10 +245,34 @@ class HostStore:
         now = self._wall()
         with self._transaction():
             self._db.executemany(
-                "INSERT INTO hosts VALUES (?, ?, ?) ON CONFLICT (host) DO UPDATE SET"
+                "INSERT INTO hosts VALUES (?, ?, ?, ?) ON CONFLICT (host) DO UPDATE SET answer_s = excluded.answer_s,"
                 " last_end = max(min(last_end, ?), excluded.last_end), delay_s = excluded.delay_s",
                 [(*row, now) for row in rows],
             )
+
+    def back_off(self, host: str) -> BackOff:
+        """The back-off of a host, over or not."""
+        row = self._row(
+            "SELECT until, max(0, min(times, ?)) FROM back_offs WHERE host = ?"
+            " AND typeof(until) = 'real' AND typeof(times) = 'integer'",
+            *(GROWS, host),
+        )
+        return NO_BACK_OFF if row is None else BackOff(*row)
+
+    def save_back_off(self, host: str, back_off: BackOff) -> None:
+        """Write the back-off of a host, at once. That of no times is forgotten."""
+        with self._transaction():
+            self._db.execute("DELETE FROM back_offs WHERE host = ?", (host,))
+            if back_off.times:
+                self._db.execute("INSERT INTO back_offs VALUES (?, ?, ?)", (host, *back_off))
+
+    def in_back_off(self, now: float, longest_s: float) -> dict[str, float]:
+        """Which hosts are left alone, and until when, the first ones first.
+
+        A back-off that would last longer than `longest_s` from now was written by a clock that was ahead: it is over.
+        """
+        with _translated(self.path):
+            return dict(self._db.execute(_IN_BACK_OFF, (now, now + longest_s)).fetchall())
 
     def robots(self, authority: str) -> RobotsRow | None:
         """The last answer to an authority's robots.txt, expired or not; None too where its times cannot be."""
@@ -208,5 +289,5 @@ class HostStore:
         """Write an answer to robots.txt and its host's row, at once."""
         with self._transaction():
             self._db.execute("INSERT OR REPLACE INTO robots VALUES (?, ?, ?, ?, ?, ?)", row)
-            self._db.execute("INSERT OR REPLACE INTO hosts VALUES (?, ?, ?)", host)
+            self._db.execute("INSERT OR REPLACE INTO hosts VALUES (?, ?, ?, ?)", host)
         reached("hosts.robots")

@@ -7,6 +7,8 @@ its request has ended, under the time that its delay allows.
 
 A host is begun when none that is begun is ready, those with most URLs first, and it is freed when its URLs are done
 and its delay is over: so a run holds the state of some hundred hosts, however many its batch has.
+
+A request takes one of `fetch.connections` slots until it has ended, or turned out slow (`lane`).
 """
 
 import asyncio
@@ -14,11 +16,11 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from crawl_lib.config import FetchConfig
-from crawl_lib.fetch.alarm import Alarm
+from crawl_lib.config import FetchConfig, RetryConfig
 from crawl_lib.fetch.dispatch import Caller, Dispatch, Seams
 from crawl_lib.fetch.hosts import Gate, Host, Hosts, Job
 from crawl_lib.fetch.hoststore import HostStore
+from crawl_lib.fetch.transport import Alarm
 from crawl_lib.fetch.turns import Turns
 from crawl_lib.records import TakenUrl
 from crawl_lib.states import Outcome
@@ -33,12 +35,13 @@ async def fetch_all(
     items: Sequence[TakenUrl],
     *,
     config: FetchConfig,
+    retry: RetryConfig,
     store: HostStore,
     turns: Turns,
     caller: Caller,
     seams: Seams | None = None,
 ) -> int:
-    """Fetch URLs (canonical), each reported once with its final outcome; a host's URLs start in the order given.
+    """Fetch URLs (canonical), each reported once with its outcome; a host's URLs start in the order given.
 
     `store`, `turns`: shared by the node's processes. Once `caller` closes the run, what is in flight ends within
     `fetch.time_limit_s`, or twice that where bodies had to pause. Returns how many URLs were not reported: they were
@@ -47,7 +50,7 @@ async def fetch_all(
     hosts' times are saved. Raises StorageError if `store` cannot be written.
     """
     seams = seams or Seams()
-    return await _Run(Hosts(config, store, seams.clock, seams.wall), turns, caller, seams).run(items)
+    return await _Run(Hosts(config, retry, store, seams.clock, seams.wall), turns, caller, seams).run(items)
 
 
 class _Run:
@@ -99,7 +102,7 @@ class _Run:
     def _tick(self) -> None:
         """Ask the caller whether to go on; every few seconds write down what is known of hosts.
 
-        What follows is to start what is ready: a name that turned out slow has made room for another one.
+        What follows is to start what is ready: a name, or a request, that turned out slow has made room for another.
         """
         self.ticker.by(self.loop.time() + TICK_S)
         if self.caller.stop():
@@ -131,8 +134,8 @@ class _Run:
         return True
 
     def _pump(self) -> None:
-        """Start what is ready, as far as connections are free; then sleep until more is."""
-        most = self.hosts.config.connections
+        """Start what is ready, as far as slots are free; then sleep until more is."""
+        most = self.dispatch.most_in_flight()
         began = now = self.clock()
         while not self.closing and not self.over.done() and self.dispatch.in_flight < most:
             item = self.hosts.pop(now)

@@ -15,6 +15,9 @@ class Trouble(StrEnum):
 
     STALE_CONNECTION = "stale_connection"
     """The server had closed a kept connection when our request came. Ends as CONNECT_FAILED."""
+    TURN_OVER = "turn_over"
+    """It took longer to connect than the turn of an address lasts that nodes share; nothing was sent. Ends as
+    CONNECT_FAILED."""
     DNS_TEMPORARY = "dns_temporary"
     """The resolver got no answer, which is not the answer that there is no such name. Ends as DNS_FAILED."""
     TOO_MANY_REQUESTS = "too_many_requests"
@@ -28,38 +31,46 @@ class Retry:
     """A row: seconds to wait before the next try, tries in all.
 
     `of_host`: whether it is the host's trouble, and holds all its URLs back; `counts`: towards giving the host up.
+    `passes_s`: it may pass, and the URL is tried again in a later iteration, after so many seconds the first time
+    (`again`); None: the URL ends with it.
     """
 
     wait_s: float
     max_tries: int
     of_host: bool = False
     counts: bool = False
+    passes_s: float | None = None
 
 
 _FINAL = Retry(0.0, 1)
+_MINUTES_10, _HOUR = 600.0, 3600.0
 
 RETRIES: dict[Outcome | Trouble, Retry] = {
     Outcome.OK: _FINAL,
     Outcome.REDIRECT: _FINAL,
+    Outcome.NOT_MODIFIED: _FINAL,
     Outcome.GONE: _FINAL,
     Outcome.CLIENT_ERROR: _FINAL,
-    Outcome.SERVER_ERROR: Retry(2.0, 3),
+    Outcome.SERVER_ERROR: Retry(2.0, 3, passes_s=_HOUR),
     Outcome.UNEXPECTED_STATUS: _FINAL,
     Outcome.MIME_REFUSED: _FINAL,
     Outcome.ROBOTS_DENIED: _FINAL,
-    Outcome.ROBOTS_UNREACHABLE: _FINAL,
-    Outcome.DNS_FAILED: Retry(0.0, 1, of_host=True, counts=True),
-    Outcome.CONNECT_FAILED: Retry(2.0, 3, of_host=True, counts=True),
+    Outcome.ROBOTS_UNREACHABLE: Retry(0.0, 1, passes_s=_HOUR),
+    Outcome.DNS_FAILED: Retry(0.0, 1, of_host=True, counts=True, passes_s=_HOUR),
+    Outcome.CONNECT_FAILED: Retry(2.0, 3, of_host=True, counts=True, passes_s=_MINUTES_10),
     Outcome.TLS_FAILED: _FINAL,
-    Outcome.TIMEOUT: Retry(5.0, 2, of_host=True, counts=True),
+    Outcome.TIMEOUT: Retry(5.0, 2, of_host=True, counts=True, passes_s=_MINUTES_10),
+    Outcome.TOO_SLOW: Retry(5.0, 2, of_host=True, counts=True, passes_s=_MINUTES_10),
     Outcome.PROTOCOL_ERROR: _FINAL,
     Outcome.ADDRESS_REFUSED: _FINAL,
     Outcome.PORT_REFUSED: _FINAL,
-    Outcome.HOST_GAVE_UP: _FINAL,
+    Outcome.FILTERED: _FINAL,
+    Outcome.HOST_GAVE_UP: Retry(0.0, 1, passes_s=_MINUTES_10),
     Trouble.STALE_CONNECTION: Retry(0.0, 4, of_host=True),
+    Trouble.TURN_OVER: Retry(0.0, 5, of_host=True),
     Trouble.DNS_TEMPORARY: Retry(2.0, 2, of_host=True, counts=True),
-    Trouble.TOO_MANY_REQUESTS: Retry(5.0, 3, of_host=True),
-    Trouble.UNAVAILABLE: Retry(5.0, 3, of_host=True),
+    Trouble.TOO_MANY_REQUESTS: Retry(5.0, 3, of_host=True, passes_s=_MINUTES_10),
+    Trouble.UNAVAILABLE: Retry(5.0, 3, of_host=True, passes_s=_MINUTES_10),
 }
 """Every `Outcome` and every `Trouble` has a row."""
 

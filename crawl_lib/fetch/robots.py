@@ -3,8 +3,8 @@
 What an answer means: 2xx: its rules; 3xx: followed, at most five hops, then as if there were none; 4xx: no
 rules, all is allowed. 5xx, 429, or an answer that broke off: nothing is allowed, and URLs end as `robots_unreachable`.
 No answer at all: nothing is allowed either, and URLs end as what failed (`connect_failed`, `timeout`...), since it is
-their own host that failed. Where rules from before are known they stay in force instead (2.4). The body is cut at
-`fetch.max_robots_bytes` (2.5).
+their own host that failed. Where rules from before are known they stay in force instead (2.4), but a host that is busy
+(429, 503) is left alone. The body is cut at `fetch.max_robots_bytes` (2.5).
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def row_of(authority: str, fetched: Fetched, hops: int, now: float, config: Fetc
 _READ = frozenset(Verdict)
 _UNAVAILABLE = (Outcome.GONE, Outcome.CLIENT_ERROR, Outcome.REDIRECT, Outcome.UNEXPECTED_STATUS)
 # What happens before an answer, to robots.txt as it would to the host's pages.
-_FAILURES = (Outcome.CONNECT_FAILED, Outcome.TIMEOUT, Outcome.PROTOCOL_ERROR)
+_FAILURES = (Outcome.CONNECT_FAILED, Outcome.TIMEOUT, Outcome.TOO_SLOW, Outcome.PROTOCOL_ERROR)
 # What fails here is what every URL of the authority has too: its name, its address, its certificate.
 _SHARED_ENDS = (Outcome.DNS_FAILED, Outcome.ADDRESS_REFUSED, Outcome.TLS_FAILED)
 _TOO_MANY_REQUESTS = 429

@@ -31,6 +31,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _ODD_IN_PATH = re.compile(rb"%([0-9A-Fa-f]{2})|%|[^A-Za-z0-9._~:/?#@!&()+,;=%\[\]-]+")
 _ODD_IN_PATTERN = re.compile(rb"%([0-9A-Fa-f]{2})|%|[^A-Za-z0-9._~:/?#@!&()+,;=%\[\]*-]+")
 _NOT_US, _ALL, _US = range(3)
+_TOO_MUCH_WORK = 2  # the lowest rank that disallows
 _END = b"\0"  # behind a path, and behind a rule that has to reach its end: in neither it could be anything else
 
 
@@ -149,11 +150,16 @@ class Rules:
 
         Only asked where there is no `refusal`.
         """
+        rank = self.rank(url)
+        return rank == 0 or rank % 2 == 1
+
+    def rank(self, url: str) -> int:
+        """The rank of the rule that decides about a canonical URL; 0 if none matches."""
         if not self._plain and not self._wild:
-            return True
+            return 0
         path, best = comparable_path(url) + _END, 0
         if path == b"/robots.txt" + _END:
-            return True
+            return 0
         for length in self._lengths:
             if length > len(path):
                 break
@@ -168,8 +174,16 @@ class Rules:
                 if work >= 0 and _matches(path, parts):
                     best = rank
             if work < 0:
-                return False
-        return best == 0 or best % 2 == 1
+                return _TOO_MUCH_WORK
+        return best
+
+
+def deciding_line(body: bytes, token: str, url: str) -> str:
+    """The line of a text that decides whether the crawler `token` may fetch a canonical URL; "" if none does."""
+    said, _ = said_to(token.encode().lower(), body)
+    lines = [b"%b: %b" % (b"Allow" if allows else b"Disallow", pattern) for pattern, allows in said]
+    ranks = [Rules(b"User-agent: *\n%b\n" % line, token, 0.0).rank(url) for line in lines]
+    return lines[ranks.index(max(ranks))].decode("utf-8", "backslashreplace") if any(ranks) else ""
 
 
 def _matches(path: bytes, parts: list[bytes]) -> bool:

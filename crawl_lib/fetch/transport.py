@@ -10,10 +10,12 @@ one reader instead of one a connection, and one turn of the loop serves every so
 
 import asyncio
 import math
+import resource
 import select
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,15 +23,47 @@ import pycurl  # type: ignore[import-untyped]
 
 from crawl_lib.config import FetchConfig
 from crawl_lib.fetch.address import AddressFilter
-from crawl_lib.fetch.alarm import Alarm
 from crawl_lib.fetch.classify import Failure
 from crawl_lib.fetch.exchange import Done, Exchange, InflightBudget
 from crawl_lib.fetch.hosts import Job
+from crawl_lib.fetch.lane import LOOK_S, SlowLane
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
 
 _LATE_S = 0.1
 """A deadline that comes later than so was not the server's fault."""
+_OTHER_DESCRIPTORS = 128
+"""Files, pipes, sockets of the resolver."""
+
+
+class Alarm:
+    """A timer that only moves forward: calls `action` once, at the earliest time (the loop's) that it was set to since.
+
+    `at`: when it will; `rang_for`: when it should have been the last time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
+        self.at = self.rang_for = math.inf
+        self._loop = loop
+        self._action = action
+        self._handle: asyncio.TimerHandle | None = None
+
+    def by(self, when: float) -> None:
+        """Call at `when`, or before."""
+        if when < self.at:
+            self.cancel()
+            self.at = when
+            self._handle = self._loop.call_at(when, self._ring)
+
+    def cancel(self) -> None:
+        """Do not call, until it is set again."""
+        self.at = math.inf
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _ring(self) -> None:
+        self.rang_for, self.at, self._handle = self.at, math.inf, None
+        self._action()
 
 
 class Transport:
@@ -44,7 +78,7 @@ class Transport:
         self,
         config: FetchConfig,
         failed: Callable[[BaseException], None],
-        before_send: Callable[[str], None] | None = None,
+        before_send: Callable[[str], bool] | None = None,
     ) -> None:
         self._failed = failed
         self._loop = asyncio.get_running_loop()
@@ -58,12 +92,23 @@ class Transport:
         self._is_due = False
         self._timer = Alarm(self._loop, self._on_time)
         self._deadline = Alarm(self._loop, self._on_deadline)
+        self._kept = max(64, config.connections * 2)
+        # Where descriptors are few, connections would fail for want of them, and that looks like a failure of hosts.
+        free = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - self._kept - config.connections - _OTHER_DESCRIPTORS
+        lane_config = replace(config, slow_connections=max(0, min(config.slow_connections, free)))
+        self._lane = SlowLane(lane_config, budget, self._running, partial(self._end, code=pycurl.E_OPERATION_TIMEDOUT))
+        self._looker = Alarm(self._loop, self._look)
         self._closed = False
         self._multi: Any = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
-        self._multi.setopt(pycurl.M_MAXCONNECTS, max(64, config.connections * 2))
         self._loop.add_reader(self._epoll.fileno(), lambda: self._act(self._epoll.poll(0)))
+        self._look()
+
+    @property
+    def slow(self) -> int:
+        """How many of the requests that run have left their slots."""
+        return self._lane.count
 
     def start(self, job: Job, address: str | None, done: Done) -> None:
         """Send a request to `address` (text form; None: a proxy looks the name up, curl itself never does).
@@ -90,6 +135,7 @@ class Transport:
         self._loop.remove_reader(self._epoll.fileno())
         self._timer.cancel()
         self._deadline.cancel()
+        self._looker.cancel()
         for exchange in self._running.values():
             self._multi.remove_handle(exchange.handle)
             exchange.close_opened()
@@ -147,6 +193,8 @@ class Transport:
 
     def _end(self, exchange: Exchange, code: int, message: str = "") -> None:
         del self._running[exchange.handle]
+        if exchange.is_slow:
+            self._lane.leave(exchange)
         self._multi.remove_handle(exchange.handle)
         self._deliver(exchange.done, *exchange.result(code, message))
         exchange.budget.release(exchange)
@@ -166,6 +214,13 @@ class Transport:
             elif exchange.handle in self._running:
                 self._end(exchange, pycurl.E_OPERATION_TIMEDOUT)
         self._deadline.by(min((exchange.due for exchange in self._running.values()), default=math.inf))
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        self._lane.look(now)
+        # Connections that are kept are counted together with those that are used.
+        self._multi.setopt(pycurl.M_MAXCONNECTS, self._kept + self._lane.count)
+        self._looker.by(now + LOOK_S)
 
     def _resumed(self, exchange: Exchange) -> None:
         if exchange.ended:  # the piece that it was paused with is one that ends it

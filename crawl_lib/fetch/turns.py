@@ -12,6 +12,7 @@ for longer delays are known to the `HostStore`.
 """
 
 import fcntl
+import math
 import mmap
 import os
 import struct
@@ -41,12 +42,88 @@ def boot_id() -> bytes:
         return b"unknown"
 
 
+START_S = 0.25
+"""How long before the end of a span a request is begun at the latest: it takes time to connect.
+
+So long the next one to an address waits for it to be sent, where nodes share turns.
+"""
+_MOST_START_S = 8.0
+_MOST_SPANS = 10_000
+
+
+class Spans:
+    """The spans of time in which names are ours among all nodes: an address, or a host for one request.
+
+    The task reserves them for its processes. `ask(name, count, start_s)` has it ask for a name, for so many requests
+    (those that wait, and as many as there were in the span before), with so much time for the last one to connect; it
+    calls `give` when it has it. `end(name, rest_s)` gives a host back, to which the next request may be sent in so many
+    seconds. `addresses`, `hosts`: which of them nodes share. `given`: called with each name that was given, and from
+    when on it is ours.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str, int, float], None],
+        end: Callable[[str, float], None],
+        *,
+        addresses: bool,
+        hosts: bool,
+    ) -> None:
+        self.addresses = addresses
+        self.hosts = hosts
+        self.given: Callable[[str, float], None] = lambda name, begins_s: None
+        self._ask = ask
+        self._end = end
+        self._spans: dict[str, list[tuple[float, float]]] = {}  # the newest first, and the one before
+        self._asked: set[str] = set()
+        self._sent: dict[str, int] = {}  # in the newest span
+        self._start_s: dict[str, float] = {}  # of names to which connecting took longer
+
+    def wait_s(self, name: str, now: float, count: int = 1) -> float:
+        """Seconds until a request may be begun: 0.0 is now; infinite if the name was asked for, and will be given."""
+        start_s = self._start_s.get(name, START_S)
+        for begins_s, ends_s in self._spans.get(name, ())[:1]:
+            if now <= ends_s - start_s:
+                return max(0.0, begins_s - now)
+            if name.startswith("host "):
+                self.end(name, 0.0)
+        if name not in self._asked:
+            self._asked.add(name)
+            self._ask(name, count + self._sent.pop(name, 0), start_s)
+        return math.inf
+
+    def give(self, name: str, begins_s: float, ends_s: float) -> None:
+        """A name is ours, from when to when by the clock."""
+        self._asked.discard(name)
+        self._spans[name] = [(begins_s, ends_s), *self._spans.get(name, ())[:1]]
+        if len(self._spans) > _MOST_SPANS:
+            for other in [other for other, (span, *_) in self._spans.items() if span[1] < begins_s - _MOST_START_S]:
+                if other.startswith("ip "):
+                    del self._spans[other]
+        self.given(name, begins_s)
+
+    def may_send(self, name: str, now: float) -> bool:
+        """Whether a request that was begun may be sent now; if it is too late, the next one gets more time for it."""
+        spans = self._spans.get(name)
+        if spans is None or any(begins_s <= now <= ends_s for begins_s, ends_s in spans):
+            self._sent[name] = self._sent.get(name, 0) + 1
+            return True
+        self._start_s[name] = min(4 * self._start_s.get(name, START_S), _MOST_START_S)
+        return False
+
+    def end(self, name: str, rest_s: float) -> None:
+        """The one request to a host has ended; it rests so long."""
+        if self._spans.pop(name, None):
+            self._end(name, rest_s)
+
+
 class Turns:
     """Turns in the file `path`, made if it is not there. Several processes may have it open.
 
     `longest_s`: no turn is further away than that; `delay_s`: how far one is of which nothing can be believed. `clock`:
-    seconds, the same for all processes of the machine. `entries`: a power of two, the same for all. Raises StorageError
-    naming the path; the operator looks at the disk.
+    seconds, the same for all processes of the machine. `entries`: a power of two, the same for all. `spans`: where
+    nodes share turns: only in these does a turn of the table count. Raises StorageError naming the path; the operator
+    looks at the disk.
     """
 
     def __init__(
@@ -57,7 +134,9 @@ class Turns:
         delay_s: float,
         clock: Callable[[], float] = time.monotonic,
         entries: int = 1 << 16,
+        spans: Spans | None = None,
     ) -> None:
+        self.spans = spans
         self._longest_s = longest_s
         self._delay_s = delay_s
         self._clock = clock
@@ -93,13 +172,14 @@ class Turns:
         self._map[_HEADER_BYTES:] = _ENTRY.pack(0, self._clock() + hold_s) * (self._mask + 1)
 
     @classmethod
-    def of(cls, folder: Path, fetch: FetchConfig) -> "Turns":
+    def of(cls, folder: Path, fetch: FetchConfig, spans: Spans | None = None) -> "Turns":
         """The turns in a node's folder `hosts`: taken while a request may last, and for the delay after it."""
         delay_s = max(fetch.host_delay_s, fetch.ip_delay_s, *(entry.delay_s or 0.0 for entry in fetch.hosts))
         return cls(
             folder / TURNS_FILE,
             longest_s=2 * fetch.time_limit_s + max(delay_s, fetch.max_crawl_delay_s),
             delay_s=delay_s,
+            spans=spans,
         )
 
     def __enter__(self) -> "Turns":

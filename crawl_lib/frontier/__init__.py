@@ -4,8 +4,8 @@ How data flows: injected seeds and the file `outlinks` of each segment hold URLs
 (`outlinks`). `intake` reads the parts that are this node's, asks the key store which URLs are new, and appends those
 to the queue (`journal`); URLs that other nodes handed on are queued without asking. A queue that people made is
 adopted first, and with other nodes than before its hosts are divided again (`adopt`). `make_take` writes down the next
-URLs; once their segment is committed, `advance` moves the queue past them (`take`). Every change of the queue is a
-move (`move`), under `NodeLock`.
+URLs, of no host more than its share while others wait (`fairness`); once their segment is committed, `advance` moves
+the queue past them (`take`). Every change of the queue is a move (`move`), under `NodeLock`.
 
 `NodeDirectory` has each file by name. Only this node's tasks write into it. What holds after a crash:
 `docs/protocol.md`; the files: `docs/formats.md`.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse, rehome
 from crawl_lib.frontier.directory import NodeDirectory, open_node_dir
+from crawl_lib.frontier.fairness import Shares, look_ahead_of
 from crawl_lib.frontier.hostcounts import COUNTS_TABLES, HostCounts, host_of_line
 from crawl_lib.frontier.intake import IntakeRules, intake, open_plan, pending_report, read_undecided
 from crawl_lib.frontier.journal import (
@@ -45,7 +46,9 @@ from crawl_lib.frontier.outlinks import (
     decode_meta,
     encode_line,
     file_lines,
+    is_listed,
     join_line,
+    metadata_and_tries,
     part_mapping,
     read_outlinks,
     some_lines,
@@ -72,7 +75,9 @@ from crawl_lib.frontier.take import (
     close_take,
     make_take,
     open_take,
+    position,
     read_leftover,
+    take_lines,
     write_leftover,
     write_lines,
     write_take,

@@ -170,7 +170,8 @@ def lost_advice(count: int) -> str:
     return (
         f"{count} URLs are in no file of this node any more, and their keys may be known: run"
         " `krake fsck --repair` (where queues are on several machines, after `krake fsck --node NODE` on"
-        " each), then `krake settle`: they are found again in the segments, all of which are taken in again"
+        " each), then `krake settle`: they are found again in the segments, all of which are taken in again (with"
+        " frontier.order: crawldb: once the leases of their lists are over)"
     )
 
 

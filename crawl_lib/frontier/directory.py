@@ -90,6 +90,8 @@ class NodeDirectory:
     """A folder: when hosts were asked last (`fetch`). It and the spool are what fetching processes write to."""
     progress = _File("progress.json")
     """What the task is at, for `krake status`."""
+    crawl = _File("_crawl")
+    """The name of the crawl that the node belongs to."""
     lost = _File("lost")
     """How many URLs a repair found gone; `krake fsck --repair` deletes it."""
     rescued = _File("rescued")

@@ -1,20 +1,22 @@
-"""How many URLs of each host this node has admitted, for `urls.max_pages_per_host`."""
+"""How many URLs of each host this node has admitted, for `urls.max_pages_per_host`, and of each group of `traps`."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from crawl_lib.errors import SQLITE_ERRORS, DamagedFileError, StorageError
 from crawl_lib.frontier.directory import NodeDirectory
 
-COUNTS_TABLES = {"hosts": "host, admitted", "applied": "move_id"}
+COUNTS_TABLES = {"hosts": "host, admitted", "begun": "host, admitted", "applied": "move_id"}
 """The tables of the file with their columns."""
 _TABLES = (
     "hosts (host TEXT PRIMARY KEY, admitted INTEGER NOT NULL)",
     "applied (move_id TEXT PRIMARY KEY)",
     "lowered (name TEXT PRIMARY KEY)",
+    "begun (host TEXT PRIMARY KEY, admitted INTEGER NOT NULL)",
 )
+_ADD = "INSERT INTO {} VALUES (?, ?) ON CONFLICT (host) DO UPDATE SET admitted = admitted + excluded.admitted"
 _ASK = 500
 
 
@@ -27,40 +29,65 @@ def host_of_line(url: bytes) -> bytes:
 
 
 class HostCounts:
-    """URLs admitted by host. Each move adds its counts exactly once, however often it is carried out."""
+    """URLs admitted by name: a host, or a group (`admission`), which begins with a host and a slash.
+
+    Each move adds its counts exactly once, however often it is carried out. Those of an intake under way are apart from
+    them, in the table `begun`: on the disk, since there may be as many groups as URLs.
+    """
 
     def __init__(self, directory: Path) -> None:
         """`directory`: the node's. The file is made at the first write."""
         self.path = NodeDirectory(directory).host_counts
 
-    def get(self, hosts: Iterable[bytes]) -> dict[bytes, int]:
-        """The counts of these hosts; those not known are left out."""
-        wanted = [host.decode() for host in hosts]
+    def get(self, names: Collection[bytes]) -> dict[bytes, int]:
+        """The counts of these names, with those of the intake under way; what has none is left out."""
+        wanted = [name.decode() for name in names]
         if not wanted or not self.path.exists():
             return {}
         found: dict[bytes, int] = {}
         with self._open() as base:
             for start in range(0, len(wanted), _ASK):
                 some = wanted[start : start + _ASK]
-                marks = ",".join("?" * len(some))
-                rows = base.execute(f"SELECT host, admitted FROM hosts WHERE host IN ({marks})", some)
-                found.update((host.encode(), admitted) for host, admitted in rows)
+                for table in ("hosts", "begun"):
+                    marks = ",".join("?" * len(some))
+                    rows = base.execute(f"SELECT host, admitted FROM {table} WHERE host IN ({marks})", some)
+                    for name, admitted in rows:
+                        found[name.encode()] = found.get(name.encode(), 0) + admitted
         return found
+
+    def begin(self) -> None:
+        """No intake is under way: what a killed one has noted is forgotten."""
+        if self.path.exists():
+            with self._open() as base:
+                base.execute("DELETE FROM begun")
+
+    def note(self, counts: Mapping[bytes, int]) -> None:
+        """Add to the counts of the intake under way."""
+        if counts:
+            with self._open() as base:
+                base.executemany(_ADD.format("begun"), ((name.decode(), count) for name, count in counts.items()))
+
+    def noted(self) -> Iterator[bytes]:
+        """The counts of the intake under way as a move's file: see `counts_bytes`."""
+        if self.path.exists():
+            with self._open() as base:
+                for name, admitted in base.execute("SELECT host, admitted FROM begun ORDER BY host"):
+                    yield b"%b\t%d\n" % (name.encode(), admitted)
 
     def add(self, move_id: str, counts: Callable[[], Iterable[tuple[bytes, int]]]) -> None:
         """Add a move's counts, unless this move's were added before. Durable when it returns."""
         with self._open() as base:
             if base.execute("SELECT 1 FROM applied WHERE move_id = ?", (move_id,)).fetchone() is None:
-                base.executemany(
-                    "INSERT INTO hosts VALUES (?, ?)"
-                    " ON CONFLICT (host) DO UPDATE SET admitted = admitted + excluded.admitted",
-                    ((host.decode(), count) for host, count in counts()),
-                )
+                base.executemany(_ADD.format("hosts"), ((name.decode(), count) for name, count in counts()))
+                base.execute("DELETE FROM begun")
                 base.execute("DELETE FROM applied")
                 base.execute("INSERT INTO applied VALUES (?)", (move_id,))
 
     def lower(self, name: str, counts: Mapping[bytes, int]) -> None:
-        """Take URLs out of the counts, once by `name`, never below 0. Durable when it returns."""
+        """Take URLs out of the counts of hosts, once by `name`, never below 0. Durable when it returns.
+
+        Which groups these URLs were in is not known: all groups of the hosts begin at 0 again.
+        """
         if not self.path.exists():
             return
         with self._open() as base:
@@ -69,13 +96,25 @@ class HostCounts:
                     "UPDATE hosts SET admitted = max(0, admitted - ?) WHERE host = ?",
                     ((count, host.decode()) for host, count in counts.items()),
                 )
+                # Names of groups begin with the host and a slash, and 0 is the character behind that.
+                ranges = ((f"{host.decode()}/", f"{host.decode()}0") for host in counts)
+                base.executemany("DELETE FROM hosts WHERE host > ? AND host < ?", ranges)
+
+    def begin_groups(self) -> None:
+        """All groups begin at 0 again: for URLs that were counted, lost, and will be found once more.
+
+        A file that is damaged is left as it is: when it is repaired, groups begin at 0 too.
+        """
+        if self.path.exists():
+            with suppress(StorageError), self._open() as base:
+                base.execute("DELETE FROM hosts WHERE host LIKE '%/%'")
 
     def all(self) -> dict[str, int]:
         """Every host with its count, for tests and reports."""
         if not self.path.exists():
             return {}
         with self._open() as base:
-            return dict(base.execute("SELECT host, admitted FROM hosts ORDER BY host"))
+            return dict(base.execute("SELECT host, admitted FROM hosts WHERE host NOT LIKE '%/%' ORDER BY host"))
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

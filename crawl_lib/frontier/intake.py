@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING
 
 from crawl_lib.durable import reached, write_durable
 from crawl_lib.errors import StoppedError, StorageError
+from crawl_lib.frontier.admission import Admission
 from crawl_lib.frontier.directory import NodeDirectory
-from crawl_lib.frontier.hostcounts import HostCounts, counts_bytes, host_of_line
+from crawl_lib.frontier.fairness import interleaved
 from crawl_lib.frontier.journal import CLAIM, INSERT, UNDECIDED, IntakeReport, Journal, read_journal
 from crawl_lib.frontier.move import Change, carry_out_move, move_id, plan_move
 from crawl_lib.frontier.outlinks import (
     HANDED_ON_MARK,
     Source,
     file_lines,
+    is_listed,
     key_of_line,
     some_lines,
     split_line,
-    url_of_line,
 )
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.take import require_no_take, require_settled
 from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.states import KeyState
-from crawl_lib.urls import Rejection
+from crawl_lib.urls import Traps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,12 +59,13 @@ def read_undecided(queue: Queue) -> Iterator[bytes]:
 class IntakeRules:
     """How a node takes URLs in.
 
-    `routing`: `host` or `local`. `max_pages_per_host`: None: no limit. `chunk_lines`: how many are decided upon at a
-    time.
+    `routing`: `host` or `local`. `max_pages_per_host`, `traps`: see `Admission`. `chunk_lines`: how many are decided
+    upon at a time.
     """
 
     routing: str
     max_pages_per_host: int | None = None
+    traps: Traps | None = None
     chunk_lines: int = CHUNK_LINES
 
 
@@ -105,7 +107,7 @@ def intake(
 class _Intake:
     """What an intake does with the lines that it reads: what is new joins `new`, and its key is inserted.
 
-    `hosts`: how many URLs of each host are in `new`; `report`: counts so far.
+    `admission`: counts what is in `new`; `report`: counts so far.
     """
 
     def __init__(self, queue: Queue, waiting: Sequence[Source], keys: ShardedKeyStore, rules: IntakeRules) -> None:
@@ -120,9 +122,8 @@ class _Intake:
         self.journal = journal
         self._go_on()
         self.report = IntakeReport.from_mapping(journal.report)
-        self.hosts = Counter(map(host_of_line, file_lines(queue.files.new)))
+        self.admission = Admission(queue.directory, rules.max_pages_per_host, rules.traps)
         self.past_check = _PastCheck(queue, keys)
-        self._stored: dict[bytes, int] = {}
 
     def _go_on(self) -> None:
         """Raises QueueError where files are damaged, StorageError naming a source that is gone, and half taken in."""
@@ -206,25 +207,8 @@ class _Intake:
         report.known += len(fresh) - len(accepted) - len(undecided)
         report.past_check += len(past)
         self._keep_undecided(undecided)
-        return self._limited(accepted, past)
-
-    def _limited(self, accepted: list[bytes], past: set[bytes]) -> list[bytes]:
-        """Drop, and count, what is over its host's limit."""
-        limit = self.rules.max_pages_per_host
-        if limit is None:
-            return accepted
-        hosts = [host_of_line(url_of_line(line)) for line in accepted]
-        self._stored.update(HostCounts(self.queue.directory).get(set(hosts) - self._stored.keys()))
-        chunk: Counter[bytes] = Counter()
-        kept: list[bytes] = []
-        for host, line in zip(hosts, accepted, strict=True):
-            room = self._stored.get(host, 0) + self.hosts[host] + chunk[host] < limit
-            if room or HANDED_ON_MARK in line:
-                chunk[host] += 1
-                kept.append(line)
-        if rejected := len(accepted) - len(kept):
-            reason = str(Rejection.HOST_LIMIT)
-            self.report.rejected[reason] = self.report.rejected.get(reason, 0) + rejected
+        kept, rejected = self.admission.choose(accepted)
+        report.rejected = dict(Counter(report.rejected) + rejected)
         return kept
 
     def _claim(self, lines: list[bytes]) -> list[bytes]:
@@ -250,11 +234,11 @@ class _Intake:
     def _append(self, lines: Sequence[bytes]) -> list[bytes]:
         """Append URLs to `new`: once the journal says so, they are decided upon. Returns their keys."""
         journal, directory = self.journal, self.queue.directory
-        pairs = [split_line(line) for line in lines]
+        pairs = interleaved([split_line(line) for line in lines])
         journal.chunk_bytes = journal.new_bytes
         journal.append(directory, NodeDirectory.new, [url for url, _, _ in pairs])
         journal.append(directory, NodeDirectory.new_meta, [meta for _, meta, _ in pairs])
-        self.hosts.update([host_of_line(url) for url, _, _ in pairs])
+        self.admission.count([(url, meta) for url, meta, _ in pairs])
         journal.new_count += len(pairs)
         self.report.new += len(pairs)
         reached("intake.chunk.appended")
@@ -280,10 +264,11 @@ class _Intake:
     def finish(self, complete_folders: Collection[str]) -> None:
         """One move: `new` becomes the last data file, the sources are noted, the journal goes."""
         queue, journal = self.queue, self.journal
-        write_durable(queue.files.new_hosts, counts_bytes(self.hosts))
+        write_durable(queue.files.new_hosts, self.admission.lines())
         reached("intake.hosts_written")
         state, record = queue.state(), queue.record()
         taken_in = record.taken_in.with_sources([pair for pair in journal.plan if pair != UNDECIDED], complete_folders)
+        taken_in = taken_in.without_lists(but=complete_folders)  # deleted ones, of which there is no end
         # Whether all that was taken in was divided among these nodes; of what was undecided that is not known.
         sources = [self.sources.get(pair) for pair in journal.plan]
         divided = all(source and tuple(sorted(source.nodes)) in ((), record.nodes) for source in sources)
@@ -315,7 +300,8 @@ class _PastCheck:
 
     A node that takes in everything again (`Record.taking_in_again`, a queue that was lost) looks for URLs that no queue
     holds any more. Whole queues that it once got from others would be queued again, most of it fetched long ago. So of
-    sources that it has taken in before (`Record.again`) a line is dropped, too, if its page was crawled.
+    sources that it has taken in before (`Record.again`) a line is dropped, too, if its page was crawled; unless a list
+    asked for it.
     """
 
     def __init__(self, queue: Queue, keys: ShardedKeyStore) -> None:
@@ -331,9 +317,10 @@ class _PastCheck:
         """
         handed = {line: key_of_line(line) for line in some if HANDED_ON_MARK in line}
         wanted = set(handed.values())
-        if wanted and source in self._read_before:
-            states = self._keys.states(list(wanted))
-            wanted = {key for key, state in states.items() if state is None or state is KeyState.QUEUED}
+        asked = {key for line, key in handed.items() if not is_listed(line)}
+        if asked and source in self._read_before:
+            states = self._keys.states(list(asked))
+            wanted -= {key for key, state in states.items() if state is not None and state is not KeyState.QUEUED}
         wanted = self._not_here(wanted)
         for line in some:
             key = handed.get(line)

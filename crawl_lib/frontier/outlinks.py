@@ -1,15 +1,20 @@
 """URLs as lines: of a queue's data and meta files, and of the file `outlinks` that carries URLs between nodes.
 
 Outlink line: `url \\t via_hex \\t depth \\t redirects \\t flags \\t metadata` (UTF-8, `\\n`). Meta line of a data file:
-`via_hex \\t depth \\t redirects \\t metadata`. `via_hex` is empty for seeds; `metadata` is a JSON object
-or empty; `flags` is empty, or `h` = handed on past the key check, by a node that adopted a queue made by hand.
+`via_hex \\t depth \\t redirects \\t metadata`. `via_hex` is empty for seeds; `metadata` is a JSON object or empty;
+`\\t retries \\t due` follow it where a failure passed, and then `\\t list_name` where a list asked for the URL, and
+`\\t earlier` where the list knows a full capture of it; `flags` is empty, or `h` = handed on past the key check, by a
+node that adopted a queue made by hand, or by a list.
+
+A line that a list asked for may be of a page that was crawled: what drops such pages where a queue is read again lets
+it pass (`is_listed`).
 
 The file `outlinks` is a row of gzip members, one part per owner; the manifest holds where each part lies.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
@@ -72,24 +77,51 @@ def file_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
 def encode_meta(queued: QueuedUrl) -> bytes:
     """The meta line of a URL, without its newline."""
     via = queued.via.hex() if queued.via else ""
-    return f"{via}\t{queued.depth}\t{queued.redirects}\t{queued.metadata}".encode()
+    return f"{via}\t{queued.depth}\t{queued.redirects}\t{metadata_and_tries(queued)}".encode()
+
+
+def metadata_and_tries(queued: QueuedUrl) -> str:
+    """The end of a line: the metadata; of a URL that is tried again two fields more, of one of a list three or four."""
+    earlier = f"\t{queued.earlier}" if queued.earlier else ""
+    listed = f"\t{queued.list_name}{earlier}" if queued.list_name else ""
+    again = f"\t{queued.retries}\t{queued.due}" if listed or queued.retries or queued.due else ""
+    return queued.metadata + again + listed
+
+
+def due_of(meta: bytes) -> int:
+    """The POSIX seconds from which on a line may be taken, by its line of meta; 0: any time."""
+    fields = meta.split(b"\t", 6)
+    return int(fields[5]) if len(fields) > 5 and fields[5].isdigit() else 0
+
+
+def is_listed(line: bytes, *, is_meta: bool = False) -> bool:
+    """Whether a list asked for the URL of an outlink line, or of a line of meta."""
+    return line.count(b"\t") > (5 if is_meta else 7)
 
 
 def decode_meta(url: bytes, meta: bytes, where: str) -> QueuedUrl:
     """A URL from its lines of data and meta. `where`: the file that DamagedFileError names."""
     try:
-        via, depth, redirects, metadata = meta.split(b"\t", 3)
-        return QueuedUrl(
-            url.decode(), bytes.fromhex(via.decode()) or None, int(depth), int(redirects), metadata.decode()
-        )
+        via, depth, redirects, metadata, *again = meta.split(b"\t")
+        retries, due, list_name, earlier = _tries_and_list(again)
+        via_key = bytes.fromhex(via.decode()) or None
+        found = QueuedUrl(url.decode(), via_key, int(depth), int(redirects), metadata.decode(), int(retries), int(due))
+        return replace(found, list_name=list_name.decode(), earlier=earlier.decode()) if list_name else found
     except ValueError as error:
         raise DamagedFileError(f"{where}: not a line of meta: {meta[:200]!r}") from error
+
+
+def _tries_and_list(fields: Sequence[bytes]) -> Sequence[bytes]:
+    """The four fields that may follow the metadata: none, two, three or four of them are there."""
+    if len(fields) == 1:
+        raise ValueError("a number of retries without a time")
+    return (*fields, *(b"0", b"0", b"", b"")[len(fields) :])
 
 
 def encode_line(queued: QueuedUrl, flags: str = "") -> bytes:
     """The outlink line of a URL, without its newline."""
     via = queued.via.hex() if queued.via else ""
-    return f"{queued.url}\t{via}\t{queued.depth}\t{queued.redirects}\t{flags}\t{queued.metadata}".encode()
+    return f"{queued.url}\t{via}\t{queued.depth}\t{queued.redirects}\t{flags}\t{metadata_and_tries(queued)}".encode()
 
 
 def decode_line(line: bytes, where: str = "outlinks") -> tuple[QueuedUrl, str]:

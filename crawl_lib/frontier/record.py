@@ -23,6 +23,10 @@ class TakenIn:
         self.complete: set[str] = set(complete)
         self.partial: dict[str, set[str]] = {folder: set(nodes) for folder, nodes in (partial or {}).items()}
 
+    def __bool__(self) -> bool:
+        """Whether anything has been taken in."""
+        return bool(self.complete or self.partial)
+
     def __contains__(self, source: object) -> bool:
         """Whether the pair (folder, node) has been taken in."""
         if not isinstance(source, tuple):
@@ -45,6 +49,11 @@ class TakenIn:
             if more.partial.pop(folder, None) is not None:
                 more.complete.add(folder)
         return more
+
+    def without_lists(self, but: Collection[str] = ()) -> "TakenIn":
+        """The same without lists that are complete, whose names alone have a dash; `but`: those that are there yet."""
+        kept = (folder for folder in self.complete if "-" not in folder or folder in but)
+        return TakenIn(kept, self.to_mapping()["partial"])
 
     def __or__(self, other: "TakenIn") -> "TakenIn":
         """What either of them has."""

@@ -1,15 +1,17 @@
 """What a node fetches in one iteration: the durable file `take`, the decision `leftover`, and the queue's advance."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import file_digest, sha1
+from itertools import chain, compress, count
 from pathlib import Path
 from typing import Any
 
 from crawl_lib.durable import delete_durable, fsync_dir, fsync_file, reached, rename_durable, write_durable
 from crawl_lib.errors import QueueError, os_errors
 from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.fairness import Run, Shares, choose, next_due, positions_of, runs_of
 from crawl_lib.frontier.move import Change, carry_out_move, finish_open_move, plan_move
 from crawl_lib.frontier.outlinks import decode_meta, encode_meta
 from crawl_lib.frontier.queue import Queue, State
@@ -17,6 +19,7 @@ from crawl_lib.records import QueuedUrl, TakenUrl
 from crawl_lib.sealed import own_file, sealed_json, unsealed
 
 _TO_BE_FILLED_IN = 40 * "0"
+_OTHERS = bytes.maketrans(b"\0\1", b"\1\0")
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,9 @@ class TakeHeader:
     """The first line of `take`.
 
     `position_before`, `position_after`: the queue's state when it was taken, and once it is used up (without the
-    leftover). `count`: URLs in it. `processes`: among how many workers its hosts are divided, also in a rerun.
+    leftover). `looked_at`: how many lines of the queue's head that is; `runs`: which of them were taken (older versions
+    took them all); `next_due`: if that was the whole queue, from when on the first of those that were not taken is due.
+    `count`: URLs in it. `processes`: among how many workers its hosts are divided, also in a rerun.
     `extra`: what the caller wants to find again. `lines_sha1`: hex digest of all lines of URLs; where older versions
     wrote the take it is "", and the scope of the take (`Take.scope`) has none either.
     """
@@ -38,6 +43,9 @@ class TakeHeader:
     node: str = ""
     position_before: State = field(default_factory=State)
     position_after: State = field(default_factory=State)
+    looked_at: int = 0
+    runs: Sequence[Run] = ()
+    next_due: int | None = None
     count: int = 0
     lines_sha1: str = _TO_BE_FILLED_IN
 
@@ -72,6 +80,11 @@ class Take:
         where = str(self.path)
         for position, (url, meta) in enumerate(self.lines()):
             yield TakenUrl(position, sha1(url).digest(), decode_meta(url, meta, where))
+
+    @property
+    def passed_over(self) -> int:
+        """Lines that were looked at and not taken."""
+        return self.header.looked_at - sum(stop - start for start, stop in self.header.runs)
 
     def select(self, positions: Iterable[int]) -> Iterator[QueuedUrl]:
         """The URLs at these positions, ascending: what a leftover puts back."""
@@ -132,19 +145,39 @@ def _require(holds: bool, problem: str) -> None:
         raise ValueError(problem)
 
 
-def make_take(queue: Queue, size: int, header: TakeHeader) -> Take:
-    """Take the next `size` URLs of the queue (fewer if it has fewer), durably. `state` does not move yet.
+def make_take(queue: Queue, shares: Shares, header: TakeHeader) -> Take:
+    """Take what `shares` allow of the next URLs of the queue, durably. `state` does not move yet.
 
-    `header`: whose take it is; node, positions and count are filled in here. Raises QueueError if a take or a move is
+    `header`: whose take it is; node, positions and counts are filled in here. Raises QueueError if a take or a move is
     open: finish it first.
     """
     require_no_take(queue)
     require_settled(queue)
     state = queue.state()
-    count = min(size, state.length)
-    after = state.after(count)[0]
-    header = replace(header, node=queue.node, position_before=state, position_after=after, count=count)
-    return write_take(queue.directory, header, queue.lines(state, count))
+    taken = choose(queue.lines(state), shares)
+    passed_over = compress(queue.lines(state), taken.translate(_OTHERS))
+    due = next_due(passed_over, shares) if len(taken) == state.length else None
+    return take_lines(queue, taken, replace(header, node=queue.node, next_due=due))
+
+
+def take_lines(queue: Queue, taken: bytearray, header: TakeHeader) -> Take:
+    """Write the take of some lines of the queue's head, durably. `taken`: of each line that was looked at, 0 or 1."""
+    state = queue.state()
+    return write_take(
+        queue.directory,
+        replace(header, count=taken.count(1), **position(state, taken)),
+        compress(queue.lines(state, len(taken)), taken),
+    )
+
+
+def position(state: State, taken: bytearray) -> dict[str, Any]:
+    """The fields of a header that say which lines of a queue in this state were taken. `taken`: see `take_lines`."""
+    return {
+        "position_before": state,
+        "position_after": state.after(len(taken))[0],
+        "looked_at": len(taken),
+        "runs": runs_of(compress(count(), taken)),
+    }
 
 
 def require_no_take(queue: Queue) -> None:
@@ -194,19 +227,28 @@ def open_take(directory: Path) -> Take | None:
         for name in ("position_before", "position_after"):
             processed, *totals = value[name]
             value[name] = State(processed, tuple(totals))
-        return Take(path, TakeHeader(**value))
+        looked_at = value["position_before"].length - value["position_after"].length
+        value = {"looked_at": looked_at, "runs": [(0, looked_at)], **value}
+        value["runs"] = [(start, stop) for start, stop in value["runs"]]
+        _require_sums(header := TakeHeader(**value))
+        return Take(path, header)
     return None
+
+
+def _require_sums(header: TakeHeader) -> None:
+    """Within `own_file`: ValueError, if what a header says of the lines that were looked at contradicts itself."""
+    ends = [0, *chain.from_iterable(header.runs), header.looked_at]
+    _require(ends == sorted(ends), "its runs are not among the lines that were looked at")
+    taken = sum(stop - start for start, stop in header.runs)  # a repair may have found less in the queue
+    _require(taken <= header.count, f"its runs are {taken} lines, and it has {header.count} URLs")
+    after = header.position_before.after(header.looked_at)[0]
+    _require(after == header.position_after, "it ends elsewhere than the lines that were looked at")
 
 
 def write_leftover(take: Take, positions: Collection[int]) -> None:
     """Decide, durably, that the fetching of a take is over, and that these positions of it were not fetched."""
-    runs: list[list[int]] = []
-    for position in sorted(positions):
-        if runs and runs[-1][1] == position:
-            runs[-1][1] += 1
-        else:
-            runs.append([position, position + 1])
-    write_durable(take.path.with_name(NodeDirectory.leftover), sealed_json({"take_id": take.take_id, "runs": runs}))
+    decision = {"take_id": take.take_id, "runs": runs_of(sorted(positions))}
+    write_durable(take.path.with_name(NodeDirectory.leftover), sealed_json(decision))
     reached("take.leftover")
 
 
@@ -219,7 +261,7 @@ def read_leftover(take: Take) -> list[int] | None:
     with suppress(FileNotFoundError), own_file(path, "cannot be read"):
         value = unsealed(path.read_bytes())
         if value["take_id"] == take.take_id:
-            found = [position for start, stop in value["runs"] for position in range(start, stop)]
+            found = [*positions_of(value["runs"])]
             _require(not found or 0 <= found[0] <= found[-1] < take.count, f"names position beyond {take.count}")
             return found
     return None
@@ -233,8 +275,10 @@ def close_take(directory: Path) -> None:
     reached("take.leftover_deleted")
 
 
-def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> None:
-    """Move the queue past a take whose segment is committed; `leftover` goes to its end, with its meta.
+def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = (), again: Iterable[QueuedUrl] = ()) -> None:
+    """Move the queue past a take whose segment is committed.
+
+    To its end go `leftover`, then what the take passed over, then `again`: failures that pass, which are not due yet.
 
     Repeatable: at the position after, nothing happens. Anywhere else QueueError: somebody changed the queue. What
     the segment has carried (handed-on URLs, hosts for the scope, the counts of intakes) goes by the same move.
@@ -249,20 +293,33 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = ()) -> Non
         raise queue.error(
             f"take {take.take_id} begins at {_words(take.header.position_before)}, and `state` is {_words(state)}"
         )
-    consumed = state.length - take.header.position_after.length
-    count = write_lines(queue, NodeDirectory.put_back, ((item.url.encode(), encode_meta(item)) for item in leftover))
+    looked_at = take.header.looked_at
+    lines = chain(_lines(leftover), _passed_over(queue.lines(state, looked_at), take.header), _lines(again))
+    number = write_lines(queue, NodeDirectory.put_back, lines)
     reached("take.put_back")
     change = Change(
         move_id=move_id,
         state=state,
         record=replace(record, pending={}, took=max(record.took or "0", take.header.folder, key=int)),
         ours=queue.is_ours(state),
-        consumed=consumed,
-        appended=(NodeDirectory.put_back, count),
+        consumed=looked_at,
+        appended=(NodeDirectory.put_back, number),
         deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added],
-        offsets=queue.offsets_after(state, consumed),
+        offsets=queue.offsets_after(state, looked_at),
     )
     carry_out_move(queue, plan_move(queue, change))
+
+
+def _lines(urls: Iterable[QueuedUrl]) -> Iterator[tuple[bytes, bytes]]:
+    return ((item.url.encode(), encode_meta(item)) for item in urls)
+
+
+def _passed_over(lines: Iterable[tuple[bytes, bytes]], header: TakeHeader) -> Iterator[tuple[bytes, bytes]]:
+    """Those of the lines that were looked at which were not taken."""
+    passed = bytearray(b"\1") * header.looked_at
+    for start, stop in header.runs:
+        passed[start:stop] = bytes(stop - start)
+    return compress(lines, passed)
 
 
 def _words(state: State) -> str:

@@ -5,7 +5,8 @@ servers in the ring hold each (`intervals`). `ShardedKeyStore` sorts keys, cuts 
 most 5,000, and sends them to `KeyServer`s, all at the same time (`lanes`): SQLite files on one machine (`sqlite`),
 MySQL or MariaDB on several (`mysql`). The files of `sql/keys/` make the tables. `maintenance` compares the replicas and
 fills what a server missed, `ring` refuses a config that the tables were not filled for, `moving` moves keys to other
-servers, `dump` saves them.
+servers, `dump` saves them. Next to its keys a server keeps the turns that nodes share (`slots`); where
+a CrawlDb says what is known, it keeps nothing else (`turns_only`).
 
 Servers hold keys only; URLs are in files. The order is always: first the URL is durable, then its key. Losing all key
 servers costs double fetches, never a URL. A server that does not answer (KeyServerDownError) or came back empty
@@ -21,6 +22,7 @@ from crawl_lib.keys.maintenance import check, repair
 from crawl_lib.keys.moving import reshard
 from crawl_lib.keys.ring import read_ring, rewrite_notes
 from crawl_lib.keys.server import (
+    MAKE,
     STATEMENT_KEYS,
     Answer,
     Claim,
@@ -29,7 +31,9 @@ from crawl_lib.keys.server import (
     ServerCounts,
 )
 from crawl_lib.keys.sharded import LOOK_S, ShardedKeyStore, open_key_store, own_server
+from crawl_lib.keys.slots import SharedTurns
 from crawl_lib.keys.sqlite import SqliteKeyServer
+from crawl_lib.keys.turns_only import TurnsOnly
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:

@@ -58,6 +58,14 @@ def _servers(store: ShardedKeyStore, findings: Findings) -> Sequence[KeyServer]:
             continue
         up.append(server)
         try:
+            if not server.has_slots():
+                findings.add(
+                    "slots_missing",
+                    server.name,
+                    "has no table of turns: its key tables are of an older version",
+                    repair=f"run `krake keys create --missing`, or {ALL.removeprefix('run ')}",
+                    severity=Severity.WARNING,
+                )
             read_ring(server)
         except KeyTablesError as error:
             broken = True

@@ -25,7 +25,7 @@ from itertools import islice
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
 from crawl_lib.keys.intervals import KEY_BYTES, behind, bounds, interval, ring
-from crawl_lib.keys.ring import Ring, RingNote, names_of, read_ring
+from crawl_lib.keys.ring import Ring, RingNote, names_of, other_crawl, read_ring
 from crawl_lib.keys.server import STATEMENT_KEYS, KeyServer
 from crawl_lib.keys.sharded import ShardedKeyStore
 from crawl_lib.stopping import Work
@@ -91,7 +91,10 @@ class _Change:
         self.known = {server.name: server for server in [*(old.servers if old else ()), *store.servers]}
         self.has_tables: set[str] = set()
         self.notes = {name: self._note_of(server) for name, server in self.known.items()}
-        self.to = Ring(0, names_of(store.servers), store.replication)
+        for name, note in self.notes.items():
+            if problem := other_crawl(self.known[name], note, store.crawl):
+                raise KeyTablesError(problem)
+        self.to = Ring(0, names_of(store.servers), store.replication, store.crawl)
         self.before = self._ring_before()
         self.to = replace(self.to, generation=self.before.generation + 1)
         report.before, report.after = self.before.to_text(), self.to.to_text()

@@ -22,12 +22,16 @@ from crawl_lib.keys.mysql_errors import CONTENTION, FOREIGN, NoDatabaseError, co
 from crawl_lib.keys.mysql_tls import GuardedConnection
 from crawl_lib.keys.server import (
     NOTE_TABLE,
+    SLOT_TABLE,
     STATEMENT_KEYS,
     TABLE,
     TABLES_EXIST,
     Claim,
     KeyServer,
     PrefixSum,
+    SlotAnswer,
+    SlotEnd,
+    SlotWish,
     from_hex,
     from_rows,
     hex_list,
@@ -144,10 +148,29 @@ class MySqlKeyServer(KeyServer):
             for made in [*sql_file("note.sql"), statement]:
                 self._write(made)
 
+    def turns(self, wishes: Sequence[SlotWish], ends: Sequence[SlotEnd] = ()) -> list[SlotAnswer]:
+        return self._repeated(lambda connection: self._try_turns(connection, wishes, ends))
+
+    def _try_turns(
+        self, connection: Connection[Any], wishes: Sequence[SlotWish], ends: Sequence[SlotEnd]
+    ) -> list[SlotAnswer]:
+        connection.begin()
+        answers = self._turns(wishes, ends, run=connection.query, rows=lambda query: _fetch(connection, query))
+        connection.commit()
+        return answers
+
+    def has_slots(self) -> bool:
+        return self._has_table(SLOT_TABLE)
+
+    def make_slots(self) -> None:
+        self._write(sql_file("slots.sql")[0])
+
     def exists(self) -> bool:
+        return self._has_table(TABLE)
+
+    def _has_table(self, name: str) -> bool:
         query = (
-            "SELECT 1 FROM information_schema.tables"
-            f" WHERE table_schema = '{self._database}' AND table_name = '{TABLE}'"
+            f"SELECT 1 FROM information_schema.tables WHERE table_schema = '{self._database}' AND table_name = '{name}'"
         )
         try:
             return bool(self._rows(query))

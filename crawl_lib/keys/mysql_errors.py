@@ -15,7 +15,7 @@ from crawl_lib.errors import (
     KeyStoreError,
     KeyTablesError,
 )
-from crawl_lib.keys.server import MAKE, TABLES_EXIST
+from crawl_lib.keys.server import MAKE, MAKE_SLOTS, SLOT_TABLE, TABLES_EXIST
 
 _MALFORMED = (IndexError, struct.error)
 """What PyMySQL raises for a packet that ends too early."""
@@ -97,6 +97,8 @@ def translate(server: str, user: str, database: str, error: Exception) -> KeySto
     text = " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
     text = "its packet is malformed" if isinstance(error, _MALFORMED) else text
     known = _NO_ROOM if _NO_SPACE_LEFT.search(text) else ADVICE.get(code) if code is not None else None
+    if code == ER.NO_SUCH_TABLE and SLOT_TABLE in text:
+        return KeyTablesError(f"{server}: has no table of turns in database {database}: {MAKE_SLOTS}")
     cause = getattr(error, "original_exception", error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return KeyAccessError(

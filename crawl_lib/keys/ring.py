@@ -2,7 +2,8 @@
 
 Where a key lies is worked out from the number of servers, their order and `replication`. A config that says otherwise
 than the tables were filled for would look for keys on the wrong servers, and crawl pages again. So each server keeps a
-note of its own place, the number of servers, `replication`, and a generation that each change raises by one.
+note of its own place, the number of servers, `replication`, a generation that each change raises by one, and the name
+of the crawl (`crawl.name`), since two crawls in one database would take each other's pages for their own.
 
 `ShardedKeyStore.require_ring` writes the notes where no server has one (new tables, or tables of an older version),
 gives a server that came back with an empty disk its note again, and refuses anything else: `krake keys reshard`
@@ -10,7 +11,7 @@ gives a server that came back with an empty disk its note again, and refuses any
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from crawl_lib.errors import KeyTablesError
@@ -22,11 +23,15 @@ RESHARD = "run `krake keys reshard`"
 
 @dataclass(frozen=True)
 class Ring:
-    """Servers in their order, by `names` (only for messages), and how many of them hold each key."""
+    """Servers in their order, by `names` (only for messages), and how many of them hold each key.
+
+    `crawl`: whose keys they are; None in notes of older versions, until the next task of a crawl writes its name.
+    """
 
     generation: int
     names: tuple[str, ...]
     replication: int
+    crawl: str | None = field(default=None, compare=False)
 
     def same_places(self, other: "Ring") -> bool:
         """Whether keys lie at the same places, whatever the servers are called."""
@@ -70,7 +75,9 @@ def read_ring(server: KeyServer) -> RingNote | None:
 
 
 def _ring(value: Mapping[str, Any] | None) -> Ring | None:
-    return None if value is None else Ring(value["generation"], tuple(value["names"]), value["replication"])
+    if value is None:
+        return None
+    return Ring(value["generation"], tuple(value["names"]), value["replication"], value.get("crawl"))
 
 
 def look_at(server: KeyServer) -> tuple[bool, RingNote | None]:
@@ -105,6 +112,17 @@ def rewrite_notes(servers: Sequence[KeyServer], replication: int) -> list[str]:
 def names_of(servers: Iterable[KeyServer]) -> tuple[str, ...]:
     """The servers' names, in order."""
     return tuple(server.name for server in servers)
+
+
+def other_crawl(server: KeyServer, note: RingNote | None, crawl: str | None) -> str | None:
+    """Why a server's keys are not those of the crawl of this name; None if they are, or if they have no name yet."""
+    noted = {ring.crawl for ring in (note.ring, note.moving_to) if ring and ring.crawl} if note and crawl else set()
+    if noted <= {crawl}:
+        return None
+    return (
+        f"key_storage: {server.name} has keys of the crawl {noted.pop()!r}, and crawl.name is {crawl!r}: name another"
+        " database, or other files"
+    )
 
 
 def ring_problem(servers: Sequence[KeyServer], replication: int, notes: Mapping[int, RingNote | None]) -> str | None:

@@ -7,19 +7,23 @@ itself by one C call for 5,000 keys.
 from abc import ABC, abstractmethod
 from binascii import unhexlify
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from crawl_lib.errors import DamagedKeysError, KeyStoreError, KeyTablesError, os_errors
 from crawl_lib.states import KeyState
+from crawl_lib.version import sql_directory
 
 TABLE = "kraakekeys"
 NOTE_TABLE = "krakenote"
+SLOT_TABLE = "kraakeslots"
 MAKE = "run `krake keys create`, or `krake fsck --repair` if they were there"
 """What to do where there are no tables."""
-SQL_DIRECTORY = Path(__file__).resolve().parents[2] / "sql" / "keys"
+MAKE_SLOTS = "run `krake keys create --missing`, or `krake fsck --repair`"
+"""What to do where there is no table of turns: key tables of an older version."""
+SQL_DIRECTORY = sql_directory() / "keys"
 LOWEST = "0" * 40
 HIGHEST = "f" * 40
 TABLES_EXIST = "has key tables already; `krake keys create --drop` deletes them first"
@@ -80,6 +84,32 @@ class PrefixSum:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class SlotWish:
+    """A wish for `slot` (20 bytes): for `hold_ms` from its next turn, if that is at most `ahead_ms` away."""
+
+    slot: bytes
+    hold_ms: int
+    ahead_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotEnd:
+    """The holder of a slot, which read `next_ms` when it was reserved, gives it back: free in `rest_ms`."""
+
+    slot: bytes
+    next_ms: int
+    rest_ms: int
+
+
+class SlotAnswer(NamedTuple):
+    """Whether the slot was reserved; when its next turn is free now, and the server's clock, in milliseconds."""
+
+    granted: bool
+    next_ms: int
+    now_ms: int
+
+
 class KeyServer(ABC):
     """One server: a table of keys, asked by one statement at a time.
 
@@ -98,6 +128,8 @@ class KeyServer(ABC):
     """The server as the config names it; as in reports and errors."""
     HASH, NOTE = "hash", "note"
     """The columns as expressions that give ASCII bytes."""
+    DIALECT = ".sql"
+    """How the names of the files end that each kind of server has its own of."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -181,6 +213,22 @@ class KeyServer(ABC):
         """Create the key table; `drop` deletes the old one. Raises KeyTablesError if there is one, and no `drop`."""
 
     @abstractmethod
+    def turns(self, wishes: Sequence[SlotWish], ends: Sequence[SlotEnd] = ()) -> list[SlotAnswer]:
+        """Give slots back, then reserve others, each wish by itself; an answer for each.
+
+        Repeated after a lost answer, it reserves again, and the first reservation is wasted. Raises KeyTablesError
+        where there is no table of turns.
+        """
+
+    @abstractmethod
+    def has_slots(self) -> bool:
+        """Whether there is a table of turns: those of an older version have none."""
+
+    @abstractmethod
+    def make_slots(self) -> None:
+        """Make the table of turns where there is none. Repeatable."""
+
+    @abstractmethod
     def close(self) -> None:
         """Give the connection back. The server may be used again."""
 
@@ -195,6 +243,30 @@ class KeyServer(ABC):
             count, total = found.get(place, (0, 0))
             found[place] = (count + 1, total + (int.from_bytes(key[-8:], "big") & 0x0FFFFFFFFFFFFFFF))
         return {place: PrefixSum(*sums) for place, sums in found.items()}
+
+    def _turns(
+        self,
+        wishes: Sequence[SlotWish],
+        ends: Sequence[SlotEnd],
+        *,
+        run: Callable[[str], int],
+        rows: Callable[[str], Sequence[Any]],
+    ) -> list[SlotAnswer]:
+        """What `turns` does, in the caller's transaction. `run`: returns the rows that a statement has changed."""
+        answers = {}
+        for end in sorted(ends, key=lambda end: end.slot):  # in one order everywhere: no two wait for each other
+            run(self._about(end.slot, "release", next_ms=end.next_ms, rest_ms=end.rest_ms))
+        for number, wish in sorted(enumerate(wishes), key=lambda pair: pair[1].slot):
+            granted = run(self._about(wish.slot, "reserve", hold_ms=wish.hold_ms, ahead_ms=wish.ahead_ms)) > 0
+            answers[number] = SlotAnswer(granted, *rows(self._about(wish.slot, "turn"))[0])
+        return [answers[number] for number in range(len(wishes))]
+
+    def _about(self, slot: bytes, name: str, **numbers: int) -> str:
+        """The statement of a file of `sql/keys/` for a slot."""
+        statement = _statement(f"{name}{self.DIALECT}").replace(":slot", slot.hex())
+        for word, number in numbers.items():
+            statement = statement.replace(f":{word}", f"{number:d}")
+        return statement
 
     def _by_ranges(self, name: str, low: str, high: str, *, digits: int) -> Iterator[Sequence[Any]]:
         """Rows of a file of `sql/keys/`, asked for each prefix of so many hex digits from `low` to `high`.
@@ -215,6 +287,11 @@ def sql_file(name: str) -> list[str]:
         text = path.read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("--")]
     return [part.strip() for part in "\n".join(lines).split(";") if part.strip()]
+
+
+@cache
+def _statement(name: str) -> str:
+    return sql_file(name)[0]
 
 
 def hex_list(keys: Sequence[bytes], separator: str) -> str:

@@ -10,14 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from crawl_lib.config import Config, KeyStorageConfig, is_sqlite_server
 from crawl_lib.errors import DamagedKeysError, KeyServerDownError, KeyStoreError, KeyTablesError
 from crawl_lib.keys.intervals import ring, split, state_of
 from crawl_lib.keys.lanes import Lanes
-from crawl_lib.keys.ring import Ring, RingNote, look_at, names_of, ring_problem
+from crawl_lib.keys.ring import Ring, RingNote, look_at, names_of, other_crawl, ring_problem
 from crawl_lib.keys.server import STATEMENT_KEYS, Answer, Claim, KeyServer, ServerCounts
 from crawl_lib.keys.sqlite import SqliteKeyServer
 from crawl_lib.states import KeyState
@@ -71,7 +71,7 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
     `replication`: servers that hold each key, from 1 to their number (else ConfigError). `connections`: servers that
     are asked at the same time, a connection each, and the most connections that are held. `first`: place of the
     server that is asked first, the caller's own. `down_s`: seconds for which a server that did not answer is left
-    alone. `clock`: monotonic seconds.
+    alone. `crawl`: the name of the crawl whose keys they are, None for any. `clock`: monotonic seconds.
     """
 
     def __init__(
@@ -82,9 +82,11 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         connections: int = CONNECTIONS,
         first: int = 0,
         down_s: float = DOWN_S,
+        crawl: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.servers = list(servers)
+        self.crawl = crawl
         self.replication = replication
         self._rings = [ring(index, len(servers), replication) for index in range(len(servers))]
         self._down: dict[int, tuple[float, str]] = {}
@@ -220,10 +222,14 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         """Whether every server has key tables. Raises KeyServerDownError if one does not answer."""
         return all(self._have_tables())
 
+    def answers(self) -> list[bool | KeyStoreError]:
+        """Whether there are tables, or why there is no answer, by server."""
+        return self._ask_all(lambda server: server.exists())
+
     def _have_tables(self) -> list[bool]:
         """Whether there are tables, damaged ones too, by server. Raises KeyServerDownError if one does not answer."""
         # Every server is asked: one that is down must not hide behind one that has no tables.
-        answers = self._ask_all(lambda server: server.exists())
+        answers = self.answers()
         for answer in answers:
             if isinstance(answer, KeyStoreError) and not isinstance(answer, DamagedKeysError):
                 raise answer
@@ -240,6 +246,20 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
         self._lanes.run(places, lambda place: self._ask(place, lambda server: server.create(drop=drop)))
         return [self.servers[place].name for place in places]
 
+    def make_slots(self) -> list[str]:
+        """Make the table of turns where key tables of an older version have none; returns the names of those servers.
+
+        Raises KeyServerDownError, before anything is touched, if one does not answer.
+        """
+        have_slots = self._ask_all(lambda server: not server.exists() or server.has_slots())
+        for answer in have_slots:
+            if isinstance(answer, KeyStoreError):
+                raise answer
+        lacking = [server for server, has_slots in zip(self.servers, have_slots, strict=True) if not has_slots]
+        for server in lacking:
+            server.make_slots()
+        return [server.name for server in lacking]
+
     def ensure_tables(self) -> None:
         """Create the tables of embedded servers whose file is not there yet; other servers are left alone."""
         for server in self.servers:
@@ -250,16 +270,17 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
 
         The servers are asked at the same time, within the limit on connections. From then on a request looks again, if
         the last look is older than `LOOK_S`. Without `write`, for dry runs, nothing is written, and this is the only
-        look. Raises KeyTablesError if the tables were filled for other servers, or while `krake keys reshard` is under
-        way, and KeyStoreError.
+        look. Raises KeyTablesError if the tables were filled for other servers, or for another crawl, or while `krake
+        keys reshard` is under way, and KeyStoreError.
         """
         notes = self._notes(KeyServerDownError)
-        if problem := ring_problem(self.servers, self.replication, notes):
+        if problem := self._problem(notes):
             raise KeyTablesError(problem)
         if write:
             ring = next((note.ring for note in notes.values() if note and note.ring), None)
-            ring = ring or Ring(0, names_of(self.servers), self.replication)
-            missing = [place for place, note in notes.items() if note is None]
+            ring = replace(ring or Ring(0, names_of(self.servers), self.replication), crawl=self.crawl)
+            nameless = [place for place, note in notes.items() if note and note.ring and note.ring.crawl is None]
+            missing = [place for place, note in notes.items() if note is None] + (nameless if self.crawl else [])
             self._lanes.run(missing, lambda place: self.servers[place].write_note(RingNote(ring, place).to_text()))
             self._next_look_s = self._clock() + LOOK_S
 
@@ -268,8 +289,17 @@ class ShardedKeyStore(AbstractContextManager["ShardedKeyStore"]):
             self.require_ring()
 
     def ring_problem(self) -> str | None:
-        """`ring.ring_problem`, with the servers asked in the same way. Writes nothing."""
-        return ring_problem(self.servers, self.replication, self._notes(KeyStoreError))
+        """Why the config does not fit the tables, with the servers asked in the same way. Writes nothing."""
+        return self._problem(self._notes(KeyStoreError))
+
+    def other_crawls(self) -> list[str]:
+        """The servers that have keys of a crawl of another name, in a sentence each. Writes nothing."""
+        notes = self._notes(KeyStoreError).items()
+        return [found for place, note in notes if (found := other_crawl(self.servers[place], note, self.crawl))]
+
+    def _problem(self, notes: dict[int, RingNote | None]) -> str | None:
+        others = (other_crawl(self.servers[place], note, self.crawl) for place, note in notes.items())
+        return next(filter(None, others), None) or ring_problem(self.servers, self.replication, notes)
 
     def _notes(self, left_out: type[KeyStoreError]) -> dict[int, RingNote | None]:
         """The notes of the servers that have tables, by place; without those that fail with an error of `left_out`."""
@@ -370,11 +400,19 @@ def counts_of(server: str, by_keyinfo: Counter[int] | dict[int, int]) -> ServerC
     return ServerCounts(server, sum(by_state.values()), by_state)
 
 
-def open_key_store(config: KeyStorageConfig, password: str | None = None, *, first: int = 0) -> ShardedKeyStore:
+def open_key_store(
+    config: KeyStorageConfig,
+    password: str | None = None,
+    *,
+    first: int = 0,
+    crawl: str | None = None,
+    kind: type[ShardedKeyStore] = ShardedKeyStore,
+) -> ShardedKeyStore:
     """The store that `key_storage` describes. Connects to nothing before the first request.
 
     `password`: of `config.user` on MySQL servers, None for none; it appears in no message or repr. `first`: the place
-    of the server that is asked first. Raises ConfigError for a server name or a replication that cannot be.
+    of the server that is asked first. `crawl`: `crawl.name`, None for tools that any crawl's keys will do.
+    `kind`: of store. Raises ConfigError for a server name or a replication that cannot be.
     """
 
     def server(name: str) -> KeyServer:
@@ -394,7 +432,7 @@ def open_key_store(config: KeyStorageConfig, password: str | None = None, *, fir
         )
 
     servers = [server(name) for name in config.servers]
-    return ShardedKeyStore(servers, config.replication, connections=config.connections, first=first)
+    return kind(servers, config.replication, connections=config.connections, first=first, crawl=crawl)
 
 
 def own_server(config: Config, node: str) -> int:

@@ -9,7 +9,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,16 @@ from crawl_lib.keys.server import (
     HIGHEST,
     LOWEST,
     MAKE,
+    MAKE_SLOTS,
     NOTE_TABLE,
+    SLOT_TABLE,
     TABLE,
     TABLES_EXIST,
     Claim,
     KeyServer,
+    SlotAnswer,
+    SlotEnd,
+    SlotWish,
     damaged,
     from_rows,
     hex_list,
@@ -56,6 +61,7 @@ class SqliteKeyServer(KeyServer):
     """
 
     HASH, NOTE = "CAST(hash AS BLOB)", "CAST(note AS BLOB)"
+    DIALECT = ".sqlite.sql"
 
     def __init__(self, path: str | Path, *, timeout_s: float = 30.0) -> None:
         self.path = Path(path)
@@ -116,10 +122,31 @@ class SqliteKeyServer(KeyServer):
             connection.execute(f"INSERT INTO {NOTE_TABLE} VALUES (1, ?)", (text,))
             connection.execute("COMMIT")
 
+    def turns(self, wishes: Sequence[SlotWish], ends: Sequence[SlotEnd] = ()) -> list[SlotAnswer]:
+        with self._open() as connection, _undone_if_it_fails(connection):
+            answers = self._turns(
+                wishes,
+                ends,
+                run=lambda statement: connection.execute(statement).rowcount,
+                rows=lambda statement: connection.execute(statement).fetchall(),
+            )
+            connection.execute("COMMIT")
+        return answers
+
+    def has_slots(self) -> bool:
+        return SLOT_TABLE in self._tables()
+
+    def make_slots(self) -> None:
+        with self._open() as connection:
+            connection.execute(sql_file("slots.sql")[0])
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
     def exists(self) -> bool:
         if not self._file_is_there():
             return False
-        tables = {name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = self._tables()
         if tables and TABLE not in tables:
             raise damaged(self.name, f"there is no {TABLE} in it, but another table")
         return bool(tables)
@@ -144,6 +171,11 @@ class SqliteKeyServer(KeyServer):
     def ensure(self) -> None:
         if not self._file_is_there():
             self._create_file()
+            return
+        with suppress(KeyServerDownError):  # it is left out, as long as another one answers
+            tables = self._tables()
+            if TABLE in tables and SLOT_TABLE not in tables:  # of an older version
+                self.make_slots()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -257,6 +289,8 @@ _ADVICE: dict[int, tuple[type[KeyStoreError], str]] = {
 def translate(server: str, error: Exception) -> KeyStoreError:
     """The error of Krake for an error of sqlite3: names the server and what to do."""
     text = str(error)
+    if f"no such table: {SLOT_TABLE}" in text:
+        return KeyTablesError(f"{server}: has no table of turns: {MAKE_SLOTS}")
     if "no such table" in text:
         return KeyTablesError(f"{server}: has no key table: {MAKE}")
     if "already exists" in text:

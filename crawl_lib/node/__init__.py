@@ -14,5 +14,6 @@ After a kill between any two steps the next task of the node, of whatever run, f
 from crawl_lib.node.crawl import crawl_node, require_ready, settle_node
 from crawl_lib.node.guards import mismatch
 from crawl_lib.node.retire import admit_node, read_decision, retire_lost, retire_node
-from crawl_lib.node.sources import waiting_sources
+from crawl_lib.node.sources import taken_in_before, waiting_sources
 from crawl_lib.node.take import mark_pages
+from crawl_lib.node.watermarks import Room

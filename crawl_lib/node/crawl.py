@@ -14,20 +14,29 @@ from crawl_lib.node.sources import take_in
 from crawl_lib.node.take import complete, decide, fill_missed, finish_what_is_open
 from crawl_lib.node.task import NodeTask, locked_node
 from crawl_lib.node.watermarks import wait_for_room
-from crawl_lib.rounds import needed_segments, require_agreement, require_layout, share_of_node
+from crawl_lib.rounds import needed_segments, require_agreement, require_layout, share_of_node, start_iteration
 from crawl_lib.stores import Stores
 
 
-def crawl_node(stores: Stores, *, run_id: str, iteration: int, node: str) -> dict[str, Any]:
+def crawl_node(
+    stores: Stores, *, run_id: str, iteration: int, node: str, batch_size: int | None = None
+) -> dict[str, Any]:
     """Crawl one node's batch of an iteration and commit its segment; what an earlier attempt left open is done first.
 
-    Progress: see `crawldir.NodeProgress`. Returns the segment's counts. Raises what `guards` does, LockedError if
-    another task holds the node, and StoppedError.
+    The first node of an iteration names its folder (`start_iteration`), once it can work. `batch_size`: URLs a node may
+    take, None: as the config says; it counts for who names the folder. Progress: see `crawldir.NodeProgress`. Returns
+    the segment's counts. Raises what `guards` and `start_iteration` do, LockedError if another task holds the node, and
+    StoppedError.
     """
-    own = require_part(stores, run_id, iteration, node)
-    segment = stores.crawl.segment(own.folder, node)
+    own = stores.crawl.find(run_id, iteration)
+    if own is not None:
+        require_part(stores, own, node)
     with locked_node(stores, node, what=f"run {run_id}, iteration {iteration}") as task:  # 1. lock; finish what is open
         _begin(task)
+        if own is None:
+            own = start_iteration(stores, run_id=run_id, iteration=iteration, batch_size=batch_size)
+            require_part(stores, own, node)  # another machine may have named it
+        segment = stores.crawl.segment(own.folder, node)
         if not segment.exists():  # 2. committed already?
             require_room_for_segment(stores, own, segment)
             fill_missed(task, own.folder)
@@ -35,7 +44,7 @@ def crawl_node(stores: Stores, *, run_id: str, iteration: int, node: str) -> dic
             take_in(task, own)  # 3. intake
             require_new_name(task.queue, segment)
             stores.go_on()
-            take = decide(task, own, share_of_node(stores, own, node))  # 4. the take
+            take = decide(task, own, *share_of_node(stores, own, node))  # 4. the take
             complete(task, take)  # 5. fetch, 6. commit, 7. the queue moves on
         counts = segment.manifest()["counts"]
         task.progress.enter("done", queue=task.queue.length())
@@ -47,7 +56,8 @@ def require_ready(stores: Stores, *, run_id: str, iteration: int) -> None:
 
     An iteration whose tasks are all refused would leave a folder that nothing comes into, and that keeps its share of
     `crawl.max_pages`. Nothing is asked where the iteration has its folder already. Raises what the crawl task of a node
-    would be refused with, if so many are refused that commit would fail; StoppedError; ConfigError as `start` does.
+    would be refused with, if so many are refused that commit would fail; StoppedError; ConfigError as
+    `start_iteration` does.
     """
     if stores.crawl.find(run_id, iteration) is not None:
         return

@@ -16,17 +16,15 @@ from typing import NamedTuple
 from crawl_lib.crawldir import SWAP_PREFIX, SWAP_SUFFIX, Iteration, SegmentRef, read_settled, settled_nodes
 from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, QueueError
 from crawl_lib.frontier import Queue, Record, open_take, read_record
-from crawl_lib.rounds import require_agreement, require_iteration
+from crawl_lib.rounds import require_agreement
 from crawl_lib.stores import Stores
 
 
-def require_part(stores: Stores, run_id: str, iteration: int, node: str) -> Iteration:
-    """The iteration whose task a node is to do.
+def require_part(stores: Stores, own: Iteration, node: str) -> None:
+    """Raise ConfigError for a node that an iteration did not begin with.
 
-    Raises PathNotFoundError before its start, ConfigError for a node that it did not begin with, or, before the node
-    has its segment, for options or code other than where it was started.
+    Also, before the node has its segment, for options or code other than where the iteration was started.
     """
-    own = require_iteration(stores, run_id, iteration)
     if node not in own.nodes:
         raise ConfigError(
             f"node {node!r} is not in iteration {own.folder}, which began with {', '.join(own.nodes)}; trigger a new"
@@ -34,7 +32,6 @@ def require_part(stores: Stores, run_id: str, iteration: int, node: str) -> Iter
         )
     if not stores.crawl.segment(own.folder, node).exists():
         require_agreement(stores, own)
-    return own
 
 
 def require_room_for_segment(stores: Stores, own: Iteration, segment: SegmentRef) -> None:
@@ -62,7 +59,7 @@ def require_new_name(queue: Queue, segment: SegmentRef) -> None:
     if (segment.folder, segment.node) in queue.taken_in():
         raise OutputConflictError(
             f"{segment.path}: was there before, was taken in, and was deleted; delete the folder {segment.folder}, and"
-            " run the iteration's start again, which names a new one"
+            " run this task again, which names a new one"
         )
 
 
@@ -88,9 +85,10 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
     crawl, node = stores.crawl, queue.node
     with suppress(DamagedFileError):  # the next reader of the file raises it
         record = read_record(queue.directory)
-        if record is None:
+        if record is None or not record.last_move:
             return None
-        known = {*record.taken_in.complete, *record.taken_in.partial}
+        taken_in = record.taken_in.without_lists()  # which are deleted once they are over
+        known = {*taken_in.complete, *taken_in.partial}
         is_there = known.intersection(crawl.folders()) or known.intersection(crawl.seeds())
         if known and not (is_there or settled_nodes(crawl)):
             return Mismatch(
@@ -103,7 +101,7 @@ def mismatch(stores: Stores, queue: Queue) -> Mismatch | None:
         if segment := _younger_segment(stores, queue, record):
             problem = f"its newest take was of {record.took}, and {segment.path} is there"
         elif (
-            settled and not settled.retired and not settled.taken_in <= record.taken_in
+            settled and not settled.retired and not settled.taken_in.without_lists() <= record.taken_in
         ):  # a retired one may begin again
             problem = f"node {node} has settled since, and had taken in more than this one"
         else:

@@ -8,8 +8,9 @@ has to be emptied, whatever happens to the node afterwards. Before that nothing 
 
 **Without**: its directory is gone. Every URL that was ever sent to it still exists in the folders it was sent in,
 unless somebody deleted them. Its key tells what became of it: unknown: it was never taken in, and goes to its new owner
-as it is; queued: it was in the lost queue (or fetched in a take that is lost), and goes past the key check; crawled or
-gone: nothing is to be done. What only the disk held is gone: URLs that people put into the queue by hand.
+as it is; queued: it was in the lost queue (or fetched in a take that is lost), and goes past the key check, as does
+what a list asked for; crawled or gone: nothing is to be done. What only the disk held is gone: URLs that people put
+into the queue by hand.
 
 **Back**: the note of a lost node on the DFS says so, with the sources that this concerns. With an empty disk it would
 read them all again, and take for new what its new owners have yet to take in: so its tasks are refused. Admitting it
@@ -40,6 +41,7 @@ from crawl_lib.frontier import (
     carry_out_move,
     finish_open_move,
     held_without_trace,
+    is_listed,
     join_line,
     open_take,
     pending_report,
@@ -206,8 +208,9 @@ def _require_others_settled(stores: Stores, node: str) -> None:
 def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str, Any]:
     """Retire a node whose directory is gone: what was sent to it is sent to others, as far as it was not crawled.
 
-    Returns `handed_over` and, of these, `requeued`: URLs that were in the lost queue. Folders that were committed
-    without it count as complete from now on. With local routing, a URL that another node claimed may be fetched twice.
+    Returns `handed_over` and, of these, `requeued`: URLs that were in the lost queue. With a CrawlDb none are: the
+    leases of their lists end. Folders that were committed without it count as complete from now on. With local routing,
+    a URL that another node claimed may be fetched twice.
     Raises ConfigError if its directory is on this machine, StoppedError once `stores.stop` is set, and as `retire_node`
     does.
     """
@@ -247,16 +250,16 @@ def _lost_lines(
     """What was sent to a lost node and was not crawled, each URL once; 20 bytes of memory and more for each."""
     sent: set[bytes] = set()
     with ExitStack() as stack:
-        for source in sources:
+        for source in () if stores.config.frontier.is_crawldb else sources:
             lines = source.open()
             if hasattr(lines, "close"):
                 stack.callback(lines.close)
             while some := list(islice(stores.until_stopped(lines), _CHUNK)):
                 fresh = {sha1(line[: line.find(b"\t")]).digest(): line for line in some}
-                states = keys.states([key for key in fresh if key not in sent])
+                states = keys.states([key for key, line in fresh.items() if key not in sent or is_listed(line)])
                 counts["seen"] += len(some)
                 for key, state in states.items():
-                    if state is None or state is KeyState.QUEUED:
+                    if state is None or state is KeyState.QUEUED or is_listed(fresh[key]):
                         counts["new" if state is None else "requeued"] += 1
                         url, via, depth, redirects, _, metadata = fresh[key].split(b"\t", 5)
                         handed_on = b"" if state is None else b"h"

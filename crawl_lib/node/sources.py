@@ -1,28 +1,37 @@
-"""What was found for a node and waits to be taken in: injected seeds first, then segments by folder and node."""
+"""What was found for a node and waits to be taken in: injected seeds, then lists, then segments by folder and node.
+
+With a CrawlDb only what a list asked for joins the queue: what else seeds and segments have is in the table, and they
+are taken in for their scope alone. What a lost queue held is not taken in once more: it comes back after its lease.
+"""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 
-from crawl_lib.crawldir import FolderState, Iteration
-from crawl_lib.errors import DamagedFileError
+from crawl_lib.crawldir import LISTS_FOLDER, SEEDS_FOLDER, FolderState, Iteration
+from crawl_lib.durable import reached, write_durable
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import (
     OUTLINKS_NAME,
     IntakeReport,
     IntakeRules,
+    Record,
     Source,
     TakenIn,
     adopt,
     intake,
+    is_listed,
     open_plan,
     pending_report,
     read_outlinks,
+    read_record,
     read_scope_added,
     rehome,
 )
 from crawl_lib.node.task import NodeTask
-from crawl_lib.rounds import SEEDS_NODE
-from crawl_lib.sealed import MANIFEST_FILE
+from crawl_lib.sealed import MANIFEST_FILE, sealed_json
 from crawl_lib.stores import Stores
-from crawl_lib.urls import Owners
+from crawl_lib.urls import Owners, Traps
 
 
 def waiting_sources(
@@ -34,13 +43,13 @@ def waiting_sources(
     which are offered in any case. A folder is complete once its commit has run and no segment may come late: nothing
     will be added to it.
     """
-    sources, complete = [], stores.crawl.seeds()
-    for digest in list(complete):
-        if (digest, SEEDS_NODE) not in taken_in:
-            path = stores.crawl.seeds_path(digest)
-            manifest = stores.crawl.seeds_manifest(digest)
+    sources, complete = list[Source](), list[str]()
+    for name in stores.crawl.handed_over():
+        complete.append(name[0])
+        if name not in taken_in:
+            path, manifest = stores.crawl.seeds_path(*name), stores.crawl.seeds_manifest(*name)
             nodes = tuple(manifest.get("nodes", ()))
-            sources.append(_source(stores, node, path, (digest, SEEDS_NODE), manifest.get("outlinks"), nodes=nodes))
+            sources.append(_source(stores, node, path, name, manifest.get("outlinks"), nodes=nodes))
     named = {folder for folder, _ in planned}
     for folder in stores.crawl.folders():
         if folder in taken_in.complete:
@@ -68,6 +77,7 @@ def _source(
     stores: Stores, node: str, path: str, name: tuple[str, str], parts: object, *, nodes: tuple[str, ...]
 ) -> Source:
     """A node's part of a file `outlinks`, which may be none. `parts`: where each node's part lies."""
+    has_others = stores.config.frontier.is_crawldb and name[1] != LISTS_FOLDER
     if not isinstance(parts, dict):
         raise DamagedFileError(f"{path}/{MANIFEST_FILE}: says nothing of outlinks; `krake fsck` says how to repair it")
     part = parts.get(node)
@@ -77,9 +87,29 @@ def _source(
 
     def lines() -> Iterator[bytes]:
         file = stores.storage.open_read(f"{path}/{OUTLINKS_NAME}", offset=offset, length=length)
-        return read_outlinks(file, "outlinks of " + "/".join(name), part["count"])
+        found = read_outlinks(file, "outlinks of " + "/".join(name), part["count"])
+        return (line for line in found if is_listed(line)) if has_others else found
 
     return Source(*name, lines, nodes)
+
+
+def taken_in_before(stores: Stores, node: str) -> TakenIn:
+    """What a node had taken in, as its newest segment shows: all that was there before that iteration.
+
+    With a CrawlDb also all lists that are there: which of them it had is not known.
+    """
+    storage, crawl = stores.storage, stores.crawl
+    folders = crawl.folders()
+    own = next((folder for folder in reversed(folders) if storage.exists(f"{crawl.path}/{folder}/{node}")), None)
+    if own is None:
+        return TakenIn()
+    older = [folder for folder in folders if int(folder) < int(own)]
+    pairs = [(folder, found_by) for folder in older for found_by in crawl.folder(folder).segments()]
+    with suppress(DamagedFileError, PathNotFoundError):
+        pairs += [(digest, SEEDS_FOLDER) for digest in crawl.folder(own).iteration().seeds]
+    if stores.config.frontier.is_crawldb:
+        pairs += [(name, LISTS_FOLDER) for name in crawl.lists()]
+    return TakenIn().with_sources(pairs)
 
 
 def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
@@ -94,6 +124,7 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
         nodes = newest.nodes  # a list that was changed since is in force once an iteration began with it
     owners = Owners(nodes)
     task.progress.enter("intake")
+    _note_read_before(task)
     config = stores.config
     owners_of_hosts = owners if config.frontier.routing == "host" else None
     sources, complete = waiting_sources(
@@ -105,7 +136,7 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
             queue,
             sources,
             keys,
-            IntakeRules(config.frontier.routing, config.urls.max_pages_per_host),
+            IntakeRules(config.frontier.routing, config.urls.max_pages_per_host, Traps(config.traps)),
             complete_folders=complete,
             stop=task.stores.stop.is_set,
             on_progress=lambda report: task.progress.enter("intake", queue=report.new),
@@ -113,6 +144,21 @@ def take_in(task: NodeTask, own: Iteration | None) -> IntakeReport:
     if own is not None:
         rehome(queue, owners_of_hosts)
     return pending_report(queue)
+
+
+def _note_read_before(task: NodeTask) -> None:
+    """Begin the record of a queue that has none, made by people, or whose record is lost, with what was read before.
+
+    Else what other nodes handed on to this one long ago would come past the key check once more, and be crawled twice.
+    With a CrawlDb nothing is read again.
+    """
+    record = read_record(task.directory) or Record(again=taken_in_before(task.stores, task.node))
+    if task.stores.config.frontier.is_crawldb and record.again:
+        record = replace(record, taken_in=record.taken_in | record.again, again=TakenIn())
+    elif task.queue.files.record.exists() or not record.again:
+        return
+    write_durable(task.queue.files.record, sealed_json(record.to_mapping()))
+    reached("intake.record_begun")
 
 
 def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
@@ -126,7 +172,7 @@ def scope_hosts(task: NodeTask, own: Iteration) -> set[str]:
     taken_in = task.queue.taken_in()
     hosts = {*crawl.scope(own), *read_scope_added(task.queue)}
     for digest in crawl.seeds():
-        if digest not in own.seeds and (digest, SEEDS_NODE) in taken_in:
+        if digest not in own.seeds and (digest, SEEDS_FOLDER) in taken_in:
             hosts.update(crawl.seeds_scope(digest))
     for folder in crawl.folders():
         if folder not in own.summed:

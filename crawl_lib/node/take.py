@@ -8,14 +8,16 @@ import os
 import shutil
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from crawl_lib.config import to_mapping
 from crawl_lib.crawldir import FolderState, Iteration, delete_settled
 from crawl_lib.durable import fsync_dir, reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
-from crawl_lib.fetch import HostStore, Turns, make_hosts_folder, user_agent_header
+from crawl_lib.fetch import HostStore, Turns, costs_a_retry, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
     HANDED_ON,
     NodeDirectory,
@@ -31,11 +33,15 @@ from crawl_lib.frontier import (
     read_handed_on,
     read_leftover,
     read_scope_added,
+    read_undecided,
     write_leftover,
 )
+from crawl_lib.keys import SharedTurns, open_key_store
+from crawl_lib.node.shares import shares_of
 from crawl_lib.node.sources import scope_hosts
 from crawl_lib.node.task import NodeTask
 from crawl_lib.node.watermarks import room_watch, wait_for_room
+from crawl_lib.records import QueuedUrl
 from crawl_lib.rounds import keep_late_scope, nodes_changed
 from crawl_lib.segment import (
     Manifest,
@@ -44,6 +50,7 @@ from crawl_lib.segment import (
     build_segment,
     finished_positions,
     hidden_folder,
+    kept_outcomes,
     part_prefix,
     publish,
     seal_all,
@@ -90,15 +97,19 @@ def fill_missed(task: NodeTask, before: str | None) -> None:
             complete(task, decide(task, crawl.folder(folder).iteration(), 0))
 
 
-def decide(task: NodeTask, own: Iteration, size: int) -> Take:
-    """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled."""
+def decide(task: NodeTask, own: Iteration, size: int, new: int | None = None) -> Take:
+    """Write the take: which URLs this iteration fetches, `size` at most. The node is no longer settled.
+
+    `new`: how many of them may be such that no list asked for; None: all.
+    """
     delete_settled(task.stores.crawl, task.node)
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
     processes = max(1, min(processes, queued // URLS_OF_A_PROCESS))
     extra = {"started_s": time.time()}
     header = TakeHeader(uuid.uuid4().hex, own.run_id, own.iteration, own.folder, processes, extra)
-    return make_take(task.queue, size, header)
+    with HostStore(make_hosts_folder(task.directory)) as hosts:
+        return make_take(task.queue, shares_of(task.stores.config, hosts, size, new), header)
 
 
 def complete(task: NodeTask, take: Take) -> None:
@@ -122,13 +133,37 @@ def complete(task: NodeTask, take: Take) -> None:
     leftover = read_leftover(take)
     if leftover is None:  # an empty one would lose its URLs
         raise task.queue.error(f"the segment of take {take.take_id} is there, and `leftover` is not there")
-    advance(task.queue, take, take.select(leftover))
+    advance(task.queue, take, take.select(leftover), _again(task, take, published))
     reached("node.advanced")
     mark_pages(task.stores, published, task.node)
     reached("node.marked")
     close_take(task.directory)
     if task.spool.exists():
         shutil.rmtree(task.spool)
+
+
+def _again(task: NodeTask, take: Take, segment: str) -> Iterator[QueuedUrl]:
+    """The URLs of a take whose failure passes, as their rows say, with what their next try needs to know.
+
+    None with a CrawlDb, which lists them again once they are due.
+    First those that were not tried: else a page for which its host is always busy would come before them again.
+    """
+    due: dict[bytes, tuple[int, bool]] = {}
+    if task.stores.config.frontier.is_crawldb:
+        return
+    columns = ["key", "outcome", "attempts", "retry_at"]
+    for batch in SegmentReader(task.stores.storage, segment).pages(columns, with_dropped=True):
+        failed = batch.filter(batch.column(3).is_valid())
+        # Times as integers: Arrow makes none of Python's without loading pandas, which takes a third of a second.
+        values = [*failed.columns[:3], failed.column(3).cast("int64")]
+        rows: list[list[Any]] = [column.to_pylist() for column in values]
+        for key, outcome, attempts, at_us in zip(*rows, strict=True):
+            due[key] = at_us // 1_000_000, costs_a_retry(Outcome(outcome), attempts)
+    for was_tried in (False, True) if due else ():
+        for taken in take.urls():
+            at, cost = due.get(taken.key, (0, None))
+            if cost == was_tried:
+                yield replace(taken.queued, retries=taken.queued.retries + was_tried, due=at)
 
 
 def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:
@@ -152,7 +187,7 @@ def _fetch(task: NodeTask, take: Take, own: Iteration, hidden: str) -> None:
         task.spool.mkdir(exist_ok=True)
         fsync_dir(task.directory)
         finished_positions(task.spool)  # damage is named here, with its remedy; workers could not say it
-        task.progress.enter("fetch", taken=take.count, queue=task.queue.length())
+        task.progress.begin_fetch(kept_outcomes(task.spool), taken=take.count, queue=task.queue.length())
         if take.count:
             with HostStore(make_hosts_folder(task.directory)) as hosts:
                 _visit_hosts(task, take, own, hosts)
@@ -174,6 +209,26 @@ def _visit_hosts(task: NodeTask, take: Take, own: Iteration, hosts: HostStore) -
     except FileNotFoundError:
         take.write_scope(scope_hosts(task, own))
         reached("node.scope")
+    with _shared_turns(task) as turns:
+        _run_workers(task, take, own, turns)
+
+
+@contextmanager
+def _shared_turns(task: NodeTask) -> Iterator[SharedTurns | None]:
+    """Who reserves what nodes share for the node's processes, which cannot: they have no password. None: nothing is."""
+    config = task.stores.config
+    if not config.shares_addresses and not config.shares_hosts:
+        yield None
+        return
+    with task.stores.keys(task.node):  # they are those that the other nodes ask, or an error says what to do
+        pass
+    servers = open_key_store(config.key_storage, task.stores.secrets.key_storage_password).servers
+    with SharedTurns(servers, config.fetch) as turns:
+        yield turns
+
+
+def _run_workers(task: NodeTask, take: Take, own: Iteration, turns: SharedTurns | None) -> None:
+    config = task.stores.config
     left_s, paused = config.batch.time_limit_s, True
     while paused and left_s > 0:
         wait_for_room(task)
@@ -202,6 +257,7 @@ def _visit_hosts(task: NodeTask, take: Take, own: Iteration, hosts: HostStore) -
                 stop=task.stores.stop.is_set,
                 on_progress=task.progress.fetched,
                 pause=is_short,
+                turns=turns,
             )
         left_s -= time.monotonic() - began_s
         paused = any(result["paused"] for result in results)
@@ -233,6 +289,7 @@ def _iteration_of(task: NodeTask, take: Take) -> Iteration:
 def _build(task: NodeTask, take: Take, own: Iteration) -> None:
     """Put the segment's files together from the workers' parts."""
     queue = task.queue
+    deferred = len(read_leftover(take) or [])
     facts = Manifest(
         take_id=take.take_id,
         run_id=take.header.run_id,
@@ -241,8 +298,15 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         node=task.node,
         **_origin(task.stores),
         started=utc_text(take.header.extra["started_s"]),
-        counts={"taken": take.count, "deferred": len(read_leftover(take) or [])},
+        counts={
+            "taken": take.count,
+            "deferred": deferred,
+            "passed_over": take.passed_over,
+        },
         intake=pending_report(queue).to_mapping(),
+        queue_after=take.header.position_after.length + take.passed_over + deferred,
+        undecided=sum(1 for _ in read_undecided(queue)),
+        next_due=take.header.next_due,
         scope_added=list(read_scope_added(queue)),
     )
     owners = Owners(own.nodes)
@@ -253,6 +317,7 @@ def _build(task: NodeTask, take: Take, own: Iteration) -> None:
         facts,
         own.nodes,
         handed_on=((owners.owner(host_of(queued.url)), queued, HANDED_ON) for queued in handed_on),
+        puts_back=not task.stores.config.frontier.is_crawldb,
     )
 
 
@@ -262,10 +327,10 @@ def mark_pages(stores: Stores, segment: str, node: str | None = None) -> None:
     `segment`: its path. `node`: whose own server is asked first. Raises KeyStoreError, and what reading it raises.
     """
     with stores.keys(node) as keys:
-        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome"], with_dropped=True):
+        for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome", "retry_at"], with_dropped=True):
             by_state: dict[KeyState, list[bytes]] = {}
-            rows: list[list[Any]] = [column.to_pylist() for column in batch.columns]
-            for key, outcome in zip(*rows, strict=True):
+            final: list[list[Any]] = [column.to_pylist() for column in batch.filter(batch.column(2).is_null()).columns]
+            for key, outcome, _ in zip(*final, strict=True):
                 by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
             for state, marked in by_state.items():
                 keys.set_state(marked, state)

@@ -9,6 +9,7 @@ from crawl_lib.crawldir import NodeProgress, take_note_away, urls_of_lost_queue
 from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, os_error
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, open_node_dir
 from crawl_lib.node.guards import require_newest
+from crawl_lib.rounds import note_name_on_node
 from crawl_lib.stores import Stores
 
 
@@ -29,12 +30,14 @@ class NodeTask:
 def locked_node(stores: Stores, node: str, *, what: str) -> Iterator[NodeTask]:
     """Hold a node's directory, which is made if it is missing; see `locked_directory`.
 
-    Raises ConfigError for an unknown node, QueueError if the node had a queue, and there is none, or an older copy of
-    it (`guards`): with that what waited in it would be lost without a word, since its keys are known.
+    Raises ConfigError for an unknown node, or a directory of another crawl, QueueError if the node had a queue, and
+    there is none, or an older copy of it (`guards`): with that what waited in it would be lost without a word, since
+    its keys are known.
     """
     require_known(stores, node)
     directory = open_node_dir(Path(stores.config.queue.local_dir), node)
     with locked_directory(stores, node, directory, what=what) as task:
+        note_name_on_node(stores, directory)
         if not task.queue.exists() and urls_of_lost_queue(stores.crawl, node) is not None:
             raise QueueError(
                 f"{directory}: holds no queue, and node {node} had one in this crawl: put the directory, or"

@@ -30,12 +30,14 @@ _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1, "bytes"))
 
 
 class Room:
-    """Free room, as often as it is asked: of a directory (None leaves it out), and of the DFS.
+    """Free room, as often as it is asked: of a directory and of the DFS; None leaves one out.
 
     `storage`: called when the DFS is due, at once, then after 1, 2, 4, and at last every 30 seconds.
     """
 
-    def __init__(self, config: WatermarksConfig, directory: Path | None, storage: Callable[[], Storage]) -> None:
+    def __init__(
+        self, config: WatermarksConfig, directory: Path | None, storage: Callable[[], Storage] | None = None
+    ) -> None:
         self._config, self._directory, self._storage = config, directory, storage
         self._pause_s, self._next_dfs_s = LOOK_INTERVAL_S, time.monotonic()
         self._of_dfs: str | None = None
@@ -47,7 +49,7 @@ class Room:
             free = shutil.disk_usage(self._directory).free
             if free < config.min_free_local_bytes:
                 return _words(str(self._directory), free, "min_free_local_bytes", config.min_free_local_bytes)
-        if config.min_free_dfs_bytes and now_s >= self._next_dfs_s:
+        if self._storage and config.min_free_dfs_bytes and now_s >= self._next_dfs_s:
             self._next_dfs_s, self._pause_s = now_s + self._pause_s, min(self._pause_s * 2, DFS_LOOK_INTERVAL_S)
             storage, least = self._storage(), config.min_free_dfs_bytes
             free = storage.free_bytes()

@@ -6,7 +6,7 @@ Data flows through this room in this order, once for each fetched answer:
 2. `decode_content` undoes transfer and content codings, up to a limit (`content`).
 3. `detect_mime` says what the content is (`mime`).
 4. `parse_html` finds the charset (`charset`), has the page scanned once (`scan`, which is C: `native/links.c`), and
-   returns a `Page` with its links in document order, by columns (`html`). What robots metas mean is read in `robots`.
+   returns a `Page` with its links in document order, by columns (`html`). `parse_sitemap` does so for what lists pages.
 
 Links leave as text (`Links.hrefs`) with the page's `base`; `crawl_lib.urls.LinkResolver` makes targets of them.
 
@@ -15,9 +15,10 @@ that says so. Nothing is kept on disk, and the same bytes always give the same a
 from its WARC record after a crash.
 """
 
-from crawl_lib.parse.charset import charset_of
+from crawl_lib.parse.charset import charset_of, to_utf8
 from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.headers import Headers, parse_content_type, parse_head, x_robots_nofollow
 from crawl_lib.parse.html import Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
 from crawl_lib.parse.scan import require_scanner
+from crawl_lib.parse.sitemap import GZIP_MAGIC, SITEMAP, SITEMAP_TYPES, may_be_sitemap, parse_sitemap, robots_sitemaps

@@ -14,6 +14,7 @@ from crawl_lib.repair.keys.held import held_keys, keys_of, urls_on_their_way
 from crawl_lib.repair.places import node_locked, repairs_locked, scratch_base
 from crawl_lib.repair.queue.node import restart_node
 from crawl_lib.repair.segments.glean import fetched_of, is_robots
+from crawl_lib.repair.segments.revisits import bodies_needed
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.repair.segments.swap import finish_all_swaps, finish_swaps, replace_segment
 from crawl_lib.repair.sweep import SweepReport, sweep

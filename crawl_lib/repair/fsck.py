@@ -27,7 +27,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
+from crawl_lib.crawldb import check_crawldb
 from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
+from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
 from crawl_lib.export import list_exports
 from crawl_lib.findings import Finding, Findings, Severity
@@ -43,8 +45,10 @@ from crawl_lib.repair.keys.tables import make_tables
 from crawl_lib.repair.places import repairs_locked
 from crawl_lib.repair.queue.node import check_node, repair_node
 from crawl_lib.repair.segments.known import lost_and_not_queued, requeue_urls
+from crawl_lib.repair.segments.revisits import check_revisits
 from crawl_lib.repair.segments.salvage import SalvageReport, salvage_segment
 from crawl_lib.repair.sweep import check_leftovers
+from crawl_lib.rounds import require_own_places
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
 
@@ -135,10 +139,12 @@ def repair_crawl(
 ) -> FsckReport:
     """Repair what needs no choice. `only`: one of `PARTS`; `full`: every byte is looked at; `say`: told each line.
 
-    Raises DamagedFileError if what `only` is made from is damaged, LockedError while another repair is at work on this
+    Raises ConfigError where a place is of another crawl, DamagedFileError if what `only` is made from is damaged,
+    LockedError while another repair is at work on this
     machine, StorageError, StoppedError.
     """
     report = FsckReport(full)
+    require_own_places(stores)
     with (
         repairs_locked(stores, dry_run=dry_run),
         _held_nodes(stores, "krake fsck --repair", make=True, dry_run=dry_run) as (nodes, at_work),
@@ -248,14 +254,14 @@ class _Pass:
     # Parts
 
     def folders(self) -> None:
-        """The small files of the crawl directory: injected seeds, iterations, and what outlives them."""
+        """The small files of the crawl directory: injected seeds, lists, iterations, and what outlives them."""
         crawl = self.stores.crawl
         files = SmallFiles(self.stores, self.did if self.say else None, dry_run=self.dry_run)
         files.shared(self.nodes)
-        for digest in crawl.seeds():
-            with self.left_to_people(crawl.seeds_path(digest)):
-                files.seeds(digest, full=self.report.full)
-            self._add("seeds", [])
+        for name, kind in crawl.handed_over():
+            with self.left_to_people(crawl.seeds_path(name, kind)):
+                files.seeds(name, kind, full=self.report.full)
+            self._add(kind, [])
         for folder in crawl.folders():
             with self.left_to_people(crawl.at(folder)):
                 files.iteration(folder)
@@ -334,9 +340,12 @@ class _Pass:
             )
 
     def others(self) -> None:
-        """What no part repairs: nodes that left, lost pages, what killed attempts left."""
+        """What no part repairs: nodes that left, lost pages, what killed attempts left, versions of the CrawlDb."""
         found = check_nodes(self.stores) + check_lost(self.stores) + check_leftovers(self.stores, self.nodes)
         self._add("queues", found, 0)
+        with suppress(DamagedFileError):  # a finding of the segment
+            self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
+        self._add("versions of the CrawlDb", check_crawldb(self.stores, full=self.report.full), 0)
 
     def exports(self) -> None:
         """All exports."""
@@ -350,6 +359,9 @@ class _Pass:
                 finish_open_move(Queue(self.stores.node_dir(node), node))  # else its URLs have no keys to be looked for
         names = self._look_at_tables(noting)
         lost = [node for node in self.nodes if NodeDirectory(self.stores.node_dir(node)).lost.exists()]
+        if self.stores.config.frontier.is_crawldb:
+            self._let_go(lost)
+            return
         drop = bool(names & DROPPED or lost)
         if self.say is None or not (drop or names & FILLED or unfilled(self.stores.crawl)):
             return
@@ -370,6 +382,13 @@ class _Pass:
             if done.elsewhere and done.changes:
                 words = "`krake settle --all-again`" if done.dropped else "`krake fsck --repair`"
                 self.report.next.append(f"run {words} where these nodes are: {', '.join(done.elsewhere)}")
+
+    def _let_go(self, lost: Collection[str]) -> None:
+        """With a CrawlDb, what a queue lost is listed once more when its lease is over."""
+        for node in lost if self.say else ():
+            self.did(f"{self.stores.node_dir(node)}: what it lost is listed again when its lease is over")
+            if not self.dry_run:
+                delete_durable(NodeDirectory(self.stores.node_dir(node)).lost)
 
     def _look_at_tables(self, noting: Collection[str]) -> set[str]:
         try:

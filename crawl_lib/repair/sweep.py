@@ -7,7 +7,9 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
   retired. An id is never used twice, so a task that begins meanwhile cannot mean it. The URLs of such a take are still
   in the queue (its file was deleted by hand), or were sent to other nodes (it was lost with its disk).
 * `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen.
-* `seeds/.<digest>-<id>`, `.<name>.<id>` next to a file: what was to be made is there under its name.
+* `seeds/.<digest>-<id>`, `lists/.<name>-<id>`, `.<name>.<id>` next to a file: what was to be made is there under its
+  name.
+* `text/<folder>/<node>/`: the segment is gone, or its newest table of texts is there, and other files are next to it.
 * `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
 
 A repair that was killed before it decided leaves `<folder>/.new-<node>-<digest>`; the next one of that segment deletes
@@ -19,7 +21,15 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from crawl_lib.crawldir import DAMAGED_PREFIX, HELD_FOLDER, IMPORT_NODE, SEEDS_FOLDER, hidden_prefix, read_settled
+from crawl_lib.crawldir import (
+    DAMAGED_PREFIX,
+    HELD_FOLDER,
+    IMPORT_NODE,
+    LISTS_FOLDER,
+    SEEDS_FOLDER,
+    hidden_prefix,
+    read_settled,
+)
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, LockedError
 from crawl_lib.export import ExportFolder, list_exports
@@ -31,6 +41,7 @@ from crawl_lib.seeds import check_seeds
 from crawl_lib.segment import check_segment
 from crawl_lib.storage import DELETED
 from crawl_lib.stores import Stores
+from crawl_lib.text import check_text_leftovers
 
 _NEXT_TO = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
@@ -98,9 +109,10 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     """What killed attempts left on the store, and no attempt owns. `nodes`: of this machine, whose locks are held."""
     crawl, storage, findings = stores.crawl, stores.storage, []
     starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in readable_iterations(stores))
-    folders = [crawl.path, crawl.at(SEEDS_FOLDER), crawl.at(HELD_FOLDER), *map(crawl.at, crawl.folders())]
+    folders = [crawl.path, *map(crawl.at, (SEEDS_FOLDER, LISTS_FOLDER, HELD_FOLDER)), *map(crawl.at, crawl.folders())]
     folders.append(stores.config.export.directory.strip("/"))
     folders += [ExportFolder(stores, name).path for name in list_exports(stores)]
+    findings += [_leftover(path, problem) for path, problem in check_text_leftovers(stores)]
     for folder in stores.until_stopped([folder for folder in folders if storage.exists(folder)]):
         for entry in storage.list(folder):
             if folder == crawl.path and entry.name.startswith(starts):
@@ -108,9 +120,12 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
             else:
                 problem = _problem(stores, folder, entry.name, nodes) if entry.name.startswith(".") else ""
             if problem:
-                path, again = f"{folder}/{entry.name}", "run `krake sweep`, which deletes it"
-                findings.append(Finding("segment", "leftover", path, problem, again, Severity.NOTE))
+                findings.append(_leftover(f"{folder}/{entry.name}", problem))
     return findings
+
+
+def _leftover(path: str, problem: str) -> Finding:
+    return Finding("segment", "leftover", path, problem, "run `krake sweep`, which deletes it", Severity.NOTE)
 
 
 def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> str:
@@ -123,8 +138,8 @@ def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> 
     found = _HIDDEN.fullmatch(name)
     if found is None or not folder.startswith(f"{crawl.path}/"):
         return ""
-    if folder == crawl.at(SEEDS_FOLDER):
-        return "is of an attempt to inject what is there" if exists(f"{folder}/{found[1]}") else ""
+    if folder in {crawl.at(SEEDS_FOLDER), crawl.at(LISTS_FOLDER)}:
+        return "is of an attempt to leave what is there" if exists(f"{folder}/{found[1]}") else ""
     if not folder.rpartition("/")[2].isdecimal():
         return ""
     node, take_id = found.groups()

@@ -1,15 +1,37 @@
 """What an iteration begins and ends with, on the DFS alone: start and commit, which nodes take part, status.
 
-How data flows: `start` makes the iteration's folder: its nodes (`layout` says whether a changed list is allowed yet),
-the scope, how many URLs each node may take (`shares`), and what all machines must have alike (`agreement`). The nodes
-crawl. `commit` reads the manifests of their segments and writes the sums, `index.json`. `status` shows all of it.
+How data flows: the first node that comes to an iteration makes its folder (`start`): its nodes (`layout` says whether
+a changed list is allowed yet), the scope, how many URLs each node may take (`shares`), and what all machines must have
+alike (`agreement`). A place of another crawl is refused (`crawlname`). The nodes crawl. `commit` reads the manifests of
+their segments and writes the sums, `index.json`. `status` shows all of it.
 
 Both may be run again at any time, also two at once: a file is written once, and the second attempt uses it.
 """
 
-from crawl_lib.rounds.agreement import AGREED_PREFIX, FIRST_FILE, require_agreement
-from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments, require_iteration
-from crawl_lib.rounds.layout import SEEDS_NODE, is_retired, nodes_changed, require_layout, unsettled
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
+from crawl_lib.rounds.agreement import AGREED_PREFIX, FIRST_FILE, note_change, require_agreement
+from crawl_lib.rounds.commit import (
+    commit_iteration,
+    keep_late_scope,
+    needed_segments,
+    write_index,
+)
+from crawl_lib.rounds.crawlname import (
+    note_crawldb,
+    note_name,
+    note_name_on_node,
+    other_crawls,
+    require_own_places,
+)
+from crawl_lib.rounds.ending import ended_before, generated, list_number, nothing_due
+from crawl_lib.rounds.layout import is_retired, is_taken_in, nodes_changed, require_layout, unsettled
 from crawl_lib.rounds.shares import share_of_node
-from crawl_lib.rounds.start import start_import
-from crawl_lib.rounds.status import crawl_status, status_of
+from crawl_lib.rounds.start import start_import, start_iteration
+
+if TYPE_CHECKING:
+    from crawl_lib.rounds.status import crawl_status, open_to_look, status_of
+else:
+    # Arrow begins threads, and takes a third of a second; no task asks for the status.
+    __getattr__ = loads_later(__name__, {"status": ("crawl_status", "open_to_look", "status_of")})

@@ -1,8 +1,8 @@
 """What must be the same on all machines of an iteration: Krake's code, and the config but for local options.
 
-`start` notes its own next to `iteration.json`, as `agreed-1.json`; a node's task compares before it begins. A change
-that is meant is made known by running the iteration's `start` again, which notes the next one; the last one holds.
-What is written is never changed.
+The task that names the folder notes its own next to `iteration.json`, as `agreed-1.json`; a node's task compares before
+it begins. A change that is meant is made known by running the run's `inject` again, which notes the next one for
+each iteration of the run that lacks segments; the last one holds. What is written is never changed.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def agreed_bytes(stores: Stores, run_id: str, iteration: int) -> bytes:
-    """What `start` notes: version, digest of the code, and shared options of its machine.
+    """What the start of an iteration notes: version, digest of the code, and shared options of its machine.
 
     And whose iteration it is, so that `iteration.json` can be made again from it.
     """
@@ -31,24 +31,30 @@ def agreed_bytes(stores: Stores, run_id: str, iteration: int) -> bytes:
     )
 
 
-def note_change(stores: Stores, own: Iteration) -> None:
-    """Called by a `start` that finds its folder: what has changed on its machine since holds from now on.
+def note_change(stores: Stores, run_id: str) -> None:
+    """What this machine has holds from now on for the iterations of the run that lack segments, if it has any.
 
-    Raises ConfigError if it is the nodes or the routing: an iteration keeps those that it began with.
+    Called by `inject`, and by who goes on with a run by hand.
+
+    Raises ConfigError if nodes or routing differ: an iteration keeps those that it began with.
     """
+    for own in stores.crawl.of_run(run_id):
+        if not {*own.nodes} <= {*stores.crawl.folder(own.folder).segments()}:
+            _note_change(stores, own)
+
+
+def _note_change(stores: Stores, own: Iteration) -> None:
     register, newest, problem = _difference(stores, own)
     if not problem:
         return
-    began = (set(own.nodes), own.routing)
-    if began != (set(stores.config.servers), stores.config.frontier.routing):
+    if (set(own.nodes), own.routing) != (set(stores.config.servers), stores.config.frontier.routing):
         raise ConfigError(
             f"servers: iteration {own.folder} began with {', '.join(own.nodes)} and {own.routing} routing, and keeps"
             " them; undo the change, or trigger a new run"
         )
     log.warning("iteration %s goes on with other settings: %s", own.folder, problem)
     with suppress(TargetExistsError):  # another attempt, on this machine, noted the same
-        data = agreed_bytes(stores, own.run_id, own.iteration)
-        stores.storage.write_bytes(register.path(newest + 1), data)
+        stores.storage.write_bytes(register.path(newest + 1), agreed_bytes(stores, own.run_id, own.iteration))
 
 
 def require_agreement(stores: Stores, own: Iteration) -> None:
@@ -57,7 +63,7 @@ def require_agreement(stores: Stores, own: Iteration) -> None:
     if problem:
         raise ConfigError(
             f"iteration {own.folder}: {problem}; make it the same on all machines. If the change is meant, clear the"
-            f" task start of iteration {own.iteration} with its downstream: what its machine has then holds for all"
+            " task inject with its downstream: what its machine has then holds for all"
         )
 
 
@@ -73,12 +79,12 @@ def _difference(stores: Stores, own: Iteration) -> tuple[Register, int, str]:
     agreed = read_json(stores.storage, register.path(newest)) if newest else {}
     ours, differs = _ours(stores), []
     if agreed.get("krake_version", VERSION) != VERSION:
-        differs.append(f"this machine has Krake {VERSION}, and start ran with {agreed['krake_version']}")
+        differs.append(f"this machine has Krake {VERSION}, and the iteration was begun with {agreed['krake_version']}")
     elif (code := agreed.get("code_digest", ours["code_digest"])) != ours["code_digest"]:
         differs.append(
             f"this machine's files of Krake {VERSION} (crawl_lib, sql; digest {ours['code_digest'][:12]}) are not those"
-            f" that start ran with ({code[:12]})"
+            f" that the iteration was begun with ({code[:12]})"
         )
     if options := differences(ours["config"], agreed.get("config", {})):
-        differs.append(f"the config of this machine is not that of start: {', '.join(options)}")
+        differs.append(f"the iteration was begun with another config than that of this machine: {', '.join(options)}")
     return register, newest, "; ".join(differs)

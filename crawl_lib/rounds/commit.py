@@ -5,6 +5,9 @@ node, and lets the next start sum up without reading manifests. Run again, it fi
 
 No stage changes the index; a repair that puts a segment in the place of another writes it again. A node that commit
 went on without is named in it; the node's segment may appear in the folder later (`crawldir.FolderState`).
+
+If few URLs were answered at all, the network of our machines may be away: commit warns, and with `crawl.min_success`
+the attempt that wrote the index fails once it is durable. Another attempt goes on, since people have seen it then.
 """
 
 import logging
@@ -23,45 +26,72 @@ from crawl_lib.crawldir import (
     write_json_bytes,
 )
 from crawl_lib.durable import reached
-from crawl_lib.errors import PathNotFoundError, TargetExistsError
+from crawl_lib.errors import FewAnswersError, PathNotFoundError, TargetExistsError
+from crawl_lib.rounds.ending import ended, what_is_left
 from crawl_lib.sealed import SEALED_VERSION
+from crawl_lib.states import answers_of
 from crawl_lib.stores import Stores
 from crawl_lib.urls import scope_bytes
 
+MIN_ASKED = 50
+"""Of fewer URLs a share says nothing: the last rounds of a crawl may hold a few that no server answers."""
+USUAL_SHARE = 0.5
+"""Below it there is a warning. Even of old lists of seeds most URLs are answered, with whatever status: where half is
+not, the network, the name servers or the proxy of our machines are the likelier cause, or a dead site has the queue."""
 log = logging.getLogger(__name__)
-
-
-def require_iteration(stores: Stores, run_id: str, iteration: int) -> Iteration:
-    """The folder of a run's iteration. Raises PathNotFoundError: `start` has to run first."""
-    found = stores.crawl.find(run_id, iteration)
-    if found is None:
-        raise PathNotFoundError(
-            f"{stores.crawl.path}: iteration {iteration} of run {run_id!r} has no folder; run its start first"
-        )
-    return found
 
 
 def commit_iteration(stores: Stores, *, run_id: str, iteration: int) -> dict[str, Any]:
     """Check that the segments of an iteration exist, of all nodes or of `crawl.min_nodes` of them; write the index.
 
-    Returns its counts, those of segments that came late included, the folder's name, and as `missing` the nodes whose
-    segments do not exist, if there are some. Raises PathNotFoundError naming the nodes that are missing where they are
-    too many: run their crawl task again, then this.
+    Returns its counts, those of segments that came late included, the folder's name, as `urls` how many URLs ended, as
+    `missing` the nodes whose segments do not exist, as `warning` that few URLs were answered, if it is so, and as
+    `ended` why the run's iterations end with this one (`ending`).
+    Raises PathNotFoundError naming the nodes that are missing where they are too many: run their crawl task again, then
+    this. Raises FewAnswersError, where it wrote the index, for fewer answers than `crawl.min_success`.
     """
-    found = require_iteration(stores, run_id, iteration)
-    path = stores.crawl.at(found.folder, INDEX_FILE)
-    if not stores.storage.exists(path):
-        _write_index(stores, found)
-        reached("commit.written")
-    stores.storage.secure(path)
+    found = stores.crawl.find(run_id, iteration)
+    if found is None:
+        raise PathNotFoundError(
+            f"{stores.crawl.path}: iteration {iteration} of run {run_id!r} has no folder; run its crawl tasks first"
+        )
+    is_new = write_index(stores, found)
     prefix = hidden_prefix(run_id, iteration)
     for entry in stores.storage.list(stores.crawl.path):
         if entry.name.startswith(prefix):  # of another attempt to start this iteration
             stores.storage.delete(stores.crawl.at(entry.name))
     keep_late_scope(stores, found.folder)
     state = FolderState.read(stores.crawl, found.folder)
-    missing = {"missing": state.missing} if state.missing else {}
-    return {"folder": found.folder, "iteration": iteration, **missing, **state.counts}
+    warning = few_answers(stores, state)
+    if warning:
+        log.warning("%s: %s", state.folder.path, warning)
+        _require_answers(stores, state, warning, is_new=is_new)
+    why = "" if stores.config.frontier.is_crawldb else ended(state)  # its lists say so
+    more = {"missing": state.missing, "warning": warning, "ended": why}
+    more = {name: value for name, value in more.items() if value}
+    return {"folder": found.folder, "iteration": iteration, **more, "urls": state.urls, **state.counts}
+
+
+def few_answers(stores: Stores, state: FolderState) -> str:
+    """What is to be said of a folder of which few URLs were answered at all: less than half, or `crawl.min_success`.
+
+    "" if enough were, or fewer than 50 asked.
+    """
+    answered, asked = answers_of(state.counts["outcomes"])
+    if asked < MIN_ASKED or answered >= asked * max(stores.config.crawl.min_success, USUAL_SHARE):
+        return ""
+    return f"only {answered:,} of {asked:,} URLs were answered at all"
+
+
+def _require_answers(stores: Stores, state: FolderState, warning: str, *, is_new: bool) -> None:
+    answered, asked = answers_of(state.counts["outcomes"])
+    share = stores.config.crawl.min_success
+    if is_new and answered < asked * share:
+        raise FewAnswersError(
+            f"{state.folder.path}: {warning}, and crawl.min_success is {share:g}: look at the network, the name servers"
+            " and the proxy of the nodes. Nothing is lost: the iteration is committed, and what may pass is tried again"
+            " later. A new run goes on with it, and so does this one once commit is cleared with its downstream"
+        )
 
 
 def needed_segments(nodes: int, share: float) -> int:
@@ -80,6 +110,17 @@ def keep_late_scope(stores: Stores, folder: str) -> None:
         if manifest["scope_added"] and not stores.storage.exists(path):
             _write_once(stores, path, scope_bytes(manifest["scope_added"]))
             reached("commit.late_scope")
+
+
+def write_index(stores: Stores, iteration: Iteration) -> bool:
+    """Have an iteration's index on the store, durably; whether it was not there. Raises as `commit_iteration`."""
+    path = stores.crawl.at(iteration.folder, INDEX_FILE)
+    is_new = not stores.storage.exists(path)
+    if is_new:
+        _write_index(stores, iteration)
+        reached("commit.written")
+    stores.storage.secure(path)
+    return is_new
 
 
 def _write_index(stores: Stores, iteration: Iteration) -> None:
@@ -102,6 +143,7 @@ def _write_index(stores: Stores, iteration: Iteration) -> None:
         "scope_added": sorted(state.scope_added),
         "outlinks": {node: manifest["outlinks"] for node, manifest in state.unsummed.items()},
         "missing": missing,
+        **what_is_left(state.unsummed.values()),
     }
     if state.scope_added:
         # Before the index, which says that commit is done; the folder may be deleted by hand after that.

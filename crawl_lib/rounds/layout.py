@@ -15,7 +15,6 @@ from crawl_lib.crawldir import Iteration, Settled, read_settled
 from crawl_lib.errors import ConfigError, DamagedFileError, PathNotFoundError
 from crawl_lib.stores import Stores
 
-SEEDS_NODE = "seeds"
 _SHOWN = 5
 
 
@@ -31,9 +30,9 @@ def require_layout(stores: Stores) -> None:
     same_routing = before is not None and before.routing == stores.config.frontier.routing
     if before is None or (same_routing and set(before.nodes) == set(stores.config.servers)):
         return
-    seeds, servers = stores.crawl.seeds(), set(stores.config.servers)
+    handed_over, servers = stores.crawl.handed_over(), set(stores.config.servers)
     sources = [(segment.folder, segment.node) for segment in stores.crawl.segments()]
-    sources += [(d, SEEDS_NODE) for d in seeds if set(_seeds(stores, d).get("nodes", ())) != servers]
+    sources += [name for name in handed_over if set(_handed_over(stores, *name).get("nodes", ())) != servers]
     problems = unsettled(stores, before.nodes, before.folder, sources)
     for node in before.nodes:
         if node not in servers and not is_retired(stores, node):
@@ -50,20 +49,19 @@ def require_layout(stores: Stores) -> None:
 
 
 def _require_owners_of_seeds(stores: Stores, before: Iteration | None) -> None:
-    """Raise ConfigError if seeds that came since the newest iteration wait for a node that is not in the config.
+    """Raise ConfigError if seeds that came since the newest iteration, or a list, wait for a node that is not in the
+    config.
 
-    They were injected with another list, which was changed back: no one would ever take them in.
+    They were divided by other `servers`, which were changed back: no one would ever take them in.
     """
-    for digest in stores.crawl.seeds():
-        if before is not None and digest in before.seeds:
+    for name, kind in stores.crawl.handed_over():
+        if before is not None and name in before.seeds:
             continue
-        for node in _seeds(stores, digest).get("outlinks", {}):
-            if node not in stores.config.servers and _waits(
-                stores, digest, SEEDS_NODE, node, read_settled(stores.crawl, node)
-            ):
+        for node in _handed_over(stores, name, kind).get("outlinks", {}):
+            if node not in stores.config.servers and _waits(stores, name, kind, node, read_settled(stores.crawl, node)):
                 raise ConfigError(
-                    f"servers: {stores.crawl.seeds_path(digest)} has seeds for {node}, which is not in servers: put it"
-                    f" back, or run `krake nodes retire {node}` on its machine (with --lost if its disk is gone)"
+                    f"servers: {stores.crawl.seeds_path(name, kind)} has {kind} for {node}, which is not in servers:"
+                    f" put it back, or run `krake nodes retire {node}` on its machine (with --lost if its disk is gone)"
                 )
 
 
@@ -75,7 +73,13 @@ def is_retired(stores: Stores, node: str) -> bool:
     since = [name for name in crawl.folders() if int(name) > int(settled.newest or 0)]
     if any(node in crawl.folder(name).iteration().nodes for name in since):
         return False
-    return not any(_waits(stores, digest, SEEDS_NODE, node, settled) for digest in crawl.seeds())
+    return not any(_waits(stores, *name, node, settled) for name in crawl.handed_over())
+
+
+def is_taken_in(stores: Stores, name: str, kind: str) -> bool:
+    """Whether all nodes that seeds, or a list, have URLs for have taken them in, as their marks say."""
+    nodes = _handed_over(stores, name, kind).get("outlinks", {})
+    return not any(_waits(stores, name, kind, node, read_settled(stores.crawl, node)) for node in nodes)
 
 
 def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequence[tuple[str, str]] = ()) -> list[str]:
@@ -99,22 +103,25 @@ def unsettled(stores: Stores, nodes: Iterable[str], newest: str, sources: Sequen
 
 
 def _waits(stores: Stores, folder: str, found_by: str, node: str, settled: Settled | None) -> bool:
-    """Whether a segment, or injected seeds, have URLs for a node that has not taken them in."""
+    """Whether a segment, injected seeds or a list have URLs for a node that has not taken them in."""
     if settled is not None and (folder, found_by) in settled.taken_in:
         return False
-    is_seeds = found_by == SEEDS_NODE
-    manifest = _seeds(stores, folder) if is_seeds else stores.crawl.segment(folder, found_by).manifest()
+    if folder.isdecimal():
+        manifest = stores.crawl.segment(folder, found_by).manifest()
+    else:
+        manifest = _handed_over(stores, folder, found_by)
     # The segment of a node that had no work has none.
     return bool(manifest.get("outlinks", {}).get(node, {}).get("count", 0))
 
 
-def _seeds(stores: Stores, digest: str) -> dict[str, Any]:
-    """The manifest of seeds; of damaged ones nothing: the same are injected again, for the nodes of the config.
+def _handed_over(stores: Stores, name: str, kind: str) -> dict[str, Any]:
+    """The manifest of seeds, or of a list; of a damaged one nothing: the same are injected, or listed, again, for the
+    nodes of the config.
 
     Until then `start` and each intake refuse them.
     """
     with suppress(DamagedFileError, PathNotFoundError):
-        return stores.crawl.seeds_manifest(digest)
+        return stores.crawl.seeds_manifest(name, kind)
     return {}
 
 

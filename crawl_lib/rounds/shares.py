@@ -6,6 +6,9 @@ the node's segment exists, which says what it came to: the node may take it late
 when a younger iteration has a segment of it. Then no take of the older one is open, since a task finishes what is open
 before it begins again, and none will be: a task of an iteration that is *limited* takes nothing where a younger segment
 of its node exists. So what an iteration of a failed run had put by is free again, and the URLs are still in the queue.
+
+URLs that `krake retry` listed count already: while there are lists a node fills up its batch with them. With a CrawlDb
+each visit counts.
 """
 
 from collections.abc import Iterable
@@ -28,9 +31,17 @@ def share_out(batch_size: int, nodes: tuple[str, ...], remaining: int | None, ro
     }
 
 
-def share_of_node(stores: Stores, own: Iteration, node: str) -> int:
-    """How many URLs a node may take in an iteration now. The caller holds its lock, and has no take open."""
-    return 0 if own.limited and _has_gone_on(stores, own, node) else own.batch_sizes.get(node, 0)
+def share_of_node(stores: Stores, own: Iteration, node: str) -> tuple[int, int]:
+    """How many URLs a node may take in an iteration now, and how many of these may be such that no list asked for.
+
+    With `fifo`, what a list asked for counts for `crawl.max_pages` already. The caller holds the node's lock, and has
+    no take open.
+    """
+    if own.limited and _has_gone_on(stores, own, node):
+        return 0, 0
+    share = own.batch_sizes.get(node, 0)
+    fills_up = own.limited and not stores.config.frontier.is_crawldb and stores.crawl.lists()
+    return (max(share, stores.config.batch.size) if fills_up else share), share
 
 
 def put_by(stores: Stores, own: Iteration, missing: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""The stage `start`: names an iteration's folder, and decides what all its nodes must agree on.
+"""The start of an iteration: its first crawl task names the folder, and decides what all its nodes must agree on.
 
 A hidden folder with `iteration.json` and `scope` is written, then made visible under its time (`naming`, which also
 says what overlapping attempts do). Run again, `start` finds the folder whose `iteration.json` is its own. `commit`
@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crawl_lib.config import Config
 from crawl_lib.crawldir import (
     IMPORT_NODE,
     ITERATION_FILE,
@@ -34,7 +33,8 @@ from crawl_lib.crawldir import (
 )
 from crawl_lib.durable import reached
 from crawl_lib.errors import ConfigError
-from crawl_lib.rounds.agreement import FIRST_FILE, agreed_bytes, note_change
+from crawl_lib.rounds.agreement import FIRST_FILE, agreed_bytes
+from crawl_lib.rounds.crawlname import note_name
 from crawl_lib.rounds.layout import require_layout
 from crawl_lib.rounds.shares import put_by, share_out
 from crawl_lib.sealed import SEALED_VERSION
@@ -66,8 +66,8 @@ def start_iteration(
     """Make the folder of a run's iteration, or find it.
 
     `iteration`: counts from 1 within the run. `batch_size`: URLs a node may take, None: as the config says.
-    Raises ConfigError for an impossible number, or nodes that changed before all was settled, StorageError,
-    and StoppedError, which leaves a hidden folder at most.
+    Raises ConfigError for an impossible number, places of another crawl, or nodes that changed before all was settled,
+    StorageError, and StoppedError, which leaves a hidden folder at most.
     """
     if not 1 <= iteration <= stores.config.crawl.max_iterations:
         raise ConfigError(
@@ -75,32 +75,16 @@ def start_iteration(
         )
     if batch_size is not None and batch_size < 1:
         raise ConfigError(f"batch size {batch_size} is less than 1")
-    if iteration == 1:
-        for warning in warnings_of(stores.config):
-            log.warning("%s", warning)
+    if iteration == 1 and stores.config.fetch.contact is None:
+        log.warning("fetch.contact is not set: the people whose sites you crawl cannot reach you")
     found = _find_or_make(stores, run_id, iteration, batch_size or stores.config.batch.size, clock)
     stores.storage.secure(stores.crawl.at(found.folder))
-    note_change(stores, found)  # also of a folder that another attempt had prepared
     return found
 
 
 def start_import(stores: Stores, *, run_id: str, clock: Callable[[], float] = time.time) -> Iteration:
     """Make the folder of an import, or find it: an iteration 0, without nodes, in which nothing is fetched."""
     return _find_or_make(stores, run_id, 0, 0, clock)
-
-
-def warnings_of(config: Config) -> list[str]:
-    """What the operator should know of this config's politeness before it crawls, a sentence each."""
-    several, fetch = len(config.servers) > 1, config.fetch
-    hosts = several and config.frontier.routing == "local" and fetch.host_delay_s > 0
-    ips = several and not hosts and fetch.ip_delay_s > 0
-    warnings = {
-        "frontier.routing is local: several nodes may visit one host, and fetch.host_delay_s holds for each node by"
-        " itself; use host routing where that matters": hosts,
-        "hosts of one address may belong to several nodes, and fetch.ip_delay_s holds for each node by itself": ips,
-        "fetch.contact is not set: the people whose sites you crawl cannot reach you": fetch.contact is None,
-    }
-    return [warning for warning, applies in warnings.items() if applies]
 
 
 def _find_or_make(
@@ -121,6 +105,7 @@ def _find_or_make(
 def _prepare(stores: Stores, run_id: str, iteration: int, batch_size: int, folders: list[str]) -> str:
     """Write a hidden folder that follows these; returns its name."""
     storage, crawl = stores.storage, stores.crawl
+    note_name(stores)
     require_layout(stores)
     nodes = stores.config.servers if iteration else (IMPORT_NODE,)
     seeds = crawl.seeds()
@@ -172,12 +157,11 @@ def _sum_up(stores: Stores, folders: list[str], seeds: list[str]) -> _Sums:
 
 
 def _add_folder(stores: Stores, state: FolderState, sums: _Sums) -> None:
-    fetched = state.counts["fetched"]
     sums.hosts.update(state.scope_added)
     if state.is_complete:
-        sums.taken += 0 if IMPORT_NODE in state.present else fetched
+        sums.taken += 0 if IMPORT_NODE in state.present else state.urls
         sums.summed.append(state.folder.name)
         return
     own = state.folder.iteration()
     open_nodes = state.awaited if state.index is not None else [n for n in own.batch_sizes if n not in state.present]
-    sums.open_taken += fetched + put_by(stores, own, open_nodes)
+    sums.open_taken += state.urls + put_by(stores, own, open_nodes)

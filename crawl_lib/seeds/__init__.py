@@ -7,6 +7,7 @@ after a crash the folder is whole or not there, and the same seeds of the same r
 """
 
 from crawl_lib.seeds.check import check_seeds, set_damaged_aside
-from crawl_lib.seeds.contact import has_contact, is_our_own
+from crawl_lib.seeds.contact import has_contact, is_our_own, require_contact_for
+from crawl_lib.seeds.files import find_files
 from crawl_lib.seeds.inject import Division, hand_over, inject
 from crawl_lib.seeds.lines import SeedReport, Seeds, parse_seeds

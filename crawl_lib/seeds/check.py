@@ -1,23 +1,33 @@
-"""Whether a folder of injected seeds is whole, and what to do if it is not."""
+"""Whether a folder of injected seeds, or of a list, is whole, and what to do if it is not."""
 
 import time
+from hashlib import sha256
 from typing import Any
 
-from crawl_lib.crawldir import DAMAGED_PREFIX, CrawlDirectory
+from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, SEEDS_FOLDER, CrawlDirectory
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings
 from crawl_lib.frontier import OUTLINKS_NAME, part_mapping, read_outlinks, split_line
+from crawl_lib.records import RETRY_LISTS
 
 ROOM = "folder"
+_SEEDS_AGAIN = "inject the same seeds with the same --run-id again: that puts this folder aside"
+_LIST_AGAIN = "run the same `krake retry` again: that puts this folder aside"
+_MADE_AGAIN = "run `krake fsck --repair`: that puts this folder aside, and its URLs are listed again"
 
 
-def check_seeds(crawl: CrawlDirectory, digest: str, *, full: bool = True) -> list[Finding]:
-    """What is wrong with a folder of injected seeds. `full`: each line is read. Raises StorageError."""
-    path, lines = crawl.seeds_path(digest), f"{crawl.seeds_path(digest)}/{OUTLINKS_NAME}"
-    findings = Findings(ROOM, "inject the same seeds with the same --run-id again: that puts this folder aside")
+def check_seeds(crawl: CrawlDirectory, name: str, kind: str = SEEDS_FOLDER, *, full: bool = True) -> list[Finding]:
+    """What is wrong with a folder of injected seeds, or of a list. `full`: each line is read. Raises StorageError."""
+    path = crawl.seeds_path(name, kind)
+    lines, is_list = f"{path}/{OUTLINKS_NAME}", kind == LISTS_FOLDER
+    list_again = _LIST_AGAIN if name.startswith(RETRY_LISTS) else _MADE_AGAIN
+    findings = Findings(ROOM, list_again if is_list else _SEEDS_AGAIN)
     try:
-        manifest = crawl.seeds_manifest(digest)
-        findings = Findings(ROOM, _again(path, manifest))
+        manifest = crawl.seeds_manifest(name, kind)
+        findings = Findings(ROOM, list_again if is_list else _again(path, manifest))
+        for file, digest in manifest.get("files", {}).items():
+            if sha256(crawl.storage.read_bytes(f"{path}/{file}")).hexdigest() != digest:
+                findings.add("seeds_damaged", f"{path}/{file}", "is not what was written (SHA-256)")
         parts = [part_mapping(value, path) for value in manifest["outlinks"].values()]
         entry = crawl.storage.stat(lines)
         size = entry.size_bytes if entry else -1
@@ -31,7 +41,8 @@ def check_seeds(crawl: CrawlDirectory, digest: str, *, full: bool = True) -> lis
         findings.add("seeds_damaged", path, str(error))
         return findings.list()
     try:
-        crawl.seeds_scope(digest)
+        if not is_list:
+            crawl.seeds_scope(name)
     except DamagedFileError as error:
         findings.add("scope_damaged", str(error).split(":")[0], str(error), repair="run `krake fsck --repair`")
     return findings.list()
@@ -50,8 +61,10 @@ def _again(path: str, manifest: dict[str, Any]) -> str:
     return f"inject the same seeds with --run-id {run_id} again: that puts this folder aside"
 
 
-def set_damaged_aside(crawl: CrawlDirectory, digest: str) -> None:
-    """Rename a folder that cannot be used, if it is there, so that a whole one can take its place."""
-    if crawl.storage.exists(f"{crawl.seeds_path(digest)}") and check_seeds(crawl, digest):
-        aside = f"{DAMAGED_PREFIX}{digest}-{time.time_ns()}"  # two of a second keep both
-        crawl.storage.rename(crawl.seeds_path(digest), crawl.seeds_path(aside))
+def set_damaged_aside(crawl: CrawlDirectory, name: str, kind: str = SEEDS_FOLDER) -> bool:
+    """Rename a folder that cannot be used, if it is there, so that a whole one can take its place; whether it was."""
+    if not crawl.storage.exists(crawl.seeds_path(name, kind)) or not check_seeds(crawl, name, kind):
+        return False
+    aside = f"{DAMAGED_PREFIX}{name}-{time.time_ns()}"  # two of a second keep both
+    crawl.storage.rename(crawl.seeds_path(name, kind), crawl.seeds_path(aside, kind))
+    return True

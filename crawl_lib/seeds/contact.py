@@ -16,17 +16,22 @@ def has_contact(fetch: FetchConfig) -> bool:
 
 
 def require_contact(seeds: Seeds, fetch: FetchConfig) -> Iterator[QueuedUrl]:
-    """The seeds; ConfigError before the first one that is neither on loopback nor in `fetch.allow_networks`, if the
-    config names no contact.
-    """
+    """The seeds; ConfigError before the first one that `require_contact_for` refuses."""
     for seed in seeds:
-        if not has_contact(fetch) and not is_our_own(host_of(seed.url), fetch.allow_networks):
-            raise ConfigError(
-                f"fetch.contact: is not set, and {seeds.place} is a site of other people: set it to a URL or mail"
-                " address where they can reach you (only seeds on loopback, and addresses in fetch.allow_networks,"
-                " need none)"
-            )
+        require_contact_for(host_of(seed.url), seeds.place, fetch)
         yield seed
+
+
+def require_contact_for(host: str, place: str, fetch: FetchConfig) -> None:
+    """Raise ConfigError for a host that is neither on loopback nor in `fetch.allow_networks`, if the config names no
+    contact. `place`: where it is named.
+    """
+    if not has_contact(fetch) and not is_our_own(host, fetch.allow_networks):
+        raise ConfigError(
+            f"fetch.contact: is not set, and {place} is a site of other people: set it to a URL or mail"
+            " address where they can reach you (only seeds on loopback, and addresses in fetch.allow_networks,"
+            " need none)"
+        )
 
 
 def is_our_own(host: str, allow_networks: tuple[str, ...]) -> bool:

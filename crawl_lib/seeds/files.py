@@ -52,6 +52,8 @@ def find_files(text: str, below: Path | None) -> list[SeedFile] | None:
     if path is None:
         return None
     root = None if below is None else Path(os.path.realpath(below))
+    if root is not None and not os.path.lexists(_resolved(path, root)):
+        raise InputError(f"seeds: {_printable(path)}: is not there; {_listed(root)}")
     names = _names_of_directory(path, root)
     if names == []:
         raise InputError(f"seeds: {_printable(path)}: a directory without files")
@@ -110,6 +112,15 @@ def _outside(path: Path, root: Path) -> InputError:
         f"seeds: {_printable(path)}: does not lie in inject.directory, links resolved ({root}): put the file there,"
         " or give URLs"
     )
+
+
+def _listed(root: Path) -> str:
+    """What may be named, for messages about what is not there."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(_printable(Path(one.name)) for one in root.iterdir() if not one.name.startswith("."))
+    shown = f"{', '.join(names[:10])} ({len(names)} in all)" if names else "no file"
+    return f"inject.directory ({_printable(root)}) has {shown}"
 
 
 def _names_of_directory(path: Path, root: Path | None) -> list[str] | None:

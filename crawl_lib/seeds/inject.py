@@ -4,7 +4,7 @@ import hashlib
 import json
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import Any, BinaryIO, Self
 
 from crawl_lib.config import Config, FetchConfig
 from crawl_lib.crawldir import (
+    LISTS_FOLDER,
     SCOPE_DIGEST,
     SCOPE_FILE,
+    SEEDS_FOLDER,
     CrawlDirectory,
     scope_digest,
     write_json_bytes,
@@ -73,41 +75,48 @@ def inject(
             spread.add(host, line)
         seeds.require_some()
         set_damaged_aside(crawl, digest.hexdigest())
-        return _publish(crawl, digest.hexdigest(), spread, {"run_id": run_id, "seeds": vars(seeds.report)})
+        facts = {"digest": digest.hexdigest(), "run_id": run_id, "seeds": seeds.report.to_mapping()}
+        return _publish(crawl, digest.hexdigest(), SEEDS_FOLDER, spread, facts)
 
 
 def hand_over(
     crawl: CrawlDirectory,
-    digest: str,
+    name: str,
     lines: Iterable[bytes],
     division: Division,
     *,
     facts: dict[str, Any],
-    scope: Iterable[str] = (),
+    scope: Iterable[str] | None = (),
+    more: Mapping[str, Callable[[], bytes]] | None = None,
 ) -> dict[str, Any]:
-    """Leave outlink lines of a node that takes part no more for the others, as seeds are left; returns the manifest.
+    """Leave outlink lines for the nodes, as seeds are left; returns the manifest.
 
-    `digest`: the folder's name; if it is there, nothing is done. `scope`: hosts that nothing else brings into the
-    scope. `facts`: what the manifest says besides the counts. Raises StorageError.
+    `name`: the folder's; if it is there, nothing is done. `scope`: hosts that nothing else brings into the scope; None:
+    it is a list, which has none. `facts`: what the manifest says besides the counts. `more`: further files of the
+    folder, made once the lines are read; their digests are `files` in the manifest. Raises StorageError.
     """
-    if crawl.storage.exists(crawl.seeds_path(digest)):
-        crawl.storage.secure(crawl.seeds_path(digest))
-        return crawl.seeds_manifest(digest)
+    kind = LISTS_FOLDER if scope is None else SEEDS_FOLDER
+    if crawl.storage.exists(crawl.seeds_path(name, kind)):
+        crawl.storage.secure(crawl.seeds_path(name, kind))
+        return crawl.seeds_manifest(name, kind)
     with _spread(division) as spread:
         for line in lines:
             spread.add(host_of_line(line[: line.find(b"\t")]).decode(), line)
-        spread.hosts.update(scope)
-        return _publish(crawl, digest, spread, {"seeds": {}, **facts})
+        spread.hosts.update(scope or ())
+        spread.more.update(more or {})
+        facts = facts if kind == LISTS_FOLDER else {"digest": name, "seeds": {}, **facts}
+        return _publish(crawl, name, kind, spread, facts)
 
 
 @dataclass
 class _Spread:
-    """Lines divided among the nodes: a file for each, in scratch room. `hosts`: of the scope."""
+    """Lines divided among the nodes: a file for each, in scratch room. `hosts`: of the scope; `more`: further files."""
 
     division: Division
     stop: Event | None
     files: Sequence[BinaryIO]
     hosts: set[str] = field(default_factory=set)
+    more: dict[str, Callable[[], bytes]] = field(default_factory=dict)
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -133,13 +142,13 @@ def _spread(division: Division, stop: Event | None = None) -> Iterator[_Spread]:
         yield _Spread(division, stop, files)
 
 
-def _publish(crawl: CrawlDirectory, digest: str, spread: _Spread, facts: dict[str, Any]) -> dict[str, Any]:
+def _publish(crawl: CrawlDirectory, name: str, kind: str, spread: _Spread, facts: dict[str, Any]) -> dict[str, Any]:
     """Make the folder, unless it is there; returns the manifest that it has."""
-    storage, folder = crawl.storage, crawl.seeds_path(digest)
+    storage, folder = crawl.storage, crawl.seeds_path(name, kind)
     if not storage.exists(folder):
-        hidden = crawl.seeds_path(f".{digest}-{uuid.uuid4().hex}")
+        hidden = crawl.seeds_path(f".{name}-{uuid.uuid4().hex}", kind)
         try:
-            _write(storage, hidden, spread, {"digest": digest, **facts})
+            _write(storage, hidden, kind, spread, facts)
         except StoppedError:
             storage.delete(hidden)
             raise
@@ -153,21 +162,27 @@ def _publish(crawl: CrawlDirectory, digest: str, spread: _Spread, facts: dict[st
             storage.delete(hidden)
         reached("inject.renamed")
     storage.secure(folder)
-    return crawl.seeds_manifest(digest)
+    return crawl.seeds_manifest(name, kind)
 
 
-def _write(storage: Storage, hidden: str, spread: _Spread, facts: dict[str, Any]) -> None:
+def _write(storage: Storage, hidden: str, kind: str, spread: _Spread, facts: dict[str, Any]) -> None:
     storage.make_dirs(hidden)
     with storage.open_write(f"{hidden}/{OUTLINKS_NAME}") as file:
         writer = OutlinkWriter(file)
         for node, part in zip(spread.division.nodes, spread.files, strict=True):
             writer.add_part(node, spread.lines(part))
-    scope = scope_bytes(spread.hosts)
-    storage.write_bytes(f"{hidden}/{SCOPE_FILE}", scope)
+    if kind == SEEDS_FOLDER:
+        scope = scope_bytes(spread.hosts)
+        storage.write_bytes(f"{hidden}/{SCOPE_FILE}", scope)
+        facts = {**facts, SCOPE_DIGEST: scope_digest(scope)}
+    files = {name: make() for name, make in spread.more.items()}
+    for name, data in files.items():
+        storage.write_bytes(f"{hidden}/{name}", data)
+    if files:
+        facts = {**facts, "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}}
     manifest = {
         **facts,
         "format_version": SEALED_VERSION,
-        SCOPE_DIGEST: scope_digest(scope),
         "accepted": spread.count,
         "routing": spread.division.routing,
         "nodes": list(spread.division.nodes),

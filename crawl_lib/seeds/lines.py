@@ -2,11 +2,12 @@
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from crawl_lib.errors import InputError, UrlError, os_errors
 from crawl_lib.frontier import refuse
@@ -25,7 +26,8 @@ class SeedReport:
     """What reading seeds found.
 
     `lines` = `blank` + `comments` + `accepted` + `duplicates` + the sum of `rejected`. `examples`: the first 20
-    refusals, with file and line and the reason's name; the line itself is told nowhere.
+    refusals, with file and line and the reason's name; the line itself is told nowhere. `rule_errors`: how often a
+    normaliser or filter raised, by its name; not in the mapping if none did.
     """
 
     lines: int = 0
@@ -35,6 +37,11 @@ class SeedReport:
     duplicates: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
+    rule_errors: Counter[str] = field(default_factory=Counter)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """What the manifest says."""
+        return {name: value for name, value in vars(self).items() if value or name != "rule_errors"}
 
 
 class Seeds:
@@ -91,6 +98,9 @@ class Seeds:
                 report.accepted += 1
                 self.place = where
                 yield seed
+        if self._filter is not None:
+            report.rule_errors.update(self._filter.chain.errors)
+            self._filter.chain.errors.clear()
 
     def _lines(self) -> Iterator[tuple[str, bytes]]:
         for name, source in self._files:
@@ -113,6 +123,7 @@ class Seeds:
             return None
         canonical = canonicalize(url.strip(), max_length_chars=self._max_length_chars)
         if self._filter is not None:
+            canonical = self._filter.chain.normalize(canonical)
             accepted, name = self._filter.verdict(canonical, host_of(canonical), 0)
             if not accepted and name != Rejection.SCOPE:  # its host will be in it
                 raise UrlError(str(name), canonical)

@@ -26,7 +26,6 @@ from crawl_lib.segment.manifest import (
     encode_dropped,
     is_dropped_file,
     read_dropped,
-    segment_digest,
     write_dropped,
 )
 from crawl_lib.segment.parts import (
@@ -37,6 +36,7 @@ from crawl_lib.segment.parts import (
     WARC_SUFFIX,
     Part,
     finished_positions,
+    kept_outcomes,
     list_parts,
     part_prefix,
 )

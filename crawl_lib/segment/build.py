@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import file_digest
 from itertools import chain
@@ -12,9 +12,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from crawl_lib.durable import fsync_dir, fsync_file, reached, write_durable
 from crawl_lib.errors import DamagedFileError, StorageError, os_errors
-from crawl_lib.frontier import OUTLINKS_NAME, OutlinkWriter
+from crawl_lib.frontier import OUTLINKS_NAME, OutlinkWriter, metadata_and_tries
 from crawl_lib.records import QueuedUrl
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.encoder import utc_text
@@ -40,12 +42,14 @@ def build_segment(
     *,
     handed_on: Iterable[tuple[str, QueuedUrl, str]] = (),
     more_files: Sequence[Path] = (),
+    puts_back: bool = True,
 ) -> Manifest:
     """Write all files of a segment into `out_dir`, the manifest last; run again, it begins again or finds it complete.
 
     `spool`: closed parts of all workers (a missing folder is a node with nothing to fetch). `facts`: what is known of
-    the segment besides; not `finished`: now. `nodes`: all, in the order of the owners' indexes. `handed_on`: owner,
-    URL and flags of what comes before all that the pages lead to. `more_files`: what else belongs to the segment. The
+    the segment besides; not `finished`: now; `queue_after` without what is tried again. `nodes`: all, in the order of
+    the owners' indexes. `handed_on`: owner, URL and flags of what comes before all that the pages lead to.
+    `puts_back`: whether failures that pass are in the queue again. `more_files`: what else belongs to the segment. The
     WARC file of a sealed part is on the store already: the manifest names it by its seal. Others are linked, not
     copied, where the disk allows.
     Raises StorageError naming a part that is still open, DamagedFileError if the sums do not agree.
@@ -58,7 +62,7 @@ def build_segment(
     with os_errors(out_dir):
         shutil.rmtree(out_dir, ignore_errors=True)
         (out_dir / SCRATCH_NAME).mkdir(parents=True)
-        counts["links"] = _write_tables(parts, out_dir, counts)
+        counts["links"], again = _write_tables(parts, out_dir, counts)
         outlinks = _write_lines(parts, out_dir, nodes, handed_on)
         shutil.rmtree(out_dir / SCRATCH_NAME)
         seals = {part: part.sealed() for part in parts}
@@ -70,6 +74,7 @@ def build_segment(
         manifest = replace(
             facts,
             finished=facts.finished or utc_text(time.time()),
+            queue_after=None if facts.queue_after is None else facts.queue_after + again * puts_back,
             counts=counts | {"outlinks": sum(part.count for part in outlinks.parts.values())},
             scope_added=scope_added,
             files=sorted(files, key=itemgetter("name")),
@@ -125,29 +130,41 @@ def _checked_counts(parts: list[Part], facts: Manifest) -> tuple[dict[str, Any],
         raise DamagedFileError(f"{facts.node}: {taken} URLs were taken, but {pages} fetched and {deferred} deferred")
     counts = gone | {
         "taken": taken,
-        "outcomes": dict(sorted(outcomes.items())),
+        "outcomes": _sorted(outcomes),
+        "retried": _sorted(sum((note.retried for note in notes), Counter[str]())),
         "deferred": deferred,
+        "passed_over": facts.counts.get("passed_over", 0),
         "pages": pages,
         "links": sum(note.links for note in notes),
         "robots_captures": sum(note.robots_captures for note in notes),
-        "rejections": dict(sorted(sum((note.rejections for note in notes), Counter[str]()).items())),
+        "rejections": _sorted(sum((note.rejections for note in notes), Counter[str]())),
     }
+    if rule_errors := sum((note.rule_errors for note in notes), Counter[str]()):
+        counts["rule_errors"] = _sorted(rule_errors)
     return counts, sorted(set(facts.scope_added).union(*(note.scope_hosts for note in notes)))
 
 
-def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> int:
-    """Write both tables; returns the number of links."""
-    pages, links = (
-        write_parquet(out_dir / name, schema, chain.from_iterable(map(read_blocks, paths)))
-        for name, schema, paths in (
-            (PAGES_NAME, PAGES_SCHEMA, [part.path(PAGES_SUFFIX) for part in parts]),
-            (LINKS_NAME, LINKS_SCHEMA, [part.path(LINKS_SUFFIX) for part in parts]),
-        )
-    )
+def _sorted(counter: Counter[str]) -> dict[str, int]:
+    return dict(sorted(counter.items()))
+
+
+def _write_tables(parts: list[Part], out_dir: Path, counts: dict[str, Any]) -> tuple[int, int]:
+    """Write both tables; returns the number of links, and of pages that are tried again."""
+    again = 0
+
+    def blocks(suffix: str) -> Iterator[pa.RecordBatch]:
+        nonlocal again
+        for block in chain.from_iterable(read_blocks(part.path(suffix)) for part in parts):
+            if suffix == PAGES_SUFFIX and "retry_at" in block.schema.names:  # older spools lack it
+                again += block.num_rows - block.column("retry_at").null_count
+            yield block
+
+    pages = write_parquet(out_dir / PAGES_NAME, PAGES_SCHEMA, blocks(PAGES_SUFFIX))
+    links = write_parquet(out_dir / LINKS_NAME, LINKS_SCHEMA, blocks(LINKS_SUFFIX))
     if (pages, links) != (counts["pages"], counts["links"]):
         raise DamagedFileError(f"{out_dir}: {pages} pages and {links} links written, counted were {counts}")
     reached("segment.build.tables")
-    return links
+    return links, again
 
 
 def _write_lines(
@@ -162,7 +179,8 @@ def _write_lines(
         fsync_file(file)
     first = OutlinkRuns(scratch / "handed-on")
     for number, (owner, url, flags) in enumerate(handed_on):
-        first.add(nodes.index(owner), 0, number, (url.url, url.via, url.depth, url.redirects, url.metadata), flags)
+        fields = (url.url, url.via, url.depth, url.redirects, metadata_and_tries(url))
+        first.add(nodes.index(owner), 0, number, fields, flags)
     first.flush()
     runs = [*first.paths, *chain.from_iterable(part.runs("outlinks") for part in parts)]
     with (out_dir / OUTLINKS_NAME).open("wb") as file:

@@ -149,12 +149,13 @@ def declared_mime(head: bytes) -> str:
 
 
 def cdxj_line(fetched: Fetched, digest: str, position: Position) -> str:
-    """The line of one response. `digest`: "sha1:...", or "" for none."""
+    """The line of one response, or revisit. `digest`: "sha1:...", or "" for none."""
     url = fetched.url
+    mime = declared_mime(fetched.head) if fetched.revisits is None else "warc/revisit"
     status = "" if fetched.status is None else fetched.status
     return (
         f'{surt(url)} {_stamp(int(fetched.time))} {{"url": {_quoted(url)}, '
-        f'"mime": {_quoted(declared_mime(fetched.head))}, "status": "{status}", "digest": "{digest}", '
+        f'"mime": {_quoted(mime)}, "status": "{status}", "digest": "{digest}", '
         f'"length": "{position.length}", "offset": "{position.offset}", "filename": {_quoted(position.warc_file)}}}'
     )
 

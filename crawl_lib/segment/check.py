@@ -75,7 +75,7 @@ class _Records:
         self.offsets.append(record.offset)
         self.lengths.append(record.length)
         self.urls.append(_short(record.url))
-        self.flags.append(_RESPONSE if record.type == "response" else 0)
+        self.flags.append(_RESPONSE if record.is_answer else 0)
 
 
 def _short(url: str) -> int:
@@ -177,11 +177,11 @@ class _Check:
             if record.type == "warcinfo":
                 continue
             records.add(record)
-            if record.type == "response":
+            if record.is_answer:
                 main = len(records.offsets) - 1
             elif record.type == "metadata" and warc_fields(record.block).get("krake-kind") == "page":
                 records.flags[main] |= _NEEDS_ROW  # -1: a URL without a response
-            if record.type != "response":
+            if not record.is_answer:
                 main = -1
             if number % 1000 == 0:
                 self._tell(name, number, "records")

@@ -1,8 +1,9 @@
 """The bytes of WARC/1.1 records: one gzip member each, put together by hand for speed.
 
 Field order and digests are warcio's; the tests prove equality byte for byte. Clock and id source are arguments.
-The group of one URL is: request, response, metadata; of a URL without a response: metadata alone. A group ends with
-its metadata record, which carries all that a rerun needs to make the rows again.
+The group of one URL is: request, response, metadata; of a URL without a response: metadata alone. A visit that found
+the page as it was has a revisit record in the place of the response (`revisit`). A group ends with its metadata record,
+which carries all that a rerun needs to make the rows again.
 Source: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
 """
 
@@ -19,7 +20,7 @@ from urllib.parse import quote
 from isal import igzip_lib
 
 from crawl_lib.records import Fetched, TakenUrl
-from crawl_lib.states import WITH_RESPONSE
+from crawl_lib.states import WITH_RESPONSE, Outcome
 
 FORMAT_VERSION = 1
 """Version of the segment: its WARC fields, tables and manifest."""
@@ -164,16 +165,21 @@ class RecordEncoder:
                 f"WARC-Payload-Digest: {EMPTY_DIGEST}\r\nWARC-Block-Digest: {_digest(fetched.request)}\r\n"
             )
             request = self._record("request", self._new_id(), lines, "http; msgtype=request", fetched.request)
-        whole = sha1(fetched.head)
-        whole.update(fetched.body)
+        kind, refers, cut, head, body = "response", "", fetched.truncated, fetched.head, fetched.body
         digest = f"sha1:{_base32(fetched.body_sha1())}" if has_certain_end(fetched.head) else ""
+        if fetched.revisits is not None:
+            kind, refers, body = "revisit", _refers(fetched, uri), b""
+            cut, head = (None, b"") if fetched.outcome is Outcome.NOT_MODIFIED else ("length", head)
+            digest = f"sha1:{_base32(bytes.fromhex(fetched.revisits.digest))}" if fetched.revisits.digest else ""
+        whole = sha1(head)
+        whole.update(body)
         payload = f"WARC-Payload-Digest: {digest}\r\n" if digest else ""
-        truncated = f"WARC-Truncated: {fetched.truncated}\r\n" if fetched.truncated else ""
+        truncated = f"WARC-Truncated: {cut}\r\n" if cut else ""
         lines = (
-            f"WARC-Target-URI: {uri}\r\nWARC-Date: {date}\r\n{ip}{truncated}{payload}"
+            f"WARC-Target-URI: {uri}\r\nWARC-Date: {date}\r\n{ip}{refers}{truncated}{payload}"
             f"WARC-Block-Digest: sha1:{_base32(whole.digest())}\r\n"
         )
-        response = self._record("response", response_id, lines, "http; msgtype=response", fetched.head, fetched.body)
+        response = self._record(kind, response_id, lines, "http; msgtype=response", head, body)
         metadata = self.metadata(fetched, taken, response_id)
         return Group(request + response + metadata, len(request), len(response), digest)
 
@@ -199,6 +205,16 @@ class RecordEncoder:
         return igzip_lib.compress(b"".join((head.encode(), *block, END)), self._level, igzip_lib.COMP_GZIP)
 
 
+def _refers(fetched: Fetched, uri: str) -> str:
+    """What a revisit record says of the capture that has its body: of the same URL, as all that lines carry."""
+    assert fetched.revisits is not None
+    profile = "server-not-modified" if fetched.outcome is Outcome.NOT_MODIFIED else "identical-payload-digest"
+    return (
+        f"WARC-Profile: http://netpreserve.org/warc/1.1/revisit/{profile}\r\nWARC-Refers-To-Target-URI: {uri}\r\n"
+        f"WARC-Refers-To-Date: {utc_text(fetched.revisits.time)}\r\n"
+    )
+
+
 def metadata_fields(fetched: Fetched, taken: TakenUrl | None, uri: str) -> str:
     """The block of a metadata record: what a rerun needs besides request and response, one field a line."""
     fields: dict[str, object] = {"krake-kind": "robots" if taken is None else "page"}
@@ -211,9 +227,14 @@ def metadata_fields(fetched: Fetched, taken: TakenUrl | None, uri: str) -> str:
     fields["krake-attempts"], fields["fetchTimeMs"] = fetched.attempts, fetched.duration_ms
     if taken is not None:
         fields["krake-seed-metadata"] = escape_field(taken.queued.metadata)
+        fields["krake-list"] = escape_field(taken.queued.list_name)
+        fields["krake-earlier"] = escape_field(taken.queued.earlier)
+    fields["krake-retry-at"] = "" if fetched.retry_at is None else fetched.retry_at
     fields["krake-error"] = escape_field(fetched.error)
     fields["krake-url"] = escape_field(fetched.url) if uri != fetched.url else ""
-    if fetched.head and fetched.outcome in WITH_RESPONSE and not has_certain_end(fetched.head):
+    if fetched.revisits is not None and fetched.outcome is Outcome.NOT_MODIFIED:
+        fields["krake-head"] = escape_field(fetched.head.decode("latin-1"))
+    elif fetched.head and fetched.outcome in WITH_RESPONSE and not has_certain_end(fetched.head):
         fields["krake-head-bytes"] = len(fetched.head)
     return "".join(f"{name}: {value}\r\n" for name, value in fields.items() if value != "")
 

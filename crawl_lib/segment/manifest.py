@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import Any, Self
 
-from crawl_lib.errors import DamagedFileError, PathNotFoundError, TargetExistsError
-from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION, sealed, unsealed_if_new
+from crawl_lib.errors import DamagedFileError, TargetExistsError
+from crawl_lib.sealed import SEALED_VERSION, sealed, unsealed_if_new
 from crawl_lib.segment.recover import microseconds_of
 from crawl_lib.storage import Storage
 
@@ -30,9 +30,15 @@ class Manifest:
     `outlinks`: owner -> offset, length (bytes), count (URLs); `started`, `finished`: ISO 8601, UTC. `history`: what was
     done by hand with the segment (salvage, compact, import), oldest first: a mapping each, `what` among its names.
 
+    What the take leaves, once the queue has moved on, None in segments of older versions and in those that were made
+    again: `queue_after`, lines of the queue; `undecided`, URLs that wait for an answer of key servers; `next_due`, from
+    when on the first of those lines may be taken, if the take looked at the whole queue.
+
     What `build_segment` is given has of `counts` only `taken` (URLs of the take), `deferred` (those of them that were
-    left over), and where there are some `lost` (whose records are lost, of a segment that was salvaged) and `dropped`;
-    of `scope_added`: hosts that join the scope besides those that the parts name. `intake`: counts of the task's."""
+    left over), `passed_over` (lines of the queue that the take looked at and did not take), and where there are some
+    `lost` (whose records are lost, of a segment that was salvaged) and `dropped`; of `scope_added`: hosts that join the
+    scope besides those that the parts name. `intake`: counts of the task's. `counts` has by outcome the rows of
+    `pages` (`outcomes`) and those of them that are no new URL (`retried`, which older manifests lack)."""
 
     format_version: int | str = SEALED_VERSION
     krake_version: str
@@ -48,6 +54,9 @@ class Manifest:
     finished: str = ""
     counts: dict[str, Any]
     intake: dict[str, Any] = field(default_factory=dict)
+    queue_after: int | None = None
+    undecided: int | None = None
+    next_due: int | None = None
     scope_added: list[str] = field(default_factory=list)
     files: list[dict[str, Any]] = field(default_factory=list)
     outlinks: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -62,7 +71,7 @@ class Manifest:
     def from_bytes(cls, data: bytes, where: str, remedy: str = "") -> Self:
         """Read the file; fields of later versions are ignored. Raises DamagedFileError naming `where`."""
         try:
-            mapping = {"history": [], **unsealed_if_new(data)}
+            mapping = {"history": [], "queue_after": None, "undecided": None, "next_due": None, **unsealed_if_new(data)}
             manifest = cls(**{name: mapping[name] for name in cls.__dataclass_fields__})
             manifest._require_usable()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -134,16 +143,3 @@ def write_dropped(storage: Storage, path: str, keys: Iterable[bytes]) -> str:
     with suppress(TargetExistsError):  # its name is the digest of what it says
         storage.write_bytes(f"{path}/{name}", data)
     return name
-
-
-def segment_digest(storage: Storage, path: str) -> str:
-    """What a segment holds, as one SHA-256 in hex: that of its manifest, and with dropped pages of their files too.
-
-    Two equal digests mean equal rows. Raises PathNotFoundError naming the segment.
-    """
-    try:
-        manifest = sha256(storage.read_bytes(f"{path}/{MANIFEST_FILE}")).hexdigest()
-        names = dropped_files(storage, path)
-    except PathNotFoundError as error:
-        raise PathNotFoundError(f"{path}: the segment is gone, or has no {MANIFEST_FILE}: {error}") from error
-    return sha256("\n".join([manifest, *names]).encode()).hexdigest() if names else manifest

@@ -37,13 +37,19 @@ def part_prefix(folder: str, node: str, worker: int) -> str:
 
 @dataclass
 class PartCounts:
-    """What a part holds, and what its pages led to: summed up in the manifest."""
+    """What a part holds, and what its pages led to: summed up in the manifest.
+
+    `retried`: rows of URLs that count by another row: of failures that pass, and of what a list asked for; by outcome.
+    `rule_errors`: how often a normaliser or filter raised, by its name.
+    """
 
     pages: int = 0
     links: int = 0
     robots_captures: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    retried: Counter[str] = field(default_factory=Counter)
     rejections: Counter[str] = field(default_factory=Counter)
+    rule_errors: Counter[str] = field(default_factory=Counter)
     scope_hosts: set[str] = field(default_factory=set)
 
 
@@ -84,6 +90,8 @@ class Part:
             mapping = unsealed(path.read_bytes())
             sums = dict(mapping.pop(_SUMS))
             mapping["outcomes"], mapping["rejections"] = Counter(mapping["outcomes"]), Counter(mapping["rejections"])
+            for name in ("retried", "rule_errors"):  # not in files of older versions
+                mapping[name] = Counter(mapping.get(name, {}))
             mapping["scope_hosts"] = set(mapping["scope_hosts"])
             return PartCounts(**mapping), sums
 
@@ -174,6 +182,11 @@ def finished_positions(directory: Path, prefix: str | None = None) -> set[int]:
         if part.is_closed:
             finished.update(part.positions())
     return finished
+
+
+def kept_outcomes(directory: Path, prefix: str | None = None) -> Counter[str]:
+    """How many fetches ended how that closed parts of a spool hold, or those of one worker. Raises as above."""
+    return sum((part.counts().outcomes for part in list_parts(directory, prefix) if part.is_closed), Counter[str]())
 
 
 def file_sum(path: Path) -> list[int]:

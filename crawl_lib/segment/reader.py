@@ -1,13 +1,15 @@
 """Reading a committed segment: manifest, tables, single records, whole WARC files, outlinks."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
+from hashlib import sha256
+from typing import Any
 
 import pyarrow as pa
 
-from crawl_lib.errors import DamagedFileError
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.frontier import OUTLINKS_NAME, part_mapping, read_outlinks
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.segment.manifest import (
@@ -19,7 +21,7 @@ from crawl_lib.segment.manifest import (
 )
 from crawl_lib.segment.parts import REPAIR
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA, with_later_fields
-from crawl_lib.segment.tables import ParquetTable, open_parquet
+from crawl_lib.segment.tables import ParquetTable, open_parquet, parquet_errors
 from crawl_lib.segment.warc import WarcRecord, read_one, walk
 from crawl_lib.storage import Storage
 
@@ -34,10 +36,31 @@ class SegmentReader:
         self._storage, self.path = storage, path
 
     @cached_property
+    def _manifest_bytes(self) -> bytes:
+        return self._storage.read_bytes(f"{self.path}/{MANIFEST_FILE}")
+
+    @cached_property
     def manifest(self) -> Manifest:
         """Its manifest."""
-        where = f"{self.path}/{MANIFEST_FILE}"
-        return Manifest.from_bytes(self._storage.read_bytes(where), where, f"; {REPAIR}")
+        return Manifest.from_bytes(self._manifest_bytes, f"{self.path}/{MANIFEST_FILE}", f"; {REPAIR}")
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it holds pages or links: one of a node that had nothing to take holds none."""
+        return bool(self.manifest.counts["pages"] or self.manifest.counts["links"])
+
+    @property
+    def digest(self) -> str:
+        """What it holds, as one SHA-256 in hex: that of its manifest, and with dropped pages of their files too.
+
+        Two equal digests mean equal rows. Raises PathNotFoundError naming the segment.
+        """
+        try:
+            manifest = sha256(self._manifest_bytes).hexdigest()
+            names = dropped_files(self._storage, self.path)
+        except PathNotFoundError as error:
+            raise PathNotFoundError(f"{self.path}: the segment is gone, or has no {MANIFEST_FILE}: {error}") from error
+        return sha256("\n".join([manifest, *names]).encode()).hexdigest() if names else manifest
 
     @property
     def warc_files(self) -> list[str]:
@@ -62,6 +85,21 @@ class SegmentReader:
         Raises PathNotFoundError, DamagedFileError or StorageError naming the file.
         """
         return self._table(PAGES_NAME, columns, None if with_dropped else "key")
+
+    def find(self, keys: Collection[bytes]) -> Iterator[dict[str, Any]]:
+        """The rows of `pages` of some keys, without dropped pages; only groups of rows that have them are read whole.
+
+        Raises what `pages` does.
+        """
+        import pyarrow.compute as pc  # noqa: PLC0415 - not for fetching processes
+
+        wanted = pa.array(sorted({*keys} - self.dropped), pa.binary(20))
+        with self._open(PAGES_NAME) as table, parquet_errors(table.where, table.remedy):
+            for group in range(table.file.num_row_groups):
+                chosen = pc.is_in(table.file.read_row_group(group, ["key"]).column(0), value_set=wanted)
+                if pc.any(chosen).as_py():
+                    for row in table.file.read_row_group(group).filter(chosen).to_pylist():
+                        yield {**dict.fromkeys(PAGES_SCHEMA.names), **row}
 
     def links(self, columns: Sequence[str] | None = None, *, with_dropped: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows of `links`, all columns or some; those on dropped pages only if asked for."""

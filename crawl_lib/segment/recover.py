@@ -6,7 +6,7 @@ from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
-from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment.encoder import Position, split_head, unescape_field
 from crawl_lib.segment.warc import WarcRecord, walk
 from crawl_lib.states import Outcome
@@ -56,13 +56,21 @@ def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recover
     metadata = records[-1]
     fields = warc_fields(metadata.block)
     by_type = {record.type: record for record in records}
-    response, request = by_type.get("response"), by_type.get("request")
+    response, request = by_type.get("response") or by_type.get("revisit"), by_type.get("request")
     main = response or metadata
     block = response.block if response else b""
     head, body = split_head(block)
     if "krake-head-bytes" in fields:
         head, body = block[: int(fields["krake-head-bytes"])], block[int(fields["krake-head-bytes"]) :]
+    elif "krake-head" in fields:
+        head = fields["krake-head"].encode("latin-1")
     url = fields.get("krake-url") or main.url
+    taken = taken_of(fields, url)
+    revisits = None
+    if main.type == "revisit":
+        revisits = Earlier.of(taken.queued.earlier) if taken else None
+        if revisits is None:
+            raise ValueError("a revisit that does not say of what")
     fetched = Fetched(
         url=url,
         time=microseconds_of(main.headers["warc-date"]) / 1_000_000,
@@ -72,13 +80,15 @@ def group_of(records: Sequence[WarcRecord], warc_file: str, end: int) -> Recover
         request=request.block if request else b"",
         head=head,
         body=body,
-        truncated=main.headers.get("warc-truncated"),
+        truncated=main.headers.get("warc-truncated") if revisits is None else None,
         attempts=_number(fields["krake-attempts"]),
         duration_ms=_number(fields["fetchTimeMs"]),
         error=fields.get("krake-error", ""),
+        retry_at=_number(fields["krake-retry-at"], 1 << 40) if "krake-retry-at" in fields else None,
+        revisits=revisits,
     )
     digest = main.headers.get("warc-payload-digest", "") if response else None
-    return Recovered(taken_of(fields, url), fetched, Position(warc_file, main.offset, main.length), digest, end)
+    return Recovered(taken, fetched, Position(warc_file, main.offset, main.length), digest, end)
 
 
 def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:
@@ -92,6 +102,8 @@ def taken_of(fields: dict[str, str], url: str) -> TakenUrl | None:
         _number(fields["depth"]),
         _number(fields["krake-redirects"]),
         fields.get("krake-seed-metadata", ""),
+        list_name=fields.get("krake-list", ""),
+        earlier=fields.get("krake-earlier", ""),
     )
     return TakenUrl(_number(fields["krake-position"]), sha1(url.encode("utf-8", "backslashreplace")).digest(), queued)
 

@@ -87,7 +87,7 @@ class OutlinkRuns(_Runs):
         """A place where a URL was found; the first place of a URL counts.
 
         `owner`: index of its node. `position`: of the page in its batch, from 1; 0: handed on past the key check.
-        `index`: the link's place on the page. `queued`: the fields of a `QueuedUrl`.
+        `index`: the link's place on the page. `queued`: URL, via, depth and redirects of a line, and its end.
         """
         url, via, depth, redirects, metadata = queued
         line = (

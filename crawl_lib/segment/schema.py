@@ -9,6 +9,9 @@ import pyarrow as pa
 
 from crawl_lib.states import Outcome
 
+CAPTURE_PLACE = pa.struct([("segment", pa.string()), ("file", pa.string()), ("offset", pa.int64())])
+"""Where a capture lies: `segment` is `<folder>/<node>`, `file` a WARC file in it, `offset` of the response record."""
+
 _PAGE_FIELDS: list[pa.Field[Any]] = [
     pa.field("key", pa.binary(20), nullable=False),
     pa.field("url", pa.string(), nullable=False),
@@ -40,12 +43,18 @@ _PAGE_FIELDS: list[pa.Field[Any]] = [
     pa.field("metadata", pa.string()),
     pa.field("error", pa.string()),
     pa.field("parse_error", pa.string()),
+    pa.field("retry_at", pa.timestamp("us", "UTC")),
+    pa.field("refers_to", CAPTURE_PLACE),
+    pa.field("payload_digest", pa.binary(20)),
 ]
 PAGES_SCHEMA = pa.schema(_PAGE_FIELDS)
 """`pages`: null where unknown. `length`, `digest`: of the content with codings undone, bytes and SHA-1. `warc_*`: the
 response record, or the metadata record of a URL without response. `metadata`: JSON object of the seed's fields.
-`error`: what failed in the fetch; `parse_error`: what of the content could not be read. New columns go to the end."""
-LATER_FIELDS = ("error", "parse_error")
+`error`: what failed in the fetch; `parse_error`: what of the content could not be read. `retry_at`: a failure that
+passes, after which the URL is tried again; null: the row is final. `refers_to`: of a visit that found the page as it
+was, the full capture that has its body; null: this is one. `payload_digest`: SHA-1 of the body as it came, where that
+is not `digest`. New columns go to the end."""
+LATER_FIELDS = ("error", "parse_error", "retry_at", "refers_to", "payload_digest")
 """Columns of `pages` that older segments lack; they read as null there."""
 
 _LINK_FIELDS: list[pa.Field[Any]] = [
@@ -65,7 +74,7 @@ LINKS_SCHEMA = pa.schema(_LINK_FIELDS)
 class PageRow(NamedTuple):
     """A row of `pages`: first what every URL has, then what a response gives, at last what an HTML page says.
 
-    `time_us`: POSIX microseconds. Keys and digests: 20 bytes.
+    `time_us`, `retry_at`: POSIX microseconds. Keys and digests: 20 bytes.
     """
 
     key: bytes
@@ -84,6 +93,8 @@ class PageRow(NamedTuple):
     truncated: str | None = None
     metadata: str | None = None
     error: str | None = None
+    retry_at: int | None = None
+    refers_to: dict[str, str | int] | None = None
     status: int | None = None
     mime_declared: str | None = None
     mime_detected: str | None = None
@@ -93,6 +104,7 @@ class PageRow(NamedTuple):
     etag: str | None = None
     last_modified: str | None = None
     parse_error: str | None = None
+    payload_digest: bytes | None = None
     charset: str | None = None
     title: str | None = None
     description: str | None = None

@@ -13,7 +13,7 @@ from isal import isal_zlib
 from crawl_lib.config import SegmentConfig
 from crawl_lib.durable import fsync_dir, reached, write_durable
 from crawl_lib.errors import DamagedFileError, os_errors
-from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.records import RETRY_LISTS, Fetched, TakenUrl
 from crawl_lib.segment.cdxj import cdxj_line
 from crawl_lib.segment.encoder import Position, RecordEncoder, WarcInfo, new_record_id
 from crawl_lib.segment.parts import (
@@ -26,6 +26,7 @@ from crawl_lib.segment.parts import (
     list_parts,
 )
 from crawl_lib.segment.recover import read_groups
+from crawl_lib.segment.revisit import revisited
 from crawl_lib.segment.runs import OutlinkRuns, RunWriter
 from crawl_lib.segment.tables import LinkTable, PageTable
 
@@ -111,6 +112,8 @@ class OpenPart:
         else:
             self.positions.append(taken.position)
             self.counts.outcomes[fetched.outcome] += 1
+            if fetched.retry_at is not None or taken.queued.list_name.startswith(RETRY_LISTS):
+                self.counts.retried[fetched.outcome] += 1
         if digest is not None:
             self.cdxj.add(cdxj_line(fetched, digest, position))
 
@@ -219,7 +222,8 @@ class PartWriter:
     def append(self, taken: TakenUrl | None, fetched: Fetched) -> Position:
         """Write the records of a fetch; returns where its response lies, or its metadata if it has no response.
 
-        `taken`: None for a robots.txt capture, which is no row of `pages`.
+        `taken`: None for a robots.txt capture, which is no row of `pages`. A visit that found the page as it was is
+        marked as such in `fetched`, and its body is not written.
         """
         if self._unfinished is not None:
             raise RuntimeError("PartWriter.recovered() comes before append()")
@@ -230,6 +234,8 @@ class PartWriter:
             self._next_number += 1
             part = self._open = OpenPart(Part(stem), self._config)
             self._begin_file(part)
+        if taken is not None and taken.queued.earlier:
+            fetched.revisits = revisited(taken, fetched)
         group = self._encoder.group(fetched, taken)
         offset = part.log.append(group.data)
         position = Position(part.part.warc.name, offset + group.main_offset, group.main_length)

@@ -45,6 +45,11 @@ class WarcRecord(NamedTuple):
     length: int
 
     @property
+    def is_answer(self) -> bool:
+        """Whether it is the main record of a group with an answer: whole, or without the body of an earlier one."""
+        return self.type in {"response", "revisit"}
+
+    @property
     def url(self) -> str:
         """The URL it is about, "" for none; without the brackets that some writers put around it."""
         return self.headers.get("warc-target-uri", "").strip("<>")

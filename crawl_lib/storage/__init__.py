@@ -10,5 +10,5 @@ that owns it. `filestore.Storage` states the contract; `tests/contracts/storage.
 """
 
 from crawl_lib.storage.access import DfsAccess, is_hdfs, open_storage
-from crawl_lib.storage.filestore import Entry, Storage, check_path
+from crawl_lib.storage.filestore import Entry, Storage, check_path, hidden_next_to
 from crawl_lib.storage.local import DELETED, LocalStorage

@@ -6,16 +6,17 @@ Data flows through this room in one direction:
    on the hot path `LinkResolver`, which remembers what it has resolved (`canonical`, `links`).
 2. Of the canonical URL come the **key** (20 bytes SHA-1), the **host**, the authority that robots.txt is asked of, and
    the registrable **domain** (`names`).
-3. `UrlFilter` says whether the URL belongs to the crawl: its port, depth, rules, scope (`filters`).
-4. `Owners` says which node its host belongs to (`names`).
+3. `UrlFilter` says whether it belongs to the crawl: port, depth, rules, scope (`filters`), and the config's `chains`.
+4. `Owners` says which node its host belongs to (`names`); `Traps`, of which URLs so many may be queued only (`traps`).
 
 What is refused on the way is named by `Rejection`, the one list of reasons for the whole project.
 
-Nothing here keeps anything on disk; every function gives the same answer in every process, on every machine. The
-registrable domain depends on the public suffix list that is installed (pinned in `requirements.lock`).
+Nothing here keeps anything on disk; every function gives the same answer everywhere. The registrable domain depends on
+the public suffix list that is installed (pinned in `requirements.lock`).
 """
 
 from crawl_lib.urls.canonical import canonicalize, resolve
+from crawl_lib.urls.chains import Chain, Scope, require_chains, target_of_error
 from crawl_lib.urls.filters import UrlFilter
 from crawl_lib.urls.links import LinkResolver, Target
 from crawl_lib.urls.names import (
@@ -31,3 +32,4 @@ from crawl_lib.urls.names import (
     whole_hosts,
 )
 from crawl_lib.urls.rejections import Rejection
+from crawl_lib.urls.traps import Groups, Traps

@@ -1,24 +1,27 @@
-"""Which URLs belong to the crawl: `urls.rules`, then `urls.scope`; refused ports and `urls.max_depth` over all."""
+"""Which URLs belong to the crawl: `urls.rules`, then `urls.scope`; over all, refused ports and limits of depth."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from crawl_lib.config import RuleConfig, UrlsConfig
-from crawl_lib.errors import ConfigError, UrlError
-from crawl_lib.urls.canonical import canonicalize
-from crawl_lib.urls.names import domain_of, host_of, refused_port
+from crawl_lib.config import RuleConfig, TrapsConfig, UrlsConfig
+from crawl_lib.errors import ConfigError
+from crawl_lib.urls.chains import Chain, Scope
+from crawl_lib.urls.names import domain_of, refused_port
 from crawl_lib.urls.rejections import Rejection
+from crawl_lib.urls.rulefiles import host_name
 
 ACCEPTED = "accepted"
 """The name of a verdict that no rule gave."""
 
+_SLASHES_BEFORE = len("//")
 _Matcher = Callable[[str, str], object]
 
 
 class UrlFilter:
     """The crawl's filter. Immutable.
 
-    * No URL has a port that browsers refuse, and the depth limit holds for every URL.
+    * No URL has a port that browsers refuse, and the limits of depth, of links and of the path, hold for every URL;
+      so do the filters of the scope (`chain`, which also has its normalisers: callers ask of what they made).
     * The first rule that matches decides: `-` rejects, `+` accepts, whatever the scope says.
     * Where no rule matches, the scope decides: the URL's host (scope `hosts`) or registrable domain (`domains`) must
       be that of a host given; with `any` every URL is accepted.
@@ -27,33 +30,67 @@ class UrlFilter:
     the beginning of the canonical URL; `suffix` is the end of the URL without its query.
     """
 
-    def __init__(self, config: UrlsConfig, scope_hosts: Iterable[str]) -> None:
-        """Compile the rules. `scope_hosts`: unused with scope `any`.
+    def __init__(self, config: UrlsConfig, scope_hosts: Iterable[str], traps: TrapsConfig | None = None) -> None:
+        """Compile the rules. `scope_hosts`: unused with scope `any`. `traps`: None for seeds, which are wanted.
 
-        Raises ConfigError, which names the rule by its index from 0, for a value that cannot work.
+        Seeds have the chain of `inject`, all others that of `outlink`. Raises ConfigError, which names each rule whose
+        value cannot work by its index from 0, or by file and line.
         """
-        self._rules = [_compile(index, rule) for index, rule in enumerate(config.rules)]
+        self.chain = Chain(config, Scope.OUTLINK if traps else Scope.INJECT)
+        self._rules = _compiled(config.rules)
         self._by_domain = config.scope == "domains"
         names = map(domain_of, scope_hosts) if self._by_domain else scope_hosts
         self._scope = None if config.scope == "any" else frozenset(names)
         self._max_depth = config.max_depth
+        self._max_segments = traps.max_path_segments if traps else None
 
     def verdict(self, url: str, host: str, depth: int) -> tuple[bool, str]:
         """Say whether a canonical URL belongs to the crawl, and by what name.
 
         `host`: of the URL; `depth`: links from its seed. Accepted: the text of the rule (`+ domain example.org`), or
-        "accepted". Rejected: a `Rejection` (port, depth, rule, scope).
+        "accepted". Rejected: a `Rejection` (port, depth, path_depth, filter, rule, scope).
         """
-        if refused_port(url, host) is not None:
-            return False, Rejection.PORT
-        if self._max_depth is not None and depth > self._max_depth:
-            return False, Rejection.DEPTH
+        if (limit := self._limit(url, host, depth)) is not None:
+            return False, limit
         for accepts, text, matches in self._rules:
             if matches(url, host):
                 return (True, text) if accepts else (False, Rejection.RULE)
         if self._scope is None or (domain_of(host) if self._by_domain else host) in self._scope:
             return True, ACCEPTED
         return False, Rejection.SCOPE
+
+    def _limit(self, url: str, host: str, depth: int) -> Rejection | None:
+        """Why a URL is refused whatever rules and scope say."""
+        if refused_port(url, host) is not None:
+            return Rejection.PORT
+        if self._max_depth is not None and depth > self._max_depth:
+            return Rejection.DEPTH
+        if self._max_segments is not None and _segments(url, self._max_segments) > self._max_segments:
+            return Rejection.PATH_DEPTH
+        return None if self.chain.rejects(url, host) is None else Rejection.FILTER
+
+    def first_rule(self, url: str, host: str) -> str:
+        """The rule of a filter that rejects a canonical URL, else the first of `urls.rules` that matches, or ""."""
+        rejecting = self.chain.rejects(url, host)
+        return rejecting or next((text for _, text, matches in self._rules if matches(url, host)), "")
+
+
+def _segments(url: str, most: int) -> int:
+    """How many segments the path has; a slash at its end begins none. `most`: so many are no matter."""
+    slashes = url.count("/") - _SLASHES_BEFORE
+    return slashes if slashes <= most else url.partition("?")[0].removesuffix("/").count("/") - _SLASHES_BEFORE
+
+
+def _compiled(rules: Sequence[RuleConfig]) -> list[tuple[bool, str, _Matcher]]:
+    found, problems = [], []
+    for index, rule in enumerate(rules):
+        try:
+            found.append(_compile(index, rule))
+        except ConfigError as error:
+            problems += error.lines
+    if problems:
+        raise ConfigError(*problems)
+    return found
 
 
 def _compile(index: int, rule: RuleConfig) -> tuple[bool, str, _Matcher]:
@@ -72,11 +109,7 @@ def _regex(where: str, value: str) -> _Matcher:
 
 
 def _domain(where: str, value: str) -> _Matcher:
-    try:
-        name = host_of(canonicalize(f"http://{value}/"))
-    except UrlError:
-        name = ""
-    if not name or set("/*@:?#") & set(value):
+    if not (name := host_name(value)):
         raise ConfigError(f"{where}: {value!r} is not the name of a domain, such as example.org")
     below = "." + name
     return lambda url, host: host == name or host.endswith(below)

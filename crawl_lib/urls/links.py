@@ -1,7 +1,7 @@
 """Resolving links on the hot path: the answers of `resolve`, remembered, and without a parser for the plain ones."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha1
 from typing import NamedTuple
 
@@ -51,8 +51,16 @@ class LinkResolver:
     share one `Target`: most links of a page have a new spelling (`page.html#place`), and few lead anywhere new.
     """
 
-    def __init__(self, max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS, *, max_remembered: int = 1 << 16) -> None:
-        """`max_length_chars`: of a canonical URL; `max_remembered`: targets, about 0.4 KB each."""
+    def __init__(
+        self,
+        max_length_chars: int = DEFAULT_MAX_LENGTH_CHARS,
+        *,
+        max_remembered: int = 1 << 16,
+        normalize: Callable[[str], str] | None = None,
+    ) -> None:
+        """`max_length_chars`: of a canonical URL; `max_remembered`: targets, about 0.4 KB each; `normalize`: what a
+        canonical URL becomes; None: it stays."""
+        self._normalize = normalize
         self._max_length_chars = max_length_chars
         self._generation_size = max(1, max_remembered // 2)
         self._young: dict[str, dict[str, Target]] = {}
@@ -142,6 +150,9 @@ class LinkResolver:
         if target is None:
             if len(url) > self._max_length_chars:
                 return _REJECTED[Rejection.TOO_LONG]
+            found = url
+            if self._normalize is not None and (url := self._normalize(found)) != found:
+                host = host_of(url)
             key = sha1(url.encode("ascii"), usedforsecurity=False).digest()
-            target = self._by_url[url] = Target(url, key, host, None)
+            target = self._by_url[found] = Target(url, key, host, None)
         return target

@@ -1,7 +1,8 @@
 """The processes that fetch: how they are started and confined, and what one does with a page.
 
 How data flows: `run_workers` shares a take among processes by host. They are forked from one that has loaded their
-modules (`forkserver`), without secrets in their environment, and can open next to no files (`sandbox`).
+modules (`forkserver`), without secrets in their environment, and can open next to no files (`sandbox`). What only the
+task can get for them, turns that nodes share, they ask it for.
 A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content and links
 (`crawl_lib.parse`), then which links are followed (`discovery`). Large pages are read by a process of their own
 (`large`, `aside`), so that the loop goes on.
@@ -15,11 +16,24 @@ from typing import TYPE_CHECKING
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
+    from crawl_lib.worker.aside import data_bytes
+    from crawl_lib.worker.forkserver import die_with_parent
     from crawl_lib.worker.page import PageHandler
+    from crawl_lib.worker.process import bar_packages, keep_memory
+    from crawl_lib.worker.sandbox import clean_environment, shut_in
     from crawl_lib.worker.worker import WorkerTask
     from crawl_lib.worker.workers import run_workers
 else:
     # `process` bars packages before anything else is loaded.
     __getattr__ = loads_later(
-        __name__, {"page": ("PageHandler",), "worker": ("WorkerTask",), "workers": ("run_workers",)}
+        __name__,
+        {
+            "aside": ("data_bytes",),
+            "forkserver": ("die_with_parent",),
+            "page": ("PageHandler",),
+            "process": ("bar_packages", "keep_memory"),
+            "sandbox": ("clean_environment", "shut_in"),
+            "worker": ("WorkerTask",),
+            "workers": ("run_workers",),
+        },
     )

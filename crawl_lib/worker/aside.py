@@ -28,7 +28,7 @@ from crawl_lib.records import Fetched
 from crawl_lib.segment import Position, read_one
 from crawl_lib.states import Outcome
 from crawl_lib.worker.forkserver import fork_child
-from crawl_lib.worker.reading import Pieces, Reader, Reading, is_page, slices
+from crawl_lib.worker.reading import Pieces, Reader, Reading, slices
 
 DATA_BYTES = 128 << 20
 """Memory of a child, without what it has of the worker: above, its allocations fail."""
@@ -167,6 +167,6 @@ def _read(message: list[Any], reader: Reader, out: IO[bytes]) -> None:
     fetched.body = b""
     assert found.digest is not None
     out.write(json.dumps([found.mime, found.length, found.digest.hex(), found.error]).encode() + b"\n")
-    if links and is_page(fetched.outcome, found.mime):
-        for _, piece in slices(reader.page(headers, url, content)):
+    if links and reader.is_page(fetched.outcome, found.mime, content.data):
+        for _, piece in slices(reader.page(headers, url, content, found.mime)):
             out.write(piece.to_json().encode() + b"\n")

@@ -4,20 +4,24 @@ Written for whole columns: what is the same for a page is asked once a page, wha
 A page of 62 links, 35 of them different, costs 210 us; link by link it was 230.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import compress
 from operator import not_
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.parse import Page
+from crawl_lib.parse import SITEMAP, Links, Page
 from crawl_lib.records import TakenUrl
 from crawl_lib.segment import LinkColumns, PartWriter
-from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter
+from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, key_of
 
 _SEEN_LIMIT = 200_000
 _ELEMENT, _NOFOLLOW = Rejection.ELEMENT.value, Rejection.NOFOLLOW.value
+_REDIRECT_LIMIT = Rejection.REDIRECT_LIMIT.value
+_REFRESH = "meta"
 _NEVER = -1
+_OF_ROBOTS = 10**10 - 1
+"""The place of what a robots.txt names: behind the last position there can be."""
 
 _Verdict = tuple[bytes, str, bool, str, int]
 """Key and URL of a link's target (both empty if it is no URL), whether it is followed, the name of what decided, and
@@ -48,7 +52,8 @@ class Discovery:
         self._writer = writer
         self._widens = seeds_widen_scope
         self._owner_index = Owners(nodes).index if config.frontier.routing == "host" else lambda host: own_index
-        self._resolver = LinkResolver(config.urls.max_length_chars)
+        normalize = url_filter.chain.normalize if url_filter.chain.normalizes else None
+        self._resolver = LinkResolver(config.urls.max_length_chars, normalize=normalize)
         self._known: dict[str, _Verdict] = {}
         self._sent: dict[str, int] = {}
 
@@ -62,7 +67,20 @@ class Discovery:
         if not page.links:
             return
         links = page.links
-        # Why a link is not even asked for; "" if nothing is against it.
+        bars, hops = self._bars(taken, links, nofollow)
+        keys, urls, followed, rules = self._judged(taken, page, bars, hops, start)
+        columns: list[Sequence[Any]] = [keys, urls, links.anchors, links.rels, links.elements, followed, rules]
+        self._writer.part.counts.rejections.update(compress(rules, map(not_, followed)))
+        if b"" in keys:
+            columns = [list(compress(column, keys)) for column in columns]
+        self._writer.part.links.add(LinkColumns(taken.key, *columns))
+
+    def _bars(self, taken: TakenUrl, links: Links, nofollow: bool) -> tuple[list[str], Collection[str]]:
+        """Why each link is not even asked for, "" if nothing is against it; and the hrefs that are hops.
+
+        A refresh is a hop, as a redirect is. So is the link to the same place, for those who do not want to wait; and a
+        sitemap in an index.
+        """
         if self._follows_all:
             bars = ["" if may else _ELEMENT for may in links.followable]
         else:
@@ -70,19 +88,21 @@ class Discovery:
                 ("" if not (nofollow or barred) else _NOFOLLOW) if may else _ELEMENT
                 for may, barred in zip(links.followable, links.nofollow, strict=True)
             ]
-        keys, urls, followed, rules = self._judged(taken, page.base, links.hrefs, bars, start)
-        columns: list[Sequence[Any]] = [keys, urls, links.anchors, links.rels, links.elements, followed, rules]
-        self._writer.part.counts.rejections.update(compress(rules, map(not_, followed)))
-        if b"" in keys:
-            columns = [list(compress(column, keys)) for column in columns]
-        self._writer.part.links.add(LinkColumns(taken.key, *columns))
+        if _REFRESH not in links.elements and links.elements[0] != SITEMAP:
+            return bars, ()
+        hops = {href for href, name in zip(links.hrefs, links.elements, strict=True) if name in (_REFRESH, SITEMAP)}
+        if taken.queued.redirects >= self._max_redirects:
+            pairs = zip(links.hrefs, bars, strict=True)
+            bars = [bar or (_REDIRECT_LIMIT if href in hops else "") for href, bar in pairs]
+        return bars, hops
 
     def _judged(
-        self, taken: TakenUrl, base: str, hrefs: Sequence[str], bars: Sequence[str], start: int
+        self, taken: TakenUrl, page: Page, bars: Sequence[str], hops: Collection[str], start: int
     ) -> tuple[Sequence[bytes], Sequence[str], Sequence[bool], Sequence[str]]:
         """Key, URL, whether it is followed, and the rule's name, of each link; the key of what is no URL is empty."""
+        hrefs = page.links.hrefs
         unique = list(dict.fromkeys(hrefs))
-        targets = dict(zip(unique, self._resolver.resolve_many(base, unique), strict=True))
+        targets = dict(zip(unique, self._resolver.resolve_many(page.base, unique), strict=True))
         position, known = taken.position, self._known
         verdicts: dict[str, _Verdict] = {}  # of the hrefs that nothing is against
         judged = []
@@ -96,13 +116,13 @@ class Discovery:
                 target = targets[href]
                 verdict = known.get(target.url)
                 if verdict is None or verdict[4] > position:
-                    verdict = self._follow(taken, target, index)
+                    verdict = self._follow(taken, target, index, href in hops)
                 verdicts[href] = verdict
             judged.append(verdict)
         keys, urls, followed, rules, _ = zip(*judged, strict=True)
         return keys, urls, followed, rules
 
-    def _follow(self, taken: TakenUrl, target: Target, index: int) -> _Verdict:
+    def _follow(self, taken: TakenUrl, target: Target, index: int, is_hop: bool) -> _Verdict:
         """Hand the target of a link on, if the filter accepts it; returns the entry of `_known`."""
         url, key, host, rejection = target
         if rejection is not None:
@@ -110,7 +130,7 @@ class Discovery:
         depth = taken.queued.depth + 1
         accepted, rule = self._filter.verdict(url, host, depth)
         if accepted:
-            self._hand_on(taken, target, index, depth, 0)
+            self._hand_on(taken, target, index, depth, taken.queued.redirects + 1 if is_hop else 0)
         # No position comes before that of a refusal, so the filter is not asked again.
         verdict = (key, url, accepted, rule, taken.position if accepted else _NEVER)
         if self._max_depth is None:
@@ -129,6 +149,19 @@ class Discovery:
         self._sent[target.url] = taken.position
         found = (target.url, taken.key, depth, redirects, "")
         self._writer.part.outlinks.add(self._owner_index(target.host), taken.position + 1, index, found)
+
+    def sitemaps(self, url: str, hrefs: Sequence[str]) -> None:
+        """Hand on the sitemaps that the robots.txt at a URL names, as if a seed linked to them; behind all links."""
+        for index, target in enumerate(self._resolver.resolve_many(url, hrefs)):
+            if target.rejection is None:
+                accepted, rule = self._filter.verdict(target.url, target.host, 1)
+            else:
+                accepted, rule = False, target.rejection
+            if accepted:
+                found = (target.url, key_of(url), 1, 0, "")
+                self._writer.part.outlinks.add(self._owner_index(target.host), _OF_ROBOTS, index, found)
+            else:
+                self._writer.part.counts.rejections[rule] += 1
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
         """The target of a redirect, as a discovered URL. A seed's redirect widens the scope by its target's host."""

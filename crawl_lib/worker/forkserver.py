@@ -68,7 +68,7 @@ def fork_child(run: Callable[[], int]) -> int:
 class Forked:
     """One forked process, as its task sees it.
 
-    `stdout`: a descriptor; its end of file means that the process is dead. `returncode`: as that of
+    `stdout`: our end of a socket that is its standard output, from which it may read too. `returncode`: as that of
     `subprocess.Popen`, None until it was waited for.
     """
 
@@ -76,6 +76,22 @@ class Forked:
     pid: int
     stdout: int
     returncode: int | None = None
+
+    def read(self) -> bytes:
+        """What it says, when there is something; empty at the end: it is dead."""
+        try:
+            return os.read(self.stdout, 1 << 16)
+        except ConnectionResetError:  # it did not read all of what it was told
+            return b""
+
+    def write(self, data: bytes) -> bytes:
+        """Tell it something, as far as there is room; returns the rest. Nothing is left if it is dead."""
+        with socket.socket(fileno=os.dup(self.stdout)) as told, suppress(BlockingIOError):
+            try:
+                return data[told.send(data, socket.MSG_DONTWAIT) :]
+            except ConnectionError:
+                return b""
+        return data
 
     def send_signal(self, number: int) -> None:
         """Send a signal; nothing if the process is dead."""
@@ -88,7 +104,7 @@ class Forked:
         poll = select.poll()
         poll.register(self.stdout, select.POLLIN)
         while self.returncode is None and left_s >= 0 and poll.poll(1000 * left_s):
-            if not os.read(self.stdout, 1 << 16):
+            if not self.read():
                 code = self.server.ask(f"wait {self.pid}")
                 self.returncode = -signal.SIGKILL if code is None else code  # it dies with the server
             left_s = end_s - time.monotonic()
@@ -126,11 +142,12 @@ class ForkServer:
 
         Raises KrakeError if there is no server any more, OSError if the system has no room for another process.
         """
-        stdout, theirs = os.pipe()
-        with os.fdopen(theirs, "wb"), os.fdopen(os.memfd_create("task"), "w+b", buffering=0) as stdin:
+        ours, theirs = socket.socketpair()
+        stdout = ours.detach()
+        with theirs, os.fdopen(os.memfd_create("task"), "w+b", buffering=0) as stdin:
             stdin.write(task)
             stdin.seek(0)
-            pid = self.ask("fork", [stdin.fileno(), theirs, log, lock])
+            pid = self.ask("fork", [stdin.fileno(), theirs.fileno(), log, lock])
         if pid is not None and pid > 0:
             return Forked(self, pid, stdout)
         os.close(stdout)

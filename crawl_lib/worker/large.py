@@ -7,7 +7,6 @@ with others; `drain` takes over at any point, and waits.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from crawl_lib.durable import reached
@@ -109,7 +108,7 @@ class LargePages:
 
     def read(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
         """Have an answer read aside, and its rows written."""
-        self._waiting.append((taken, replace(fetched, body=b""), position))
+        self._waiting.append((taken, fetched.without_body(), position))
         self._ask()
         self._go_on()
 

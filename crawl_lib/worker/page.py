@@ -16,14 +16,14 @@ from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
-from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.segment import PageRow, PartWriter, Position
 from crawl_lib.states import WITH_RESPONSE, Outcome
-from crawl_lib.urls import UrlFilter, host_of
+from crawl_lib.urls import UrlFilter, host_of, target_of_error
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.large import Handled, LargePages, ReadingNotes
-from crawl_lib.worker.reading import NOTED_BYTES, SLICE_LINKS, Pieces, Reader, Reading, barred, is_page, slices
+from crawl_lib.worker.reading import NOTED_BYTES, SLICE_LINKS, UNREAD, Pieces, Reader, Reading, barred, slices
 
 MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
@@ -38,8 +38,8 @@ class PageHandler:
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
     redirect brings its target's host into the scope; imported pages have that depth and are none. `aside`: reads large
-    pages (`large`); without it they are read in place. Their rows come later, at the latest with `drain`. Raises
-    SetupError.
+    pages (`large`); without it they are read in place. Their rows come later, at the latest with `drain`.
+    `rule_errors`: rules that raised, by name, which are still to be counted. Raises SetupError.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class PageHandler:
         self.large = LargePages(aside, self._notes, self._write)
         self._waiting: list[Handled] = []
         self._waiting_bytes = 0
+        self.rule_errors = url_filter.chain.errors
         self._discovery = Discovery(config, nodes, own_index, url_filter, writer, seeds_widen_scope=seeds_widen_scope)
 
     def add(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
@@ -70,6 +71,10 @@ class PageHandler:
         self._waiting_bytes += len(fetched.body)
         if len(self._waiting) >= MOST_FETCHES or self._waiting_bytes >= MOST_BYTES:
             self._some()
+
+    def robots(self, fetched: Fetched) -> None:
+        """Hand on the sitemaps that an answer for robots.txt names. Its record is written."""
+        self._discovery.sitemaps(fetched.url, self._reader.sitemaps(fetched))
 
     def is_empty(self) -> bool:
         """Whether all rows are written, after some more work on those that wait."""
@@ -81,6 +86,13 @@ class PageHandler:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         self.handle_all(waiting)
         self.large.drain()
+        self._note_errors()
+
+    def _note_errors(self) -> None:
+        """Count the rules that raised. There is an open part."""
+        if self.rule_errors:
+            self._writer.part.counts.rule_errors.update(self.rule_errors)
+            self.rule_errors.clear()
 
     def _some(self) -> None:
         del self._waiting[: self.handle_all(self._waiting, MOST_S)]
@@ -106,6 +118,8 @@ class PageHandler:
             if time.monotonic() > end_s:
                 break
         self._links(found)
+        if done:
+            self._note_errors()
         return done
 
     def _links(self, found: list[tuple[TakenUrl, Page, bool]]) -> None:
@@ -131,22 +145,27 @@ class PageHandler:
     def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Page | None, bool]:
         """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""
         if fetched.outcome not in WITH_RESPONSE:
-            self._writer.part.pages.add(PageRow(*_always(taken, fetched, position)))
+            row = PageRow(*_always(taken, fetched, position))
+            if fetched.outcome is Outcome.FILTERED and (target := target_of_error(fetched.error)):
+                row = row._replace(redirect_url=self._discovery.redirect(taken, fetched.url, target))
+            self._writer.part.pages.add(row)
             return None, False
         headers = parse_head(fetched.head)
+        if fetched.revisits is not None:
+            return None, self._row((taken, fetched, position), headers, UNREAD)
         content = (self._reader.small_content if self._has_aside else self._reader.content)(headers, fetched)
         if content is None:
             self.large.read(taken, fetched, position)
             return None, False
         reading = self._reader.facts(headers, fetched, content)
-        if is_page(fetched.outcome, reading.mime):
+        if self._reader.is_page(fetched.outcome, reading.mime, content.data):
             is_noted = len(content.data) > NOTED_BYTES
             if is_noted and self._notes.is_barred(taken.position):
                 reading = barred(reading)
             else:
                 if is_noted:
                     self._notes.begin(taken.position)
-                reading = reading._replace(page=self._reader.page(headers, fetched.url, content))
+                reading = reading._replace(page=self._reader.page(headers, fetched.url, content, reading.mime))
                 if is_noted:
                     self._notes.end(taken.position)
         return reading.page, self._row((taken, fetched, position), headers, reading)
@@ -158,6 +177,9 @@ class PageHandler:
         redirect_url = None
         if fetched.outcome is Outcome.REDIRECT and (location := headers.get("location")) is not None:
             redirect_url = self._discovery.redirect(taken, fetched.url, location)
+        payload_digest: bytes | None = fetched.body_sha1()
+        if payload_digest == reading.digest or fetched.revisits is not None:
+            payload_digest = None
         of_response = (
             fetched.status,
             mime_declared,
@@ -168,6 +190,7 @@ class PageHandler:
             headers.get("etag"),
             headers.get("last-modified"),
             reading.error,
+            payload_digest,
         )
         page = reading.page
         of_page = (charset, None, None, None, None) if page is None else page[:5]
@@ -195,6 +218,8 @@ def _always(taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Any,
         fetched.ip,
         queued.via,
         fetched.truncated,
-        queued.metadata or None,
+        metadata_with_list(queued),
         fetched.error or None,
+        None if fetched.retry_at is None else fetched.retry_at * 1_000_000,
+        None if fetched.revisits is None else fetched.revisits.place,
     )

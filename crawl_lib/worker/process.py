@@ -5,10 +5,13 @@ They would cost 0.1 and 1.7 s of CPU; a worker uses neither. So they are barred 
 
 And with an allocator that keeps what is freed: the tree of a page is some hundred KB, and a page comes after the next.
 glibc's own settings give such memory back to the kernel each time, and 30 page faults a page bring it again.
+
+And with as many descriptors as it may need: systems begin with 1,024, which some hundred slow requests use up.
 """
 
 import ctypes
 import gc
+import resource
 import sys
 from contextlib import suppress
 
@@ -17,8 +20,15 @@ KEPT_BYTES = 64 << 20
 """So much of what is freed at the end of the heap stays with the process."""
 MAPPED_BYTES = 8 << 20
 """Larger pieces are asked of the kernel, and given back, one by one."""
+DESCRIPTORS = 1 << 16
+"""No config asks for more. What closes all there may be has to count to the limit, which may be a billion."""
 # https://man7.org/linux/man-pages/man3/mallopt.3.html
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def bar_packages() -> None:
+    """Have packages that are not needed look as if they were not installed."""
+    sys.modules.update(dict.fromkeys(BARRED))  # type: ignore[arg-type]
 
 
 def keep_memory() -> None:
@@ -29,13 +39,20 @@ def keep_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
 
 
+def allow_descriptors() -> None:
+    """Raise the limit on descriptors, as far as it may be raised."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(now, min(most, DESCRIPTORS)), most))
+
+
 def main() -> int:
-    """Bar the packages, set the allocator, load the worker's modules, then fork workers as the task says.
+    """Bar the packages, set allocator and limit, load the worker's modules, then fork workers as the task says.
 
     Arguments of the program: the task's process, and the descriptor of the socket to it.
     """
-    sys.modules.update(dict.fromkeys(BARRED))  # type: ignore[arg-type]  # as if they were not installed
+    bar_packages()
     keep_memory()
+    allow_descriptors()
     gc.disable()  # modules leave nothing to collect, and looking for it is a tenth of their cost
     from crawl_lib.worker import forkserver, worker  # noqa: PLC0415
 

@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 from crawl_lib.config import Config
 from crawl_lib.parse import (
+    GZIP_MAGIC,
     HTML_TYPES,
+    SITEMAP_TYPES,
     Content,
     Headers,
     Links,
@@ -22,7 +24,11 @@ from crawl_lib.parse import (
     charset_of,
     decode_content,
     detect_mime,
+    may_be_sitemap,
+    parse_head,
     parse_html,
+    parse_sitemap,
+    robots_sitemaps,
 )
 from crawl_lib.records import Fetched
 from crawl_lib.states import Outcome
@@ -51,6 +57,8 @@ class Reading(NamedTuple):
 
 UNREADABLE = Reading(None, None, None, BARRED, None)
 """Where not even the content could be had."""
+UNREAD = Reading(None, None, None, None, None)
+"""Of a visit that found the page as it was: the full capture says the rest."""
 
 
 class Reader:
@@ -59,6 +67,7 @@ class Reader:
     def __init__(self, config: Config) -> None:
         self._parse = config.parse
         self._max_bytes = config.fetch.max_decompressed_bytes
+        self._max_robots = config.fetch.max_robots_bytes
         self._token = config.fetch.user_agent
 
     def content(self, headers: Headers, fetched: Fetched) -> Content:
@@ -77,8 +86,13 @@ class Reader:
             return None
         mime, charset = headers.content_type
         size = len(content.data)
-        if size <= LEGACY_IN_PLACE_BYTES or not is_page(fetched.outcome, detect_mime(mime, content.data)):
+        is_gzip = content.data.startswith(GZIP_MAGIC)
+        if size <= LEGACY_IN_PLACE_BYTES and not is_gzip:
             return content
+        if not self.is_page(fetched.outcome, detect_mime(mime, content.data), content.data):
+            return content
+        if is_gzip:
+            return None
         return content if size <= IN_PLACE_BYTES and charset_of(content.data, charset)[0] == "utf-8" else None
 
     def facts(self, headers: Headers, fetched: Fetched, content: Content) -> Reading:
@@ -89,15 +103,24 @@ class Reader:
         error = "; ".join([*filter(None, [content.error]), *cut]) or None
         return Reading(detect_mime(headers.content_type[0], data), len(data), digest, error, None)
 
-    def page(self, headers: Headers, url: str, content: Content) -> Page:
-        """The page that the content is."""
-        charset = headers.content_type[1]
-        return parse_html(content.data, url=url, header_charset=charset, config=self._parse, user_agent=self._token)
+    def is_page(self, outcome: Outcome, mime: str | None, data: bytes) -> bool:
+        """Whether an answer is one whose links are read: a page, or, if the config says so, a sitemap."""
+        if outcome is not Outcome.OK or mime in HTML_TYPES:
+            return outcome is Outcome.OK
+        return self._parse.sitemaps and mime in SITEMAP_TYPES and may_be_sitemap(data)
 
+    def page(self, headers: Headers, url: str, content: Content, mime: str | None) -> Page:
+        """The page, or the sitemap, that the content is."""
+        charset, data = headers.content_type[1], content.data
+        if mime in HTML_TYPES:
+            return parse_html(data, url=url, header_charset=charset, config=self._parse, user_agent=self._token)
+        return parse_sitemap(data, url=url, header_charset=charset, config=self._parse, max_bytes=self._max_bytes)
 
-def is_page(outcome: Outcome, mime: str | None) -> bool:
-    """Whether an answer is one whose links are read."""
-    return outcome is Outcome.OK and mime in HTML_TYPES
+    def sitemaps(self, fetched: Fetched) -> list[str]:
+        """The sitemaps that an answer for robots.txt names, if the config says so."""
+        if fetched.outcome is not Outcome.OK or not self._parse.sitemaps:
+            return []
+        return robots_sitemaps(decode_content(parse_head(fetched.head), fetched.body, max_bytes=self._max_robots).data)
 
 
 def barred(reading: Reading) -> Reading:

@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,12 @@ import uvloop
 
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, StoppedError, os_error
-from crawl_lib.fetch import MIN_TTL_S, HostStore, Turns, boot_id, fetch_all
+from crawl_lib.fetch import MIN_TTL_S, HostStore, Spans, Turns, boot_id, fetch_all
 from crawl_lib.frontier import NodeDirectory, open_take
 from crawl_lib.records import Fetched, TakenUrl
-from crawl_lib.segment import PartWriter, WarcInfo, finished_positions
-from crawl_lib.urls import UrlFilter, host_of
+from crawl_lib.segment import PartWriter, WarcInfo, finished_positions, kept_outcomes
+from crawl_lib.states import Outcome
+from crawl_lib.urls import Chain, Scope, UrlFilter, host_of
 from crawl_lib.worker.aside import Aside, data_bytes
 from crawl_lib.worker.page import PageHandler
 from crawl_lib.worker.sandbox import shut_in
@@ -64,7 +64,9 @@ class _Worker:
         self.task = task
         self.own_bytes = own_bytes
         self.config: Config = from_mapping(task.config, Path("/"), "the task of a worker")
-        self.outcomes: Counter[str] = Counter()
+        self.outcomes = kept_outcomes(Path(task.spool), task.prefix)
+        self.kept = self.outcomes.total()
+        self.bytes = 0
         self.stopping = False
         self.pausing = False
         self.left = 0
@@ -76,7 +78,7 @@ class _Worker:
             self._work()
         return {
             "final": True,
-            "outcomes": dict(self.outcomes),
+            **self._done(),
             "stopped": self.stopping,
             "paused": self.pausing and self.left > 0,
         }
@@ -90,7 +92,7 @@ class _Worker:
             Aside(self.config, spool, self.own_bytes, lambda: self.stopping) as aside,  # before there are threads
             PartWriter(spool, task.prefix, WarcInfo(**task.info), self.config.segment) as self.writer,
         ):
-            own, url_filter = task.nodes.index(task.node), UrlFilter(self.config.urls, take.scope())
+            own, url_filter = task.nodes.index(task.node), UrlFilter(self.config.urls, take.scope(), self.config.traps)
             self.handler = PageHandler(self.config, task.nodes, own, url_filter, self.writer, aside=aside)
             self.writer.before_close = self.handler.drain
             self.writer.may_close = self.handler.is_empty
@@ -98,7 +100,7 @@ class _Worker:
                 finished = finished_positions(spool, task.prefix) | self._take_back()
                 # The same share for every attempt of a take, so the spool's files stay apart; `hash` would differ.
                 ours = (t for t in take.urls() if crc32(host_of(t.queued.url).encode()) % task.processes == task.number)
-                if items := [taken for taken in ours if taken.position not in finished]:
+                if items := self._admitted([taken for taken in ours if taken.position not in finished]):
                     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                         runner.run(self._fetch(items))
                 self.writer.close()
@@ -110,22 +112,43 @@ class _Worker:
         """Make the rows of the part that a kill left open again; returns the positions it holds."""
         finished: set[int] = set()
         for taken, fetched, position in self.writer.recovered():
-            if taken is not None:
+            if taken is None:
+                self.handler.robots(fetched)
+            else:
                 self.handler.handle_all([(taken, fetched, position)])
                 finished.add(taken.position)
+                self.outcomes[fetched.outcome] += 1
+                self.kept += 1
             if self.stopping:
                 raise StoppedError("stopped while a spool was read again; run the task again to go on")
+        self.report()
         return finished
+
+    def _admitted(self, items: list[TakenUrl]) -> list[TakenUrl]:
+        """Those of some URLs that the chain of `fetch` leaves as they are; the others end here, by the rule's name."""
+        chain = Chain(self.config.urls, Scope.FETCH)
+        if chain.is_empty:
+            return items
+        admitted = []
+        for taken in items:
+            if error := chain.objection(taken.queued.url):
+                self.on_fetched(taken, Fetched(taken.queued.url, time.time(), Outcome.FILTERED, error=error))
+            else:
+                admitted.append(taken)
+            if self.stopping:
+                raise StoppedError("stopped while rules were asked; run the task again to go on")
+        self.handler.rule_errors.update(chain.errors)
+        return admitted
 
     async def _fetch(self, items: list[TakenUrl]) -> None:
         self.handler.large.attach(asyncio.get_running_loop())
         self.deadline_s = time.monotonic() + self.task.seconds_left
-        place, fetch = NodeDirectory(Path(self.task.node_dir)).hosts, self.config.fetch
+        place, fetch, retry = NodeDirectory(Path(self.task.node_dir)).hosts, self.config.fetch, self.config.retry
         with (
             HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as store,
-            Turns.of(place, fetch) as turns,
+            Turns.of(place, fetch, shared_spans(self.config)) as turns,
         ):
-            self.left = await fetch_all(items, config=fetch, store=store, turns=turns, caller=self)
+            self.left = await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=self)
         self.handler.large.detach()
 
     def stop(self) -> bool:
@@ -141,20 +164,53 @@ class _Worker:
     def on_robots(self, fetched: Fetched) -> None:
         """See `Caller`."""
         self.writer.append(None, fetched)
+        self.handler.robots(fetched)
 
     def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
         """See `Caller`."""
         self.handler.add(taken, fetched, self.writer.append(taken, fetched))
         self.outcomes[fetched.outcome] += 1
+        self.bytes += len(fetched.head) + len(fetched.body)
         now_s = time.monotonic()
         if now_s - self.last_report_s >= PROGRESS_INTERVAL_S:
             self.last_report_s = now_s
-            say({"outcomes": dict(self.outcomes)})
+            self.report()
+
+    def report(self) -> None:
+        """Say how far it is."""
+        say(self._done())
+
+    def _done(self) -> dict[str, Any]:
+        """Fetches by outcome, how many of them earlier attempts had `kept`, and the bytes of the others."""
+        return {"outcomes": dict(self.outcomes), "kept": self.kept, "bytes": self.bytes}
 
 
 def say(message: dict[str, Any]) -> None:
     """One line for the parent."""
     os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def shared_spans(config: Config) -> Spans | None:
+    """The turns that nodes share, which the task reserves: asked for, and told, on the socket to it. On a loop."""
+    if not config.shares_addresses and not config.shares_hosts:
+        return None
+    spans = Spans(
+        lambda name, count, start_s: say({"ask": name, "turns": count, "start_s": start_s}),
+        lambda name, rest_s: say({"over": name, "rest_s": rest_s}),
+        addresses=config.shares_addresses,
+        hosts=config.shares_hosts,
+    )
+    told, rest = os.dup(1), b""
+
+    def hear() -> None:
+        nonlocal rest
+        *lines, rest = (rest + os.read(told, 1 << 16)).split(b"\n")
+        for line in map(json.loads, lines):
+            spans.give(line["turn"], line["begins_s"], line["ends_s"])
+
+    asyncio.get_running_loop().add_reader(told, hear)
+    os.set_blocking(1, True)  # the loop has made it one that does not wait, for writing too
+    return spans
 
 
 def build_walls(node_dir: Path, spool: Path) -> None:
@@ -179,7 +235,7 @@ def main() -> int:
         worker = _Worker(WorkerTask(**given), own_bytes)
         signal.signal(signal.SIGTERM, lambda *_: setattr(worker, "stopping", True))
         signal.signal(PAUSE_SIGNAL, lambda *_: setattr(worker, "pausing", True))
-        say({"outcomes": {}})
+        worker.report()
         say(worker.run())
     except (KrakeError, OSError) as error:
         say({"error": str(error if isinstance(error, KrakeError) else os_error(error, given["spool"]))})

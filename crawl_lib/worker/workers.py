@@ -2,7 +2,8 @@
 
 A worker is a process of its own (forked by `forkserver`): it gets its task as one JSON line on standard input, answers
 with JSON lines on standard output (progress, then a last line), and logs to a file. It inherits the descriptor of the
-node's lock, so the lock is free only when the last writer is dead, and dies with its parent.
+node's lock, so the lock is free only when the last writer is dead, and dies with its parent. Where nodes share turns,
+it asks for them in such lines too, and is told of them, line by line, on the same socket (`fetch.Spans`).
 """
 
 import json
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.worker.forkserver import Forked, ended, fork_server
@@ -27,11 +28,30 @@ PAUSE_SIGNAL = signal.SIGUSR1
 POLL_S = 0.1
 
 
+MOST_UNREAD_BYTES = 1 << 20
+"""What a worker may leave unread of what it asked for."""
+
+
+class NodeTurns(Protocol):
+    """Who reserves the turns that workers ask for: `keys.SharedTurns`."""
+
+    def fileno(self) -> int:
+        """A descriptor that is ready to read when there may be `answers`."""
+
+    def hear(self, who: int, message: Mapping[str, Any]) -> None:
+        """Take what the worker of this number says: a line with `ask` or `over`."""
+
+    def answers(self) -> list[tuple[int, dict[str, Any]]]:
+        """Lines for workers, each with the worker's number."""
+
+
 @dataclass
 class _Worker:
+    number: int
     process: Forked
     log: Path
     buffer: bytes = b""
+    unread: bytes = b""
     progress: dict[str, Any] = field(default_factory=dict)
     told_to_pause: bool = False
     final: dict[str, Any] | None = None
@@ -45,12 +65,14 @@ def run_workers(
     stop: Callable[[], bool],
     on_progress: Callable[[list[Mapping[str, Any]]], None],
     pause: Callable[[], bool] = lambda: False,
+    turns: NodeTurns | None = None,
 ) -> list[dict[str, Any]]:
     """Run one process for each task and wait for all.
 
     `tasks`: JSON-able, one a worker. `log_dir`: where `worker-<n>.log` goes. `stop`: asked every 0.1 s. `on_progress`
     gets the newest progress of every worker. `pause`: asked as often; True has the workers end without beginning
-    anything more. Returns the workers' last lines, with `paused` where something is left because of that.
+    anything more. `turns`: who reserves the turns that they ask for, where nodes share turns. Returns the workers' last
+    lines, with `paused` where something is left because of that.
     Raises StoppedError when stopped, also when a signal reached a worker only, StorageError when one cannot be started,
     and KrakeError with the worker's own error, or its log's name, when one died; the others are stopped then.
     """
@@ -61,8 +83,8 @@ def run_workers(
             path = log_dir / f"worker-{number}.log"
             with path.open("wb") as log:
                 forked = fork_server().fork(json.dumps(task).encode() + b"\n", log.fileno(), lock_descriptor)
-            workers.append(_Worker(forked, path))
-        _wait(workers, stop, on_progress, pause)
+            workers.append(_Worker(number, forked, path))
+        _wait(workers, stop, on_progress, pause, turns)
     except OSError as error:
         raise os_error(error, f"{log_dir}: fetching processes") from error
     finally:
@@ -82,37 +104,59 @@ def _wait(
     stop: Callable[[], bool],
     on_progress: Callable[[list[Mapping[str, Any]]], None],
     pause: Callable[[], bool],
+    turns: NodeTurns | None,
 ) -> None:
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
-        while selector.get_map():
+        if turns is not None:
+            selector.register(turns.fileno(), selectors.EVENT_READ)
+        while any(isinstance(key.data, _Worker) for key in selector.get_map().values()):
             if stop():
                 raise StoppedError("stopped as asked; run the task again to go on")
             if pause():
-                for worker in workers:
-                    # One that has not said a line yet would die of the signal, and is told later.
-                    if worker.progress and not worker.told_to_pause:
-                        worker.process.send_signal(PAUSE_SIGNAL)
-                        worker.told_to_pause = True
+                _tell_to_pause(workers)
             for key, _ in selector.select(POLL_S):
-                if not _read(key.data):
+                if key.data is not None and not _read(key.data, turns):
                     selector.unregister(key.fileobj)
                     key.data.process.wait()
                     _result(key.data)  # or what it died of is raised
+            if turns is not None:
+                _pass_on(turns, workers)
             on_progress([worker.progress for worker in workers])
 
 
-def _read(worker: _Worker) -> bool:
-    data = os.read(worker.process.stdout, 1 << 16)
+def _tell_to_pause(workers: list[_Worker]) -> None:
+    for worker in workers:
+        # One that has not said a line yet would die of the signal, and is told later.
+        if worker.progress and not worker.told_to_pause:
+            worker.process.send_signal(PAUSE_SIGNAL)
+            worker.told_to_pause = True
+
+
+def _read(worker: _Worker, turns: NodeTurns | None) -> bool:
+    data = worker.process.read()
     *lines, worker.buffer = (worker.buffer + data).split(b"\n")
     for line in lines:
         message = json.loads(line)
         if "final" in message or "error" in message:
             worker.final = message
+        elif turns is not None and ("ask" in message or "over" in message):
+            turns.hear(worker.number, message)
         else:
             worker.progress = message
     return bool(data)
+
+
+def _pass_on(turns: NodeTurns, workers: list[_Worker]) -> None:
+    """Tell workers of their turns, as far as they read; one that does not read must not hold us up."""
+    for number, answer in turns.answers():
+        workers[number].unread += json.dumps(answer).encode() + b"\n"
+    for worker in workers:
+        if worker.unread:
+            worker.unread = worker.process.write(worker.unread)
+        if len(worker.unread) > MOST_UNREAD_BYTES:
+            raise KrakeError(f"a fetching process does not read what it asked for; see {worker.log}")
 
 
 def _result(worker: _Worker) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """What stages get from Airflow's connections: secrets, and how HDFS is reached. Passwords never reach a log.
 
+A connection of a crawl of its own, `krake_keys_<crawl.name>` or `krake_dfs_<crawl.name>`, comes before the common one.
+
 `krake_keys`: its password is the key servers', unless `KRAKE_KEY_STORAGE_PASSWORD` is set.
 
 `krake_dfs` (type `webhdfs`, the fields of Airflow's WebHDFSHook): asked for only where `dfs_primary` of the config is
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +38,8 @@ from crawl_lib.stores import Secrets
 
 KEYS_CONNECTION = "krake_keys"
 DFS_CONNECTION = "krake_dfs"
+DFS_TYPE = "webhdfs"
+"""The connection's type; the provider `apache-airflow-providers-apache-hdfs`, whose form it is, need not be there."""
 NAMENODE_PORTS = {"http": 9870, "https": 9871}
 """What a namenode listens on unless it is told otherwise."""
 _TRUE, _FALSE = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no", "", "none"})
@@ -48,23 +53,23 @@ def secrets_for(config: Config) -> Secrets:
     """
     secrets = Secrets.from_environment()
     if secrets.key_storage_password is None and not all(map(is_sqlite_server, config.key_storage.servers)):
-        keys = _connection(BaseHook, KEYS_CONNECTION, "the key servers are asked without a password")
+        keys = _connection(KEYS_CONNECTION, config.crawl.name, "the key servers are asked without a password")
         secrets = replace(secrets, key_storage_password=keys.password if keys else None)
     if is_hdfs(config):
-        secrets = replace(secrets, dfs=dfs_access())
+        secrets = replace(secrets, dfs=dfs_access(config.crawl.name))
     return secrets
 
 
-def dfs_access() -> DfsAccess:
-    """How the connection `krake_dfs` says that HDFS is reached; nothing where there is none. Raises ConfigError."""
-    # Loads the provider: only where HDFS is used.
-    from airflow.providers.apache.hdfs.hooks.webhdfs import WebHDFSHook  # noqa: PLC0415
+def dfs_access(crawl: str) -> DfsAccess:
+    """How the connection `krake_dfs` says that HDFS is reached; nothing where there is none. Raises ConfigError.
 
-    connection = _connection(WebHDFSHook, DFS_CONNECTION, "HDFS is reached as the config says")
+    `crawl`: the name of the crawl, which may have a connection of its own.
+    """
+    connection = _connection(DFS_CONNECTION, crawl, "HDFS is reached as the config says")
     if connection is None:
         return DfsAccess()
-    if connection.conn_type != WebHDFSHook.conn_type:
-        raise _wrong("type", f"is {connection.conn_type!r}, and must be {WebHDFSHook.conn_type!r}")
+    if connection.conn_type != DFS_TYPE:
+        raise _wrong("type", f"is {connection.conn_type!r}, and must be {DFS_TYPE!r}")
     extra = connection.extra_dejson
     _refuse_gateways({**extra, "password": connection.password, "schema": connection.schema})
     access = DfsAccess(
@@ -74,16 +79,17 @@ def dfs_access() -> DfsAccess:
         cert_file=_path("cert", extra.get("cert")),
         key_file=_path("key", extra.get("key")),
     )
-    log.info("the connection %s comes before the config: %s", DFS_CONNECTION, access)
+    log.info("the connection %s comes before the config: %s", connection.conn_id, access)
     return access
 
 
-def _connection(hook: type[BaseHook], name: str, without: str) -> Connection | None:
-    try:
-        return hook.get_connection(name)
-    except (AirflowNotFoundException, AirflowRuntimeError):
-        log.info("there is no Airflow connection %s; %s", name, without)
-        return None
+def _connection(name: str, crawl: str, without: str) -> Connection | None:
+    own = f"{name}_{crawl}"
+    for one in (own, name):
+        with suppress(AirflowNotFoundException, AirflowRuntimeError):
+            return BaseHook.get_connection(one)
+    log.info("there is no Airflow connection %s or %s; %s", own, name, without)
+    return None
 
 
 def _refuse_gateways(fields: Mapping[str, Any]) -> None:

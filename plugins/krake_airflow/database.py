@@ -1,7 +1,12 @@
-"""Whether Airflow's database is there, made by the Airflow that is installed: to ask Airflow costs seconds."""
+"""Airflow's database of one machine: whether the Airflow that is installed has made it, and what is dead in it.
+
+To ask Airflow costs seconds.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,3 +28,29 @@ class DatabaseMark:
     def set(self) -> None:
         """Say that the database is made."""
         self._mark.touch()
+
+
+_OPEN = "'running', 'queued', 'scheduled', 'up_for_retry'"
+_DEAD_TASKS = f"""
+UPDATE task_instance SET state = 'failed', end_date = CURRENT_TIMESTAMP WHERE state IN ({_OPEN}) AND EXISTS (
+    SELECT 1 FROM dag_run WHERE dag_run.dag_id = task_instance.dag_id AND dag_run.run_id = task_instance.run_id
+    AND dag_run.triggered_by = 'TEST' AND dag_run.state IN ({_OPEN}))
+"""
+_DEAD_RUNS = f"""
+UPDATE dag_run SET state = 'failed', end_date = CURRENT_TIMESTAMP WHERE triggered_by = 'TEST' AND state IN ({_OPEN})
+"""
+
+
+def end_dead_runs(database: Path) -> None:
+    """Mark as failed what `make crawl` was carrying out itself when it was killed or stopped: a scheduler would go on.
+
+    The caller holds the lock that such a `make crawl` shares, so none is alive.
+    """
+    if not database.exists():
+        return
+    with closing(sqlite3.connect(database, timeout=60)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'dag_run'").fetchone():
+            return  # it is not made yet
+        for statement in (_DEAD_TASKS, _DEAD_RUNS):
+            connection.execute(statement)
+        connection.commit()

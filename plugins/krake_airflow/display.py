@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from crawl_lib.config import Config
 from crawl_lib.states import Outcome
+from krake_airflow.watching import result_lines
 
 PLAIN_INTERVAL_S = 5.0
 _COLUMNS = {"phase": "phase", "fetched": "pages", "taken": "of", "pages_per_s": "pages/s", "queue": "queue",
@@ -23,6 +25,7 @@ NOTHING = (
     "none: nothing is queued (what is known is not crawled again: `krake forget URL` makes it new),"
     " or crawl.max_pages is reached"
 )
+NOTHING_DUE = "none: what is queued waits for another try, and is not due yet"
 HINTS: dict[str, str] = {Outcome.ADDRESS_REFUSED: " (of an inner network that fetch.allow_networks does not name)"}
 """What to say of an outcome that the config decides."""
 
@@ -44,7 +47,7 @@ class Display:
         self._console = console
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._task: Any = None
-        self._began_s = 0.0
+        self._began_s: dict[str, float] = {}
         self._last_s = float("-inf")
         self._live: Live | None = Live(console=console, refresh_per_second=4) if console.is_terminal else None
 
@@ -67,7 +70,7 @@ class Display:
 
     def started(self, task: Any) -> None:
         """A stage begins."""
-        self._task, self._began_s = task, time.monotonic()
+        self._task, self._began_s[task.task_id] = task, time.monotonic()
         self.failures.pop(task.task_id, None)
         self._show(task.task_id, " ...")
 
@@ -84,11 +87,14 @@ class Display:
             self.note(f"  {task.task_id:28} {text}")
 
     def finished(self, task: Any, result: Mapping[str, Any]) -> None:
-        """A stage is done: one line that stays."""
+        """A stage is done: one line that stays, and one for each refusal."""
         self.results[task.task_id] = result
         self._task = None
-        text = f" {task.task_id:28} {time.monotonic() - self._began_s:6.1f} s  {_gist(result)}"
+        text = f" {task.task_id:28} {time.monotonic() - self._began_s[task.task_id]:6.1f} s  {_gist(result)}"
         self.note(Text.assemble(("done", "green"), text))
+        for level, line in result_lines(result, task.refusals):
+            if level == logging.WARNING:
+                self.note(Text.assemble(("warning", "yellow"), f" {line}"))
         self._show()
 
     def failed(self, task: Any, message: str, *, final: bool) -> None:
@@ -137,13 +143,22 @@ def summary(config: Config, results: Mapping[str, Mapping[str, Any]]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     commits = [result for task, result in results.items() if task.endswith(".commit")]
-    outcomes: Counter[str] = Counter()
+    tries, retried = Counter[str](), Counter[str]()
     for result in commits:
-        outcomes.update(result.get("outcomes", {}))
-    table.add_row("iterations", _shown(len(commits)))
-    table.add_row("pages fetched", _shown(sum(outcomes.values())) if outcomes else NOTHING)
-    for outcome, number in outcomes.most_common():
-        table.add_row(f"  {outcome}", f"{_shown(number)}{HINTS.get(outcome, '')}")
+        tries.update(result.get("outcomes", {}))
+        retried.update(result.get("retried", {}))
+    ended = next((str(result["ended"]) for result in results.values() if "ended" in result), "")
+    nothing = NOTHING_DUE if any(result.get("passed_over") for result in commits) else NOTHING
+    if config.frontier.is_crawldb and ended:
+        nothing = f"none: {ended}"
+    table.add_row("iterations", f"{_shown(len(commits))}{ended and f', then {ended}'}")
+    table.add_row("pages fetched", _shown(tries.total() - retried.total()) if tries else nothing)
+    for outcome, number in tries.most_common():
+        more = f", in {_shown(number)} tries" if retried[outcome] else ""
+        table.add_row(f"  {outcome}", f"{_shown(number - retried[outcome])}{more}{HINTS.get(outcome, '')}")
+    for result in commits:
+        if "warning" in result:
+            table.add_row("warning", f"iteration {result['folder']}: {result['warning']}")
     for task, names in (("export", ("pages",)), ("linker", ("arcs",)), ("finalizer", ("nodes", "arcs"))):
         for name in names:
             if name in results.get(task, {}):

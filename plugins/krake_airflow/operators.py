@@ -1,7 +1,8 @@
 """The tasks' operators. Each makes one call of `crawl_lib.stages` and returns a small mapping of paths and counts.
 
 `_translated` says what an error means to Airflow: where running again can help, the task is retried; where the
-operator has to correct something first, it fails at once. A stage that was stopped is retried, never a success.
+operator has to correct or to see something first, it fails at once. A stage that was stopped is retried, never a
+success.
 Work is keyed by run id, iteration and node; `logical_date` is None for most runs and is not used.
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,9 +19,11 @@ from typing import Any, ClassVar
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from crawl_lib.config import load_config
+from crawl_lib import stages
+from crawl_lib.config import Config
 from crawl_lib.errors import (
     ConfigError,
+    FewAnswersError,
     InputError,
     KeyAccessError,
     KeyTablesError,
@@ -29,39 +33,69 @@ from crawl_lib.errors import (
     StoppedError,
 )
 from crawl_lib.signals import LastResort
-from crawl_lib.stores import Stores, open_stores
+from crawl_lib.stores import Secrets, Stores, open_stores
+from krake_airflow.configs import config_named
 from krake_airflow.connections import secrets_for
-from krake_airflow.settings import NODE_VARIABLE, config_path
-from krake_airflow.watching import Reporter, watcher
+from krake_airflow.metrics import tell_failure, tell_result
+from krake_airflow.settings import NODE_VARIABLE
+from krake_airflow.watching import REFUSALS, REFUSED_SEEDS, Reporter, say_failure, say_result, say_retry, watcher
 
-SEGMENTS = Asset(name="krake_segments", uri="krake://crawl/segments")
-"""Updated by every commit of an iteration; the event's `extra` names the folder."""
+
+def asset_of(crawl: str, what: str) -> Asset:
+    """An asset of a crawl: `segments`, updated by each commit of an iteration, or `exports`, by each finalizer."""
+    return Asset(name=f"{crawl}_{what}", uri=f"krake://{crawl}/{what}")
+
+
+def _tell_waiting(task: BaseOperator, context: Context, **extra: Any) -> None:
+    """Say in the event of the task's asset what is new, for DAGs that wait for it."""
+    with suppress(KeyError):
+        context["outlet_events"][task.outlets[0]].extra = {**extra, "run_id": run_id(context)}
+
 
 _BY_SIGTERM = 143
 """Exit code of a task that did not see in time that it was to stop."""
-_CORRECTED_BY_HAND = (ConfigError, InputError, KeyAccessError, KeyTablesError, OutputConflictError, QueueError)
+_CORRECTED_BY_HAND = (
+    ConfigError,
+    FewAnswersError,
+    InputError,
+    KeyAccessError,
+    KeyTablesError,
+    OutputConflictError,
+    QueueError,
+)
 
 
 def _translated(error: KrakeError) -> AirflowException:
     """The Airflow exception of an error: one that fails at once if only a person can help, else one that retries."""
-    line = " ".join(str(error).split())
+    text = str(error)
     if watcher().stopping or isinstance(error, _CORRECTED_BY_HAND):
-        return AirflowFailException(line)
+        return AirflowFailException(text)
     if isinstance(error, StoppedError):
-        return AirflowException(f"stopped before it was done; what it had is kept, and the next try goes on: {line}")
-    return AirflowException(line)
+        return AirflowException(f"stopped before it was done; what it had is kept, and the next try goes on: {text}")
+    return AirflowException(text)
 
 
 class KrakeOperator(BaseOperator):
-    """One stage as a task. A subclass says which in `stage`; everything that all of them share is here."""
+    """One stage as a task. A subclass says which in `stage`; everything that all of them share is here.
 
+    `crawl`: the name of the crawl whose stage it is (`crawl.name` of its config).
+    """
+
+    stage_name: ClassVar[str]
+    """What its metrics are called by."""
     run_needs_it: ClassVar[bool] = True
     """Whether nothing of a run is left to be done once this task failed; others may work at the same time."""
+    refusals: ClassVar[Collection[str]] = REFUSALS
+    """What of a result is no success, and a warning in the log."""
     shallow_copy_attrs: Sequence[str] = ("_stop", "_last_resort")  # all copies share them
     ui_color = "#e8f1f8"
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        # After those of `default_args`, such as notifiers: their own lines must not be the last ones.
+        self.on_failure_callback = [*self.on_failure_callback, say_failure]
+        self.on_retry_callback = [*self.on_retry_callback, say_retry]
+        self.crawl = crawl
         self._stop = threading.Event()
         self._last_resort = LastResort()
 
@@ -72,33 +106,46 @@ class KrakeOperator(BaseOperator):
     def require(self, context: Context) -> None:
         """Raise what a task is refused with before anything is opened."""
 
+    def look_ahead(self, config: Config, secrets: Secrets) -> None:
+        """Raise what a later task would be refused for."""
+
+    def tags(self) -> dict[str, str]:
+        """Of its metrics: the crawl, and the node or the key server that it works on."""
+        return {name: value for name, value in vars(self).items() if name in ("crawl", "node", "server")}
+
     def execute(self, context: Context) -> Any:
         """Run the stage, report it, and skip what is not needed after it."""
         watcher().started(self)
+        began_s, tags = time.monotonic(), self.tags()
         report = Reporter(self, context.get("task_state_store"))
         try:
             if watcher().stopping:
                 raise StoppedError("the run was asked to stop")
             self.require(context)
-            config = load_config(config_path(os.environ))
+            config = config_named(self.crawl)
+            secrets = secrets_for(config)
             with self._last_resort:
-                stores = open_stores(config, secrets_for(config), stop=self._stop, on_progress=report)
+                self.look_ahead(config, secrets)
+                stores = open_stores(config, secrets, stop=self._stop, on_progress=report)
                 result = self.stage(stores, context)
         except KrakeError as error:
+            tell_failure(self.stage_name, time.monotonic() - began_s, error, tags)
             translated = _translated(error)
             final = isinstance(translated, AirflowFailException) or context["ti"].try_number > (self.retries or 0)
             watcher().failed(self, str(translated), final=final)
-            raise translated from error
+            self.log.debug("where it was raised", exc_info=error)
+            raise translated from None  # its log shows one traceback, and ends with the message
+        tell_result(self.stage_name, time.monotonic() - began_s, result, tags)
         watcher().finished(self, result)
-        self.log.info("%s", result)
-        if skipped := self.not_needed(context):
+        say_result(result, self.refusals)
+        if skipped := self.not_needed(context, result):
             # The signal ends the task (as a success), so its result has to be pushed before.
             context["ti"].xcom_push(key="return_value", value=result)
             raise DownstreamTasksSkipped(tasks=skipped)  # type: ignore[no-untyped-call]
         return result
 
-    def not_needed(self, context: Context) -> list[str]:
-        """Ids of later tasks that this run does not need."""
+    def not_needed(self, context: Context, result: Mapping[str, Any]) -> list[str]:
+        """Ids of later tasks that this run does not need, once the stage had this result."""
         return []
 
     def on_kill(self) -> None:
@@ -124,6 +171,13 @@ def _require_wanted(iteration: int, context: Context) -> None:
         raise AirflowSkipException(f"this run asks for {wanted} iterations; this is number {iteration}")
 
 
+def _require_not_ended(stores: Stores, iteration: int, context: Context) -> None:
+    """Skip a task of an iteration after the one that ended the run's iterations: someone cleared it."""
+    may_end = iteration > 1 or stores.config.frontier.is_crawldb
+    if may_end and (said := stages.ended_before(stores, run_id=run_id(context), iteration=iteration)):
+        raise AirflowSkipException(f"the iterations of this run ended before number {iteration}: {said}")
+
+
 class _SkipsLaterIterations(KrakeOperator):
     """A task before iterations that the run may not need: it skips them all at once, each time it runs.
 
@@ -135,9 +189,9 @@ class _SkipsLaterIterations(KrakeOperator):
         super().__init__(**kwargs)
         self.later = later
 
-    def not_needed(self, context: Context) -> list[str]:
-        """All tasks of the iterations beyond those that the run asks for."""
-        wanted = wanted_iterations(context)
+    def not_needed(self, context: Context, result: Mapping[str, Any]) -> list[str]:
+        """All tasks of the iterations beyond those that the run asks for; of all later ones where they end here."""
+        wanted = 0 if result.get("ended") else wanted_iterations(context)
         return [task_id for number, tasks in self.later.items() if number > wanted for task_id in tasks]
 
 
@@ -148,40 +202,21 @@ class InjectOperator(_SkipsLaterIterations):
     name files of `inject.directory` and no others.
     """
 
+    stage_name = "inject"
     any_path = False
+    refusals = REFUSED_SEEDS
+
+    def look_ahead(self, config: Config, secrets: Secrets) -> None:
+        """All that is wrong with paths, rights and servers is said by the first task, not by the last."""
+        stages.require_usable(config, secrets, self._stop, batch=True)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Inject the param `seeds`."""
-        from crawl_lib import stages  # noqa: PLC0415
-
         return stages.inject(
             stores,
             run_id=run_id(context),
             seeds=context["params"]["seeds"] or "",
             below=None if self.any_path else Path(stores.config.inject.directory),
-        )
-
-
-class StartOperator(KrakeOperator):
-    """`start`: name the iteration's folder."""
-
-    def __init__(self, *, iteration: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.iteration = iteration
-
-    def require(self, context: Context) -> None:
-        """Refuse an iteration that the run does not ask for: someone cleared a skipped task."""
-        _require_wanted(self.iteration, context)
-
-    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Start the iteration."""
-        from crawl_lib import stages  # noqa: PLC0415
-
-        return stages.start_iteration(
-            stores,
-            run_id=run_id(context),
-            iteration=self.iteration,
-            batch_size=context["params"]["batch_size"],
         )
 
 
@@ -205,58 +240,104 @@ class _OnItsNode(KrakeOperator):
 
 
 class CrawlOperator(_OnItsNode):
-    """`crawl`: one node's batch of an iteration."""
+    """`crawl`: one node's batch of an iteration. The first one of an iteration names its folder."""
 
+    stage_name = "crawl"
     ui_color = "#cfe8cf"
 
     def __init__(self, *, iteration: int, node: str, **kwargs: Any) -> None:
         super().__init__(node=node, **kwargs)
         self.iteration = iteration
 
+    def require(self, context: Context) -> None:
+        """Refuse another node's machine, and an iteration that the run does not ask for: someone cleared it."""
+        super().require(context)
+        _require_wanted(self.iteration, context)
+
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Crawl the batch and commit its segment."""
-        from crawl_lib import stages  # noqa: PLC0415
+        _require_not_ended(stores, self.iteration, context)
+        return stages.crawl_node(
+            stores,
+            run_id=run_id(context),
+            iteration=self.iteration,
+            node=self.node,
+            batch_size=context["params"]["batch_size"],
+        )
 
-        return stages.crawl_node(stores, run_id=run_id(context), iteration=self.iteration, node=self.node)
 
+class _OfIteration(_SkipsLaterIterations):
+    """A task of an iteration that is no node's."""
 
-class CommitOperator(_SkipsLaterIterations):
-    """`commit`: check that the nodes' segments are there, or as many as `crawl.min_nodes` asks for; sum them up.
-
-    Publishes the asset `krake_segments`.
-    """
-
-    def __init__(self, *, iteration: int, later: Mapping[int, Sequence[str]], **kwargs: Any) -> None:
-        super().__init__(later=later, outlets=[SEGMENTS], **kwargs)
+    def __init__(self, *, iteration: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.iteration = iteration
 
     def require(self, context: Context) -> None:
         """Refuse an iteration that the run does not ask for: someone cleared a skipped task."""
         _require_wanted(self.iteration, context)
 
+
+class GenerateOperator(_OfIteration):
+    """`generate`: the list of an iteration, and its folder. Where nothing is due, it skips all that is left of the run.
+
+    `later`: the other tasks of its iteration too.
+    """
+
+    stage_name = "generate"
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Make the list, or find it."""
+        _require_not_ended(stores, self.iteration - 1, context)  # what its own list says is repeated
+        size = context["params"]["batch_size"]
+        return stages.generate(stores, run_id=run_id(context), iteration=self.iteration, batch_size=size)
+
+
+class UpdateOperator(_OfIteration):
+    """`update_crawldb`: what an iteration fetched and found, as a new version of the CrawlDb."""
+
+    stage_name = "update_crawldb"
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Take in all that the newest version lacks."""
+        _require_not_ended(stores, self.iteration, context)
+        return stages.update_crawldb(stores)
+
+
+class CommitOperator(_OfIteration):
+    """`commit`: check that the nodes' segments are there, or as many as `crawl.min_nodes` asks for; sum them up.
+
+    Publishes the asset `<crawl.name>_segments`. Where nothing waits any more, it skips all later iterations. With fewer
+    answers than `crawl.min_success` it fails when all is done; once it is cleared, it goes on.
+    """
+
+    stage_name = "commit"
+
+    def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:
+        super().__init__(crawl=crawl, outlets=[asset_of(crawl, "segments")], **kwargs)
+
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Commit the iteration."""
-        from crawl_lib import stages  # noqa: PLC0415
-
+        _require_not_ended(stores, self.iteration, context)
         result = stages.commit_iteration(stores, run_id=run_id(context), iteration=self.iteration)
-        with suppress(KeyError):
-            context["outlet_events"][SEGMENTS].extra = {"folder": result["folder"], "run_id": run_id(context)}
+        _tell_waiting(self, context, folder=result["folder"], urls=result.get("urls", 0))
         return result
 
 
 class SettleOperator(_OnItsNode):
     """`settle`: take in what the last iteration found for a node."""
 
+    stage_name = "settle"
+
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Settle the node."""
-        from crawl_lib import stages  # noqa: PLC0415
-
         return stages.settle_node(stores, node=self.node, run_id=run_id(context))
 
 
 class MaintainKeysOperator(KrakeOperator):
     """`maintain_keys`: count the keys of one server, compare its interval's replicas, and repair them."""
 
+    stage_name = "maintain_keys"
     run_needs_it = False
 
     def __init__(self, *, server: str, **kwargs: Any) -> None:
@@ -265,8 +346,6 @@ class MaintainKeysOperator(KrakeOperator):
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Check and repair the server's part of the keys."""
-        from crawl_lib import stages  # noqa: PLC0415
-
         self.log.info("key server %s and the replicas of its keys", self.server)
         return stages.maintain_keys(stores, server=self.server)
 
@@ -274,6 +353,7 @@ class MaintainKeysOperator(KrakeOperator):
 class ExportOperator(KrakeOperator):
     """`export`: mapping, content and offsets. `of_run`: take in what this run could see, else the chosen folders."""
 
+    stage_name = "export"
     ui_color = "#f3e6c8"
 
     def __init__(self, *, of_run: bool, **kwargs: Any) -> None:
@@ -282,8 +362,6 @@ class ExportOperator(KrakeOperator):
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Export the run's crawl, or the chosen iterations."""
-        from crawl_lib import stages  # noqa: PLC0415
-
         params = context["params"]
         return stages.export_pages(
             stores,
@@ -296,25 +374,30 @@ class ExportOperator(KrakeOperator):
 class LinkOperator(KrakeOperator):
     """`linker`: links between exported pages become arcs."""
 
+    stage_name = "linker"
     ui_color = "#f3e6c8"
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Link the export of this run."""
-        from crawl_lib import stages  # noqa: PLC0415
-
         return stages.link_export(stores, export=exported(context))
 
 
 class FinalizeOperator(KrakeOperator):
-    """`finalizer`: arcs become the web graph."""
+    """`finalizer`: arcs become the web graph. Publishes the asset `<crawl.name>_exports`."""
 
+    stage_name = "finalizer"
     ui_color = "#f3e6c8"
+
+    def __init__(self, *, crawl: str = "krake", **kwargs: Any) -> None:
+        super().__init__(crawl=crawl, outlets=[asset_of(crawl, "exports")], **kwargs)
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Finalize the export of this run."""
-        from crawl_lib import stages  # noqa: PLC0415
-
-        return stages.finalize_export(stores, export=exported(context))
+        name = exported(context)
+        result = stages.finalize_export(stores, export=name)
+        path = f"{stores.config.export.directory}/{name}"
+        _tell_waiting(self, context, export=name, path=path)
+        return result
 
 
 def run_id(context: Context) -> str:

@@ -1,4 +1,4 @@
-"""What a DAG file needs while it is parsed: the config, and times that follow from it."""
+"""What a DAG file needs while it is parsed: the configs, and what follows from one: ids, trigger rules, times."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Param, TriggerRule
+from airflow.sdk import Param, TriggerRule, get_parsing_context
 from airflow.sdk.exceptions import AirflowException
-from croniter import croniter  # type: ignore[import-untyped]  # a dependency of Airflow
 
-from crawl_lib.config import NAME_PATTERN, Config, load_config
+from crawl_lib.config import NAME_PATTERN, Config
 from crawl_lib.errors import ConfigError
+from krake_airflow.configs import PROCESS, BadConfig, config_named, crawl_kind, read_configs
 from krake_airflow.settings import config_path
 
 OWNER = "krake"
@@ -23,24 +23,26 @@ _SLACK_S = 1800.0
 """For intake, tables and upload, in addition to what the config limits."""
 
 
-def config_at_parse() -> Config:
-    """The config, for the shape of a DAG.
+def configs_to_parse(kind: str) -> list[Config]:
+    """The configs whose DAGs of a kind this process needs: for a task that of its own DAG, else all.
 
-    Raises AirflowException with the config's one clear line, which Airflow shows as the DAG's import error.
+    Raises AirflowException if the task's cannot be used, with what is wrong in a line each.
     """
-    path = config_path(os.environ)
+    dag_id = get_parsing_context().dag_id
+    name, _, its_kind = (dag_id or "").rpartition("_")
     try:
-        return load_config(path)
+        if dag_id is None:
+            found = read_configs(config_path(os.environ))[0]
+        else:
+            found = [config_named(name)] if its_kind == kind else []
     except ConfigError as error:
         raise AirflowException(f"Krake's config cannot be used: {error}") from None
+    return [config for config in found if kind in {PROCESS, crawl_kind(config)}]
 
 
-def schedule_of(config: Config) -> str | None:
-    """The cron expression of `crawl.schedule`. Raises AirflowException that says so if it is none."""
-    schedule = config.crawl.schedule
-    if schedule is not None and not croniter.is_valid(schedule):
-        raise AirflowException(f"Krake's config cannot be used: crawl.schedule: {schedule!r} is not a cron expression")
-    return schedule
+def bad_configs() -> list[BadConfig]:
+    """What the DAG processor shows in the place of DAGs that cannot be; nothing where a task is begun."""
+    return read_configs(config_path(os.environ))[1] if get_parsing_context().dag_id is None else []
 
 
 def node_retries(config: Config) -> int:
@@ -52,15 +54,26 @@ def after_all_nodes(config: Config) -> TriggerRule:
     """The trigger rule of what follows the tasks of all nodes, or of all key servers.
 
     With `crawl.min_nodes` below 1 it runs once all of them have ended and one succeeded. `ALL_DONE` would do the same,
-    and more: it would run in iterations that were skipped, and after a start that failed.
+    and more: it would run in iterations that were skipped, and after an `inject` that failed.
     """
     return TriggerRule.ALL_SUCCESS if config.crawl.min_nodes == 1 else TriggerRule.ALL_DONE_MIN_ONE_SUCCESS
 
 
-def default_args() -> dict[str, Any]:
-    """What all tasks share: owner, retries that begin soon and then wait longer, a limit of time."""
+MOST_EDGES = 500
+"""Edges that a picture, and Airflow at each parse, bear between one row of tasks and the next."""
+
+
+def too_many_edges(config: Config) -> bool:
+    """Whether commits and what comes after them need a task of no work between them, which costs a level."""
+    after = len(config.servers) + len(config.key_storage.servers)
+    return config.crawl.max_iterations * after > MOST_EDGES
+
+
+def default_args(config: Config) -> dict[str, Any]:
+    """What all tasks share: whose they are, retries that begin soon and then wait longer, a limit of time."""
     return {
         "owner": OWNER,
+        "crawl": config.crawl.name,
         "retries": 3,
         "retry_delay": timedelta(seconds=10),
         "retry_exponential_backoff": 2,
@@ -100,13 +113,17 @@ def label_param() -> Param:
         type=["null", "string"],
         pattern=f"^({NAME_PATTERN})?$",
         title="Label",
-        description_md="Name of the export's folder. Empty: the time of the newest iteration in it.",
+        description_md="Name of the export's folder: letters (a to z, A to Z), digits, dot, underscore and hyphen, "
+        "beginning with a letter or digit. Anything else is a *Bad Request*. Empty: the time of the newest iteration "
+        "in it.",
     )
 
 
 def task_ids_of_iterations(config: Config) -> dict[int, list[str]]:
-    """The ids of all tasks of each iteration."""
-    parts = ["start", *(f"crawl.{node}" for node in config.servers), "commit"]
+    """The ids of all tasks of each iteration, in their order."""
+    parts = [*(f"crawl.{node}" for node in config.servers), "commit"]
+    if config.frontier.is_crawldb:
+        parts = ["generate", *parts, "update"]
     return {
         number: [f"iteration_{number}.{part}" for part in parts] for number in range(1, config.crawl.max_iterations + 1)
     }

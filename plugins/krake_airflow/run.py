@@ -1,6 +1,7 @@
-"""What `make crawl` runs: one run of the DAG `krake_crawl` in this process, with its progress on the terminal.
+"""What `make crawl` runs: the DAG of a config that crawls, with its progress on the terminal.
 
-Airflow runs the tasks one after another here (`dag.test()`), with a database of its own and without a scheduler.
+While `make ui` runs, the run is triggered and carried out there (`remote`). Else Airflow runs the tasks one after
+another in this process (`dag.test()`), without a scheduler, and `make ui` shows the run later, from the same database.
 Whatever Airflow prints goes to a log file. The exit code is 0 only if the whole run succeeded.
 
 SIGINT (Ctrl-C) and SIGTERM mean what they mean to all programs, see `crawl_lib.signals`. Once a run is stopped,
@@ -16,8 +17,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,24 +29,38 @@ from rich.console import Console
 
 from crawl_lib.config import CONFIG_PATH_VARIABLE, Config, load_config
 from crawl_lib.durable import delete_durable, write_durable
-from crawl_lib.errors import KrakeError
-from crawl_lib.seeds import parse_seeds
+from crawl_lib.errors import InputError, KrakeError, LockedError, os_errors
+from crawl_lib.seeds import find_files, parse_seeds
 from crawl_lib.signals import StopSignal, stop_on_signals
+from crawl_lib.stores import open_stores
 from krake_airflow.alone import alone
+from krake_airflow.configs import crawl_kind, dag_file, link_configs
 from krake_airflow.database import DatabaseMark
 from krake_airflow.display import Display, summary
-from krake_airflow.settings import DATABASE_FILE, PROJECT, airflow_home, config_path, environment
+from krake_airflow.remote import Airflow, RemoteRun
+from krake_airflow.server import password_of
+from krake_airflow.settings import (
+    DATABASE_FILE,
+    LOCK_FILE,
+    PROJECT,
+    URL_FILE,
+    airflow_home,
+    config_path,
+    environment,
+)
 from krake_airflow.watching import watch_with
 
-DAG_ID = "krake_crawl"
 DEFAULT_ITERATIONS = 3
 DEMO_CONFIG = PROJECT / "config" / "demo.yml"
-DEMO_SITES = 12
+DEMO_WEB: dict[str, Any] = {"seed": 1, "sites": 12, "pages_per_site": 100}
+"""What the synthetic web is made from."""
 DEMO_ITERATIONS = 6
 """More rounds would only follow the odd redirect chain of the demo web, a URL a round."""
 PLAIN_WIDTH = 200
 """Characters of a line where the output is no terminal, so that paths stay whole."""
 _RETRY_WAIT_S = 2.0
+_MOST_FORM_BYTES = 1 << 20
+"""Of seeds in a form, which Airflow's database keeps."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KrakeError as error:
         sys.stderr.write(f"make crawl: {error}\n")
         return 2
-    home = airflow_home(os.environ, "crawl")
+    home = airflow_home(os.environ)
     (home / "logs").mkdir(parents=True, exist_ok=True)
     log = home / "logs" / f"crawl-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
     with ExitStack() as stack:
@@ -77,13 +92,36 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             stack.enter_context(alone(lock_of(home, path), f"make crawl of {path}"))
             if is_demo:
-                params["seeds"] = stack.enter_context(_synthetic_web(home, console))
-            os.environ.update(environment(home, path))
-            _say(console, f"Config {path}. Starting Airflow (its log: {log}) ...")
-            return _Crawl(stack, console, config, log).run(home, params)
+                params["seeds"] = stack.enter_context(_synthetic_web(config, console))
+            link_configs(home, path)
+            crawl = _Crawl(stack, console, config, log)
+            if url := _url_of_ui(stack, home, f"make crawl of {path}"):
+                _say(console, f"Config {path}. `make ui` runs, at {url}: the run is there.")
+                code = crawl.run_in_ui(home, url, params)
+            else:
+                os.environ.update(environment(home, path))
+                _say(console, f"Config {path}. Starting Airflow (its log: {log}) ...")
+                code = crawl.run(home, params)
+            if is_demo and not code:
+                _report(config, console)
+            return code
         except KrakeError as error:
             _say(console, str(error), "red")
             return 1
+
+
+def _url_of_ui(stack: ExitStack, home: Path, what: str) -> str | None:
+    """Where the Airflow of `make ui` answers, which is waited for if it starts just now.
+
+    None if there is none, and then none starts before the stack ends: a scheduler would take up our run.
+    """
+    while True:
+        with suppress(LockedError):
+            stack.enter_context(alone(home / LOCK_FILE, what, shared=True, patience_s=0))
+            return None
+        with suppress(FileNotFoundError):
+            return (home / URL_FILE).read_text().strip()
+        time.sleep(0.5)
 
 
 def _config_path(given: argparse.Namespace) -> Path:
@@ -112,6 +150,23 @@ def seeds_text(given: str) -> str:
     return "\n".join(words) if all("://" in word for word in words) else given
 
 
+def _seeds_for_form(seeds: str, config: Config) -> str:
+    """Seeds as who triggers a DAG may give them: of files that are not in `inject.directory`, the content.
+
+    Raises InputError for more of it than a form may have.
+    """
+    files, below = find_files(seeds, None), Path(config.inject.directory).resolve()
+    if files is None or Path(seeds).resolve().is_relative_to(below):
+        return seeds
+    texts = list[bytes]()
+    for file in files:
+        with file.open() as opened, os_errors(f"seeds: {file.name}", "cannot be read", InputError):
+            texts.append(opened.read(_MOST_FORM_BYTES + 1))
+        if sum(map(len, texts)) > _MOST_FORM_BYTES:
+            raise InputError(f"seeds: {seeds}: has more than {_MOST_FORM_BYTES:,} bytes: put it into {below}")
+    return b"\n".join(texts).decode("utf-8", "surrogateescape")
+
+
 @contextmanager
 def _airflow_prints_to(log: Path) -> Iterator[Console]:
     """Send standard output and error of this process and its children to a file; yields a console on the old output.
@@ -136,32 +191,47 @@ def _airflow_prints_to(log: Path) -> Iterator[Console]:
 
 
 @contextmanager
-def _synthetic_web(home: Path, console: Console) -> Iterator[str]:
+def _synthetic_web(config: Config, console: Console) -> Iterator[str]:
     """Serve the demo's web in a process of its own; yields its seeds.
 
-    Its URLs hold its port. An unfinished demo is gone on with only if the port is the same, so the port is kept until
-    a demo is done.
+    Its URLs hold its port, which is noted with the crawl's data: the next demo goes on with the same web. Raises
+    KrakeError where another program has that port now.
     """
     from demo import Serving, SynthWeb  # noqa: PLC0415
 
-    kept = home / "demo-port"
-    web = SynthWeb(seed=1, sites=DEMO_SITES, pages_per_site=100)
-    serving = Serving(web, port=int(kept.read_text()) if kept.exists() else 0)
-    with _fallback(serving, lambda: Serving(web)) as server:
-        kept.write_text(str(server.port))
+    noted = _beside(config, "web-port")
+    port = int(noted.read_text()) if noted.exists() else 0
+    web = SynthWeb(**DEMO_WEB)
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(Serving(web, port=port))
+        except KrakeError as error:
+            raise KrakeError(
+                f"the synthetic web had port {port} when it was crawled first, and its URLs hold it: end the program"
+                f" that listens there now, or delete what is in {noted.parent} to begin another demo"
+                if port
+                else str(error)
+            ) from error
+        noted.parent.mkdir(parents=True, exist_ok=True)
+        write_durable(noted, f"{server.port}\n".encode())
         text = f"crawling a synthetic web of {web.sites} sites on this machine, port {server.port}."
         _say(console, f"No SEEDS given: {text}")
         yield "\n".join(server.seeds)
 
 
-@contextmanager
-def _fallback(first: AbstractContextManager[Any], second: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
-    with ExitStack() as stack:
-        try:
-            entered = stack.enter_context(first)
-        except KrakeError:  # the port of the unfinished demo is taken by another program
-            entered = stack.enter_context(second())
-        yield entered
+def _report(config: Config, console: Console) -> None:
+    """Leave a page with plots of the demo."""
+    from crawl_lib.export import newest_export  # noqa: PLC0415 - numpy and Arrow take a moment
+    from crawl_lib.report import write_report  # noqa: PLC0415
+
+    stores, target = open_stores(config), _beside(config, "report.html")
+    write_report(stores, name=newest_export(stores), target=target)
+    _say(console, f"Plots of it, for your browser: {target.as_uri()}")
+
+
+def _beside(config: Config, name: str) -> Path:
+    """A file of the demo, which is deleted with its data."""
+    return Path(config.dfs_primary).parent / name
 
 
 @dataclass
@@ -178,7 +248,7 @@ class _Crawl:
     def run(self, home: Path, params: dict[str, Any]) -> int:
         """Run the DAG; returns the exit code."""
         began_s = time.monotonic()
-        dag = prepare_dag(home)
+        dag = prepare_dag(home, f"{self.config.crawl.name}_{crawl_kind(self.config)}")
         unfinished, begun = _join(self.console, home, self.config, params)
         display = Display(self.console, lambda: self._end_at_once(display))
         with display, stop_on_signals() as stop:
@@ -190,8 +260,27 @@ class _Crawl:
         self.console.print(summary(self.config, display.results))
         self._say(f"{time.monotonic() - began_s:.0f} s in all, as run {run.run_id}")
         # Not before it was said: killed until then, the same command finds everything done, and says it.
-        (home / "demo-port").unlink(missing_ok=True)
         delete_durable(unfinished)
+        return 0
+
+    def run_in_ui(self, home: Path, url: str, params: dict[str, Any]) -> int:
+        """Trigger a run in the Airflow of `make ui`, and watch it; returns the exit code."""
+        began_s, dag_id = time.monotonic(), f"{self.config.crawl.name}_{crawl_kind(self.config)}"
+        params = {**params, "seeds": _seeds_for_form(params["seeds"], self.config)}
+        display = Display(self.console, lambda: None)
+        with display, stop_on_signals() as stop:
+            airflow = Airflow(url, password_of(home))
+            airflow.parse_again(dag_id, stop)
+            if stop.is_set():
+                display.stopping, self.code = True, stop.code
+                return self._say_failure(display)
+            run = RemoteRun(airflow, dag_id, params, display)
+            state = run.watch(stop, self._say)
+        display.stopping, self.code = not state, self.code if state else stop.code
+        if state != "success":
+            return self._say_failure(display)
+        self.console.print(summary(self.config, display.results))
+        self._say(f"{time.monotonic() - began_s:.0f} s in all, as run {run.run_id}")
         return 0
 
     def _stop(self, stop: StopSignal, display: Display) -> None:
@@ -259,7 +348,7 @@ def _digest(path: Path | str) -> str:
     return hashlib.sha256(str(path).encode()).hexdigest()[:16]
 
 
-def prepare_dag(home: Path) -> Any:
+def prepare_dag(home: Path, dag_id: str) -> Any:
     """Airflow's database, made if this home has none of this version, and the DAG with retries for a person who waits.
 
     This person is a user of the machine, so seeds may be any file that he may read.
@@ -273,10 +362,10 @@ def prepare_dag(home: Path) -> Any:
     if not mark.is_set():
         initdb()
         mark.set()
-    bag = DagBag(dag_folder=str(PROJECT / "dags" / "krake_crawl_dag.py"), bundle_name="dags-folder")
-    dag = bag.dags.get(DAG_ID)
+    bag = DagBag(dag_folder=str(PROJECT / "dags" / dag_file(dag_id)), bundle_name="dags-folder")
+    dag = bag.dags.get(dag_id)
     if dag is None:
-        raise KrakeError("; ".join(bag.import_errors.values()) or f"the DAG {DAG_ID} is not there")
+        raise KrakeError("; ".join(bag.import_errors.values()) or f"the DAG {dag_id} is not there")
     for task in dag.tasks:
         task.retries, task.retry_exponential_backoff = 1, 0
         task.retry_delay = type(task.retry_delay)(seconds=_RETRY_WAIT_S)

@@ -33,12 +33,21 @@ from krake_airflow.settings import DATABASE_FILE, USER, environment, server_envi
 PASSWORDS_FILE = "simple_auth_manager_passwords.json.generated"
 PARTS = ("api-server", "scheduler", "dag-processor")
 """No triggerer: no task of Krake defers."""
-_STOP_S = 20.0
-"""A task that runs while its API server ends would hold the scheduler for minutes; Krake's files bear its death."""
+_STOP_S = 4.0
+"""What has not ended so long after `stop` is killed; Krake's files and Airflow's database bear that."""
+_TOLD_S = 0.3
+"""So long it takes until the API server was told of a task that has ended."""
+_KILLED_S = 8.0
+"""What was killed is gone at once, unless the system is at work for it."""
 _STEADY_S = 120.0
 """A part that lived so long is taken for sound: an earlier end of it counts no more."""
 _MOST_DEATHS = 6
 _PR_SET_PDEATHSIG = 1
+
+
+def password_of(home: Path) -> str:
+    """The password of the user `settings.USER` of the Airflow of a home, once it is ready."""
+    return str(json.loads((home / PASSWORDS_FILE).read_text())[USER])
 
 
 def free_ports(wanted: Sequence[int]) -> list[int]:
@@ -103,7 +112,7 @@ class AirflowServer:
     @property
     def password(self) -> str:
         """The password of the user `settings.USER`, once Airflow is ready."""
-        return str(json.loads((self.home / PASSWORDS_FILE).read_text())[USER])
+        return password_of(self.home)
 
     def start(self, timeout_s: float = 600.0, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Make the database if need be, start the parts, and wait until API, scheduler and DAG processor are healthy.
@@ -131,14 +140,19 @@ class AirflowServer:
         return [said for part in self._parts if (said := part.tend())]
 
     def stop(self) -> None:
-        """End Airflow and every process that it started; returns when none is left."""
-        started = [process for part in self._parts for process in part.processes()]
-        for part in self._parts:
-            part.process.terminate()
+        """End Airflow and every process that it started, within 5 s; returns when none is left.
+
+        The scheduler is killed first: asked to end, it would wait for its tasks, and may begin others. The tasks that
+        run are told to stop, while the API server is still there to note it. All that is left then is killed: it has
+        nothing to lose, and the API server would take 7 s to end by itself.
+        """
         until_s = time.monotonic() + _STOP_S
-        while not all(part.has_ended() for part in self._parts) and time.monotonic() < until_s:
-            time.sleep(0.05)
-        _end_all({*started, *(process for part in self._parts for process in part.processes())})
+        started = [process for part in self._parts for process in part.processes()]
+        tasks = [task for part in self._parts if part.name == "scheduler" for task in part.end_with_tasks()]
+        if tasks:
+            _alive_after(tasks, until_s - time.monotonic() - _TOLD_S)
+            time.sleep(_TOLD_S)
+        _end_all({*started, *(process for part in self._parts for process in part.processes())}, patience_s=0.0)
         for part in self._parts:
             part.process.wait()
         self._parts = []
@@ -165,7 +179,7 @@ class AirflowServer:
 
     def _healthy(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"{self.url}/api/v2/monitor/health", timeout=1) as answer:  # noqa: S310
                 health: dict[str, Any] = json.load(answer)
         except (OSError, urllib.error.URLError, ValueError):
             return False
@@ -207,6 +221,25 @@ class _Part:
             return []
         return list({*_with_children(self.process.pid), *_of_session(self.process.pid)})
 
+    def end_with_tasks(self) -> list[psutil.Process]:
+        """Kill it and those of its workers that have nothing to do, and ask the tasks of the others to stop.
+
+        Returns those tasks. Each has a worker of its own, which tells the API server how it ended.
+        """
+        if self.process.returncode is not None:
+            return []
+        self.process.send_signal(signal.SIGSTOP)  # it gives its workers nothing more
+        tasks: list[psutil.Process] = []
+        for worker in _with_children(self.process.pid, recursive=False)[1:]:
+            begun = _with_children(worker.pid, recursive=False)[1:]
+            tasks += begun
+            if not begun:
+                _signal(worker, signal.SIGKILL)
+        self.process.kill()
+        for task in tasks:
+            _signal(task, signal.SIGTERM)
+        return tasks
+
     def tend(self) -> str | None:
         """Start it again if it ended, after a while that grows; returns what there is to say."""
         if self._again_s is not None:
@@ -247,10 +280,10 @@ def _ends_with_us() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _with_children(pid: int) -> list[psutil.Process]:
+def _with_children(pid: int, *, recursive: bool = True) -> list[psutil.Process]:
     try:
         root = psutil.Process(pid)
-        return [root, *root.children(recursive=True)]
+        return [root, *root.children(recursive=recursive)]
     except psutil.NoSuchProcess:
         return []
 
@@ -265,15 +298,32 @@ def _of_session(session: int) -> list[psutil.Process]:
     return found
 
 
-def _end_all(processes: Iterable[psutil.Process]) -> None:
-    """End those of these processes that still live; first politely, so that a crawl's spool is flushed."""
-    alive = [process for process in processes if process.is_running()]
-    for process in alive:
-        _signal(process, signal.SIGTERM)
-    _, alive = psutil.wait_procs(alive, timeout=8)
-    for process in alive:
-        _signal(process, signal.SIGKILL)
-    psutil.wait_procs(alive, timeout=8)
+def _alive_after(processes: Iterable[psutil.Process], most_s: float) -> list[psutil.Process]:
+    """Those of these processes that live after so many seconds; it returns as soon as none does.
+
+    Also one has ended of whose end its parent has not asked: parents may be slow, or stopped.
+    """
+    until_s = time.monotonic() + most_s
+    while (alive := [process for process in processes if _lives(process)]) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    return alive
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _end_all(processes: Iterable[psutil.Process], patience_s: float = 8.0) -> None:
+    """End those of these processes that still live; first politely, so that a crawl's spool is flushed, if there is
+    the patience for it."""
+    alive = _alive_after(processes, 0.0)
+    for number in (signal.SIGTERM, signal.SIGKILL) if patience_s else (signal.SIGKILL,):
+        for process in alive:
+            _signal(process, number)
+        alive = _alive_after(alive, patience_s or _KILLED_S)
 
 
 def _signal(process: psutil.Process, number: signal.Signals) -> None:

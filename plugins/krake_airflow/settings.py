@@ -21,6 +21,10 @@ NODE_VARIABLE = "KRAKE_NODE"
 USER = "admin"
 DATABASE_FILE = "airflow.db"
 """Airflow's database of one machine, in its home."""
+LOCK_FILE = "lock"
+"""In the home: `make ui` holds it, or several `make crawl` share it."""
+URL_FILE = "url"
+"""In the home: where the Airflow of `make ui` answers, while it does."""
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
@@ -29,14 +33,14 @@ def config_path(environ: Mapping[str, str]) -> Path:
     return Path(named) if named else PROJECT / "config" / "krake-config.yml"
 
 
-def airflow_home(environ: Mapping[str, str], purpose: str) -> Path:
+def airflow_home(environ: Mapping[str, str]) -> Path:
     """Where Airflow keeps its database and logs: a folder of `.airflow/`, or of what `KRAKE_AIRFLOW_HOME` names.
 
-    `purpose`: "crawl" (`make crawl`) and "ui" (`make ui`) have a home each, because a scheduler takes up every
+    `make crawl` and `make ui` share it, but never carry out runs at the same time (`run`): a scheduler takes up every
     unfinished run that it finds in its database, also one that another process is just carrying out.
     """
     named = environ.get(HOME_VARIABLE)
-    return (Path(named).resolve() if named else PROJECT / ".airflow") / purpose
+    return (Path(named).resolve() if named else PROJECT / ".airflow") / "ui"
 
 
 def environment(home: Path, config: Path) -> dict[str, str]:
@@ -60,6 +64,9 @@ def environment(home: Path, config: Path) -> dict[str, str]:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         # A config that was changed twice in half a minute would leave a schedule behind that was never asked for.
         "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "1",
+        # The scheduler looks this often at what ended, not every second: each level of a run waits for one look. The
+        # price is a twelfth of a core while nothing runs.
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
         # After a kill of everything a task begins again in 20 s, not in 300 s.
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
         CONFIG_PATH_VARIABLE: str(config.resolve()),

@@ -1,6 +1,7 @@
 """What `make ui` runs: Airflow with Krake's DAGs on this machine, until Ctrl-C.
 
-The port is 8080 if it is free, else any; `AIRFLOW_PORT` names another.
+It shows the crawls of the given config or folder, and all that `make crawl` has crawled, with their runs. The port is
+8080 if it is free, else any; `AIRFLOW_PORT` names another.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from crawl_lib.config import load_config
-from crawl_lib.errors import KrakeError
+from crawl_lib.durable import write_durable
+from crawl_lib.errors import ConfigError, KrakeError
 from krake_airflow.alone import alone
+from krake_airflow.configs import link_configs, read_configs
+from krake_airflow.database import end_dead_runs
 from krake_airflow.server import AirflowServer, free_ports
-from krake_airflow.settings import USER, airflow_home, config_path
+from krake_airflow.settings import DATABASE_FILE, LOCK_FILE, URL_FILE, USER, airflow_home, config_path
 
 PORT_VARIABLE = "AIRFLOW_PORT"
 DEFAULT_PORT = 8080
@@ -32,13 +37,25 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         path = Path(given.config or config_path(os.environ)).resolve()
-        load_config(path)
-        home = airflow_home(os.environ, "ui")
-        with alone(home / "lock", f"make ui of {path}"):
-            return _serve(AirflowServer(home, path, port=_port()), stop)
+        _require_one(path)
+        home = airflow_home(os.environ)
+        with alone(home / LOCK_FILE, f"make ui of {path}"):
+            (home / URL_FILE).unlink(missing_ok=True)  # of one that was killed: nothing answers there
+            end_dead_runs(home / DATABASE_FILE)
+            return _serve(AirflowServer(home, link_configs(home, path), port=_port()), stop)
     except KrakeError as error:
         _say(f"make ui: {error}")
         return 1
+
+
+def _require_one(path: Path) -> None:
+    """Say what is wrong with configs; raise ConfigError if none can be used."""
+    good, bad = read_configs(path)
+    lines = [line for one in bad for line in one.lines]
+    if not good:
+        raise ConfigError(*lines)
+    for line in lines:
+        _say(f"warning: {line}")
 
 
 def _port() -> int:
@@ -54,9 +71,11 @@ def _port() -> int:
 
 
 def _serve(server: AirflowServer, stop: threading.Event) -> int:
-    with server:
+    with ExitStack() as stack:
+        stack.enter_context(server)
         _say(f"Starting Airflow, which takes about half a minute (its logs: {server.logs}) ...")
         if server.start(stopped=stop.is_set):
+            stack.enter_context(_told(server))
             _say(f"Airflow is at {server.url}\n  user      {USER}\n  password  {server.password}\nCtrl-C stops it.")
         while not stop.wait(1.0):
             for sentence in server.tend():
@@ -64,6 +83,17 @@ def _serve(server: AirflowServer, stop: threading.Event) -> int:
         _say("Stopping Airflow ...")
     _say("Stopped.")
     return 0
+
+
+@contextmanager
+def _told(server: AirflowServer) -> Iterator[None]:
+    """For `make crawl`, which triggers its runs here."""
+    file = server.home / URL_FILE
+    write_durable(file, f"{server.url}\n".encode())
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,6 @@
-"""How a running task is watched: by its log and the task state store always, by a display where there is one.
+"""How a task is watched: by its log and the task state store always, by a display where there is one.
+
+Its log ends with what people look for: the result, a line for each count, or what went wrong and what to do.
 
 `make crawl` runs the DAG in its own process and sets a `Watcher`; under a scheduler there is none.
 """
@@ -7,13 +9,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from textwrap import TextWrapper
 from typing import Any, Protocol
 
 log = logging.getLogger("krake")
 
 REPORT_INTERVAL_S = 5.0
 STATE_KEY = "progress"
+REFUSALS = ("warning", "missing", "late_segments")
+"""What results call that which is no success."""
+REFUSED_SEEDS = ("rejected", "examples")
+"""The same in that of `inject`: a node rejects links too, which is as it should be."""
 
 
 class Watcher(Protocol):
@@ -98,3 +105,55 @@ class Reporter:
             self._state_store.set(STATE_KEY, dict(progress))
         except Exception as error:  # whatever the server answers, the crawl goes on
             log.warning("progress was not kept: %s", type(error).__name__)
+
+
+def result_lines(result: Mapping[str, Any], refusals: Collection[str]) -> Iterator[tuple[int, str]]:
+    """What a stage returned, a line for each name, and its level of logging.
+
+    `refusals`: the names of what was refused or is missing: warnings, if there is any.
+    """
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            lines = [", ".join(f"{inner} {number}" for inner, number in value.items()) or "none"]
+        else:
+            lines = list(map(str, value)) if isinstance(value, list | tuple) else [str(value)]
+        for line in lines:
+            yield (logging.WARNING if name in refusals and value else logging.INFO), f"{name}: {line}"
+
+
+def say_result(result: Mapping[str, Any], refusals: Collection[str]) -> None:
+    """Log the result of a task, see `result_lines`."""
+    for level, line in result_lines(result, refusals):
+        log.log(level, "%s", line)
+
+
+_IN_LINES = TextWrapper(88, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+"""Airflow's page cuts a line where its window ends: one of 1280 pixels shows so many characters next to the grid."""
+_AGAIN = "It is tried again by itself, and goes on where it stopped: try %d of %d comes next."
+_BY_HAND = "Correct what is named, then clear this task with its downstream: it goes on from there."
+
+
+def say_retry(context: Any) -> None:
+    """Log, as the last lines of a try that failed, what went wrong, and that it is tried again."""
+    _last_words(context, _AGAIN, context["ti"].try_number + 1, context["ti"].max_tries + 1)
+
+
+def say_failure(context: Any) -> None:
+    """Log, as the last lines of a task that failed, what went wrong and what to do."""
+    _last_words(context, _BY_HAND)
+
+
+def _last_words(context: Any, remedy: str, *numbers: int) -> None:
+    """Airflow calls this after its own traceback. It has opened a group by then, which its page shows folded."""
+    # It reads the environment when it is imported, which `make crawl` has to set first.
+    from airflow.sdk.exceptions import AirflowException  # noqa: PLC0415
+
+    error = context.get("exception")
+    if error is None:  # of a process that died: the scheduler's sentence is all there is
+        return
+    log.info("::endgroup::")
+    text = str(error) if isinstance(error, AirflowException) else f"{type(error).__name__}: {error}"
+    for finding in text.splitlines():
+        for line in _IN_LINES.wrap(finding):
+            log.error("%s", line)
+    log.error(remedy, *numbers)

@@ -1,5 +1,5 @@
--- The rows of `pages` that count: all but those of pages that were dropped from their segment.
--- In: pages (rows of `pages` with segment, the place of their segment in `inputs`), dropped (key, segment).
-select *
-from pages
-where not exists (select 1 from dropped where dropped.key = pages.key and dropped.segment = pages.segment)
+-- The captures of pages that are crawled once. `seen`: when each was seen last.
+-- In: visits (rows of `pages`).
+select visits.*, time as seen
+from visits
+where refers_to is null

@@ -12,3 +12,9 @@ CREATE TABLE IF NOT EXISTS krakenote (
     id INTEGER NOT NULL PRIMARY KEY,
     note TEXT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;
+-- When the next turn of an address, or of a host, is free (slots.sql says more).
+CREATE TABLE IF NOT EXISTS kraakeslots (
+    slot CHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    next_ms BIGINT NOT NULL,
+    PRIMARY KEY (slot)
+) ENGINE = InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin;

@@ -6,3 +6,8 @@ CREATE TABLE kraakekeys (
     hash CHAR(40) NOT NULL PRIMARY KEY,
     keyinfo TINYINT
 ) WITHOUT ROWID;
+-- When the next turn of an address, or of a host, is free (slots.sql says more).
+CREATE TABLE IF NOT EXISTS kraakeslots (
+    slot CHAR(40) NOT NULL PRIMARY KEY,
+    next_ms BIGINT NOT NULL
+);

@@ -53,6 +53,7 @@ class Krake:
             "queue": {"local_dir": "queue", "lock_timeout_s": 0.2},
             "scratch": {"directory": "scratch"},
             "urls": {"scope": "hosts"},
+            "crawl": {"max_iterations": 8},
             "fetch": {
                 "contact": "tests@localhost",
                 "host_delay_s": 0.0,

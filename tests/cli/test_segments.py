@@ -51,7 +51,7 @@ def test_salvage_from_damage_to_a_clean_check(crawled: Krake) -> None:
 def test_drop_and_compact(crawled: Krake) -> None:
     for words in (("export", "--label", "before"), ("graph", "link"), ("graph", "finalize")):
         crawled.ok(*words)
-    seed = crawled.ok("show", "0", "--export", "before").json["url"]
+    seed = crawled.ok("show", "0", "--export", "before", "--json").json["url"]
     looked = crawled("segment", "drop", seed, "http://nowhere.example/", "--dry-run")
     assert (looked.code, looked.out.startswith("would drop: ")) == (1, True)
     assert "before" in crawled.ok("segment", "drop", "--yes", seed).out
@@ -95,7 +95,7 @@ def test_import(crawled: Krake) -> None:
     assert "clean" in crawled.ok("fsck").out
     crawled.ok("crawl", "--iterations", "1")
     crawled.ok("export", "--label", "all")
-    assert crawled.ok("show", page(1)[0], "--export", "all").json["url"] == page(1)[0]
+    assert crawled.ok("show", page(1)[0], "--export", "all", "--json").json["url"] == page(1)[0]
     refused = crawled("import", str(write(crawled.directory / "x.warc", b"no archive")))
     assert refused.code == 1
     assert "not_an_archive" in refused.out

@@ -51,6 +51,8 @@ COMMANDS = (
     "keys dump DIRECTORY/other",
     "keys load DIRECTORY/dump",
     "forget --yes 127.0.1.1",
+    "retry --outcome gone",
+    "why http://127.0.0.1/never-seen",
 )
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import yaml
 from krake_airflow.display import summary
-from krake_airflow.run import DEMO_CONFIG, DEMO_ITERATIONS, DEMO_SITES, PLAIN_WIDTH, seeds_text
+from krake_airflow.run import DEMO_CONFIG, DEMO_ITERATIONS, DEMO_WEB, PLAIN_WIDTH, seeds_text
 from krake_airflow.settings import PROJECT, USER
 from rich.console import Console
 
@@ -41,7 +41,7 @@ from demo import Serving, SynthWeb
 from tests.cluster.processes import is_free
 from tests.cluster.topology import BATCH, Topology, why_not
 from tests.contracts.mariadb import PASSWORD
-from tests.dags.api import DAG, Api
+from tests.dags.api import Api
 
 OWN = ("servers", "dfs_primary", "dfs", "key_storage", "queue", "scratch", "inject")
 """Sections of a config file that the topology decides."""
@@ -149,7 +149,7 @@ class Cluster:
     @contextmanager
     def _synthetic_web(self) -> Iterator[None]:
         """Serve the demo's web, always at the same port, unless `make cluster` does; its seeds become ours."""
-        web = SynthWeb(seed=1, sites=DEMO_SITES, pages_per_site=100)
+        web = SynthWeb(**DEMO_WEB)
         port = self.topology.ports.take("web")
         seeds = web.seeds(port)
         self.given.seeds = "\n".join(seeds)
@@ -242,6 +242,7 @@ def options(path: Path) -> dict[str, Any]:
     """The sections of a config file that are no matter of the topology. Raises ConfigError for a bad file."""
     load_config(path)
     mapping: dict[str, Any] = yaml.safe_load(path.read_text())
+    mapping.get("crawl", {}).pop("name", None)  # one crawl at a time, by the DAG krake_crawl
     return {name: section for name, section in mapping.items() if name not in OWN}
 
 
@@ -254,7 +255,7 @@ def parse_again(api: Api, config: Config) -> None:
     """Have the DAG parsed with a config of other iterations."""
 
     def parsed(_: dict[str, Any]) -> bool:
-        params = api.ask("GET", f"/api/v2/dags/{DAG}/details")["params"]
+        params = api.ask("GET", f"/api/v2/dags/{api.dag}/details")["params"]
         return bool(params["iterations"]["schema"]["maximum"] == config.crawl.max_iterations)
 
     if not parsed({}):
@@ -314,7 +315,9 @@ class Watch:
 
     def _progress(self, run: str, task: str) -> str:
         """What a task said last in the task state store."""
-        path = f"/api/v2/dags/{DAG}/dagRuns/{urllib.parse.quote(run)}/taskInstances/{task}/state-store/progress"
+        path = (
+            f"/api/v2/dags/{self.api.dag}/dagRuns/{urllib.parse.quote(run)}/taskInstances/{task}/state-store/progress"
+        )
         try:
             found = self.api.ask("GET", path)["value"]
         except AssertionError:  # it has said nothing yet

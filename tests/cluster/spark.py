@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import json
 import random
 import shlex
 from pathlib import Path
@@ -23,7 +22,7 @@ from crawl_lib.config.model import SparkConfig
 from crawl_lib.engine import Room, open_engine
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
-from crawl_lib.segment.manifest import Manifest, write_dropped
+from crawl_lib.segment.manifest import write_dropped
 from crawl_lib.segment.schema import LINKS_SCHEMA
 from crawl_lib.storage import LocalStorage, Storage
 from tests.cluster.hdfs import TARGET, Hdfs
@@ -99,6 +98,9 @@ def random_crawl(maker: CrawlMaker, seed: int) -> None:
                 time=rng.choice([1.0, 1.000001, 2.0]),
                 status=rng.choice([200, 200, 200, 404, None]),
                 mime=rng.choice(["text/html", "Text/HTML", "image/png", None]),
+                outcome=rng.choice(["ok", "ok", "ok", "gone", "redirect", "timeout"]),
+                refers_to=rng.choice(["", "", "9/node-b", "10/node-a", "8/gone"]) if int(folder) > 9 else "",
+                retry_at=rng.choice([None, None, None, 9.0]),
                 links=rng.choices(aims, k=rng.randint(0, 12)),
                 file=rng.randrange(3),
             )
@@ -111,11 +113,6 @@ def random_crawl(maker: CrawlMaker, seed: int) -> None:
 
 def drop_some(place: Path, urls: list[str]) -> None:
     """Pages that `krake segment drop` took out."""
-    numbers = {"format_version": 1, "iteration": 1, "started": "1970-01-01T00:00:00Z"}
-    counts = {"outcomes": {}, "taken": 0, "deferred": 0, "pages": 0, "links": 0}
-    empty = {"counts": counts, "intake": {}, "scope_added": [], "files": [], "outlinks": {}, "history": []}
-    fields = {field.name: numbers.get(field.name, empty.get(field.name, "")) for field in dataclasses.fields(Manifest)}
-    (place / "manifest.json").write_text(json.dumps(fields))
     write_dropped(LocalStorage.open(place.parent), place.name, [key(url) for url in urls])
 
 

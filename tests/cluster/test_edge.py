@@ -54,6 +54,7 @@ def sections(delay_s: float) -> dict[str, Any]:
         "crawl": {"max_iterations": MOST_ITERATIONS},
         "dfs": {"connect_timeout_s": 5.0, "timeout_s": 20.0, "wait_s": 90.0},
         "batch": {"size": 100_000, "time_limit_s": 600},
+        "retry": {"max": 0},
         "urls": {"scope": "hosts"},
         "segment": {"sync_interval_s": 0.5},
         "watermarks": {"min_free_local_bytes": 0, "min_free_dfs_bytes": 0},

@@ -18,6 +18,7 @@ from crawl_lib.cli import main
 from crawl_lib.config import Config
 from crawl_lib.keys import check, open_key_store, replicas
 from crawl_lib.keys.server import SQL_DIRECTORY
+from crawl_lib.rounds import start_iteration
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import PASSWORD_VARIABLE, open_stores
 from crawl_lib.urls import key_of
@@ -58,7 +59,7 @@ class Troubled:
 
     def _iteration(self, number: int) -> dict[str, Any]:
         """One iteration, the nodes at the same time."""
-        stages.start_iteration(open_stores(self.config), run_id="run-1", iteration=number)
+        start_iteration(open_stores(self.config), run_id="run-1", iteration=number)
         with ThreadPoolExecutor(len(self.config.servers)) as pool:
             list(pool.map(lambda node: self._node(number, node), self.config.servers))
         commit = stages.commit_iteration(open_stores(self.config), run_id="run-1", iteration=number)

@@ -95,13 +95,18 @@ def test_by_copies_in_scratch_both_engines_leave_the_same_bytes(warm, maker, on_
 
 
 @pytest.mark.parametrize(
-    "make", [pytest.param(lambda maker: random_crawl(maker, 4), id="seed-4"), pytest.param(no_segment, id="nothing")]
+    ("make", "order"),
+    [
+        pytest.param(lambda maker: random_crawl(maker, 4), "fifo", id="seed-4"),
+        pytest.param(lambda maker: random_crawl(maker, 5), "crawldb", id="visited-again"),
+        pytest.param(no_segment, "fifo", id="nothing"),
+    ],
 )
-def test_on_a_local_disk_both_engines_leave_the_same_bytes(make, warm, tmp_path):
+def test_on_a_local_disk_both_engines_leave_the_same_bytes(make, order, warm, tmp_path):
     """Also where paths have blanks, brackets, percent signs, and look like partitions."""
     base = tmp_path / "we [i]r*d %20 a=b é"
     base.mkdir()
-    config = make_config(base, nodes=2)
+    config = make_config(base, nodes=2, frontier={"order": order})
     Path(config.dfs_primary).mkdir()
     maker = CrawlMaker(Path(config.dfs_primary))
     make(maker)

@@ -103,12 +103,15 @@ def host(kind: str = "domain", value: str = "example.org", **more: Any) -> dict[
         ({"key_storage": {"replication": 2}}, r"key_storage\.replication: 2 replicas need as many servers"),
         ({"key_storage": {"servers": ["db1", "x/0.sqlite"]}}, r"key_storage\.servers: .* cannot be mixed"),
         ({"export": {"directory": "crawl"}}, r"export\.directory: must differ from crawl\.directory"),
+        ({"text": {"directory": "crawl/"}}, r"text\.directory: must differ from crawl\.directory"),
+        ({"text": {"directory": "export"}}, r"text\.directory: must differ from export\.directory"),
         (
             {"urls": {"rules": [{"action": "?", "kind": "regex", "value": "x"}]}},
             r"urls\.rules\[0\]\.action: must be one of",
         ),
-        ({"urls": {"rules": [{"action": "+"}]}}, r"urls\.rules\[0\]\.kind: is missing, and has no default"),
+        ({"urls": {"rules": [{"action": "+", "value": "x"}]}}, r"rules\[0\]\.kind: is missing, and has no default"),
         ({"crawl": []}, r"crawl: must be a mapping of options, not \[\]"),
+        ({"fetch": {"hosts": [3]}}, r"fetch\.hosts\[0\]: must be a mapping of options, not 3"),
     ],
 )
 def test_a_mistake_is_one_line_with_file_and_key(sections: dict[str, Any], message: str) -> None:
@@ -116,6 +119,46 @@ def test_a_mistake_is_one_line_with_file_and_key(sections: dict[str, Any], messa
         read(**sections)
     assert str(caught.value).startswith("crawl.yml: ")
     assert "\n" not in str(caught.value)
+
+
+def test_all_mistakes_of_a_file_are_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "crawl.yml"
+    file.write_text("""
+servers: [node-a, default, "../b"]
+crawl: {schedule: every day, max_iterations: 0}
+fetch:
+  robots: obey
+  robots: ignore
+  hosts: [{kind: glob, value: a.b}, 3, {kind: domain, value: A.b}]
+key_storage: {replication: 2, tls: on}
+fetc: {}
+""")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert [line.removeprefix(f"{file}: ").partition(": ")[0] for line in caught.value.lines] == [
+        "fetch.robots",
+        "fetc",
+        "servers[2]",
+        "dfs_primary",
+        "crawl.max_iterations",
+        "key_storage.tls",
+        "fetch.hosts[0].kind",
+        "fetch.hosts[1]",
+        "servers",
+        "key_storage.replication",
+        "crawl.schedule",
+    ]
+
+
+@pytest.mark.parametrize("schedule", ["every day", "0 3 * *", "", "60 3 * * *"])
+def test_a_schedule_that_is_no_cron_expression_is_named(tmp_path: Path, schedule: str) -> None:
+    """Airflow would take the DAG away, and say so at a place where few people look."""
+    file = tmp_path / "crawl.yml"
+    file.write_text(f"servers: [a]\ndfs_primary: dfs\ncrawl: {{schedule: {schedule!r}}}\n")
+    with pytest.raises(ConfigError, match=re.escape(f"crawl.schedule: {schedule!r} is not a cron expression, such")):
+        load_config(file)
+    file.write_text("servers: [a]\ndfs_primary: dfs\ncrawl: {schedule: '17 3 * * 1-5'}\n")
+    assert load_config(file).crawl.schedule == "17 3 * * 1-5"
 
 
 @pytest.mark.parametrize("missing", ["servers", "dfs_primary"])
@@ -185,7 +228,23 @@ def test_what_stands_twice_is_refused(text: str, message: str, tmp_path: Path) -
         load_config(file)
 
 
+def test_who_names_no_config_is_told_which_are_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.yml").write_text("")
+    (tmp_path / "other.yml").write_text("")
+    with pytest.raises(ConfigError, match=r"mien\.yml: cannot be read \(there are mine\.yml, other\.yml\): No such"):
+        load_config(tmp_path / "mien.yml")
+
+
 def test_a_missing_file_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRAKE_CONFIG_PATH", str(tmp_path / "none.yml"))
     with pytest.raises(ConfigError, match=r"none\.yml: no such config file \(KRAKE_CONFIG_PATH names"):
         load_config()
+
+
+def test_a_folder_of_configs_is_for_airflow_and_a_command_needs_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(tmp_path))
+    for path in (None, tmp_path):
+        with pytest.raises(ConfigError, match=r"is a folder; name one config in it \(krake --config FILE"):
+            load_config(path)

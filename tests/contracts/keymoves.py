@@ -102,6 +102,24 @@ class KeyMovesContract:
         assert "key_storage" in (ShardedKeyStore(chosen, replication).ring_problem() or "")
         store.require_ring()
 
+    def test_keys_of_another_crawl_are_refused_and_those_of_before_get_a_name(self, filled, servers):
+        """Also by a change of the key servers, which would take all of them along."""
+        old = filled(2, 1)
+        assert [read_ring(server).ring.crawl for server in old.servers] == [None, None]
+        ours = ShardedKeyStore(old.servers, 1, crawl="ours")
+        assert ours.other_crawls() == []
+        ours.require_ring()
+        assert [read_ring(server).ring.crawl for server in old.servers] == ["ours", "ours"]
+        theirs = ShardedKeyStore(old.servers, 1, crawl="theirs")
+        assert len(theirs.other_crawls()) == 2
+        more = ShardedKeyStore([*old.servers, *servers(1)], 1, crawl="theirs")
+        for act in (theirs.require_ring, lambda: reshard(more)):
+            with pytest.raises(KeyTablesError, match=r"keys of the crawl 'ours', .* is 'theirs'"):
+                act()
+        moved = ShardedKeyStore([*old.servers, *servers(1)], 1, crawl="ours")
+        reshard(moved)
+        assert [read_ring(server).ring.crawl for server in moved.servers] == ["ours"] * 3
+
     def test_a_server_with_an_empty_disk_gets_its_note_again(self, filled):
         store = filled(3, 2)
         store.servers[1].create(drop=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, product
 
@@ -15,6 +16,7 @@ import pytest
 
 from crawl_lib.errors import KeyServerDownError, KeyTablesError
 from crawl_lib.keys import STATEMENT_KEYS, KeyServer, PrefixSum, ShardedKeyStore, check, repair, replicas
+from crawl_lib.keys.server import SlotEnd, SlotWish
 from crawl_lib.states import KeyState
 
 QUEUED, CRAWLED, GONE = KeyState
@@ -39,7 +41,7 @@ class Switch(KeyServer):
         self.calls.append(method)
         if self.down:
             raise KeyServerDownError(f"{self.name}: switched off")
-        keys = arguments[0] if arguments and isinstance(arguments[0], list) else []
+        keys = arguments[0] if arguments and isinstance(arguments[0], list) and method != "turns" else []
         assert len(keys) <= STATEMENT_KEYS
         assert all(low < high for low, high in pairwise(keys))
         return getattr(self.inner, method)(*arguments, **named)
@@ -85,6 +87,15 @@ class Switch(KeyServer):
 
     def create(self, *, drop=False):
         return self._pass("create", drop=drop)
+
+    def turns(self, wishes, ends=()):
+        return self._pass("turns", wishes, ends)
+
+    def has_slots(self):
+        return self._pass("has_slots")
+
+    def make_slots(self):
+        return self._pass("make_slots")
 
     def close(self):
         self.inner.close()
@@ -567,3 +578,72 @@ class KeyStoreContract:
         assert report.misplaced == {store.servers[0].name: 7}
         assert not report.ok
         assert len(raw(store.servers[0].inner)) == before
+
+    # Turns that nodes share
+
+    def test_a_slot_is_reserved_from_its_next_turn_on_and_never_twice(self, new_server, again):
+        """By the server's clock; who reserves next gets what comes after, whoever it is."""
+        one = new_server()
+        one.create()
+        other = again(one)
+        slot = make_keys(1)[0]
+        (first,) = one.turns([SlotWish(slot, 5_000, 60_000)])
+        (second,) = other.turns([SlotWish(slot, 1_000, 60_000)])
+        (third,) = one.turns([SlotWish(slot, 500, 60_000)])
+        assert (first.granted, second.granted, third.granted) == (True, True, True)
+        assert abs(first.next_ms - first.now_ms - 5_000) < 2_000
+        assert (second.next_ms, third.next_ms) == (first.next_ms + 1_000, first.next_ms + 1_500)
+        assert abs(first.now_ms / 1000 - time.time()) < 5
+        for server in (one, other):
+            server.close()
+
+    def test_what_is_reserved_for_longer_than_wished_is_refused(self, servers):
+        (server,) = servers(1)
+        slots = make_keys(3)
+        server.turns([SlotWish(slots[0], 60_000)])
+        refused, free = server.turns([SlotWish(slots[0], 1_000, 30_000), SlotWish(slots[1], 1_000)])
+        assert (refused.granted, free.granted) == (False, True)
+        assert 30_000 < refused.next_ms - refused.now_ms <= 60_000
+        twice = server.turns([SlotWish(slots[2], 1_000), SlotWish(slots[2], 1_000)])
+        assert [answer.granted for answer in twice] == [True, False]
+
+    def test_a_slot_is_given_back_by_who_reserved_it_last(self, servers):
+        (server,) = servers(1)
+        slot = make_keys(1)[0]
+        (held,) = server.turns([SlotWish(slot, 60_000)])
+        assert server.turns([], [SlotEnd(slot, held.next_ms - 1, 0)]) == []
+        assert not server.turns([SlotWish(slot, 1_000, 30_000)])[0].granted
+        server.turns([], [SlotEnd(slot, held.next_ms, 2_000)])
+        (after,) = server.turns([SlotWish(slot, 1_000, 2_500)])
+        assert after.granted
+        assert 2_000 < after.next_ms - after.now_ms <= 3_000
+
+    def test_many_at_once_reserve_a_slot_one_after_the_other(self, new_server, again):
+        first = new_server()
+        first.create()
+        everybody = [first, *(again(first) for _ in range(3))]
+        slots = make_keys(5)
+
+        def reserve(server):
+            wishes = [SlotWish(slot, 100, 10**9) for slot in (slots if server is first else slots[::-1])]
+            return [answer for _ in range(10) for answer in zip(wishes, server.turns(wishes), strict=True)]
+
+        with ThreadPoolExecutor(len(everybody)) as pool:
+            given = [pair for pairs in pool.map(reserve, everybody) for pair in pairs]
+        for slot in slots:
+            ends = [answer.next_ms for wish, answer in given if wish.slot == slot]
+            assert all(later - sooner >= 100 for sooner, later in pairwise(sorted(ends)))
+        for server in everybody:
+            server.close()
+
+    def test_tables_of_an_older_version_get_a_table_of_turns(self, servers, drop_slot_table):
+        (server,) = servers(1)
+        assert server.has_slots()
+        drop_slot_table(server.inner)
+        assert not server.has_slots()
+        with pytest.raises(KeyTablesError, match=r"has no table of turns.*krake keys create --missing"):
+            server.turns([SlotWish(make_keys(1)[0], 1_000)])
+        for _ in range(2):
+            server.make_slots()
+        assert server.has_slots()
+        assert server.turns([SlotWish(make_keys(1)[0], 1_000)])[0].granted

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib import stages
@@ -19,7 +21,8 @@ from crawl_lib.export.show import show_page
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.segments import swap
 from crawl_lib.repair.segments.salvage import salvage_segment
-from crawl_lib.segment import SegmentReader
+from crawl_lib.rounds import note_change
+from crawl_lib.segment import PAGES_SCHEMA, SegmentReader
 from crawl_lib.states import KeyState
 from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import Stores, open_stores
@@ -102,7 +105,7 @@ def test_a_crawl_task_makes_no_other_segment_while_a_repair_is_open(
     killed_at("repair.swap.aside", crawl, name, monkeypatch)
     iteration = json.loads((segment.parent / "iteration.json").read_text())
     round_: dict[str, Any] = {"run_id": iteration["run_id"], "iteration": iteration["iteration"]}
-    stages.start_iteration(open_stores(crawl.config), **round_)  # the copy's config has other paths
+    note_change(open_stores(crawl.config), round_["run_id"])  # the copy's config has other paths
     task = round_ | {"node": name.node}
     with pytest.raises(DamagedFileError, match="krake fsck --repair"):
         stages.crawl_node(open_stores(crawl.config), **task)
@@ -183,6 +186,18 @@ def test_exports_honour_a_drop(crawl: Result) -> None:
         show_page(stores, name="done", page=url)
     with pytest.raises(InputError, match="is not among"):
         show_page(stores, name="after", page=url)
+
+
+def test_failures_that_pass_are_counted_again(crawl: Result) -> None:
+    """`crawl.max_pages` counts fetches without them."""
+    segment, name = largest(crawl)
+    urls = some_pages(segment)
+    table = pq.read_table(segment / "pages.parquet").to_pylist()
+    changed = [{**one, "retry_at": one["time"]} if one["url"] in urls[:2] else one for one in table]
+    pq.write_table(pa.Table.from_pylist(changed, PAGES_SCHEMA), segment / "pages.parquet")
+    drop(crawl, *urls[1:])
+    compact_segment(stores_of(crawl.config), name)
+    assert reader_of(crawl, name).manifest.counts["retried"] == {"ok": 1}
 
 
 def test_a_dropped_page_stays_known(crawl: Result) -> None:
@@ -303,6 +318,23 @@ def test_what_was_dropped_or_compacted_stays_out_after_a_salvage(crawl: Result) 
     assert problems(crawl.config, name) == []
     assert not {compacted, dropped} & urls_in(reader_of(crawl, name))
     assert compact_segment(stores_of(crawl.config), name).pages == 1
+
+
+def test_a_dropped_page_whose_record_a_salvage_lost_is_compacted(crawl: Result) -> None:
+    """Found by operators who dropped a page, had a WARC file damaged and repaired, and compacted its segment."""
+    segment, name = largest(crawl)
+    url, other, _ = some_pages(segment)
+    [row] = [row for row in rows(segment) if row["url"] == url]
+    drop(crawl, url, other)
+    with (segment / row["warc_file"]).open("r+b") as file:
+        file.seek(row["warc_offset"])
+        file.write(b"\0" * row["warc_length"])
+    report = salvage_segment(stores_of(crawl.config), name)
+    assert (report.lost, report.lost_urls) == (1, [])
+    assert compact_segment(stores_of(crawl.config), name).pages == 1
+    assert problems(crawl.config, name) == []
+    assert reader_of(crawl, name).taken_out == {key_of(url), key_of(other)}
+    assert compact_segment(stores_of(crawl.config), name).state == "nothing"
 
 
 def test_index_lines_are_in_order_again_where_only_their_places_differ(tmp_path: Path) -> None:

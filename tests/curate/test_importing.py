@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,17 @@ from crawl_lib.states import KeyState
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from tests.e2e.crawl import Result, check_cdxj, check_warcs, make_config
-from tests.repair.archives import arc_archive, archive, odd_archive, page, pages_archive, record, whole_gzip, write
+from tests.repair.archives import (
+    answer,
+    arc_archive,
+    archive,
+    odd_archive,
+    page,
+    pages_archive,
+    record,
+    whole_gzip,
+    write,
+)
 from tests.repair.crawled import export_all, rows, stores_of, tree
 
 TESTDATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "testdata" / "warc"
@@ -103,6 +114,20 @@ def test_links_of_imported_pages_enter_the_crawl_by_its_filters(config: Config, 
     assert queued == 2  # the seed, which is also a link of page 1, and the link of page 2
     status = stages.status_of(config)["iterations"]
     assert [(entry["folder"], entry["complete"], entry["missing"]) for entry in status] == [(report.folder, True, [])]
+
+
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
+def test_an_imported_failure_that_passes_is_not_final(status: str, config: Config, tmp_path: Path) -> None:
+    """Its record is kept; the page has yet to be crawled, and may be imported from another archive."""
+    config = replace(config, retry=replace(config.retry, max=2))
+    url, body = page(1)
+    bring(config, write(tmp_path / "x.warc.gz", archive([answer(url, b"busy", status)])))
+    [row] = rows(the_segment(config))
+    assert row["retry_at"] is not None
+    assert states(config, url) == [None]
+    assert fsck(stores_of(config)).findings == []
+    assert only(bring(config, write(tmp_path / "y.warc.gz", archive([answer(url, body)])))).pages == 1
+    assert states(config, url) == [KeyState.CRAWLED]
 
 
 def test_a_crawl_goes_on_after_an_import(config: Config, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,18 +17,23 @@ from typing import Any, Self
 import psutil
 from krake_airflow.settings import PROJECT, environment
 
-DAG = "krake_crawl"
 READY_S = 180.0
 RUN_S = 900.0
 """Five runs at once on two slow cores took more than 240 s; nothing waits so long unless it hangs."""
 
 
 class Api:
-    """The REST API of an Airflow at `url`."""
+    """The REST API of an Airflow at `url`; `dag`: the DAG that is meant."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, dag: str = "krake_crawl") -> None:
+        self.url, self.dag = url, dag
         self.token = ""
+
+    def of(self, dag: str) -> "Api":
+        """The same for another DAG."""
+        other = Api(self.url, dag)
+        other.token = self.token
+        return other
 
     def sign_in(self, user: str, password: str) -> None:
         """Get the token that all other calls need."""
@@ -38,6 +44,7 @@ class Api:
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(f"{self.url}{path}", data=data, method=method)
         request.add_header("Content-Type", "application/json")
+        request.add_header("Accept", "application/json")
         if self.token:
             request.add_header("Authorization", f"Bearer {self.token}")
         try:
@@ -50,16 +57,16 @@ class Api:
     def trigger(self, **params: Any) -> str:
         """Trigger the DAG; returns the run's id."""
         body = {"logical_date": None, "conf": params}
-        return str(self.ask("POST", f"/api/v2/dags/{DAG}/dagRuns", body)["dag_run_id"])
+        return str(self.ask("POST", f"/api/v2/dags/{self.dag}/dagRuns", body)["dag_run_id"])
 
     def runs(self) -> dict[str, str]:
         """State by run id, oldest first."""
-        found = self.ask("GET", f"/api/v2/dags/{DAG}/dagRuns?limit=100&order_by=id")["dag_runs"]
+        found = self.ask("GET", f"/api/v2/dags/{self.dag}/dagRuns?limit=100&order_by=id")["dag_runs"]
         return {run["dag_run_id"]: run["state"] for run in found}
 
     def tasks(self, run: str) -> dict[str, tuple[str, int]]:
         """State and number of tries by task id."""
-        path = f"/api/v2/dags/{DAG}/dagRuns/{urllib.request.quote(run)}/taskInstances?limit=100"
+        path = f"/api/v2/dags/{self.dag}/dagRuns/{urllib.request.quote(run)}/taskInstances?limit=100"
         found: list[dict[str, Any]] = []
         while page := self.ask("GET", f"{path}&offset={len(found)}")["task_instances"]:
             found += page
@@ -67,10 +74,39 @@ class Api:
                 break
         return {task["task_id"]: (task["state"], task["try_number"]) for task in found}
 
+    def times(self, run: str) -> dict[str, tuple[float, float]]:
+        """When the run was triggered and ended (""), and when each task that ran began and ended, in POSIX seconds."""
+        path = f"/api/v2/dags/{self.dag}/dagRuns/{urllib.request.quote(run)}"
+        found = self.ask("GET", path)
+        whole = (found["queued_at"], found["end_date"])
+        tasks = self.ask("GET", f"{path}/taskInstances?limit=100")["task_instances"]
+        rows = {"": whole, **{task["task_id"]: (task["start_date"], task["end_date"]) for task in tasks}}
+        return {
+            name: (datetime.fromisoformat(first).timestamp(), datetime.fromisoformat(last).timestamp())
+            for name, (first, last) in rows.items()
+            if first and last
+        }
+
     def result(self, run: str, task: str) -> Any:
         """What a task returned."""
-        path = f"/api/v2/dags/{DAG}/dagRuns/{urllib.request.quote(run)}/taskInstances/{task}/xcomEntries/return_value"
+        path = (
+            f"/api/v2/dags/{self.dag}/dagRuns/{urllib.request.quote(run)}/taskInstances/{task}/xcomEntries/return_value"
+        )
         return self.ask("GET", path)["value"]
+
+    def log(self, run: str, task: str, attempt: int = 1) -> list[str]:
+        """The lines of a task's log as the page of Airflow shows them, unfolded ones only: level and text."""
+        path = f"/api/v2/dags/{self.dag}/dagRuns/{urllib.request.quote(run)}/taskInstances/{task}/logs/{attempt}"
+        shown: list[str] = []
+        groups = 0
+        for entry in self.ask("GET", f"{path}?full_content=true")["content"]:
+            if "::endgroup::" in entry["event"]:
+                groups = max(0, groups - 1)
+            elif "::group::" in entry["event"]:
+                groups += 1
+            elif not groups:
+                shown.append(f"{entry.get('level')} {entry['event']}")
+        return shown
 
     def wait(self, true: Callable[[], bool], what: str, timeout_s: float = RUN_S) -> None:
         """Until something holds."""
@@ -84,23 +120,23 @@ class Api:
         self.wait(lambda: self.runs()[run] in ("success", "failed"), f"the end of {run}")
         return self.runs()[run]
 
-    def clear(self, run: str, task: str, *, only_failed: bool) -> None:
-        """Clear a task with its downstream, as the button of the UI does."""
+    def clear(self, run: str, task: str, *, only_failed: bool, alone: bool = False) -> None:
+        """Clear a task, with its downstream unless `alone`, as the button of the UI does."""
         body = {
             "dry_run": False,
             "dag_run_id": run,
             "task_ids": [task],
-            "include_downstream": True,
+            "include_downstream": not alone,
             "only_failed": only_failed,
             "reset_dag_runs": True,
         }
-        self.ask("POST", f"/api/v2/dags/{DAG}/clearTaskInstances", body)
+        self.ask("POST", f"/api/v2/dags/{self.dag}/clearTaskInstances", body)
 
     def parse_again(self, true: Callable[[dict[str, Any]], bool]) -> None:
         """Have the DAG's file parsed, until the DAG is as wanted."""
-        found = self.ask("GET", f"/api/v2/dags/{DAG}")
+        found = self.ask("GET", f"/api/v2/dags/{self.dag}")
         self.ask("PUT", f"/api/v2/parseDagFile/{found['file_token']}")
-        self.wait(lambda: true(self.ask("GET", f"/api/v2/dags/{DAG}")), "the DAG as its new config says", 300)
+        self.wait(lambda: true(self.ask("GET", f"/api/v2/dags/{self.dag}")), "the DAG as its new config says", 300)
 
 
 class Ui(Api):
@@ -171,11 +207,11 @@ class Ui(Api):
         """`airflow backfill create`; again, as docs/operating.md says, where SQLite let it die of a locked database."""
         dates = ["--from-date", first, "--to-date", last, "--dag-run-conf", json.dumps(conf)]
         for _ in range(10):
-            done = self.airflow("backfill", "create", "--dag-id", DAG, *dates)
+            done = self.airflow("backfill", "create", "--dag-id", self.dag, *dates)
             if done.returncode == 0:
                 return
             assert "database is locked" in done.stderr, done.stderr[-3000:]
-            for backfill in self.ask("GET", f"/api/v2/backfills?dag_id={DAG}")["backfills"]:
+            for backfill in self.ask("GET", f"/api/v2/backfills?dag_id={self.dag}")["backfills"]:
                 if backfill["completed_at"] is None:
                     self.ask("PUT", f"/api/v2/backfills/{backfill['id']}/cancel")
         raise AssertionError("the database stayed locked")

@@ -24,7 +24,7 @@ def small_config(directory: Path, **sections: Any) -> tuple[Config, Path]:
     """A config of two nodes below `directory`, and its file."""
     directory.mkdir(parents=True, exist_ok=True)
     crawl = {"max_iterations": MOST_ITERATIONS, **sections.pop("crawl", {})}
-    fetch = {"host_delay_s": 0.0, "ip_delay_s": 0.0}
+    fetch = {"host_delay_s": 0.0, "ip_delay_s": 0.0, **sections.pop("fetch", {})}
     config = make_config(directory, nodes=NODES, crawl=crawl, fetch=fetch, **sections)
     return config, write_config(config, directory)
 
@@ -46,7 +46,7 @@ def exported_bytes(config: Config, export: str) -> dict[str, bytes]:
 def exports(config: Config) -> list[str]:
     """The names of the exports that stand."""
     folder = Path(config.dfs_primary) / config.export.directory
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(path.name for path in folder.glob("*") if path.is_dir() and not path.name.startswith("."))
 
 
 def rows(config: Config, table: str) -> list[tuple[int, str, list[Any]]]:

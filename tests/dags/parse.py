@@ -1,7 +1,7 @@
 """Parses the DAGs as Airflow's DAG processor does, and prints what tests ask for as JSON.
 
-Run as a module, with the DAG folder and then config files: one process for all, because importing Airflow takes longer
-than parsing.
+Run as a module, with the DAG folder and then config files, or folders: one process for all, because importing Airflow
+takes longer than parsing. `DAG@CONFIG`: as a task of that DAG does.
 """
 
 import json
@@ -9,6 +9,9 @@ import os
 import sys
 import time
 from typing import Any
+
+AS_A_TASK_OF = "_AIRFLOW_PARSING_CONTEXT_DAG_ID"
+"""By this variable Airflow tells a process which task it is for (`get_parsing_context`)."""
 
 
 def _task(task: Any) -> dict[str, Any]:
@@ -34,6 +37,7 @@ def parse(folder: str) -> dict[str, Any]:
     """DAGs, import errors and the CPU seconds that parsing took."""
     from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - the environment is set by then
 
+    has_krake = "crawl_lib.stages" in sys.modules
     began_s = time.process_time()
     bag = DagBag(dag_folder=folder)
     parse_s = time.process_time() - began_s
@@ -41,6 +45,9 @@ def parse(folder: str) -> dict[str, Any]:
         dag_id: {
             "tasks": {task.task_id: _task(task) for task in dag.tasks},
             "doc": dag.doc_md,
+            "paused": dag.is_paused_upon_creation,
+            "crawls": sorted({getattr(task, "crawl", "") for task in dag.tasks}),
+            "assets": sorted({asset.name for task in dag.tasks for asset in task.outlets}),
             "tags": sorted(dag.tags),
             "max_active_runs": dag.max_active_runs,
             "catchup": dag.catchup,
@@ -49,10 +56,14 @@ def parse(folder: str) -> dict[str, Any]:
         }
         for dag_id, dag in bag.dags.items()
     }
-    return {"dags": found, "errors": bag.import_errors, "parse_s": parse_s}
+    return {"dags": found, "errors": bag.import_errors, "parse_s": parse_s, "has_krake": has_krake}
 
 
 if __name__ == "__main__":
     for config in sys.argv[2:]:
-        os.environ["KRAKE_CONFIG_PATH"] = config
+        dag_id, _, path = config.rpartition("@")
+        os.environ["KRAKE_CONFIG_PATH"] = path
+        os.environ.pop(AS_A_TASK_OF, None)
+        if dag_id:
+            os.environ[AS_A_TASK_OF] = dag_id
         print("RESULT" + json.dumps(parse(sys.argv[1]), default=str))

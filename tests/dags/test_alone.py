@@ -25,19 +25,46 @@ def test_the_second_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None
         assert lock.read_text() == f"the third (process {os.getpid()})\n"
 
 
-@pytest.mark.parametrize("program", ["crawl", "ui"])
-def test_a_program_that_runs_already_is_not_started_again(program: str, tmp_path: Path) -> None:
-    """Two of them on one database of Airflow end each other's runs."""
-    _, path = small_config(tmp_path)
-    home = tmp_path / "home" / program
-    home.mkdir(parents=True)
+def test_programs_that_share_it_keep_a_third_one_out(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with (
+        alone(lock, "the first", shared=True),
+        alone(lock, "the second", patience_s=0, shared=True),
+        pytest.raises(KrakeError, match="the second"),
+    ):
+        alone(lock, "the third", patience_s=0).__enter__()
+    with alone(lock, "the third", patience_s=0), pytest.raises(KrakeError, match="the third"):
+        alone(lock, "the first", patience_s=0, shared=True).__enter__()
+
+
+def start(program: str, config: Path, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     found = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "KRAKE"))}
     found |= {"KRAKE_AIRFLOW_HOME": str(home.parent), "PYTHONPATH": f"{PROJECT / 'plugins'}{os.pathsep}{PROJECT}"}
+    command = [sys.executable, "-m", "krake_airflow", program, "--config", str(config)]
+    return subprocess.run(command, env=found | variables, capture_output=True, text=True, timeout=200)
+
+
+@pytest.mark.parametrize(("program", "first"), [("crawl", "crawl"), ("ui", "ui"), ("ui", "crawl")])
+def test_a_program_that_runs_already_is_not_started_again(program: str, first: str, tmp_path: Path) -> None:
+    """Two of them on one database of Airflow would end each other's runs."""
+    _, path = small_config(tmp_path)
+    home = tmp_path / "home" / "ui"
+    home.mkdir(parents=True)
     lock = lock_of(home, path) if program == "crawl" else home / "lock"
-    with alone(lock, "the first"):
-        command = [sys.executable, "-m", "krake_airflow", program, "--config", str(path)]
-        done = subprocess.run(command, env=found, capture_output=True, text=True, timeout=200)
+    with alone(lock, "the first", shared=first != program):
+        done = start(program, path, home)
     assert done.returncode == 1
     assert done.stdout.count("\n") == 1
     assert "the first (process" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_address_of_a_killed_ui_is_not_given_to_a_crawl(tmp_path: Path) -> None:
+    """From the lock on until Airflow answers, `make crawl` waits for a new address."""
+    _, path = small_config(tmp_path)
+    home = tmp_path / "home" / "ui"
+    home.mkdir(parents=True)
+    (home / "url").write_text("http://127.0.0.1:9\n")
+    done = start("ui", path, home, AIRFLOW_PORT="none")
+    assert "not a port" in done.stdout
+    assert not (home / "url").exists()

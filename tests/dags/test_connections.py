@@ -39,6 +39,30 @@ def test_without_a_connection_the_config_holds(config: Config) -> None:
     assert applied(config) == config
 
 
+def test_the_connection_of_the_crawl_comes_before_the_common_one(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KRAKE_KEY_STORAGE_PASSWORD", raising=False)
+    crawls = {
+        name: dataclasses.replace(
+            config,
+            crawl=dataclasses.replace(config.crawl, name=name),
+            key_storage=dataclasses.replace(config.key_storage, servers=("db",)),
+        )
+        for name in ("krake", "news")
+    }
+    connect(monkeypatch, login="common")
+    monkeypatch.setenv("AIRFLOW_CONN_KRAKE_DFS_NEWS", json.dumps({"conn_type": "webhdfs", "login": "own"}))
+    for name, password in (("", "of-all"), ("_NEWS", "of-news")):
+        fields = {"conn_type": "mysql", "password": password}
+        monkeypatch.setenv(f"AIRFLOW_CONN_KRAKE_KEYS{name}", json.dumps(fields))
+    found = {name: connections.secrets_for(crawl) for name, crawl in crawls.items()}
+    assert [(one.key_storage_password, one.dfs.user) for one in found.values()] == [
+        ("of-all", "common"),
+        ("of-news", "own"),
+    ]
+
+
 def test_an_empty_connection_changes_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch)
     assert applied(config) == config

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from krake_airflow.display import HINTS, NOTHING, Display, summary
+from krake_airflow.display import HINTS, NOTHING, NOTHING_DUE, Display, summary
 from rich.console import Console
 
 from crawl_lib.config import from_mapping
@@ -27,7 +27,7 @@ class Shown:
 
     def task(self, *, run_needs_it: bool = True) -> Any:
         """A task that begins."""
-        task = SimpleNamespace(task_id="inject", run_needs_it=run_needs_it, ask_to_stop=self._ask)
+        task = SimpleNamespace(task_id="inject", run_needs_it=run_needs_it, ask_to_stop=self._ask, refusals=())
         self.display.started(task)
         return task
 
@@ -58,6 +58,19 @@ def test_between_two_tasks_it_is_over_at_once() -> None:
     assert (shown.asked, shown.over) == (0, 1)
 
 
+def test_what_was_refused_is_a_warning_below_the_line_of_its_task() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    task = SimpleNamespace(task_id="inject", run_needs_it=True, refusals=("rejected", "examples"))
+    with Display(console, lambda: None) as display:
+        display.started(task)
+        display.finished(task, {"accepted": 2, "rejected": {"scheme": 1}, "examples": ["seeds:3: scheme"]})
+        display.started(task)
+        display.finished(task, {"accepted": 2, "rejected": {}, "examples": []})
+    done, *warnings, again = console.export_text().splitlines()
+    assert (done.split()[-2:], again.split()[-2:]) == (["accepted", "2"], ["accepted", "2"])
+    assert [line.strip() for line in warnings] == ["warning rejected: scheme 1", "warning examples: seeds:3: scheme"]
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("progress", [{"checking": "[/x]: [a]"}, {"node": "[node-a]", "phase": "[/x]: [a]"}])
 def test_what_stands_in_brackets_is_shown(progress: dict[str, str], terminal: bool) -> None:
@@ -73,11 +86,11 @@ def test_what_stands_in_brackets_is_shown(progress: dict[str, str], terminal: bo
     assert "[/x]: [a]" in text
 
 
-def shown_at_the_end(directory: Path, outcomes: dict[str, int]) -> str:
+def shown_at_the_end(directory: Path, outcomes: dict[str, int], **more: object) -> str:
     config = from_mapping({"servers": ["node"], "dfs_primary": "dfs"}, base=directory)
     console = Console(width=400, record=True, file=io.StringIO())
-    console.print(summary(config, {"iteration_1.commit": {"folder": "1", "outcomes": outcomes}}))
-    return console.export_text()
+    console.print(summary(config, {"iteration_1.commit": {"folder": "1", "outcomes": outcomes, **more}}))
+    return " ".join(console.export_text().replace("│", "|").split())
 
 
 def test_who_sees_no_page_is_told_why(tmp_path: Path) -> None:
@@ -86,3 +99,26 @@ def test_who_sees_no_page_is_told_why(tmp_path: Path) -> None:
     assert f"1{HINTS['address_refused']}" in refused
     assert NOTHING not in refused
     assert NOTHING in shown_at_the_end(tmp_path, {})
+
+
+def test_a_url_counts_once_and_its_other_tries_apart(tmp_path: Path) -> None:
+    shown = shown_at_the_end(tmp_path, {"ok": 7, "timeout": 5}, retried={"timeout": 4}, passed_over=3)
+    assert "| pages fetched | 8 |" in shown
+    assert "| ok | 7 |" in shown
+    assert "| timeout | 1, in 5 tries |" in shown
+
+
+def test_what_is_not_due_yet_is_not_nothing(tmp_path: Path) -> None:
+    """`krake forget` would be the wrong advice."""
+    shown = shown_at_the_end(tmp_path, {}, passed_over=3)
+    assert NOTHING_DUE in shown
+    assert NOTHING not in shown
+
+
+def test_iterations_that_ended_early_say_why(tmp_path: Path) -> None:
+    assert "| iterations | 1, then nothing is queued |" in shown_at_the_end(tmp_path, {}, ended="nothing is queued")
+
+
+def test_an_iteration_of_few_answers_is_named_at_the_end(tmp_path: Path) -> None:
+    shown = shown_at_the_end(tmp_path, {"timeout": 60}, warning="only 0 of 60 URLs were answered at all")
+    assert "| warning | iteration 1: only 0 of 60 URLs were answered at all |" in shown

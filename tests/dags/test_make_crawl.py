@@ -12,14 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from krake_airflow.run import _join, seeds_text
+from krake_airflow.run import _join, _synthetic_web, seeds_text
 from krake_airflow.settings import PROJECT
 from rich.console import Console
 
 from crawl_lib.config import Config
+from crawl_lib.errors import KrakeError
 from demo import Serving
 from tests.dags.conftest import Reference
-from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config
+from tests.dags.crawls import (
+    ITERATIONS,
+    MOST_ITERATIONS,
+    WEB,
+    exported_bytes,
+    exports,
+    rows,
+    small_config,
+    taken_in_order,
+)
 from tests.e2e.crawl import Result
 
 pytestmark = pytest.mark.timeout(900)
@@ -74,18 +84,17 @@ def test_a_whole_crawl_equals_one_without_airflow(
 def test_a_failed_task_is_named_and_the_next_run_goes_on(
     home: Path, crawl: tuple[Config, Path], serving: Serving, reference: Reference
 ) -> None:
-    """node-1's directory lies below a regular file, so its crawl fails while node-0's batch stands."""
+    """node-1's lock cannot be opened, so its crawl fails while node-0's batch stands."""
     config, path = crawl
-    blocked = Path(config.queue.local_dir) / "node-1"
-    blocked.parent.mkdir(parents=True)
-    blocked.write_text("in the way")
+    blocked = Path(config.queue.local_dir) / "node-1" / "lock"
+    blocked.mkdir(parents=True)
     arguments = ["--seeds", " ".join(serving.seeds), "--iterations", str(ITERATIONS)]
     code, output = finish(start(home, path, *arguments))
     assert code == 1
     assert "iteration_1.crawl.node-1: " in output
     assert str(blocked) in output
     assert "Traceback" not in output
-    blocked.unlink()
+    blocked.rmdir()
     code, output = finish(start(home, path, *arguments))
     assert code == 0, output
     assert exported_bytes(config, exports(config)[-1]) == reference.exported
@@ -117,7 +126,7 @@ def test_an_interrupt_stops_it_and_the_next_run_goes_on(
 
 def said_nothing_to_run(home: Path) -> bool:
     """Whether Airflow slept, in the newest run of a home, since no task could be run."""
-    newest = max((home / "crawl" / "logs").glob("crawl-*.log"), key=lambda path: path.stat().st_mtime_ns)
+    newest = max((home / "ui" / "logs").glob("crawl-*.log"), key=lambda path: path.stat().st_mtime_ns)
     return "No tasks to run" in newest.read_text()
 
 
@@ -131,7 +140,7 @@ def test_a_run_that_cannot_go_on_ends_at_once(home: Path, crawl: tuple[Config, P
     assert "inject: " in output
     assert str(crawl_dir) in output
     assert "The run failed" in output
-    assert output.count("FAILED inject") == 2, "it was tried again"
+    assert output.count("FAILED inject") == 1, "a file in the way is for people: it is not tried again"
     assert "iteration_1" not in output
 
 
@@ -220,6 +229,40 @@ def test_a_signal_in_the_first_seconds_ends_it_without_a_traceback(
     assert done.returncode == 128 + signal.Signals[number], done
     assert "Traceback" not in done.stdout + done.stderr
     assert done.stdout.count("\n") == (module == "airflow"), "what it said before"
+
+
+def test_the_demo_again_goes_on_with_the_same_web(home: Path, crawl: tuple[Config, Path]) -> None:
+    """Its web got another port, so that all of it was new: finding 3. What is noted is with the crawl's data."""
+    config, path = crawl
+    program = f"""
+from pathlib import Path
+from krake_airflow import run
+run.DEMO_CONFIG, run.DEMO_WEB = Path({str(path)!r}), {dataclasses.asdict(WEB)}
+raise SystemExit(run.main(["--config", {str(path)!r}]))
+"""
+    command, env, beside = [sys.executable, "-c", program], variables(home), Path(config.dfs_primary).parent
+    for _ in range(2):
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 0, done
+        assert "on this machine, port " in done.stdout
+    visited = Result(config).visited()
+    assert {url.split("/")[2].partition(":")[2] for url in visited} == {(beside / "web-port").read_text().strip()}
+    assert (beside / "report.html").as_uri() in done.stdout
+    assert "<svg" in (beside / "report.html").read_text()
+    assert set(visited.values()) == {1}
+    assert len({run for run, _ in taken_in_order(config)}) == 2
+    assert len(exports(config)) == 1, "nothing was new"
+
+
+def test_a_demo_whose_port_is_taken_says_what_to_do(crawl: tuple[Config, Path]) -> None:
+    config, console = crawl[0], Console(quiet=True)
+    with (
+        _synthetic_web(config, console) as seeds,
+        pytest.raises(KrakeError, match=r"had port \d+ .* delete what is in"),
+    ):
+        _synthetic_web(config, console).__enter__()
+    with _synthetic_web(config, console) as again:
+        assert again == seeds
 
 
 def test_only_the_same_parameters_nodes_and_routing_go_on_with_an_unfinished_run(

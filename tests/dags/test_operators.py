@@ -26,6 +26,7 @@ class TaskInstance:
         self.pushed: dict[str, Any] = {}
         self.pulled = pulled
         self.try_number = 1
+        self.max_tries = 3
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
@@ -72,9 +73,10 @@ def stage(monkeypatch: pytest.MonkeyPatch, config_file: Path) -> list[dict[str, 
 
     names = (
         "inject",
-        "start_iteration",
         "crawl_node",
         "commit_iteration",
+        "generate",
+        "update_crawldb",
         "settle_node",
         "export_pages",
         "link_export",
@@ -83,11 +85,12 @@ def stage(monkeypatch: pytest.MonkeyPatch, config_file: Path) -> list[dict[str, 
     )
     for name in names:
         monkeypatch.setattr(stages, name, made(name))
+    monkeypatch.setattr(stages, "ended_before", lambda stores, **arguments: "")
     return calls
 
 
 MOST = 4
-LATER = {i: [f"iteration_{i}.start", f"iteration_{i}.commit"] for i in range(1, MOST + 1)}
+LATER = {i: [f"iteration_{i}.crawl.node-a", f"iteration_{i}.commit"] for i in range(1, MOST + 1)}
 
 
 def test_inject_pushes_its_result_and_then_skips_all_that_is_beyond(stage: list[dict[str, Any]]) -> None:
@@ -133,14 +136,51 @@ def test_a_commit_skips_again_what_a_clear_brought_back(stage: list[dict[str, An
     assert list(skipped.value.tasks) == [*LATER[3], *LATER[4]]
 
 
+def test_a_commit_after_which_nothing_waits_skips_all_later_iterations(
+    stage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "commit_iteration", lambda stores, **which: {"folder": "17", "ended": "nothing waits"})
+    commit = operators.CommitOperator(task_id="commit", iteration=2, later={3: LATER[3], 4: LATER[4]})
+    ti = TaskInstance()
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        run(commit, context(MOST, ti))
+    assert list(skipped.value.tasks) == [*LATER[3], *LATER[4]]
+    assert ti.pushed["return_value"]["ended"] == "nothing waits"
+
+
+def test_a_task_after_the_last_iteration_that_is_cleared_alone_skips_itself(
+    stage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks what the iteration before it left; of the first iteration nothing is asked."""
+    asked = []
+
+    def ended_before(stores: Stores, **which: Any) -> str:
+        asked.append(which)
+        return "nothing waits"
+
+    monkeypatch.setattr(stages, "ended_before", ended_before)
+    for number in (1, 2):
+        for task in (
+            operators.CrawlOperator(task_id="node-a", iteration=number, node="node-a"),
+            operators.CommitOperator(task_id="commit", iteration=number, later={}),
+        ):
+            if number == 1:
+                run(task, context())
+            else:
+                with pytest.raises(AirflowSkipException, match="ended before number 2: nothing waits"):
+                    run(task, context())
+    assert [call["stage"] for call in stage] == ["crawl_node", "commit_iteration"]
+    assert asked == [{"run_id": "run-1", "iteration": 2}] * 2
+
+
 def test_a_run_of_all_iterations_skips_nothing(stage: list[dict[str, Any]]) -> None:
     inject = operators.InjectOperator(task_id="inject", later=LATER)
     assert run(inject, context(MOST)) == {"folder": "17", "export": "17"}
 
 
-def test_start_refuses_an_iteration_that_the_run_does_not_ask_for(stage: list[dict[str, Any]]) -> None:
+def test_crawl_and_commit_refuse_an_iteration_that_the_run_does_not_ask_for(stage: list[dict[str, Any]]) -> None:
     with pytest.raises(AirflowSkipException, match="asks for 2 iterations"):
-        run(operators.StartOperator(task_id="start", iteration=3), context(2))
+        run(operators.CrawlOperator(task_id="node-a", iteration=3, node="node-a"), context(2))
     with pytest.raises(AirflowSkipException, match="asks for 2 iterations"):
         run(operators.CommitOperator(task_id="commit", iteration=3, later={}), context(2))
     assert stage == []
@@ -169,7 +209,15 @@ def test_a_task_runs_on_its_own_node_alone(
     assert {call["run_id"] for call in stage} == {"run-1"}
 
 
-MENDED_BY_HAND = {"ConfigError", "InputError", "KeyAccessError", "KeyTablesError", "OutputConflictError", "QueueError"}
+MENDED_BY_HAND = {
+    "ConfigError",
+    "FewAnswersError",
+    "InputError",
+    "KeyAccessError",
+    "KeyTablesError",
+    "OutputConflictError",
+    "QueueError",
+}
 
 
 @pytest.mark.parametrize("name", [name for name in dir(errors) if name.endswith("Error") and name != "UrlError"])
@@ -190,9 +238,10 @@ def test_every_error_either_fails_at_once_or_is_retried(
 
 ALL_TASKS = [
     operators.InjectOperator(task_id="inject", later={}),
-    operators.StartOperator(task_id="start", iteration=1),
     *NODE_TASKS,
     operators.CommitOperator(task_id="commit", iteration=1, later={}),
+    operators.GenerateOperator(task_id="generate", iteration=1, later={}),
+    operators.UpdateOperator(task_id="update", iteration=1, later={}),
     operators.MaintainKeysOperator(task_id="keys", server="keys/0.sqlite"),
     operators.ExportOperator(task_id="export", of_run=True),
     operators.LinkOperator(task_id="linker"),
@@ -222,6 +271,82 @@ def test_a_stopped_crawl_is_a_failure_that_is_retried(config_file: Path, monkeyp
     with pytest.raises(AirflowException) as raised:
         run(crawl, context())
     assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_an_error_is_raised_without_a_chain(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow would log a traceback for each link, and the message would be twenty lines above the last one."""
+
+    def fails(*arguments: object, **named: object) -> None:
+        try:
+            raise OSError("the disk")
+        except OSError as error:
+            raise errors.ConfigError("a: is wrong", "b: is wrong too") from error
+
+    monkeypatch.setattr(stages, "maintain_keys", fails)
+    with pytest.raises(AirflowFailException) as raised:
+        run(operators.MaintainKeysOperator(task_id="server_1", server="keys/0.sqlite"), context())
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+    assert str(raised.value).splitlines() == ["a: is wrong", "b: is wrong too"]
+
+
+def last_lines(callbacks: Any, error: BaseException, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the last callback of a task logs, but for the end of Airflow's group."""
+    ti = TaskInstance()
+    ti.try_number, ti.max_tries = 2, 6
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="krake"):
+        callbacks[-1]({"exception": error, "ti": ti})
+    assert caplog.records[0].message == "::endgroup::", "Airflow's page folds the group that it opens after a traceback"
+    assert {record.levelname for record in caplog.records[1:]} == {"ERROR"}
+    return [record.message for record in caplog.records[1:]]
+
+
+def test_the_last_lines_of_a_log_are_message_and_cure(caplog: pytest.LogCaptureFixture) -> None:
+    task = operators.LinkOperator(task_id="linker", on_failure_callback=lambda context: None)
+    assert len(task.on_failure_callback) == 2, "a notifier is called before"
+    ours = AirflowException("a: is wrong\nb: is wrong too")
+    assert last_lines(task.on_failure_callback, ours, caplog) == [
+        "a: is wrong",
+        "b: is wrong too",
+        "Correct what is named, then clear this task with its downstream: it goes on from there.",
+    ]
+    assert last_lines(task.on_retry_callback, ours, caplog)[2:] == [
+        "It is tried again by itself, and goes on where it stopped: try 3 of 7 comes next."
+    ]
+    assert last_lines(task.on_failure_callback, KeyError("x"), caplog)[0] == "KeyError: 'x'"
+    long = AirflowException(f"/{'a' * 120}: " + "some-thing is wrong, " * 12)
+    *lines, _ = last_lines(task.on_failure_callback, long, caplog)
+    assert lines[0] == f"/{'a' * 120}:", "no path is broken"
+    assert " ".join(map(str.strip, lines)) == str(long).strip()
+    assert max(map(len, lines[1:])) <= 88, "Airflow's page would cut it"
+    caplog.clear()
+    watching.say_failure({"ti": TaskInstance()})
+    assert caplog.records == [], "a process that died has no error"
+
+
+def test_results_are_lines_and_refusals_are_warnings(
+    stage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = {"rejected": {"invalid": 1, "scheme": 2}, "examples": ["seeds:1: invalid", "seeds:4: scheme"]}
+    commit = {"folder": "17", "missing": ["node-b"]}
+    monkeypatch.setattr(stages, "inject", lambda *arguments, **named: {"accepted": 3, **refused})
+    monkeypatch.setattr(stages, "commit_iteration", lambda *arguments, **named: commit)
+    monkeypatch.setattr(stages, "crawl_node", lambda *arguments, **named: {"rejected": {"scope": 9}, "outcomes": {}})
+    caplog.set_level(logging.INFO, logger="krake")
+    run(operators.InjectOperator(task_id="inject", later={}), context())
+    run(operators.CommitOperator(task_id="commit", iteration=1, later={}), context())
+    run(operators.CrawlOperator(task_id="node-a", iteration=1, node="node-a"), context())
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "accepted: 3"),
+        ("WARNING", "rejected: invalid 1, scheme 2"),
+        ("WARNING", "examples: seeds:1: invalid"),
+        ("WARNING", "examples: seeds:4: scheme"),
+        ("INFO", "folder: 17"),
+        ("WARNING", "missing: node-b"),
+        ("INFO", "rejected: scope 9"),
+        ("INFO", "outcomes: none"),
+    ]
 
 
 def test_progress_is_logged_and_survives_a_refusing_server(caplog: pytest.LogCaptureFixture) -> None:

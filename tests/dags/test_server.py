@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def test_what_a_part_left_behind_is_ended_before_it_starts_again(part: _Part) ->
     os.waitid(os.P_PID, part.process.pid, os.WEXITED | os.WNOWAIT)
     assert child.is_running()
     assert "scheduler ended by itself (-9)" in (part.tend() or "")
-    assert not child.is_running()
+    assert not server._lives(child)
 
 
 def test_who_got_the_process_id_of_a_dead_part_is_left_alone(
@@ -65,3 +66,34 @@ def test_who_got_the_process_id_of_a_dead_part_is_left_alone(
     part.process.pid = other.pid
     assert part.processes() == []
     assert len(server._with_children(other.pid)) == 2
+
+
+TASK = "import signal, time; signal.signal(signal.SIGTERM, signal.{}); print('up', flush=True); time.sleep(600)"
+WORKER = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+SCHEDULER = f"""
+import subprocess, sys
+idle = subprocess.Popen(['sleep', '600'])
+subprocess.run([sys.executable, '-c', {WORKER!r}, sys.argv[1]])
+"""
+"""A scheduler with a worker that has nothing to do, and one that runs a task."""
+
+
+@pytest.mark.parametrize(("on_term", "least_s", "most_s"), [("SIG_DFL", 0.0, 3.0), ("SIG_IGN", 3.0, 5.0)])
+def test_stop_ends_tasks_and_kills_what_does_not_stop(
+    on_term: str, least_s: float, most_s: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", SCHEDULER, TASK.format(on_term)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    monkeypatch.setattr(server, "_spawn", lambda *arguments: process)
+    airflow = server.AirflowServer(tmp_path, tmp_path)
+    airflow._parts = [_Part("scheduler", tmp_path, tmp_path, {})]
+    assert process.stdout is not None
+    process.stdout.readline()
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) == 3
+    began_s = time.monotonic()
+    airflow.stop()
+    assert least_s <= time.monotonic() - began_s < most_s
+    assert not any(server._lives(one) for one in family)
+    assert process.returncode == -signal.SIGKILL
+    process.stdout.close()

@@ -5,10 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from krake_airflow import settings
+
+
+@pytest.mark.parametrize("module", ["krake_airflow.run", "krake_airflow.ui"])
+def test_airflow_is_not_loaded_before_its_environment_is_set(module: str, tmp_path: Path) -> None:
+    """It would make a folder in the user's home, and read its settings there."""
+    code = f"import sys, {module}; print(sorted(name for name in sys.modules if name.split('.')[0] == 'airflow'))"
+    variables = {"HOME": str(tmp_path), "PYTHONPATH": f"{settings.PROJECT / 'plugins'}:{settings.PROJECT}"}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_secret_is_made_once_for_the_owner_alone(tmp_path: Path) -> None:
@@ -42,3 +54,11 @@ def test_of_two_that_make_it_at_once_both_have_the_same(tmp_path: Path, monkeypa
     monkeypatch.setattr(settings, "fsync_file", meanwhile)
     assert [settings._kept_secret(path)] == others == [path.read_text()]
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("program", ["run", "ui"])
+def test_a_program_loads_no_airflow_before_it_has_set_its_variables(program: str) -> None:
+    """Airflow reads AIRFLOW_HOME when it is imported: with another one `make crawl` did not find its own DAG."""
+    code = f"import sys, krake_airflow.{program}; sys.exit('airflow' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": f"{settings.PROJECT / 'plugins'}:{settings.PROJECT}"}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0

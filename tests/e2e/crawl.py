@@ -43,6 +43,8 @@ def make_config(directory: Path, *, nodes: int, routing: str = "host", **section
         "frontier": {"routing": routing},
         "urls": {"scope": "hosts"},
         "segment": {"sync_interval_s": 0.5},
+        "retry": {"max": 0},
+        "crawl": {"max_iterations": MOST_ITERATIONS},
         "fetch": {
             "contact": "tests@localhost",
             "host_delay_s": 0.02,
@@ -91,11 +93,16 @@ class Result:
         return rows
 
     def visited(self) -> Counter[str]:
-        """How many rows of `pages` each URL has."""
-        return Counter(row["url"] for row in self.rows("pages", ["url"]))
+        """How many final rows of `pages` each URL has."""
+        return Counter(row["url"] for row in self.rows("pages", ["url", "retry_at"]) if row["retry_at"] is None)
+
+    def retried(self) -> Counter[str]:
+        """How many rows each URL has that say when it is tried again."""
+        return Counter(row["url"] for row in self.rows("pages", ["url", "retry_at"]) if row["retry_at"] is not None)
 
     def outcomes(self) -> dict[str, str]:
-        return {row["url"]: row["outcome"] for row in self.rows("pages", ["url", "outcome"])}
+        rows = self.rows("pages", ["url", "outcome", "retry_at"])
+        return {row["url"]: row["outcome"] for row in rows if row["retry_at"] is None}
 
     def digests(self) -> dict[str, bytes]:
         """The digest of the content of each URL that answered 200, as `pages` says."""
@@ -148,17 +155,23 @@ def run_crawl(
     result: Result | None = None,
     process: bool = True,
 ) -> Result:
-    """Inject, crawl, settle and export.
+    """Inject, crawl, settle and export; with a CrawlDb as the DAG `recrawl` does.
 
-    `seeds`: URLs, or what `stages.inject` takes. `iterations`: None goes on until an iteration finds nothing to
-    fetch. `result`: of an earlier run of the same crawl. `process`: also maintenance, export, linker and finalizer.
+    `seeds`: URLs, or what `stages.inject` takes. `iterations`: None goes on until an iteration finds nothing to fetch,
+    now or later. `result`: of an earlier run of the same crawl. `process`: also maintenance, export, linker and
+    finalizer.
     """
     result = result or Result(config)
     stages.inject(open_stores(config), run_id=run_id, seeds=seeds if isinstance(seeds, str) else "\n".join(seeds))
+    has_crawldb = config.frontier.is_crawldb
     for number in range(1, (iterations or MOST_ITERATIONS) + 1):
+        if has_crawldb and "ended" in stages.generate(open_stores(config), run_id=run_id, iteration=number):
+            break
         commit = run_iteration(config, run_id, number)
         result.commits.append(commit)
-        if iterations is None and commit["taken"] == 0:
+        if has_crawldb:
+            stages.update_crawldb(open_stores(config))
+        elif iterations is None and commit["taken"] == commit["passed_over"] == 0:
             break
     else:
         assert iterations is not None, f"the crawl did not end in {MOST_ITERATIONS} iterations"
@@ -173,8 +186,7 @@ def run_crawl(
 
 
 def run_iteration(config: Config, run_id: str, number: int) -> dict[str, Any]:
-    """Start, all nodes at the same time, commit."""
-    stages.start_iteration(open_stores(config), run_id=run_id, iteration=number)
+    """All nodes at the same time, commit."""
     tasks = [
         _THREADS.submit(stages.crawl_node, open_stores(config), run_id=run_id, iteration=number, node=node)
         for node in config.servers
@@ -232,25 +244,28 @@ def check_cdxj(result: Result) -> int:
         for entry in cdxj_entries(segment):
             offset, length = int(entry["offset"]), int(entry["length"])
             kind, url = record_at(segment / entry["filename"], offset, length)
-            assert (kind, url) == ("response", entry["url"])
+            assert (kind, url) == ("revisit" if entry["mime"] == "warc/revisit" else "response", entry["url"])
             indexed.add((entry["filename"], offset))
             entries += 1
         for row in pq.ParquetFile(segment / "pages.parquet").read().to_pylist():
             kind, url = record_at(segment / row["warc_file"], row["warc_offset"], row["warc_length"])
             assert url == row["url"]
-            assert kind == ("response" if row["status"] is not None else "metadata")
+            answer = "revisit" if row["refers_to"] else "response"
+            assert kind == (answer if row["status"] is not None else "metadata")
             assert ((row["warc_file"], row["warc_offset"]) in indexed) == (row["status"] is not None)
     return entries
 
 
 def check_counts(result: Result) -> None:
-    """Taken = each outcome + deferred in every manifest, and the tables have as many rows as it says."""
+    """Taken = each outcome + deferred in every manifest, and the tables have as many rows as it says, final and not."""
     for segment, manifest in zip(result.segments(), result.manifests(), strict=True):
         counts = manifest["counts"]
         assert counts["taken"] == sum(counts["outcomes"].values()) + counts["deferred"]
         assert counts["pages"] == pq.ParquetFile(segment / "pages.parquet").metadata.num_rows
         assert counts["links"] == pq.ParquetFile(segment / "links.parquet").metadata.num_rows
         assert counts["pages"] == sum(counts["outcomes"].values())
+        tries = [row["outcome"] for row in result.rows("pages", ["outcome", "retry_at"], segment) if row["retry_at"]]
+        assert Counter(tries) <= Counter(counts.get("retried", {})), "those that a list asked for are among these too"
         for file in manifest["files"]:
             data = (segment / file["name"]).read_bytes()
             assert (len(data), hashlib.sha256(data).hexdigest()) == (file["size_bytes"], file["sha256"])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crawl_lib import stages
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners
 from demo import Serving, SynthWeb
@@ -42,7 +43,7 @@ def test_killed_task_runs_again_to_the_truth(tmp_path: Path) -> None:
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run-1", seeds="\n".join(serving.seeds))
         for iteration in (1, 2, 3):
-            stages.start_iteration(open_stores(config), run_id="run-1", iteration=iteration)
+            start_iteration(open_stores(config), run_id="run-1", iteration=iteration)
             if iteration > 1:
                 seen = len(serving.log().requests)
                 crawl_and_kill(path, iteration, busiest, lambda seen=seen: len(serving.log().requests) > seen + 8)

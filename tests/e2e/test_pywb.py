@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
 from hashlib import sha1
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,11 +15,13 @@ import pytest
 
 from crawl_lib.curate.index import merge_indexes
 from crawl_lib.parse import decode_content, parse_head
+from crawl_lib.records import Earlier
 from crawl_lib.segment import surt
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import canonicalize
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, make_config, run_crawl
+from tests.e2e.visits import config_for, full_captures, rows_of, running_site, visit
 from tests.web.pywb import PYTHON, Pywb
 
 WEB = SynthWeb(seed=10, sites=1, pages_per_site=10)
@@ -148,3 +152,45 @@ def test_every_page_is_replayed_as_it_was_captured(crawled: Result, wayback: Pyw
 
 def test_a_page_that_was_not_crawled_is_not_there(wayback: Pywb) -> None:
     assert wayback.replay("http://127.0.0.1:9/never", "20260101000000").status == 404
+
+
+@pytest.fixture(scope="module")
+def visited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Result, Pywb]]:
+    """A site whose pages a list asked for again, in another second than before."""
+    if not PYTHON.exists():
+        pytest.skip("pywb is not there: run `make setup-pywb`")
+    config = config_for(tmp_path_factory.mktemp("visited"))
+    with running_site() as site:
+        run_crawl(config, [site.urls["/"]], ITERATIONS, process=False)
+        site.later()
+        wait_for_another_second(full_captures(config))
+        visit(config, "7-1", ITERATIONS + 1)
+    merge_indexes(open_stores(config))
+    result = Result(config)
+    directory = tmp_path_factory.mktemp("pywb-again")
+    with Pywb(directory, index=result.crawl_dir / "index.cdxj", archive=result.crawl_dir) as running:
+        yield result, running
+
+
+def wait_for_another_second(captures: dict[str, Earlier]) -> None:
+    """The index of replay tools knows captures of a URL apart by their second."""
+    newest = max(int(one.time) for one in captures.values())
+    while int(time.time()) <= newest:
+        time.sleep(0.05)
+
+
+def test_captures_and_revisits_are_replayed(visited: tuple[Result, Pywb]) -> None:
+    result, wayback = visited
+    rows = [row for number in (1, 2, 3) for row in rows_of(result.config, number).values()]
+    bodies = {row["url"]: row for row in rows if row["status"] == 200 and not row["refers_to"] and row["digest"]}
+    again = [row for row in rows if row["refers_to"]]
+    assert {row["outcome"] for row in again} == {"ok", "not_modified"}
+    for row in again:
+        full = bodies[row["url"]]
+        for asked in (full, row):
+            replayed = wayback.replay(row["url"], stamp_of(asked))
+            head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {replayed.headers.get('Content-Encoding', '')}\r\n\r\n"
+            content = decode_content(parse_head(head.encode()), replayed.body, max_bytes=1 << 30).data
+            assert (replayed.status, sha1(content).digest()) == (200, full["digest"]), (row["url"], stamp_of(asked))
+            shown = parsedate_to_datetime(replayed.headers["Memento-Datetime"])
+            assert shown.strftime("%Y%m%d%H%M%S") == stamp_of(asked), "the capture that was asked for"

@@ -1,5 +1,6 @@
 """A crawl of the synthetic web finds its truth, with 1 and with 3 nodes and with both routings."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.states import Outcome
+from crawl_lib.urls import key_of
 from demo import RequestLog, Serving, SynthWeb, Truth, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, check_warcs, make_config, run_crawl
 
@@ -14,6 +16,7 @@ WEB = SynthWeb(seed=20, sites=7, pages_per_site=20)
 HOST_DELAY_S = 0.02
 MAX_REDIRECTS = 4  # fewer than the long chain has, and as few as possible: each costs a round
 RETRIED = {Outcome.SERVER_ERROR}
+PASSING = {*RETRIED, Outcome.ROBOTS_UNREACHABLE, Outcome.TIMEOUT, Outcome.CONNECT_FAILED}
 
 
 @dataclass(frozen=True)
@@ -23,9 +26,12 @@ class Case:
     nodes: int
     routing: str
     processes: int = 1
+    retries: int = 0
+    order: str = "fifo"
 
     def __str__(self) -> str:
-        return f"{self.nodes}-{self.routing}"
+        order = "" if self.order == "fifo" else f"-{self.order}"
+        return f"{self.nodes}-{self.routing}{'-retries' if self.retries else ''}{order}"
 
 
 @dataclass
@@ -38,10 +44,12 @@ class Crawled:
     log: RequestLog
 
 
-CASES = [Case(1, "host", processes=2), Case(3, "host"), Case(1, "local"), Case(3, "local")]
+CASES = [
+    *(Case(1, "host", processes=2), Case(3, "host"), Case(1, "local"), Case(3, "local")),
+    *(Case(1, "host", retries=2), Case(3, "local", retries=1)),
+    *(Case(1, "host", order="crawldb"), Case(3, "host", order="crawldb")),
+]
 HOST_ROUTING = [case for case in CASES if case.routing == "host"]
-# With local routing several nodes visit one host; `start` warns of it.
-ONE_NODE_A_HOST = [case for case in CASES if case.routing == "host" or case.nodes == 1]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
@@ -50,16 +58,26 @@ def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory: Path = tmp_path_factory.mktemp("crawl")
     fetch = {"host_delay_s": HOST_DELAY_S, "max_redirects": MAX_REDIRECTS, "processes": case.processes}
     with Serving(WEB) as serving:
-        config = make_config(directory, nodes=case.nodes, routing=case.routing, fetch=fetch)
+        retry = {"max": case.retries, "max_wait_s": 0.0}
+        frontier = {"routing": case.routing, "order": case.order}
+        config = make_config(directory, nodes=case.nodes, frontier=frontier, fetch=fetch, retry=retry)
         result = run_crawl(config, serving.seeds)
         truth = serving.truth(options=TruthOptions(max_redirects=MAX_REDIRECTS))
         yield Crawled(case, result, truth, serving.log())
 
 
 def test_every_url_of_the_truth_is_visited_once_and_no_other(crawled: Crawled) -> None:
+    """It has one final row, and counts as one."""
     visited = crawled.result.visited()
     assert set(visited) == set(crawled.truth.visits)
     assert set(visited.values()) == {1}
+    assert sum(commit["urls"] for commit in crawled.result.commits) == len(visited)
+
+
+def test_each_other_row_is_a_try_of_a_failure_that_passes(crawled: Crawled) -> None:
+    passing = {url for url, visit in crawled.truth.visits.items() if visit.outcome in PASSING}
+    assert passing
+    assert crawled.result.retried() == Counter(dict.fromkeys(passing, crawled.case.retries))
 
 
 def test_outcomes_are_the_truth(crawled: Crawled) -> None:
@@ -88,7 +106,6 @@ def test_server_saw_each_url_once_unless_it_failed(crawled: Crawled) -> None:
     assert all(counts[url] > 1 for url in failing)
 
 
-@pytest.mark.parametrize("crawled", ONE_NODE_A_HOST, indirect=True, ids=str)
 def test_no_two_requests_to_a_host_are_closer_than_its_delay(crawled: Crawled) -> None:
     """Over all nodes, processes and iterations, robots.txt and retries included."""
     for host in crawled.log.hosts():
@@ -120,10 +137,19 @@ def test_warcs_are_valid_for_two_readers_and_the_index_hits(crawled: Crawled) ->
 
 
 def test_depth_and_via_follow_the_links(crawled: Crawled) -> None:
-    """A page's `via` is a crawled page that leads to it; a link adds one to the depth, a redirect nothing."""
+    """A page's `via` is a crawled page that leads to it; a link adds one to the depth, a redirect nothing.
+
+    The CrawlDb has no page that led to another: there one of those that link to it has the right depth.
+    """
     rows = crawled.result.rows("pages", ["key", "url", "via_key", "depth", "redirect_url"])
     by_key = {row["key"]: row for row in rows}
     links = {(row["source"], row["target"]) for row in crawled.result.rows("links", ["source", "target"])}
+    if crawled.case.order == "crawldb":
+        leads = {(target, by_key[source]["depth"] + 1) for source, target in links}
+        leads |= {(key_of(row["redirect_url"]), row["depth"]) for row in rows if row["redirect_url"]}
+        assert all(row["via_key"] is None for row in rows)
+        assert all((row["key"], row["depth"]) in leads for row in rows if row["depth"])
+        return
     for row in rows:
         if row["via_key"] is None:
             assert row["depth"] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.export import SegmentInput
+from crawl_lib.segment import Manifest
 from crawl_lib.segment.schema import LINKS_SCHEMA, PAGES_SCHEMA
+from crawl_lib.urls import host_of
 
 PLAIN_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
-PAGE_DEFAULTS: dict[str, Any] = {"host": "h.example", "outcome": "ok", "depth": 0, "attempts": 1, "duration_ms": 1}
+PAGE_DEFAULTS: dict[str, Any] = {"outcome": "ok", "depth": 0, "attempts": 1, "duration_ms": 1}
 
 
 def key(url: str) -> bytes:
@@ -28,7 +29,7 @@ def key(url: str) -> bytes:
 
 @dataclass
 class Capture:
-    """A page to put into a segment. `time`: POSIX seconds."""
+    """A page to put into a segment. `time`: POSIX seconds. `refers_to`: the segment of the capture it revisits."""
 
     url: str
     body: bytes = b""
@@ -38,12 +39,29 @@ class Capture:
     head: bytes = PLAIN_HEAD
     links: Sequence[str] = ()
     file: int = 0
+    outcome: str = "ok"
+    refers_to: str = ""
+    retry_at: float | None = None
 
 
 def member(url: str, block: bytes, kind: str = "response") -> bytes:
     """A WARC record as one gzip member."""
     head = f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nContent-Length: {len(block)}\r\n\r\n"
     return gzip.compress(head.encode() + block + b"\r\n\r\n", mtime=0)
+
+
+def manifest(folder: str, node: str, *, pages: int, links: int) -> bytes:
+    """The manifest of a segment that has only tables and WARC files; as older versions wrote it, without a digest."""
+    named: dict[str, Any] = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
+    counts = {"taken": pages, "deferred": 0, "pages": pages, "links": links, "outcomes": {}}
+    own: dict[str, Any] = {
+        "take_id": f"{folder} {node}",
+        "run_id": "run",
+        "iteration": 1,
+        "folder": folder,
+        "node": node,
+    }
+    return Manifest(**named, **own, counts=counts, started="1970-01-01T00:00:00Z", format_version=1).to_bytes()
 
 
 @dataclass
@@ -74,9 +92,13 @@ class CrawlMaker:
                     **where,
                     "key": key(capture.url),
                     "url": capture.url,
+                    "host": host_of(capture.url),
                     "time": datetime.fromtimestamp(capture.time, UTC),
                     "status": capture.status,
-                    "mime_detected": capture.mime,
+                    "mime_detected": None if capture.refers_to else capture.mime,
+                    "outcome": capture.outcome,
+                    "refers_to": {"segment": capture.refers_to, "file": "", "offset": 0} if capture.refers_to else None,
+                    "retry_at": capture.retry_at and datetime.fromtimestamp(capture.retry_at, UTC),
                 }
             )
             links += [
@@ -92,6 +114,6 @@ class CrawlMaker:
             (place / name).write_bytes(data)
         pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / "pages.parquet")
         pq.write_table(pa.Table.from_pylist(links, LINKS_SCHEMA), place / "links.parquet")
-        (place / "manifest.json").write_text(json.dumps({"folder": folder, "node": node, "pages": len(rows)}))
+        (place / "manifest.json").write_bytes(manifest(folder, node, pages=len(rows), links=len(links)))
         self.segments.append(SegmentInput(folder, node, path))
         return place

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import uvloop
 
-from crawl_lib.config.model import FetchConfig
-from crawl_lib.fetch import RETRIES, HostStore, Seams, Turns, fetch_all
+from crawl_lib.config.model import FetchConfig, RetryConfig
+from crawl_lib.fetch import RETRIES, HostStore, Seams, Spans, Turns, fetch_all
 from crawl_lib.fetch.classify import OUTCOME_OF_TROUBLE, Failure, meaning
 from crawl_lib.fetch.dns import Answer
 from crawl_lib.fetch.exchange import Done
 from crawl_lib.fetch.hosts import Job
+from crawl_lib.fetch.lane import SLOW_S
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
 
 CONFIG = FetchConfig(
@@ -30,8 +31,9 @@ CONFIG = FetchConfig(
 AT_ONCE = {failure: replace(row, wait_s=0.0) for failure, row in RETRIES.items()}
 
 
-def taken(urls: Sequence[str]) -> list[TakenUrl]:
-    return [TakenUrl(position, b"k" * 20, QueuedUrl(url)) for position, url in enumerate(urls)]
+def taken(urls: Sequence[str | QueuedUrl]) -> list[TakenUrl]:
+    queued = (QueuedUrl(url) if isinstance(url, str) else url for url in urls)
+    return [TakenUrl(position, b"k" * 20, one) for position, one in enumerate(queued)]
 
 
 class NoAddressError(Exception):
@@ -98,7 +100,7 @@ class Run:
 
 def run(
     directory: Path,
-    urls: Sequence[str],
+    urls: Sequence[str | QueuedUrl],
     config: FetchConfig = CONFIG,
     *,
     seams: Seams | None = None,
@@ -107,6 +109,8 @@ def run(
     on_fetched: Callable[[TakenUrl, Fetched], None] | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
     hosts: HostStore | None = None,
+    spans: Spans | None = None,
+    retry: RetryConfig = RetryConfig(),  # noqa: B008
 ) -> Run:
     """Run `fetch_all` to its end; `limit_s` from now is its deadline."""
     found = Run(stop, on_fetched)
@@ -117,11 +121,16 @@ def run(
 
     async def main() -> None:
         with Turns(
-            directory / "turns", longest_s=config.time_limit_s + 60.0, delay_s=config.host_delay_s, clock=seams.clock
+            directory / "turns",
+            longest_s=config.time_limit_s + 60.0,
+            delay_s=config.host_delay_s,
+            clock=seams.clock,
+            spans=spans,
         ) as turns:
             found.left = await fetch_all(
                 taken(urls),
                 config=config,
+                retry=retry,
                 store=store,
                 turns=turns,
                 caller=found,
@@ -184,24 +193,31 @@ def answer(
 
 @dataclass
 class Sent:
-    """A request that the fake carrier got, and when it was answered."""
+    """A request that the fake carrier got, and when it was answered; whether it has left its slot."""
 
     url: str
     address: str | None
     start: float
     end: float
+    is_slow: bool = False
 
 
 class FakeCarrier:
-    """Answers after `takes_s(url)` seconds of the loop's time with `respond(url, number of the try)`."""
+    """Answers after `takes_s(url)` seconds of the loop's time with `respond(url, number of the try)`.
+
+    What takes longer than `SLOW_S` leaves its slot, up to `slow_connections` requests at a time.
+    """
 
     def __init__(
         self,
         respond: Callable[[str, int], tuple[Fetched, Failure]],
         takes_s: Callable[[str], float] = lambda url: 0.1,
+        slow_connections: int = 0,
     ) -> None:
         self.respond = respond
         self.takes_s = takes_s
+        self.slow_connections = slow_connections
+        self.slow = 0
         self.sent: list[Sent] = []
         self.tries: Counter[str] = Counter()
         self.running = self.peak = 0
@@ -213,14 +229,22 @@ class FakeCarrier:
         self.sent.append(sent)
         self.running += 1
         self.peak = max(self.peak, self.running)
-        loop.call_at(sent.end, self._answer, job, done)
+        loop.call_at(sent.end, self._answer, sent, job, done)
+        if sent.end - sent.start > SLOW_S:
+            loop.call_at(sent.start + SLOW_S, self._leave, sent)
 
-    def _answer(self, job: Job, done: Done) -> None:
+    def _leave(self, sent: Sent) -> None:
+        if self.slow < self.slow_connections:
+            self.slow += 1
+            sent.is_slow = True
+
+    def _answer(self, sent: Sent, job: Job, done: Done) -> None:
         self.running -= 1
+        self.slow -= sent.is_slow
         if not self.closed:
             self.tries[job.url] += 1
             fetched, failure = self.respond(job.url, self.tries[job.url])
-            done(replace(fetched, url=job.url, attempts=job.tries), failure)
+            done(replace(fetched, url=job.url, time=sent.start, attempts=job.tries), failure)
 
     def close(self) -> None:
         self.closed = True

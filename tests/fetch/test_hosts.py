@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from crawl_lib.config import RetryConfig
 from crawl_lib.fetch import HostStore
 from crawl_lib.fetch.hosts import Host, Hosts, Job, Site
 from crawl_lib.states import Outcome
@@ -41,7 +42,7 @@ def store(tmp_path: Path, clock: Clock) -> Any:
 
 
 def hosts_of(store: HostStore, clock: Clock) -> Hosts:
-    return Hosts(replace(CONFIG, host_delay_s=1.0), store, clock, clock)
+    return Hosts(replace(CONFIG, host_delay_s=1.0), RetryConfig(), store, clock, clock)
 
 
 def asked(host: Host, clock: Clock) -> None:
@@ -103,7 +104,7 @@ def test_few_hosts_are_in_memory_at_a_time(tmp_path: Path) -> None:
 
     def count_hosts(*_: object) -> None:
         if len(carrier.sent) % 500 == 0:
-            alive.append(sum(isinstance(thing, Host) for thing in gc.get_objects()))
+            alive.append(sum(type(thing) is Host for thing in gc.get_objects()))
 
     gc.collect()  # what other tests left
     hosts = 2400

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.errors import StorageError
-from crawl_lib.fetch import HostRow, HostStore, RobotsRow, Turns
-from crawl_lib.fetch.hoststore import host_stores, make_hosts_folder
+from crawl_lib.fetch import HOSTS_TABLES, HostRow, HostStore, RobotsRow, Turns
+from crawl_lib.fetch.again import GROWS
+from crawl_lib.fetch.hoststore import NO_BACK_OFF, BackOff, host_stores, hosts_in_back_off, make_hosts_folder
+from crawl_lib.findings import sqlite_problem
 from tests.forked import run_python
 
 
@@ -102,8 +104,8 @@ TRIGGER = f"CREATE TRIGGER endless {{}} ON {{}} BEGIN SELECT count(*) FROM ({END
     [
         TRIGGER.format("AFTER INSERT", "marks"),
         TRIGGER.format("BEFORE DELETE", "marks"),
-        "INSERT INTO hosts VALUES ('a.test', 1.0, 1.0);" + TRIGGER.format("AFTER DELETE", "hosts"),
-        "INSERT INTO hosts VALUES ('a.test', 1e18, 1.0);" + TRIGGER.format("BEFORE UPDATE", "hosts"),
+        "INSERT INTO hosts VALUES ('a.test', 1.0, 1.0, 0.0);" + TRIGGER.format("AFTER DELETE", "hosts"),
+        "INSERT INTO hosts VALUES ('a.test', 1e18, 1.0, 0.0);" + TRIGGER.format("BEFORE UPDATE", "hosts"),
         f"DROP TABLE marks; CREATE VIEW marks (name, value) AS SELECT 'dirty', total(x) FROM ({ENDLESS})",
     ],
 )
@@ -154,6 +156,66 @@ def test_a_time_of_a_clock_that_is_set_back_in_a_run_is_replaced(tmp_path):
         wall.now -= 10 * DAY_S
         store.save_hosts([HostRow("a.test", wall.now - 5, 1.0)])
         assert store.host("a.test").last_end == wall.now
+
+
+BACK_OFFS = [("soon.test", NOW + 1), ("later.test", NOW + 100), ("over.test", NOW), ("ahead.test", NOW + 101)]
+
+
+def test_hosts_in_back_off_are_those_whose_time_can_be_true_and_is_not_over(tmp_path):
+    """At most 100 s from now here; also what is of no type it should have is not believed."""
+    folder = make_hosts_folder(tmp_path)
+    with HostStore(folder, wall=Wall()) as store, HostStore(folder, wall=Wall()) as other:
+        for host, until in BACK_OFFS:
+            store.save_back_off(host, BackOff(until, 1))
+        store.save_back_off("odd.test", BackOff("soon", 1))
+        store.save_back_off(b"odder.test", BackOff(NOW + 5, 1))
+        assert list(other.in_back_off(NOW, 100.0).items()) == [("soon.test", NOW + 1), ("later.test", NOW + 100)]
+        assert hosts_in_back_off(tmp_path, NOW, 100.0) == other.in_back_off(NOW, 100.0)
+        assert other.back_off("later.test") == (NOW + 100, 1)
+        assert other.back_off("odd.test") == other.back_off("none.test") == NO_BACK_OFF
+        other.save_back_off("later.test", BackOff(NOW + 50, 2))
+        other.save_back_off("soon.test", NO_BACK_OFF)
+        assert store.in_back_off(NOW, 100.0) == {"later.test": NOW + 50}
+        for times, believed in ((-1, 0), (1 << 62, GROWS), ("often", 0)):
+            store.save_back_off("a.test", BackOff(NOW, times))
+            assert store.back_off("a.test").times == believed
+
+
+def test_what_was_over_for_a_month_is_forgotten(tmp_path):
+    with HostStore(tmp_path, wall=Wall()) as store:
+        store.save_back_off("a.test", BackOff(NOW - 31 * DAY_S, 3))
+        store.save_back_off("b.test", BackOff(NOW - 29 * DAY_S, 3))
+        store.begin()
+        assert (store.back_off("a.test"), store.back_off("b.test").times) == (NO_BACK_OFF, 3)
+
+
+def test_to_look_at_back_offs_leaves_no_trace(tmp_path):
+    """Where nothing is known, in a file of before, and in one that no task has open."""
+    assert hosts_in_back_off(tmp_path, NOW, 100.0) == {}
+    with HostStore(tmp_path, wall=Wall()) as store:
+        store.save_back_off("a.test", BackOff(NOW + 9, 1))
+    there = sorted(tmp_path.iterdir())
+    assert hosts_in_back_off(tmp_path, NOW, 100.0) == {"a.test": NOW + 9}
+    with closing(sqlite3.connect(tmp_path / "hosts.sqlite")) as base:
+        base.execute("DROP TABLE back_offs")
+    assert hosts_in_back_off(tmp_path, NOW, 100.0) == {}
+    assert sorted(tmp_path.iterdir()) == there
+    assert sqlite_problem(tmp_path / "hosts.sqlite", HOSTS_TABLES) is None
+    with HostStore(tmp_path, wall=Wall()) as store:
+        assert store.back_off("a.test") == NO_BACK_OFF
+    (tmp_path / "hosts.sqlite").write_bytes(b"this is no database" * 100)
+    with pytest.raises(StorageError, match=r"hosts\.sqlite: .*it may be deleted"):
+        hosts_in_back_off(tmp_path, NOW, 100.0)
+
+
+def test_a_program_in_the_file_is_not_run_by_who_looks(tmp_path):
+    HostStore(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "hosts.sqlite")) as other:
+        other.executescript(
+            f"DROP TABLE back_offs; CREATE VIEW back_offs (host, until) AS SELECT 'a', total(x) FROM ({ENDLESS})"
+        )
+    with pytest.raises(StorageError, match=r"hosts\.sqlite: .*it may be deleted"):
+        hosts_in_back_off(tmp_path, NOW, 100.0)
 
 
 @pytest.mark.parametrize(

@@ -335,15 +335,3 @@ def test_a_retry_lets_the_others_go_on(tmp_path):
     )
     found = run_virtual(tmp_path, [f"http://a.test/{page}" for page in ("bad", "1", "2")], CONFIG, carrier)
     assert [fetched.url[-1] for fetched in found.fetched] == ["1", "2", "d"]
-
-
-def test_retry_after_is_honoured_up_to_the_cap(tmp_path):
-    def respond(url: str, tries: int):
-        seconds = b"12" if "//a." in url else b"99999999"
-        return answer(503, b"Retry-After: " + seconds + b"\r\n") if tries == 1 else answer()
-
-    carrier = FakeCarrier(respond)
-    run_virtual(tmp_path, ["http://a.test/", "http://b.test/"], replace(CONFIG, max_crawl_delay_s=30.0), carrier)
-    hosts = of_hosts(carrier)
-    assert gaps(hosts["a.test"]) == pytest.approx([12.0], abs=0.1)
-    assert gaps(hosts["b.test"]) == pytest.approx([30.0], abs=0.1)

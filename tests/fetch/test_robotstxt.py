@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawl_lib.fetch.robotstxt import MAX_WORK, Rules, comparable_path
+from crawl_lib.fetch.robotstxt import MAX_WORK, Rules, comparable_path, deciding_line
 from crawl_lib.urls import canonicalize
 from tests.fetch.textproto import read_cases
 
@@ -241,3 +241,19 @@ def test_random_bytes_are_read():
 def test_a_path_in_comparable_form_stays_as_it_is(text):
     once = comparable_path(canonicalize("http://a.test/" + text))
     assert comparable_path("http://a.test" + once.decode()) == once
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("/private/x", "Disallow: /private/"),
+        ("/private/open/x", "Allow: /private/open/"),
+        ("/a.cgi", "Disallow: /*.cgi$"),
+        ("/a.cgi?x", ""),
+        ("/robots.txt", ""),
+    ],
+)
+def test_the_line_that_decides_is_named(path: str, line: str) -> None:
+    rules = b"Disallow:/private/\nAllow: /private/open/\nDisallow: /*.cgi$\n"
+    text = b"User-agent: other\nDisallow: /\n\nUser-agent: *\n" + rules
+    assert deciding_line(text, "krake", f"http://a.example{path}") == line

@@ -23,6 +23,7 @@ from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.urls import Owners, host_of
 from tests.frontier.helpers import Keys, hand_made, key, source, take_in, urls_of
+from tests.frontier.shares import head
 
 A, B, C = (f"http://{name}.test/" for name in "abc")
 
@@ -118,7 +119,7 @@ def test_meta_stays_where_only_the_state_was_changed_or_repaired(tmp_path: Path)
     queue.directory.mkdir()
     items = [QueuedUrl(A, depth=7), QueuedUrl(B, bytes(20), 8), QueuedUrl(C, metadata='{"a": "b"}')]
     take_in(queue, Keys(), source("1", "x", items))
-    advance(queue, make_take(queue, 1, TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)))
+    advance(queue, make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)))
     close_take(queue.directory)
     (queue.directory / "state").write_text("0\n3\n")
     assert not queue.is_ours()
@@ -161,7 +162,7 @@ def test_a_second_adoption_keeps_what_the_first_left_for_the_segment(tmp_path: P
     hand_made(queue.directory, urls)
     take_in(queue, Keys(), owners=owners)
     assert [decode_line(line)[0].url for line in read_handed_on(queue)] == theirs
-    take = make_take(queue, 2, TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    take = make_take(queue, head(2), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
     assert list(read_handed_on(queue))
     advance(queue, take)
     close_take(queue.directory)
@@ -183,7 +184,7 @@ def test_nothing_usable_leaves_an_empty_queue(tmp_path: Path) -> None:
 
 def test_a_finished_take_of_a_queue_not_adopted_leaves_it_to_be_adopted(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", [A, B, "HTTP://c.test"])
-    take = make_take(queue, 1, TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
+    take = make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1))
     advance(queue, take)
     close_take(queue.directory)
     assert json.loads((queue.directory / "state.krake").read_text())["state_sha1"] == ""

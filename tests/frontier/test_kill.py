@@ -8,14 +8,17 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawl_lib.config import TrapsConfig
 from crawl_lib.crawldir import CrawlDirectory
 from crawl_lib.frontier import (
     Queue,
+    Shares,
     TakeHeader,
     advance,
     close_take,
@@ -26,11 +29,13 @@ from crawl_lib.frontier import (
     rehome,
     write_leftover,
 )
+from crawl_lib.records import QueuedUrl
 from crawl_lib.seeds import Division, parse_seeds
 from crawl_lib.seeds.inject import inject
 from crawl_lib.storage.local import LocalStorage
-from crawl_lib.urls import Owners
+from crawl_lib.urls import Owners, Traps
 from tests.frontier.helpers import KILLED, Keys, hand_made, key, run_in_child, snapshot, source, steps_of, take_in
+from tests.frontier.shares import head
 
 NODES = ("n1", "n2")
 FOUND = [f"http://h{n % 5}.test/{n}" for n in range(23)]
@@ -52,7 +57,7 @@ def _prepare(root: Path) -> None:
         urls = [f"http://old{number}.test/{n}" for n in range(4)]
         down = {key(urls[3])} if number == 2 else set()
         take_in(_queue(root), _keys(root, down=down), source(str(number), "n1", urls))
-    take = make_take(_queue(root), 2, TakeHeader(take_id="t0", run_id="r", iteration=1, folder="5", processes=1))
+    take = make_take(_queue(root), head(2), TakeHeader(take_id="t0", run_id="r", iteration=1, folder="5", processes=1))
     advance(_queue(root), take)
     close_take(root / "n1")
 
@@ -63,8 +68,11 @@ def _prepare_by_hand(root: Path) -> None:
 
 
 def _prepare_take(root: Path) -> None:
+    """Of each host two URLs, and what was passed over between them."""
     _prepare(root)
-    make_take(_queue(root), 6, TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
+    header = TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1)
+    taken = make_take(_queue(root), Shares(6, lambda host: 2, None, 9, 0.0, 0.0), header)
+    assert (taken.count, taken.passed_over) == (6, 2)
 
 
 def _intake(
@@ -97,6 +105,14 @@ def _intake_with_a_limit(root: Path) -> None:
     _intake(root, limit=3)
 
 
+def _intake_with_traps(root: Path) -> None:
+    """Of eleven months of a calendar four are let in, in two chunks."""
+    months = [QueuedUrl(f"http://h0.test/?month={number}", bytes(20)) for number in range(11)]
+    sources = [source("8", "n1", months[:2]), source("8", "n2", [*FOUND[:9], *months]), source("9", "n1", FOUND[9:])]
+    traps = Traps(TrapsConfig(max_dates=4))
+    take_in(_queue(root), _keys(root), *sources, owners=Owners(NODES), chunk_lines=10, traps=traps)
+
+
 def _intake_with_a_server_down(root: Path) -> None:
     _intake(root, undecided=[FOUND[9], FOUND[17]])
 
@@ -123,7 +139,7 @@ def _rehome_all(root: Path) -> None:
 
 def _take(root: Path) -> None:
     if open_take(root / "n1") is None:
-        make_take(_queue(root), 6, TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
+        make_take(_queue(root), head(6), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
 
 
 def _advance(root: Path) -> None:
@@ -133,7 +149,8 @@ def _advance(root: Path) -> None:
     if take is not None:
         if read_leftover(take) is None:
             write_leftover(take, [1, 2, 5])
-        advance(queue, take, take.select(read_leftover(take) or []))
+        again = [replace(one, retries=one.retries + 1, due=9) for one in take.select([0, 3])]
+        advance(queue, take, take.select(read_leftover(take) or []), again)
         close_take(queue.directory)
     # What a kill between the last two deletions leaves goes with the next take; compare with that done.
     close_take(queue.directory)
@@ -144,7 +161,7 @@ def _use_up(root: Path) -> None:
     finish_open_move(queue)
     if not (queue.directory / "done").exists():
         if open_take(queue.directory) is None:
-            make_take(queue, 99, TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
+            make_take(queue, head(99), TakeHeader(take_id="t1", run_id="r", iteration=2, folder="6", processes=1))
         take = open_take(queue.directory)
         assert take
         advance(queue, take)
@@ -168,6 +185,7 @@ Work = Callable[[Path], None]
 OPERATIONS: dict[str, tuple[Work, Work]] = {
     "intake": (_prepare, _intake),
     "intake_with_a_limit": (_prepare, _intake_with_a_limit),
+    "intake_with_traps": (_prepare, _intake_with_traps),
     "intake_with_a_server_down": (_prepare, _intake_with_a_server_down),
     "first_intake": (lambda root: (root / "n1").mkdir(parents=True), _intake),
     "adopt_and_intake": (_prepare_by_hand, _intake),

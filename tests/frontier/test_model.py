@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from crawl_lib.frontier import Queue, Take, TakeHeader, advance, close_take, make_take, open_take
+from crawl_lib.frontier import Queue, Shares, Take, TakeHeader, advance, close_take, make_take, open_take
+from crawl_lib.frontier.fairness import positions_of
 from crawl_lib.frontier.queue import count_lines, parse_state
 from crawl_lib.repair.queue.queue import repair_queue
-from tests.frontier.helpers import Keys, hand_made, source, take_in, to_be_adopted, urls_of
+from tests.frontier.helpers import Keys, hand_made, run_in_child, source, take_in, to_be_adopted
+
+WAITS_S = (0, 1, 50)
+MOVES = ("written", "step", "step:2", "step:4", "state", "record", "done")
+KILLS = (None, None, "take.put_back", *(f"queue.move.{step}" for step in MOVES))
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """The queue is a list; a take is a slice of it; what is left over joins its end."""
+    """The queue is a list; a take is a part of its head; what is left over, then what was passed over, then what is
+    tried again joins its end. `tries`: in how many takes each URL failed; `dues`: when it may be taken again."""
 
     @initialize()
     def begin(self) -> None:
@@ -26,6 +34,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.directory.mkdir()
         self.queue.create()
         self.model: list[str] = []
+        self.tries: Counter[str] = Counter()
+        self.dues: dict[str, int] = {}
+        self.now = 0
         self.takes = self.folders = self.urls = 0
         self.keys = Keys()
 
@@ -51,23 +62,49 @@ class QueueMachine(RuleBasedStateMachine):
         self.model += [url for urls in batches for url in urls]
 
     @precondition(lambda self: self._opened() is None)
-    @rule(size=st.integers(0, 12))
-    def take(self, size: int) -> None:
+    @rule(size=st.integers(0, 12), share=st.integers(1, 12), look_ahead=st.integers(12, 20))
+    def take(self, size: int, share: int, look_ahead: int) -> None:
         self.takes += 1
-        taken = make_take(self.queue, size, TakeHeader(str(self.takes), "r", 1, "1", 1))
-        assert [item.queued.url for item in taken.urls()] == self.model[:size]
+        shares = Shares(size, lambda host: share, None, look_ahead, self.now, WAITS_S[-1])
+        taken = make_take(self.queue, shares, TakeHeader(str(self.takes), "r", 1, "1", 1))
+        urls, passed = self._taken(taken)
+        assert [item.queued.url for item in taken.urls()] == urls
+        assert all(self.dues.get(url, 0) <= self.now for url in urls)
+        assert len(urls) == size or all(self.dues.get(url, 0) > self.now for url in passed)
+        assert len(urls) == size or taken.header.looked_at >= min(look_ahead, len(self.model))
+
+    @rule(seconds=st.sampled_from(WAITS_S))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+
+    def _taken(self, taken: Take) -> tuple[list[str], list[str]]:
+        """What a take has of the queue's head, and what it passed over."""
+        chosen = {*positions_of(taken.header.runs)}
+        looked_at = list(enumerate(self.model[: taken.header.looked_at]))
+        return [url for at, url in looked_at if at in chosen], [url for at, url in looked_at if at not in chosen]
 
     @precondition(lambda self: self._opened() is not None)
-    @rule(data=st.data(), again=st.booleans())
-    def advance(self, data: st.DataObject, again: bool) -> None:
+    @rule(data=st.data(), again=st.booleans(), wait_s=st.sampled_from(WAITS_S), kill_at=st.sampled_from(KILLS))
+    def advance(self, data: st.DataObject, again: bool, wait_s: int, kill_at: str | None) -> None:
         taken = self._opened()
         assert taken
-        left = data.draw(st.sets(st.integers(0, max(taken.count - 1, 0)), max_size=taken.count))
+        ends = data.draw(st.lists(st.sampled_from("lfd"), min_size=taken.count, max_size=taken.count))
+        left, failed = ([at for at, end in enumerate(ends) if end == wanted] for wanted in "lf")
+
+        def work() -> None:
+            tried = (replace(one, retries=one.retries + 1, due=self.now + wait_s) for one in taken.select(failed))
+            advance(self.queue, taken, taken.select(left), tried)
+
+        if kill_at is not None:
+            run_in_child(work, kill_at)
         for _ in range(1 + again):
-            advance(self.queue, taken, taken.select(left))
+            work()
         close_take(self.queue.directory)
-        batch, rest = self.model[: taken.count], self.model[taken.count :]
-        self.model = rest + [url for place, url in enumerate(batch) if place in left]
+        batch, passed = self._taken(taken)
+        self.tries.update(batch[at] for at in failed)
+        self.dues.update((batch[at], self.now + wait_s) for at in failed)
+        self.model = self.model[taken.header.looked_at :] + [batch[at] for at in left] + passed
+        self.model += [batch[at] for at in failed]
 
     @rule()
     def repair(self) -> None:
@@ -81,6 +118,8 @@ class QueueMachine(RuleBasedStateMachine):
             if path.name.isdecimal():
                 path.unlink()
         hand_made(self.queue.directory, ["http://gone.test/", *self.model[:cut]], self.model[cut:], processed=1)
+        self.tries.clear()
+        self.dues.clear()
         if (self.queue.directory / "state.krake").exists():
             to_be_adopted(self.queue.directory)
 
@@ -96,7 +135,9 @@ class QueueMachine(RuleBasedStateMachine):
             meta = self.queue.directory / f"{number}.meta"
             if meta.exists() and number in self.queue.own_files(self.queue.record()):
                 assert count_lines(meta) == total
-        assert urls_of(self.queue) == self.model
+        waiting = [*self.queue.read()]
+        wanted = [(url, self.tries[url], self.dues.get(url, 0)) for url in self.model]
+        assert [(one.url, one.retries, one.due) for one in waiting] == wanted
         assert self.queue.length() == len(self.model)
         assert not (self.queue.directory / "move").exists()
 

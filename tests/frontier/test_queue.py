@@ -33,12 +33,13 @@ from crawl_lib.repair.queue.queue import repair_queue
 from crawl_lib.sealed import sealed_json
 from crawl_lib.urls import Owners
 from tests.frontier.helpers import Keys, fill, hand_made, source, take_in, urls_of
+from tests.frontier.shares import head
 
 THE_EXAMPLE = b"230\n1400\n3000\n50\n"
 
 
 def take(queue: Queue, size: int, take_id: str = "t"):
-    return make_take(queue, size, TakeHeader(take_id=take_id, run_id="r", iteration=1, folder="9", processes=2))
+    return make_take(queue, head(size), TakeHeader(take_id=take_id, run_id="r", iteration=1, folder="9", processes=2))
 
 
 def numbered(first: int, count: int) -> list[str]:

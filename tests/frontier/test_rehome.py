@@ -24,6 +24,7 @@ from crawl_lib.frontier import (
 from crawl_lib.records import QueuedUrl
 from crawl_lib.urls import Owners, host_of
 from tests.frontier.helpers import Keys, hand_made, lines_of, source, take_in, urls_of
+from tests.frontier.shares import head
 
 URLS = [f"http://h{number % 9}.test/{number}" for number in range(40)]
 
@@ -63,7 +64,7 @@ def test_each_url_stays_or_goes_to_its_owner_with_all_that_is_known_of_it(nodes:
 
 def test_a_queue_partly_processed_keeps_what_is_processed_away(tmp_path: Path) -> None:
     queue = filled(tmp_path / "n1", ["http://a.test/", "http://b.test/"])
-    advance(queue, make_take(queue, 1, TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)))
+    advance(queue, make_take(queue, head(1), TakeHeader(take_id="t", run_id="r", iteration=1, folder="1", processes=1)))
     close_take(queue.directory)
     rehome(queue, Owners(["n2"]))
     assert handed(queue) == ["http://b.test/"]
@@ -124,5 +125,5 @@ def test_no_list_of_changes_loses_or_doubles_a_url(changes: list[set[str]], take
         for nodes in changes:
             rehome(queue, Owners(sorted(nodes)))
         assert sorted([*urls_of(queue), *handed(queue)]) == sorted(URLS)
-        take = make_take(queue, taken, TakeHeader(take_id="t", run_id="r", iteration=1, folder="9", processes=1))
+        take = make_take(queue, head(taken), TakeHeader(take_id="t", run_id="r", iteration=1, folder="9", processes=1))
         assert take.count == min(taken, queue.length())

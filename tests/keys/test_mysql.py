@@ -14,7 +14,7 @@ from crawl_lib.errors import ConfigError, KeyAccessError, KeyServerDownError, Ke
 from crawl_lib.keys import MySqlKeyServer, ShardedKeyStore, check
 from crawl_lib.keys.mysql import parse_server
 from crawl_lib.keys.mysql_errors import ADVICE, LOST, translate
-from crawl_lib.keys.server import SQL_DIRECTORY
+from crawl_lib.keys.server import SQL_DIRECTORY, SlotWish
 from crawl_lib.states import KeyState
 from tests.contracts.keystore import KeyStoreContract, make_keys
 from tests.contracts.mariadb import PASSWORD
@@ -36,6 +36,10 @@ class TestContract(KeyStoreContract):
     @pytest.fixture
     def drop_note_table(self, mariadb):
         return lambda server: mariadb.run("DROP TABLE IF EXISTS krakenote", server._database)
+
+    @pytest.fixture
+    def drop_slot_table(self, mariadb):
+        return lambda server: mariadb.run("DROP TABLE IF EXISTS kraakeslots", server._database)
 
 
 class Proxy:
@@ -334,7 +338,13 @@ def test_a_user_without_the_right_says_what_an_administrator_runs(mariadb, serve
     mariadb.run(f"GRANT SELECT ON {server._database}.* TO reader@'127.0.0.1'")
     reader = mariadb.key_server(server._database, user="reader", password="r")
     assert reader.known(KEYS) == set()
-    assert "GRANT ALL" in refused(lambda: reader.insert(KEYS, KeyState.QUEUED), KeyAccessError)
+    for request in (
+        lambda: reader.insert(KEYS, KeyState.QUEUED),
+        lambda: reader.turns([SlotWish(bytes(20), 1000)]),
+        reader.make_slots,
+    ):
+        assert "GRANT ALL" in refused(request, KeyAccessError)
+    assert reader.has_slots()
     reader.close()
 
 

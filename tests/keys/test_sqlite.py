@@ -26,6 +26,11 @@ def rows_of(path):
         connection.close()
 
 
+def dropped(server, table):
+    with closing(sqlite3.connect(server.path)) as connection:
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+
+
 class TestContract(KeyStoreContract):
     @pytest.fixture
     def new_server(self, tmp_path):
@@ -42,11 +47,11 @@ class TestContract(KeyStoreContract):
 
     @pytest.fixture
     def drop_note_table(self):
-        def drop(server):
-            with closing(sqlite3.connect(server.path)) as connection:
-                connection.execute("DROP TABLE IF EXISTS krakenote")
+        return lambda server: dropped(server, "krakenote")
 
-        return drop
+    @pytest.fixture
+    def drop_slot_table(self):
+        return lambda server: dropped(server, "kraakeslots")
 
 
 @pytest.fixture
@@ -59,6 +64,14 @@ def server(tmp_path):
 def test_its_folder_is_made_if_the_parent_is_there(server):
     server.create()
     assert server.path.is_file()
+
+
+def test_a_file_of_an_older_version_gets_its_table_of_turns_from_the_next_task(server):
+    server.create()
+    dropped(server, "kraakeslots")
+    assert not server.has_slots()
+    server.ensure()
+    assert server.has_slots()
 
 
 def test_a_folder_without_parent_is_an_error_that_names_the_file(tmp_path):

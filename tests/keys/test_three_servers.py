@@ -1,18 +1,22 @@
 """Three real MariaDB servers, two replicas: set-up, maintenance a server at a time, and what it reads."""
 
+import hashlib
+import select
 import shutil
 import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 import yaml
 
 from crawl_lib import stages
 from crawl_lib.cli import main
-from crawl_lib.config import load_config
+from crawl_lib.config import FetchConfig, load_config
 from crawl_lib.errors import ConfigError, KeyServerDownError, KeyTablesError
-from crawl_lib.keys import ShardedKeyStore, check, interval, repair, replicas
+from crawl_lib.keys import ShardedKeyStore, SharedTurns, check, interval, repair, replicas, slots
 from crawl_lib.keys.server import SQL_DIRECTORY
 from crawl_lib.states import KeyState
 from crawl_lib.stores import PASSWORD_VARIABLE, open_stores
@@ -134,6 +138,40 @@ def test_parts_of_all_servers_at_the_same_time_twice_each_and_again(three_mariad
     }
     again = [repair(store, name) for name in names[:3]]
     assert all(report.ok and not report.missing and not report.behind for report in again)
+
+
+def test_turns_of_two_nodes_and_a_server_that_stops_and_comes_back(three_mariadbs, database, store, monkeypatch):
+    """Spans of one address are a delay apart, whichever node has them; those of the other servers go on coming."""
+    monkeypatch.setattr(slots, "RETRY_S", 0.2)
+    fetch = FetchConfig(ip_delay_s=0.05)
+    names = [f"ip 127.0.0.{number}" for number in range(12)]
+    spans: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+
+    def take_all(nodes, wanted):
+        for node in nodes:
+            for name in wanted:
+                node.hear(0, {"ask": name, "turns": 3, "start_s": 0.1})
+            left = set(wanted)
+            while left:
+                assert select.select([node], [], [], 60)[0], left
+                for _, told in node.answers():
+                    left.discard(told["turn"])
+                    spans[told["turn"]].append((told["begins_s"], told["ends_s"]))
+
+    with ExitStack() as stack:
+        servers = [[server.key_server(database) for server in three_mariadbs] for _ in range(2)]
+        nodes = [stack.enter_context(SharedTurns(one, fetch)) for one in servers]
+        take_all(nodes * 2, names)
+        stopped = [name for name in names if interval(hashlib.sha1(name.encode()).digest(), 3) == 1]
+        three_mariadbs[1].stop()  # not killed: one of these tests would lose what it reserved last
+        nodes[0].hear(0, {"ask": stopped[0], "turns": 3, "start_s": 0.1})
+        take_all(nodes, [name for name in names if name not in stopped])
+        three_mariadbs[1].start()
+        take_all(nodes[::-1], stopped)
+    for name in names:
+        distinct = sorted(set(spans[name]))
+        assert len(distinct) > 1
+        assert min(after[0] - before[1] for before, after in pairwise(distinct)) >= 0.05
 
 
 def test_a_server_s_part_fails_if_a_replica_of_its_interval_is_down(three_mariadbs, config_file):

@@ -27,6 +27,7 @@ STEPS = sorted(
 ELSEWHERE = {
     "admit": "only when a lost node returns: tests/node/test_nodes_return.py",
     "adopt": "only with a queue made by hand: tests/frontier",
+    "intake.record_begun": "only where a queue has lost its record: tests/repair/test_lost_queue.py",
     "intake.claim": "only with local routing: tests/frontier",
     "start.agreed": "only where the config changed within a run: tests/rounds/test_agreement.py",
     "commit.late_scope": "only where a node's segment came late: tests/rounds/test_min_nodes.py",
@@ -37,6 +38,8 @@ ELSEWHERE = {
     "repair.": "only in repairs by hand: tests/repair",
     "hosts.moved": "only with files of before: tests/fetch/test_hoststore.py",
     "page.noted": "only on large pages: tests/worker/test_large_pages.py",
+    "crawldb.": "only with a CrawlDb: tests/crawldb",
+    "text.": "only where a CrawlDb compares the text of pages: tests/text",
     "export.buckets": "reached by name built at run time: tests/export",
 }
 WEB = SynthWeb(seed=5, sites=1, pages_per_site=8, specials=False)
@@ -53,7 +56,6 @@ def one_pass(config: Config, seeds: str, kill_at: str | None) -> None:
         os.environ[KILL_VARIABLE] = kill_at
     stages.inject(open_stores(config), run_id="run", seeds=seeds)
     for iteration in ITERATIONS:
-        stages.start_iteration(open_stores(config), run_id="run", iteration=iteration)
         stages.crawl_node(open_stores(config), run_id="run", iteration=iteration, node="node-0")
         stages.commit_iteration(open_stores(config), run_id="run", iteration=iteration)
     stages.settle_node(open_stores(config), node="node-0")

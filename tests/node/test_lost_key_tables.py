@@ -7,6 +7,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.cli import main
 from crawl_lib.errors import KeyTablesError
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
@@ -22,7 +23,7 @@ def test_the_way_that_the_error_names_leads_back(tmp_path: Path) -> None:
         run_iteration(config, "run", 1)
         for path in Path(config.key_storage.servers[0]).parent.iterdir():
             path.unlink()
-        stages.start_iteration(open_stores(config), run_id="run", iteration=2)
+        start_iteration(open_stores(config), run_id="run", iteration=2)
         with pytest.raises(KeyTablesError, match=r"0.sqlite: no key tables .*krake fsck --repair"):
             stages.crawl_node(open_stores(config), run_id="run", iteration=2, node="node-0")
         assert not Path(config.key_storage.servers[0]).exists()
@@ -54,7 +55,7 @@ def test_one_server_of_several_without_replicas_is_missed_too(tmp_path: Path) ->
         run_iteration(config, "run", 1)
         gone = Path(config.key_storage.servers[1])
         gone.unlink()
-        stages.start_iteration(open_stores(config), run_id="run", iteration=2)
+        start_iteration(open_stores(config), run_id="run", iteration=2)
         with pytest.raises(KeyTablesError, match=r"/1.sqlite: no key tables .*krake fsck --repair"):
             stages.crawl_node(open_stores(config), run_id="run", iteration=2, node="node-0")
         assert not gone.exists()

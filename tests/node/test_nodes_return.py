@@ -14,6 +14,7 @@ from crawl_lib.frontier import Queue
 from crawl_lib.node import retire as leaving
 from crawl_lib.node.retire import admit_node, retire_lost
 from crawl_lib.repair import repair_crawl
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from demo import Serving
 from tests.e2e.crawl import run_iteration
@@ -47,13 +48,13 @@ def test_a_lost_node_is_refused_until_it_is_admitted(
         with pytest.raises(ConfigError, match=r"node-2 was retired as lost.*`krake nodes admit node-2`"):
             refused()
     settle(two)
-    stages.start_iteration(open_stores(two), run_id="two", iteration=1)
+    start_iteration(open_stores(two), run_id="two", iteration=1)
     for node in two.servers:
         stages.crawl_node(open_stores(two), run_id="two", iteration=1, node=node)
     stages.commit_iteration(open_stores(two), run_id="two", iteration=1)
     settle(two)
     with pytest.raises(ConfigError, match="once all of them are settled: node node-2 was retired as lost"):
-        stages.start_iteration(open_stores(old), run_id="again", iteration=1)
+        start_iteration(open_stores(old), run_id="again", iteration=1)
     shutil.copytree(kept, place, dirs_exist_ok=True)
     with pytest.raises(
         ConfigError, match=r"holds the queue of before node node-2 was retired.*move the directory away"
@@ -95,7 +96,7 @@ def test_a_retirement_that_was_begun_and_given_up(step: str, serving: Serving, t
     two = with_nodes(old, 0, 1)
     assert run_stage(two, "retire_node", step, node="node-2") == -9
     for number in (1, 2):
-        stages.start_iteration(open_stores(old), run_id="back", iteration=number)
+        start_iteration(open_stores(old), run_id="back", iteration=number)
         for node in ("node-2", "node-0", "node-1"):
             stages.crawl_node(open_stores(old), run_id="back", iteration=number, node=node)
         stages.commit_iteration(open_stores(old), run_id="back", iteration=number)
@@ -137,7 +138,7 @@ def test_what_was_sent_to_a_node_after_it_was_retired_goes_to_others(
     assert run_stage(with_nodes(old, 1, 2), "retire_node", "retire.handed_over", node="node-0") == -9
     settle(two)
     with pytest.raises(ConfigError, match=r"seeds for node-2, .* run `krake nodes retire node-2`"):
-        stages.start_iteration(open_stores(two), run_id="again", iteration=1)
+        start_iteration(open_stores(two), run_id="again", iteration=1)
     if has_disk:
         assert retire(two, "node-2")["handed_over"]
     else:

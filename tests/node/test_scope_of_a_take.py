@@ -17,7 +17,7 @@ def test_seeds_injected_after_an_iteration_began_bring_their_hosts(tmp_path: Pat
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="one", seeds=serving.seeds[0])
-        stages.start_iteration(open_stores(config), run_id="one", iteration=1)
+        start_iteration(open_stores(config), run_id="one", iteration=1)
         stages.inject(open_stores(config), run_id="two", seeds=serving.seeds[1])
         for number in (1, 2, 3):
             run_iteration(config, "one", number)
@@ -30,7 +30,7 @@ def test_iteration_that_is_done_late_has_the_scope_of_what_was_queued_meanwhile(
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="one", seeds=serving.seeds[0])
-        stages.start_iteration(open_stores(config), run_id="one", iteration=1)
+        start_iteration(open_stores(config), run_id="one", iteration=1)
         stages.inject(open_stores(config), run_id="two", seeds=serving.seeds[1])
         stages.settle_node(open_stores(config), node="node-0")
         run_iteration(config, "one", 1)
@@ -45,7 +45,7 @@ def test_host_that_a_later_iteration_brought_into_the_scope(tmp_path: Path) -> N
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
     with Serving(web) as serving:
         seed = serving.url(1, "/x/away")
-        stages.start_iteration(open_stores(config), run_id="one", iteration=1)
+        start_iteration(open_stores(config), run_id="one", iteration=1)
         stages.inject(open_stores(config), run_id="two", seeds=seed)
         run_iteration(config, "two", 1)
         stages.settle_node(open_stores(config), node="node-0")

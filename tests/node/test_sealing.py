@@ -18,6 +18,7 @@ from crawl_lib.config import Config
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import StoppedError, StorageError
 from crawl_lib.repair.queue.node import repair_node
+from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import list_parts
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
@@ -43,7 +44,7 @@ def small_parts(directory: Path) -> Config:
 
 def begin(config: Config, seeds: str) -> None:
     stages.inject(open_stores(config), run_id="run", seeds=seeds)
-    stages.start_iteration(open_stores(config), run_id="run", iteration=1)
+    start_iteration(open_stores(config), run_id="run", iteration=1)
 
 
 def crawl(config: Config, **more: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from crawl_lib.errors import StoppedError
 from crawl_lib.export import ExportFolder
 from crawl_lib.keys import check, open_key_store
 from crawl_lib.node.retire import retire_lost
+from crawl_lib.rounds import start_iteration
 from crawl_lib.states import KeyState
 from crawl_lib.stopping import Progress, Work
 from crawl_lib.storage import DfsAccess, LocalStorage
@@ -74,7 +75,6 @@ def crawled(config: Config) -> Config:
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "inject": {"run_id": "run", "seeds": "http://h.example/"},
-    "start_iteration": {"run_id": "run", "iteration": 1},
     "crawl_node": {"run_id": "run", "iteration": 1, "node": "node-a"},
     "commit_iteration": {"run_id": "run", "iteration": 1},
     "settle_node": {"node": "node-a"},
@@ -83,11 +83,18 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "export_pages": {"label": "x", "folders": ["1"]},
     "link_export": {"export": "x"},
     "finalize_export": {"export": "x"},
+    "generate": {"run_id": "run", "iteration": 1},
+    "update_crawldb": {},
 }
+OF_CRAWLDB = {"generate", "update_crawldb"}
+
+
+def config_for(name: str, config: Config) -> Config:
+    return replace(config, frontier=replace(config.frontier, order="crawldb")) if name in OF_CRAWLDB else config
 
 
 def test_every_stage_can_be_stopped() -> None:
-    assert set(stages.__all__) - {"status_of"} == set(ARGUMENTS)
+    assert set(stages.__all__) - {"status_of", "ended_before", "require_usable"} == set(ARGUMENTS)
     assert all(next(iter(inspect.signature(getattr(stages, name)).parameters)) == "stores" for name in ARGUMENTS)
 
 
@@ -96,7 +103,7 @@ def test_a_stage_that_is_stopped_before_it_begins_touches_nothing(name: str, con
     stop = Event()
     stop.set()
     with pytest.raises(StoppedError, match="run it again"):
-        getattr(stages, name)(stores.open_stores(config, stop=stop), **ARGUMENTS[name])
+        getattr(stages, name)(stores.open_stores(config_for(name, config), stop=stop), **ARGUMENTS[name])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -123,7 +130,7 @@ def test_inject_that_is_stopped_leaves_no_seeds(config: Config, tmp_path: Path) 
 
 def test_start_and_commit_that_are_stopped_go_on(config: Config) -> None:
     for number in (1, 2, 3):
-        stages.start_iteration(open_stores(config), run_id="run", iteration=number)
+        start_iteration(open_stores(config), run_id="run", iteration=number)
         for node in config.servers:
             stages.crawl_node(open_stores(config), run_id="run", iteration=number, node=node)
     for number in (1, 2, 3):
@@ -135,10 +142,7 @@ def test_start_and_commit_that_are_stopped_go_on(config: Config) -> None:
             >= 2
         )
     assert (
-        stopped_everywhere(
-            lambda stop: stages.start_iteration(open_stores(config, stop=stop), run_id="run", iteration=4)
-        )
-        >= 2
+        stopped_everywhere(lambda stop: start_iteration(open_stores(config, stop=stop), run_id="run", iteration=4)) >= 2
     )
     folders = [path for path in (Path(config.dfs_primary) / config.crawl.directory).iterdir() if path.name.isdecimal()]
     assert len(folders) == 4
@@ -226,7 +230,7 @@ def test_stages_use_the_hdfs_of_the_secrets(
 
     monkeypatch.setattr(stores, "open_storage", opened)
     monkeypatch.setattr("crawl_lib.export.folder.open_engine", engine)
-    monkeypatch.setattr(stages, f"_{name.partition('_')[0]}", called)
+    monkeypatch.setattr(f"crawl_lib.{'export' if name == 'export_pages' else 'graph'}.{name}", called)
     (tmp_path / config.crawl.directory / "1").mkdir(parents=True)
     elsewhere = replace(config, dfs_primary="http://of-config:1/root", dfs=DfsConfig(user="of-config"))
     secrets = Secrets(dfs=DfsAccess(namenodes=("http://nn1:7",), user="anna"))

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from crawl_lib import stages
-from crawl_lib.errors import QueueError, StoppedError, StorageError
+from crawl_lib.errors import ConfigError, KrakeError, QueueError, StoppedError, StorageError
 from crawl_lib.frontier import NodeLock, open_node_dir, open_take
+from crawl_lib.rounds import agreement, start_iteration
 from crawl_lib.signals import LastResort
-from crawl_lib.stores import open_stores
+from crawl_lib.stores import node_dir, open_stores
 from demo import Serving, SynthWeb, TruthOptions
-from tests.e2e.crawl import Result, make_config, run_iteration
+from tests.e2e.crawl import Result, make_config, run_crawl, run_iteration
 from tests.torture.children import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +50,7 @@ def test_worker_that_was_stopped_alone_stops_the_task(tmp_path: Path) -> None:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         for number in (1, 2):
             if number == 2:
-                stages.start_iteration(open_stores(config), run_id="run", iteration=2)
+                start_iteration(open_stores(config), run_id="run", iteration=2)
                 with pytest.raises(StoppedError, match="run the task again"):
                     stages.crawl_node(
                         open_stores(config, on_progress=on_progress),
@@ -64,6 +65,34 @@ def test_worker_that_was_stopped_alone_stops_the_task(tmp_path: Path) -> None:
     assert set(asked.values()) == {1}
 
 
+@pytest.mark.parametrize("kind", ["stopped", "killed"])
+def test_the_progress_of_the_next_attempt_counts_what_was_kept(kind: str, tmp_path: Path) -> None:
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.4})
+    seen: list[dict[str, Any]] = []
+
+    def on_progress(progress: Mapping[str, Any]) -> None:
+        seen.append(dict(progress))
+        if progress["phase"] == "fetch" and progress["fetched"] >= 2 and len(seen) < 1000:
+            for pid in fetching_processes():
+                os.kill(pid, signal.SIGTERM if kind == "stopped" else signal.SIGKILL)
+
+    with Serving(WEB) as serving:
+        stages.inject(open_stores(config), run_id="run", seeds=" ".join(serving.truth().visits))
+        with pytest.raises(KrakeError):
+            stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=1, node="node-0")
+        before, seen = seen[-1]["fetched"], [{}] * 1000
+        counts = stages.crawl_node(
+            open_stores(config, on_progress=on_progress), run_id="run", iteration=1, node="node-0"
+        )
+    fetched = [progress["fetched"] for progress in seen[1000:] if progress["phase"] in ("fetch", "commit")]
+    rates = [progress["pages_per_s"] for progress in seen[1000:] if progress["phase"] == "fetch"]
+    assert before >= 2
+    assert fetched == sorted(fetched)
+    assert before <= fetched[-1] <= counts["pages"]
+    assert [number for number in fetched if 0 < number < before] == []
+    assert max(rates) < 5, "kept pages are no part of the rate"
+
+
 @pytest.mark.parametrize("phase", ["intake", "fetch", "commit"])
 def test_stop_set_in_a_phase(phase: str, tmp_path: Path) -> None:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0})
@@ -76,7 +105,7 @@ def test_stop_set_in_a_phase(phase: str, tmp_path: Path) -> None:
 
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
-        stages.start_iteration(open_stores(config), run_id="run", iteration=1)
+        start_iteration(open_stores(config), run_id="run", iteration=1)
         with pytest.raises(StoppedError):
             stages.crawl_node(
                 open_stores(config, stop=stop, on_progress=on_progress),
@@ -114,7 +143,7 @@ def test_stop_while_another_task_holds_the_node(tmp_path: Path) -> None:
 def test_full_disk_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the system refuses, the caller gets a KrakeError that names the path."""
     config = make_config(tmp_path, nodes=1)
-    stages.start_iteration(open_stores(config), run_id="run", iteration=1)
+    start_iteration(open_stores(config), run_id="run", iteration=1)
 
     def refuse(path: Path, *args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device", str(path))
@@ -131,7 +160,7 @@ def test_open_take_whose_folder_was_deleted_says_what_to_do(tmp_path: Path) -> N
     stop = threading.Event()
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
-        folder = stages.start_iteration(open_stores(config), run_id="run", iteration=1)["folder"]
+        folder = start_iteration(open_stores(config), run_id="run", iteration=1).folder
         with pytest.raises(StoppedError):
             stages.crawl_node(
                 open_stores(
@@ -214,3 +243,26 @@ def test_a_program_that_stopped_by_itself_is_left_alone() -> None:
         last_resort.begin(1)
     last_resort.begin(1)
     time.sleep(0.1)
+
+
+def test_krake_may_be_upgraded_while_a_take_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old run's iteration keeps its version; a new run finishes what is open, and goes on."""
+    config, stop = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.7}), threading.Event()
+
+    def on_progress(progress: Mapping[str, Any]) -> None:
+        if progress["phase"] == "fetch" and progress["fetched"]:
+            stop.set()
+
+    with Serving(WEB) as serving:
+        seeds = "\n".join(serving.url(0, f"/p{number}.html") for number in range(1, 8))
+        stages.inject(open_stores(config), run_id="run", seeds=seeds)
+        stopped = open_stores(config, stop=stop, on_progress=on_progress)
+        with pytest.raises(StoppedError):
+            stages.crawl_node(stopped, run_id="run", iteration=1, node="node-0")
+        assert open_take(node_dir(config, "node-0")) is not None
+        monkeypatch.setattr(agreement, "VERSION", "9.9.9")
+        with pytest.raises(ConfigError, match=r"this machine has Krake 9\.9\.9"):
+            stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")
+        visited = run_crawl(config, "", run_id="run-2").visited()
+        assert set(visited) == set(serving.truth(seeds.splitlines()).visits)
+    assert set(visited.values()) == {1}

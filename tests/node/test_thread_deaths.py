@@ -23,6 +23,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import StorageError
 from crawl_lib.node import take as node
 from crawl_lib.node import watermarks
+from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import Sealer, list_parts
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb
@@ -45,7 +46,7 @@ def begun(directory: Path, serving: Serving, count: int, **fetch: Any) -> Config
     """A crawl whose one iteration fetches so many pages; MANY fill more than one WARC file."""
     config = make_config(directory, nodes=1, fetch={"host_delay_s": 0.0, **fetch}, segment={"max_warc_bytes": 1 << 16})
     stages.inject(open_stores(config), run_id="run", seeds="\n".join(urls(serving, count)))
-    stages.start_iteration(open_stores(config), run_id="run", iteration=1)
+    start_iteration(open_stores(config), run_id="run", iteration=1)
     return config
 
 

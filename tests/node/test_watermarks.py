@@ -14,6 +14,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import NoRoomError
 from crawl_lib.frontier import open_take
 from crawl_lib.node import watermarks
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stopping import OnProgress
 from crawl_lib.storage.local import LocalStorage
 from crawl_lib.stores import open_stores
@@ -49,7 +50,7 @@ def config_of(directory: Path, max_pause_s: float) -> Config:
 
 
 def crawl(config: Config, iteration: int, on_progress: OnProgress | None = None) -> dict[str, Any]:
-    stages.start_iteration(open_stores(config), run_id="run", iteration=iteration)
+    start_iteration(open_stores(config), run_id="run", iteration=iteration)
     stores = open_stores(config, on_progress=on_progress)
     return stages.crawl_node(stores, run_id="run", iteration=iteration, node="node-0")
 

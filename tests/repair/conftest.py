@@ -11,6 +11,7 @@ import pytest
 from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake, run_in_process
 from tests.e2e.crawl import Result, make_config, run_crawl
+from tests.pythons import impatient
 from tests.repair.crawled import copy_of
 from tests.repair.killed import run_killed
 
@@ -20,7 +21,7 @@ RUN = ("crawl", "--run-id", "one", "--batch-size", "5")
 
 @pytest.fixture(scope="session")
 def web() -> Iterator[Serving]:
-    with Serving(SynthWeb(seed=7, sites=2, pages_per_site=12, specials=False)) as serving:
+    with Serving(SynthWeb(seed=7, sites=2, pages_per_site=12, specials=False, busy=4)) as serving:
         yield serving
 
 
@@ -29,18 +30,26 @@ def configure(krake: Krake, **more: object) -> None:
         servers=["node-a"],
         key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"], "replication": 2},
         urls={"scope": "hosts", "max_pages_per_host": 1000},
+        batch={"max_per_host": 3},
         **more,
     )
 
 
 @pytest.fixture(scope="session")
-def half_done(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a crawl of three rounds, exported; its queue is not empty."""
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the Python of `impatient` is."""
+    return tmp_path_factory.mktemp("python") / "python"
+
+
+@pytest.fixture(scope="session")
+def half_done(web: Serving, python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a crawl of three rounds, exported. Its queue is not empty, and has failures that are not due."""
     directory = tmp_path_factory.mktemp("crawl")
     krake = Krake(directory, lambda words: run_killed(words, None))
     configure(krake)
     krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
-    krake.ok(*RUN, "--iterations", str(ROUNDS))
+    with impatient(python):
+        krake.ok(*RUN, "--iterations", str(ROUNDS))
     for words in (["export", "--label", "e"], ["graph", "link"], ["graph", "finalize"]):
         krake.ok(*words)
     return directory
@@ -56,7 +65,9 @@ def settled(half_done: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copy(half_done: Path, settled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Krake]:
+def copy(
+    half_done: Path, settled: Path, python: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Krake]]:
     """A copy of that crawl with its `krake`: settled, or with the next round killed at the step `kill_at`."""
 
     def make(kill_at: str | None = None) -> Krake:
@@ -67,7 +78,8 @@ def copy(half_done: Path, settled: Path, tmp_path: Path, capsys: pytest.CaptureF
             assert done.code == -9, (kill_at, done)
         return Krake(copied, lambda words: run_in_process(capsys, words))
 
-    return make
+    with impatient(python):
+        yield make
 
 
 @pytest.fixture(scope="session")

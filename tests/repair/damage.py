@@ -28,6 +28,7 @@ from crawl_lib.config import load_config
 from demo import Serving
 from tests.cli.conftest import Done, Krake
 from tests.e2e.crawl import Result
+from tests.pythons import impatient
 from tests.repair.scenes import (
     LABEL,
     SCENES,
@@ -134,11 +135,12 @@ class Ground:
         self.scenes = scenes
         base = directory / "base"
         base.mkdir()
-        make_base(base, web)
         self.files: dict[str, dict[str, Kind]] = {}
-        for scene in scenes:
-            make_scene(scene, base, directory / scene.name)
-            self.files[scene.name] = files_of(directory / scene.name)
+        with impatient(directory / "python"):
+            make_base(base, web)
+            for scene in scenes:
+                make_scene(scene, base, directory / scene.name)
+                self.files[scene.name] = files_of(directory / scene.name)
         self.dropped = dropped_page(base)
         truth = web.truth()
         self.truth, self.arcs, self.seeds = set(truth.visits), truth.arcs, set(web.seeds)
@@ -150,8 +152,9 @@ class Ground:
             copy = self._directory / "copies" / scene.name
             copy_scene(self._directory / scene.name, copy)
             krake = Krake(copy, run_here)
-            for words in scene.more:
-                krake.ok(*words)
+            with impatient(self._directory / "python"):
+                for words in scene.more:
+                    krake.ok(*words)
             self._whole[scene.name] = known(krake)
             shutil.rmtree(copy)
         return self._whole[scene.name]
@@ -171,7 +174,8 @@ class Ground:
         try:
             copy_scene(self._directory / scene.name, copy)
             trial.way = _damage(copy / trial.file, rng)
-            _Course(Krake(copy, run_here), scene, kind, trial, self).run(full=rng.random() < 0.2)
+            with impatient(self._directory / "python"):
+                _Course(Krake(copy, run_here), scene, kind, trial, self).run(full=rng.random() < 0.2)
         finally:
             shutil.rmtree(copy, ignore_errors=True)
         return trial

@@ -10,6 +10,7 @@ from tests.forked import ROOT, run_python
 
 __all__ = ["ROOT", "run_killed", "run_stopped"]
 PROGRAM = "import sys; from crawl_lib.cli import main; sys.exit(main())"
+UNSEALED = f"from crawl_lib.segment import Sealer; Sealer.__init__.__kwdefaults__['interval_s'] = 600.0; {PROGRAM}"
 
 
 STOPPED = """\
@@ -40,9 +41,12 @@ def run_stopped(words: list[str], stop_at: str) -> Done:
     return _run(STOPPED, words, stop_at)
 
 
-def run_killed(words: list[str], kill_at: str | None) -> Done:
-    """Run a command; `kill_at`: the step at which it dies by SIGKILL (exit code -9)."""
-    return _run(PROGRAM, words, kill_at)
+def run_killed(words: list[str], kill_at: str | None, *, seals: bool = True) -> Done:
+    """Run a command; `kill_at`: the step at which it dies by SIGKILL (exit code -9).
+
+    `seals`: whether what is fetched may be sealed while it is fetched, however slow this machine is.
+    """
+    return _run(PROGRAM if seals else UNSEALED, words, kill_at)
 
 
 def _run(program: str, words: list[str], step: str | None) -> Done:

@@ -27,7 +27,7 @@ LABEL = "e"
 SALVAGE = ("fsck", "--repair", "--only", "segments")
 WORDS = ("crawl", "--run-id", "one", "--batch-size", "5")
 ROUNDS = 3
-WEB = SynthWeb(seed=7, sites=2, pages_per_site=12, specials=False)
+WEB = SynthWeb(seed=7, sites=2, pages_per_site=12, specials=False, busy=4)
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ KINDS = (
     Kind("table of an export", r"dfs/export/e/[^/]*\.parquet", 3, found=True),
     Kind("inputs of an export", "dfs/export/e/inputs", 2),
     # Nothing is decided by these
+    Kind("name of the crawl", rf"({NODE}|dfs/crawl|dfs/export)/_crawl"),
     Kind("lock", rf"{NODE}/lock"),
     Kind("scratch", r"scratch/.*"),
     Kind("progress", rf"{NODE}/progress\.json"),
@@ -148,7 +149,8 @@ class Scene:
 
 
 def _run(directory: Path, *words: str, kill_at: str | None = None) -> None:
-    done = run_killed(["--config", str(directory / "krake.yml"), *words], kill_at)
+    words = ("--config", str(directory / "krake.yml"), *words)
+    done = run_killed([*words], kill_at, seals=kill_at != "take.leftover")
     assert done.code == (-9 if kill_at else 0), (words, kill_at, done)
 
 
@@ -276,6 +278,7 @@ def make_base(directory: Path, web: Serving) -> None:
         servers=["node-a"],
         key_storage={"servers": ["keys/0.sqlite", "keys/1.sqlite"], "replication": 2},
         urls={"scope": "hosts", "max_pages_per_host": 1000},
+        batch={"max_per_host": 2},
     )
     krake.ok("inject", "\n".join(web.seeds), "--run-id", "one")
     krake.ok(*WORDS, "--iterations", str(ROUNDS))

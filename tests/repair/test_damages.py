@@ -107,6 +107,23 @@ def data_file_loses_lines(directory: Path) -> None:
     path.write_bytes(b"".join(lines[: len(lines) // 2]))
 
 
+def retry_says(directory: Path, pattern: bytes, instead: bytes) -> None:
+    """The meta of failures that wait says something else of them, with as many bytes."""
+    found = 0
+    for path in queue(directory).glob("*.meta"):
+        data, count = re.subn(pattern, instead, path.read_bytes(), flags=re.MULTILINE)
+        path.write_bytes(data)
+        found += count
+    assert found
+
+
+def header_says(directory: Path, **fields: object) -> None:
+    """The header of a take contradicts itself, and has the right digest."""
+    path = queue(directory) / "take"
+    head, _, lines = path.read_bytes().partition(b"\n")
+    path.write_bytes(sealed_json({**unsealed(head), **fields}) + lines)
+
+
 def last_line_is_cut(directory: Path) -> None:
     """The last data file ends within a URL, with as many lines as before."""
     path = max((path for path in queue(directory).iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
@@ -176,6 +193,12 @@ DAMAGES = {
     "meta says another depth": Damage(
         "meta_changed", lambda d: _replace(queue(d) / "0.meta", b"\t1\t0", b"\t7\t0"), fast=False
     ),
+    "meta puts a failure off for centuries": Damage(
+        "meta_changed", lambda d: retry_says(d, rb"\t(\d+)\t1(\d{9})$", rb"\t\1\t9\2"), fast=False
+    ),
+    "meta says that a failure was tried more often": Damage(
+        "meta_changed", lambda d: retry_says(d, rb"\t1\t(\d{10})$", rb"\t9\t\1"), fast=False
+    ),
     "meta is gone": Damage("meta_changed", remove("0.meta"), fast=False),
     "the record cannot be read": Damage("record_damaged", write("state.krake", b"{")),
     "the record has another byte": Damage(
@@ -230,6 +253,12 @@ DAMAGES = {
         "take_damaged",
         lambda d: _replace(queue(d) / "take", b'"run_id": "one"', b'"run_id": "onf"'),
         kill_at="take.written",
+    ),
+    "a take that says it took other lines": Damage(
+        "take_damaged", lambda d: header_says(d, runs=[[1, 99]]), kill_at="take.written"
+    ),
+    "a take that says it looked at fewer lines": Damage(
+        "take_damaged", lambda d: header_says(d, looked_at=1), kill_at="take.written"
     ),
     "a take that is cut": Damage("take_damaged", cut("take", 40), kill_at="take.written"),
     "a take that is none, its segment stands": Damage(
@@ -523,10 +552,11 @@ def krake_rm(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(settled: Path) -> tuple[Counter[str], Counter[str]]:
-    """What was crawled, and what waits, in the crawl that nothing happened to."""
+    """What was crawled to an end, and what waits, in the crawl that nothing happened to."""
     pages: Counter[str] = Counter()
     for path in settled.glob("dfs/crawl/1*/node-a/pages.parquet"):
-        pages.update(pq.read_table(path, columns=["url"]).column("url").to_pylist())
+        rows = pq.read_table(path, columns=["url", "retry_at"]).to_pylist()
+        pages.update(row["url"] for row in rows if row["retry_at"] is None)
     return pages, Counter(one.url for one in Queue(settled / "queue" / "node-a", "node-a").read())
 
 

@@ -175,6 +175,7 @@ CASES: list[tuple[str, Callable[[Krake], list[str]]]] = [
     ("forget", a_page),
     ("forget", lambda krake: [*a_page(krake), *no_note(krake)]),
     ("forget", lambda krake: ["--older-than", "0"]),
+    ("retry", lambda krake: ["--outcome", "gone"]),
     ("nodes retire", node_left),
     ("nodes retire", node_lost),
     ("nodes admit", node_came_back),

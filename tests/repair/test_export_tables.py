@@ -44,7 +44,8 @@ def test_an_export_from_before_a_column_is_whole_but_one_without_another_column_
     tables: list[Path], tmp_path: Path
 ) -> None:
     rows = pq.read_table(tables[0])
-    pq.write_table(rows.drop_columns(LATER_FIELDS), tmp_path / "before", write_page_checksum=True)
+    before = rows.drop_columns([name for name in LATER_FIELDS if name in rows.column_names])
+    pq.write_table(before, tmp_path / "before", write_page_checksum=True)
     check_table(LocalStorage(tmp_path), "before", SCHEMAS["pages.parquet"], full=True)
     pq.write_table(rows.drop_columns(["metadata"]), tmp_path / "other", write_page_checksum=True)
     with pytest.raises(DamagedFileError, match="columns"):

@@ -21,6 +21,7 @@ from crawl_lib.crawldir.heldnotes import HeldNote, noted_keys, read_note
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import all_keys
 from crawl_lib.repair.keys import fill
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from demo import Serving
@@ -73,7 +74,7 @@ def two_nodes(web: Serving, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a crawl of two nodes on one machine, settled; both have URLs that wait."""
     directory = tmp_path_factory.mktemp("two")
     krake = Krake(directory, lambda words: run_killed(words, None))
-    krake.configure(urls={"scope": "hosts"}, batch={"size": 4})
+    krake.configure(urls={"scope": "hosts"}, batch={"size": 4}, retry={"max": 0})
     config = load_config(str(krake.file))
     run_crawl(config, web.seeds, 2, run_id="one", process=False)
     stages.inject(open_stores(config), run_id="two", seeds="\n".join(strangers("old")))
@@ -373,7 +374,7 @@ def test_a_node_that_was_killed_notes_what_it_holds(step: str, machines: Machine
     """At any moment of its work: nothing is called lost, and its keys are in the note."""
     a, b = machines.a, machines.b
     machines.c.ok("inject", "\n".join(strangers("new")), "--run-id", "three")
-    stages.start_iteration(open_stores(load_config(str(a.file))), run_id="two", iteration=1, batch_size=3)
+    start_iteration(open_stores(load_config(str(a.file))), run_id="two", iteration=1, batch_size=3)
     words = ["crawl", "--run-id", "two", "--node", "node-b"]
     assert run_killed(["--config", str(b.file), *words], step).code == -9
     b.ok("fsck", "--node", "node-b")

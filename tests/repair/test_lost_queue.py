@@ -11,6 +11,7 @@ import pytest
 from crawl_lib.frontier.outlinks import encode_line
 from crawl_lib.records import QueuedUrl
 from tests.cli.conftest import Krake
+from tests.repair.killed import run_killed
 from tests.repair.test_damages import found, queue, snapshot, visited, waiting
 
 DROP = ("fsck", "--repair")
@@ -78,6 +79,11 @@ def record_damaged(krake: Krake) -> None:
     krake.ok(*DROP)
 
 
+def record_deleted(krake: Krake) -> None:
+    """What waits is still there, and adopted."""
+    (queue(krake.directory) / "state.krake").unlink()
+
+
 def queue_lost(krake: Krake) -> None:
     shutil.rmtree(queue(krake.directory))
     krake.ok(*LOST)
@@ -88,7 +94,7 @@ def all_anew(krake: Krake) -> None:
     krake.ok("settle", "--all-again")
 
 
-@pytest.mark.parametrize("read_again", [record_damaged, queue_lost, all_anew])
+@pytest.mark.parametrize("read_again", [record_damaged, record_deleted, queue_lost, all_anew])
 def test_what_was_handed_on_is_not_crawled_again_when_all_is_read_again(
     read_again: Callable[[Krake], None], copy: Callable[..., Krake]
 ) -> None:
@@ -106,3 +112,25 @@ def test_what_was_handed_on_is_not_crawled_again_when_all_is_read_again(
     krake.ok("crawl", "--iterations", "2")
     assert visited(krake)[again] == 2
     assert found(krake) == {}
+
+
+@pytest.mark.parametrize("step", [None, "intake.record_begun", "intake.planned", "intake.chunk.inserted"])
+def test_an_empty_queue_whose_record_is_gone_crawls_nothing_again(copy: Callable[..., Krake], step: str | None) -> None:
+    """It looks as one that has yet to begin; what was handed on to it would come past the key check once more."""
+    krake = copy()
+    directory = queue(krake.directory)
+    [again, *_] = visited(krake)
+    (directory / "handed_on").write_bytes(encode_line(QueuedUrl(again), "h") + b"\n")
+    krake.ok("crawl", "--iterations", "3")
+    krake.ok("settle")
+    assert visited(krake)[again] == 2
+    for number in range(len((directory / "state").read_text().split()) - 1):
+        (directory / str(number)).unlink()
+        (directory / f"{number}.meta").unlink(missing_ok=True)
+    (directory / "0").touch()
+    (directory / "state").write_text("0\n0\n")
+    (directory / "state.krake").unlink()
+    if step:
+        assert run_killed(["--config", str(krake.file), "settle"], step).code != 0
+    krake.ok("settle")
+    assert not waiting(krake)

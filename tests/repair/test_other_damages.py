@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from crawl_lib.errors import KeyAccessError
+from crawl_lib.keys import SqliteKeyServer
 from tests.cli.conftest import Krake
 from tests.repair.test_damages import EXPORT, REPAIR, both, carry_out, found, queue, sql, visited, waiting
 
@@ -55,6 +57,31 @@ def test_states_that_nobody_knows(copy: Callable[..., Krake]) -> None:
     assert found(krake, "--fast") == {"keyinfo_unknown": 2}
     krake.ok(*REPAIR)
     assert found(krake) == {}
+
+
+def test_key_tables_of_an_older_version_have_no_table_of_turns(copy: Callable[..., Krake]) -> None:
+    """It is a warning: a crawl of one node needs none. A dry run makes none, the repair does."""
+    krake = copy()
+    both("DROP TABLE kraakeslots")(krake.directory)
+    assert found(krake) == found(krake, "--fast") == {"slots_missing": 2}
+    assert "a table of turns is made" in krake("fsck", "--repair", "--dry-run").out
+    assert found(krake, "--fast") == {"slots_missing": 2}
+    krake.ok(*REPAIR)
+    assert found(krake) == {}
+
+
+def test_who_may_make_no_tables_is_told_what_is_left_and_all_else_is_repaired(copy: Callable[..., Krake], monkeypatch):
+    def refuse(server: SqliteKeyServer) -> None:
+        raise KeyAccessError(f"{server.name}: CREATE command denied: an administrator runs GRANT ALL")
+
+    krake = copy()
+    both("DROP TABLE kraakeslots")(krake.directory)
+    sql(1, "UPDATE krakenote SET note = '{'")(krake.directory)
+    monkeypatch.setattr(SqliteKeyServer, "make_slots", refuse)
+    report = krake(*REPAIR)
+    assert "CREATE command denied" in report.out
+    assert "a table of turns is made" not in report.out
+    assert found(krake) == {"slots_missing": 2}
 
 
 def test_a_segment_that_somebody_deleted(copy: Callable[..., Krake]) -> None:

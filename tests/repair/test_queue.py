@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from crawl_lib.frontier import Queue
+from crawl_lib.frontier import Queue, Shares, TakeHeader, advance, close_take, make_take, open_take
 from crawl_lib.frontier.journal import CLAIM, INSERT, READ, Journal
 from crawl_lib.frontier.outlinks import encode_line, encode_meta
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
+from tests.frontier.helpers import Keys, key, source, take_in, urls_of
 
 VIA = b"v" * 20
 
@@ -97,3 +98,43 @@ def test_what_was_undecided_before_an_intake_is_asked_again(queue: Queue) -> Non
     repair_queue(queue)
     assert (queue.directory / "undecided").read_bytes() == lines[0]
     assert not (queue.directory / "new.undecided").exists()
+
+
+GREEDY, OTHERS = [f"http://g.test/{number}" for number in range(9)], [f"http://{host}.test/" for host in "abcd"]
+
+
+def take_two(queue: Queue, name: str) -> list[str]:
+    """Take one URL of each of the next two hosts; the rest of what was looked at is passed over."""
+    header = TakeHeader(name, "r", 1, name, 1)
+    taken = make_take(queue, Shares(2, lambda host: 1, None, 4, 0.0, 0.0), header)
+    return [one.queued.url for one in taken.urls()]
+
+
+@pytest.fixture
+def partly_taken(queue: Queue) -> Queue:
+    """A queue of one file, of which a first take is over, and a second one is open."""
+    lines = [*GREEDY[:3], OTHERS[0], GREEDY[3], *OTHERS[1:3], *GREEDY[4:]]
+    take_in(queue, Keys(), *(source(str(number), "n", [line]) for number, line in enumerate(lines)), chunk_lines=1)
+    assert take_two(queue, "1") == [GREEDY[0], OTHERS[0]]
+    first = open_take(queue.directory)
+    assert first is not None
+    advance(queue, first)
+    close_take(queue.directory)
+    assert take_two(queue, "2") == [GREEDY[3], OTHERS[1]]
+    return queue
+
+
+@pytest.mark.parametrize("lost", [["state"], ["state", "state.krake"]])
+def test_what_takes_passed_over_hides_nothing_that_was_crawled(partly_taken: Queue, lost: list[str]) -> None:
+    """Where nobody says any more how much of file 0 is processed, its URLs that were crawled are not fetched again."""
+    queue, crawled = partly_taken, {key(url) for url in (GREEDY[0], OTHERS[0])}
+    before = urls_of(queue)
+    for name in lost:
+        (queue.directory / name).unlink()
+    repair_queue(queue, crawled.intersection)
+    assert set(urls_of(queue)) == set(before)
+    again = open_take(queue.directory)
+    assert again is not None
+    assert again.header.looked_at == again.count + again.passed_over
+    advance(queue, again)
+    assert set(urls_of(queue)) == {*before} - {GREEDY[3], OTHERS[1]}

@@ -82,7 +82,6 @@ def test_what_is_repaired_says_first_how_many_urls_are_fetched_again(copy: Calla
         ("segment salvage 1/a", "fsck --repair --only segments"),
         ("keys repair", "fsck --repair --only keys"),
         ("keys rebuild --drop-queued", "fsck --repair --only keys"),
-        ("keys create --missing", "fsck --repair --only keys"),
         ("link", "graph link"),
         ("finalize", "graph finalize"),
     ],

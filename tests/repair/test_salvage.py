@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,23 @@ def test_a_row_that_was_changed_says_nothing_of_a_page(changed: dict[str, str], 
     assert problems(crawl.config, name) == []
     assert {row["url"] for row in pages} - {row["url"] for row in rows(segment)} == {broken["url"]}
     assert {queued.url for queued in read_lost(stores_of(crawl.config), name)} <= {broken["url"]}
+
+
+def test_a_failure_that_passes_is_not_final_without_its_metadata_record(crawl: Result) -> None:
+    """Its URL waits in a queue."""
+    segment, name = largest(crawl)
+    row = next(row for row in rows(segment) if row["status"] == 200)
+    again = datetime(2030, 1, 1, tzinfo=UTC)
+    table = pq.read_table(segment / "pages.parquet").to_pylist()
+    changed = [{**one, "retry_at": again} if one["key"] == row["key"] else one for one in table]
+    pq.write_table(pa.Table.from_pylist(changed, PAGES_SCHEMA), segment / "pages.parquet")
+    warc = bytearray((segment / row["warc_file"]).read_bytes())
+    metadata = row["warc_offset"] + row["warc_length"]
+    warc[metadata : metadata + 40] = bytes(40)
+    (segment / row["warc_file"]).write_bytes(warc)
+    assert salvage(crawl, name).without_metadata == 1
+    assert {one["key"]: one["retry_at"] for one in rows(segment)}[row["key"]] == again
+    assert json.loads((segment / "manifest.json").read_text())["counts"]["retried"] == {"ok": 1}
 
 
 def test_every_place_of_a_flipped_bit(crawled: Result, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A machine whose version or config is not that of the iteration's start refuses it, and says what differs."""
+"""A machine whose version or config is not that with which an iteration was begun refuses it, and says what differs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError
-from crawl_lib.rounds import agreement
+from crawl_lib.rounds import agreement, start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.version import code_digest
 
@@ -23,7 +23,12 @@ def with_options(config: Config, **sections: dict[str, Any]) -> Config:
 
 
 def start(config: Config) -> None:
-    stages.start_iteration(open_stores(config), run_id="r", iteration=1)
+    start_iteration(open_stores(config), run_id="r", iteration=1)
+
+
+def inject_again(config: Config) -> None:
+    """As a cleared `inject` does: then it finds the iteration of its run."""
+    stages.inject(open_stores(config), run_id="r", seeds="")
 
 
 def crawl_dir(config: Config) -> Path:
@@ -53,7 +58,7 @@ def test_an_option_that_differs_is_named_with_what_to_do(config: Config) -> None
         ConfigError, match=r"fetch.host_delay_s is 7.0 here and 0.0 there, urls.max_depth is 3"
     ) as caught:
         crawl(other)
-    assert "clear the task start of iteration 1" in str(caught.value)
+    assert "clear the task inject with its downstream" in str(caught.value)
     assert list(crawl_dir(config).rglob("node-a")) == []
     assert not Path(config.queue.local_dir).exists()
 
@@ -61,16 +66,18 @@ def test_an_option_that_differs_is_named_with_what_to_do(config: Config) -> None
 def test_another_version_is_named(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     start(config)
     monkeypatch.setattr(agreement, "VERSION", "9.9.9")
-    with pytest.raises(ConfigError, match=r"this machine has Krake 9.9.9, and start ran with \d"):
+    with pytest.raises(ConfigError, match=r"this machine has Krake 9.9.9, and the iteration was begun with \d"):
         crawl(config)
 
 
 def test_other_code_of_the_same_version_is_refused(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     start(config)
     monkeypatch.setattr(agreement, "code_digest", lambda: "f" * 64)
-    with pytest.raises(ConfigError, match=r"files of Krake .* digest ffffffffffff\) are not those that start ran with"):
+    with pytest.raises(
+        ConfigError, match=r"files of Krake .* digest ffffffffffff\) are not those that the iteration was begun with"
+    ):
         crawl(config)
-    start(config)
+    inject_again(config)
     assert crawl(config)["taken"] == 0
 
 
@@ -96,23 +103,26 @@ def test_the_digest_of_the_code_tells_every_change(tmp_path: Path) -> None:
         seen.append(code_digest(package))
     assert seen[0] == seen[1]
     assert len(set(seen)) == len(changes)
+    sql.parent.rename(package / "sql")  # as an installed wheel has it
+    code_digest.cache_clear()
+    assert code_digest(package) == seen[-1]
 
 
-def test_a_change_that_is_meant_holds_for_all_once_start_ran_again(config: Config) -> None:
+def test_a_change_that_is_meant_holds_for_all_once_inject_ran_again(config: Config) -> None:
     start(config)
     assert crawl(config, "node-a")["taken"] == 0
     changed = with_options(config, fetch={"host_delay_s": 7.0})
     with pytest.raises(ConfigError, match="host_delay_s"):
         crawl(changed, "node-b")
-    start(changed)
-    start(changed)
+    inject_again(changed)
+    inject_again(changed)
     assert crawl(changed, "node-b")["taken"] == 0
     assert sorted(path.name for path in crawl_dir(config).glob("*/agreed-*")) == ["agreed-1.json", "agreed-2.json"]
 
 
 def test_after_the_change_it_is_the_old_config_that_is_refused(config: Config) -> None:
     start(config)
-    start(with_options(config, fetch={"host_delay_s": 7.0}))
+    inject_again(with_options(config, fetch={"host_delay_s": 7.0}))
     with pytest.raises(ConfigError, match=r"host_delay_s is 0.0 here and 7.0 there"):
         crawl(config)
 
@@ -124,7 +134,7 @@ def test_nodes_and_routing_of_an_iteration_cannot_change(config: Config) -> None
         with_options(config, frontier={"routing": "local"}),
     ):
         with pytest.raises(ConfigError, match="keeps them"):
-            start(other)
+            inject_again(other)
 
 
 def test_a_segment_that_stands_asks_for_nothing(config: Config) -> None:

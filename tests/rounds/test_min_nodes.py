@@ -40,7 +40,7 @@ def small(directory: Path) -> Config:
 
 
 def round_without(config: Config, number: int, *dead: str) -> dict[str, Any]:
-    stages.start_iteration(open_stores(config), run_id="r", iteration=number)
+    start_iteration(open_stores(config), run_id="r", iteration=number)
     for node in config.servers:
         if node not in dead:
             stages.crawl_node(open_stores(config), run_id="r", iteration=number, node=node)
@@ -148,7 +148,7 @@ def test_a_node_that_dies_and_comes_back_finishes_its_take_in_the_old_folder(
     before = serving.log().counts()
     stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
     round_without(config, 1)
-    folders = [stages.start_iteration(open_stores(config), run_id="r", iteration=2)["folder"]]
+    folders = [start_iteration(open_stores(config), run_id="r", iteration=2).folder]
     assert run_stage(config, "crawl_node", step, run_id="r", iteration=2, node=DEAD) == -9, f"{step} was not reached"
     has_segment = (Result(config).crawl_dir / folders[0] / DEAD).exists()
     for number in (2, 3):

@@ -17,6 +17,7 @@ from crawl_lib.crawldir.settled import Settled, delete_settled, read_settled, se
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import Queue, TakenIn
 from crawl_lib.node.retire import retire_lost, retire_node
+from crawl_lib.rounds import start_iteration
 from crawl_lib.sealed import sealed_json
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners
@@ -32,11 +33,10 @@ def with_nodes(config: Config, *numbers: int) -> Config:
 
 
 def begun(directory: Path, serving: Serving, *numbers: int, rounds: int = 2, routing: str = "host") -> Config:
-    """A crawl by some nodes, in the middle of it; nothing is settled."""
+    """A crawl by some nodes, in the middle of it; nothing is settled. Its takes have gaps."""
     crawl = {"max_iterations": 60, "min_nodes": 0.3}
-    config = make_config(
-        directory, nodes=4, routing=routing, crawl=crawl, batch={"size": 3}, fetch={"host_delay_s": 0.0}
-    )
+    batch, fetch = {"size": 3, "max_per_host": 1}, {"host_delay_s": 0.0}
+    config = make_config(directory, nodes=4, routing=routing, crawl=crawl, batch=batch, fetch=fetch)
     config = with_nodes(config, *numbers)
     stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
     for number in range(1, rounds + 1):
@@ -104,7 +104,7 @@ def test_a_changed_list_is_refused_until_all_have_settled(serving: Serving, tmp_
 
     def refused(config: Config, says: str, run_id: str = "x") -> None:
         with pytest.raises(ConfigError, match=says):
-            stages.start_iteration(open_stores(config), run_id=run_id, iteration=1)
+            start_iteration(open_stores(config), run_id=run_id, iteration=1)
 
     refused(new, "servers: .*node-0 has no mark that it settled: run `krake settle --node node-0`.*node-1 has no mark")
     stages.settle_node(open_stores(new), node="node-0")  # also with the new list
@@ -115,7 +115,7 @@ def test_a_changed_list_is_refused_until_all_have_settled(serving: Serving, tmp_
     refused(new, "node-[01] has not taken in [0-9a-f]{40}/seeds")
     settle(old)
     local = dataclasses.replace(old, frontier=dataclasses.replace(old.frontier, routing="local"))
-    stages.start_iteration(open_stores(old), run_id="r", iteration=3)
+    start_iteration(open_stores(old), run_id="r", iteration=3)
     refused(new, "node-0 settled before iteration")
     refused(local, "with host routing, and the config now has node-0, node-1 with local")
     stages.crawl_node(open_stores(old), run_id="r", iteration=3, node="node-0")
@@ -123,23 +123,19 @@ def test_a_changed_list_is_refused_until_all_have_settled(serving: Serving, tmp_
     stages.crawl_node(open_stores(old), run_id="r", iteration=3, node="node-1")
     stages.commit_iteration(open_stores(old), run_id="r", iteration=3)
     settle(old)
-    assert stages.start_iteration(open_stores(new), run_id="x", iteration=1)["nodes"] == [
-        "node-0",
-        "node-1",
-        "node-2",
-    ]
+    assert start_iteration(open_stores(new), run_id="x", iteration=1).nodes == ("node-0", "node-1", "node-2")
     with pytest.raises(ConfigError, match="servers"):
         stages.crawl_node(open_stores(old), run_id="x", iteration=1, node="node-0")
 
 
 def test_a_segment_that_came_after_a_node_settled_has_to_be_taken_in(serving: Serving, tmp_path: Path) -> None:
-    old = begun(tmp_path, serving, 0, 1, rounds=3)
-    stages.start_iteration(open_stores(old), run_id="r", iteration=4)
+    old = begun(tmp_path, serving, 0, 1)
+    start_iteration(open_stores(old), run_id="r", iteration=3)
     stages.settle_node(open_stores(old), node="node-0")
-    stages.crawl_node(open_stores(old), run_id="r", iteration=4, node="node-1")
+    stages.crawl_node(open_stores(old), run_id="r", iteration=3, node="node-1")
     stages.settle_node(open_stores(old), node="node-1")
     with pytest.raises(ConfigError, match=r"node-0 has not taken in \d+/node-1"):
-        stages.start_iteration(open_stores(with_nodes(old, 0, 1, 2)), run_id="x", iteration=1)
+        start_iteration(open_stores(with_nodes(old, 0, 1, 2)), run_id="x", iteration=1)
 
 
 @pytest.mark.parametrize(("moved", "routing"), [(False, "host"), (True, "host"), (False, "local")])
@@ -178,7 +174,7 @@ def test_a_node_retires_with_its_take_open_and_things_to_take_in(serving: Servin
     before = serving.log().counts()
     old = begun(tmp_path, serving, 0, 1, 2)
     new = with_nodes(old, 0, 1)
-    stages.start_iteration(open_stores(old), run_id="r", iteration=3)
+    start_iteration(open_stores(old), run_id="r", iteration=3)
     assert run_stage(old, "crawl_node", "hosts.begun", run_id="r", iteration=3, node="node-2") == -9
     for node in ("node-0", "node-1"):
         stages.crawl_node(open_stores(old), run_id="r", iteration=3, node=node)
@@ -223,14 +219,14 @@ def test_retiring_killed_at_any_step_and_run_again_hands_over_each_url_once(
     for url in waiting:
         assert found.count(url) == 1
     assert not (place / "retire").exists()
-    assert stages.start_iteration(open_stores(new), run_id="x", iteration=1)["nodes"] == list(new.servers)
+    assert start_iteration(open_stores(new), run_id="x", iteration=1).nodes == new.servers
 
 
 def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(serving: Serving, tmp_path: Path) -> None:
     """Its disk is gone, with a queue and an open take on it. Only what it had fetched of that take is fetched again."""
     old = begun(tmp_path, serving, 0, 1, 2)
     new = with_nodes(old, 0, 1)
-    stages.start_iteration(open_stores(old), run_id="r", iteration=3)
+    start_iteration(open_stores(old), run_id="r", iteration=3)
     assert run_stage(old, "crawl_node", "take.leftover", run_id="r", iteration=3, node="node-2") == -9
     for node in ("node-0", "node-1"):
         stages.crawl_node(open_stores(old), run_id="r", iteration=3, node=node)
@@ -241,7 +237,7 @@ def test_a_node_that_is_lost_loses_no_url_that_was_ever_sent_to_it(serving: Serv
         retire_lost(open_stores(new), node="node-2")
     shutil.rmtree(Path(old.queue.local_dir) / "node-2")
     with pytest.raises(ConfigError, match=r"node-2 has no mark that it settled: .*`krake nodes retire node-2 --lost`"):
-        stages.start_iteration(open_stores(new), run_id="next", iteration=1)
+        start_iteration(open_stores(new), run_id="next", iteration=1)
     planned = retire_lost(open_stores(new), node="node-2", dry_run=True)
     done = retire_lost(open_stores(new), node="node-2")
     assert done["handed_over"] == planned["handed_over"] == done["requeued"] + done["new"] > 0
@@ -260,7 +256,7 @@ def test_seeds_for_a_node_that_never_took_part_are_not_forgotten(serving: Servin
     two = with_nodes(three, 0, 1)
     stages.inject(open_stores(three), run_id="r", seeds="\n".join(serving.seeds))
     with pytest.raises(ConfigError, match="seeds for node-2, which is not in servers: put it back, or run `krake"):
-        stages.start_iteration(open_stores(two), run_id="r", iteration=1)
+        start_iteration(open_stores(two), run_id="r", iteration=1)
     with pytest.raises(ConfigError, match="node-2"):
         stages.inject(open_stores(two), run_id="s", seeds=serving.seeds[0])
     retired = retire_lost(open_stores(two), node="node-2")
@@ -276,8 +272,8 @@ def test_seeds_are_not_divided_among_nodes_that_no_iteration_may_have_yet(servin
     settle(old)
     stages.inject(open_stores(new), run_id="more", seeds="\n".join(serving.seeds))
     with pytest.raises(ConfigError, match="seeds for node-2, which is not in servers: put it back"):
-        stages.start_iteration(open_stores(old), run_id="more", iteration=1)
-    assert stages.start_iteration(open_stores(new), run_id="more", iteration=1)["nodes"] == list(new.servers)
+        start_iteration(open_stores(old), run_id="more", iteration=1)
+    assert start_iteration(open_stores(new), run_id="more", iteration=1).nodes == new.servers
 
 
 def test_a_mark_is_replaced_and_taken_away_and_the_newest_holds(config: Config) -> None:

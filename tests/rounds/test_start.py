@@ -29,9 +29,19 @@ def stores(config: Config) -> Stores:
     return open_stores(config)
 
 
-def lay_segment(stores: Stores, folder: str, node: str, *, pages: int = 0, scope: list[str] | None = None) -> None:
+def lay_segment(
+    stores: Stores,
+    folder: str,
+    node: str,
+    *,
+    pages: int = 0,
+    scope: list[str] | None = None,
+    **counts: dict[str, int],
+) -> None:
+    """`counts`: what its manifest has besides; `outcomes`: instead of `pages` that were all ok."""
+    outcomes = counts.get("outcomes", {"ok": pages})
     manifest = {
-        "counts": {"pages": pages, "outcomes": {"ok": pages}, "rejections": {}},
+        "counts": {"rejections": {}, **counts, "pages": sum(outcomes.values()), "outcomes": outcomes},
         "scope_added": scope or [],
         "outlinks": {},
     }
@@ -80,7 +90,7 @@ def test_no_folder_is_named_after_one_of_a_clock_that_was_more_than_a_day_ahead(
     with pytest.raises(StorageError, match=rf"crawl/{first.folder}: .* {days} .*\(1970-01-01\).*Set the clock"):
         start_iteration(stores, run_id="r", iteration=2, clock=lambda: 5000.0)
     assert start_iteration(stores, run_id="r", iteration=1, clock=lambda: 5000.0) == first
-    assert sorted(entry.name for entry in stores.storage.list("crawl")) == [first.folder, "started"]
+    assert sorted(entry.name for entry in stores.storage.list("crawl")) == [first.folder, "_crawl", "started"]
     last = start_iteration(stores, run_id="r", iteration=2, clock=lambda: 5001.0 + ahead_s - DAY_S)
     assert int(last.folder) == int(first.folder) + 1
 
@@ -192,9 +202,9 @@ def test_an_iteration_whose_folder_was_deleted_by_hand_gets_a_new_one(stores: St
         assert CrawlDirectory(stores.storage, "crawl").folders() == [again.folder]
 
 
-@pytest.mark.parametrize("iteration", [0, 21, -1])
+@pytest.mark.parametrize("iteration", [0, 6, -1])
 def test_an_iteration_beyond_the_config_is_refused(stores: Stores, iteration: int) -> None:
-    with pytest.raises(ConfigError, match=r"max_iterations \(20\)"):
+    with pytest.raises(ConfigError, match=r"max_iterations \(5\)"):
         start_iteration(stores, run_id="r", iteration=iteration)
 
 
@@ -264,6 +274,25 @@ def test_max_pages_is_never_passed(config: Config) -> None:
     assert sum(last.batch_sizes.values()) == 25 - 17
 
 
+def test_a_url_counts_once_for_max_pages_when_it_ends(config: Config) -> None:
+    """Tries of failures that pass leave room, committed or not, and also when start or commit runs again."""
+    limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=50))
+    stores = open_stores(limited)
+    first = start_iteration(stores, run_id="r", iteration=1, batch_size=10)
+    lay_segment(stores, first.folder, "node-a", outcomes={"ok": 4, "timeout": 6}, retried={"timeout": 5})
+    lay_segment(stores, first.folder, "node-b", outcomes={"server_error": 3}, retried={"server_error": 3})
+    second = start_iteration(stores, run_id="other", iteration=1, batch_size=100)
+    assert sum(second.batch_sizes.values()) == 50 - 5, "not committed yet"
+    for _ in range(2):
+        assert commit_iteration(stores, run_id="r", iteration=1)["urls"] == 5
+    lay_segment(stores, second.folder, "node-a", outcomes={"ok": 8, "timeout": 1})
+    lay_segment(stores, second.folder, "node-b")
+    assert commit_iteration(stores, run_id="other", iteration=1)["urls"] == 9
+    for _ in range(2):
+        third = start_iteration(stores, run_id="r", iteration=2, batch_size=100)
+        assert (third.taken_before, sum(third.batch_sizes.values())) == (14, 50 - 14)
+
+
 def test_a_share_of_a_failed_run_is_free_once_its_node_has_gone_on(config: Config) -> None:
     """Nobody reruns the iteration: what it put by would lack for ever. And who does rerun it, takes nothing."""
     limited = dataclasses.replace(config, crawl=dataclasses.replace(config.crawl, max_pages=100))
@@ -272,22 +301,22 @@ def test_a_share_of_a_failed_run_is_free_once_its_node_has_gone_on(config: Confi
     lay_segment(stores, failed.folder, "node-a", pages=20)
     second = start_iteration(stores, run_id="r", iteration=1, batch_size=100)
     assert sum(second.batch_sizes.values()) == 100 - 20 - 30, "node-b may have its take open"
-    assert share_of_node(stores, failed, "node-b") == 30
+    assert share_of_node(stores, failed, "node-b") == (30, 30)
     lay_segment(stores, second.folder, "node-a", pages=10)
     third = start_iteration(stores, run_id="r", iteration=2, batch_size=100)
     assert sum(third.batch_sizes.values()) == 100 - 20 - 30 - 10 - second.batch_sizes["node-b"]
     lay_segment(stores, second.folder, "node-b", pages=5)
     fourth = start_iteration(stores, run_id="other", iteration=1, batch_size=100)
     assert sum(fourth.batch_sizes.values()) == 100 - 20 - 10 - 5 - sum(third.batch_sizes.values())
-    assert share_of_node(stores, failed, "node-b") == 0, "it went to others"
-    assert share_of_node(stores, third, "node-b") == third.batch_sizes["node-b"]
+    assert share_of_node(stores, failed, "node-b") == (0, 0), "it went to others"
+    assert share_of_node(stores, third, "node-b") == (third.batch_sizes["node-b"],) * 2
 
 
 def test_without_a_limit_an_early_iteration_may_be_done_late(stores: Stores) -> None:
     early = start_iteration(stores, run_id="u", iteration=1, batch_size=7)
     later = start_iteration(stores, run_id="u", iteration=2, batch_size=7)
     lay_segment(stores, later.folder, "node-b")
-    assert share_of_node(stores, early, "node-b") == 7
+    assert share_of_node(stores, early, "node-b") == (7, 7)
 
 
 @given(st.integers(1, 1000), st.integers(1, 50), st.integers(-5, 5000), st.integers(0, 1000))
@@ -335,25 +364,23 @@ def test_commit_that_died_after_it_kept_the_scope_goes_on(stores: Stores) -> Non
 
 
 def test_commit_before_start_says_so(stores: Stores) -> None:
-    with pytest.raises(PathNotFoundError, match="iteration 1 of run 'r' has no folder; run its start first"):
+    with pytest.raises(PathNotFoundError, match="iteration 1 of run 'r' has no folder; run its crawl tasks first"):
         commit_iteration(stores, run_id="r", iteration=1)
 
 
-def test_politeness_that_nodes_cannot_keep_together_is_warned_of(
+def test_a_crawl_whose_operator_cannot_be_reached_is_warned_of_and_no_other(
     config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fetch = dataclasses.replace(config.fetch, host_delay_s=1.0, ip_delay_s=0.25)
+    """Nodes keep delays together, of hosts and of addresses."""
+    fetch = dataclasses.replace(config.fetch, host_delay_s=1.0, ip_delay_s=0.25, contact=None)
     local = dataclasses.replace(config, fetch=fetch, frontier=dataclasses.replace(config.frontier, routing="local"))
     start_iteration(open_stores(local), run_id="a", iteration=1)
-    assert "frontier.routing is local" in caplog.text
+    assert "fetch.contact is not set" in caplog.text
     caplog.clear()
-    by_host = dataclasses.replace(config, fetch=fetch, crawl=dataclasses.replace(config.crawl, directory="by-host"))
-    start_iteration(open_stores(by_host), run_id="b", iteration=1)
-    assert "fetch.ip_delay_s holds for each node by itself" in caplog.text
-    alone = dataclasses.replace(config.crawl, directory="alone")
-    one_node = dataclasses.replace(
-        config, servers=("node-a",), crawl=alone, fetch=dataclasses.replace(fetch, contact="me@x")
+    reachable = dataclasses.replace(
+        local,
+        crawl=dataclasses.replace(config.crawl, directory="reachable"),
+        fetch=dataclasses.replace(fetch, contact="me@x"),
     )
-    caplog.clear()
-    start_iteration(open_stores(one_node), run_id="c", iteration=1)
+    start_iteration(open_stores(reachable), run_id="b", iteration=1)
     assert caplog.text == ""

@@ -170,6 +170,17 @@ def test_what_lies_in_it_is_read_by_a_relative_path_or_an_absolute_one(place: Pa
     assert all_that_is_said(text, link)[0] == [GOOD], "the directory itself may be a link"
 
 
+def test_what_is_not_there_is_told_what_is(place: Path) -> None:
+    (place / "seeds" / ".hidden").write_text("")
+    names = sorted(path.name for path in (place / "seeds").iterdir() if path.name != ".hidden")
+    with pytest.raises(InputError) as caught:
+        parse_seeds("lsit", below=place / "seeds")
+    has = f"inject.directory ({place / 'seeds'}) has {', '.join(names[:10])} ({len(names)} in all)"
+    assert str(caught.value) == f"seeds: {place / 'seeds' / 'lsit'}: is not there; {has}"
+    with pytest.raises(InputError, match=r"inject\.directory \(.*none\) has no file"):
+        parse_seeds("list", below=place / "none")
+
+
 def test_an_outside_path_tells_nothing_of_what_is_there(place: Path) -> None:
     def told(path: str) -> str:
         return all_that_is_said(path, place / "seeds")[1].replace(path, "PATH")

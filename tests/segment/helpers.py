@@ -8,7 +8,7 @@ from hashlib import sha1
 from pathlib import Path
 
 from crawl_lib.config import SegmentConfig
-from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.records import Earlier, Fetched, QueuedUrl, TakenUrl
 from crawl_lib.segment import LinkColumns, Manifest, PageRow, PartWriter, Position, WarcInfo, utc_text
 from crawl_lib.states import Outcome
 
@@ -44,10 +44,17 @@ def failed(url: str, outcome: Outcome = Outcome.TIMEOUT, **more) -> Fetched:
     return Fetched(url, **({"time": TIME + 1, "outcome": outcome, "attempts": 2, "error": "no answer"} | more))
 
 
+SEED = '{"a": "x\\\\ny"}'
+EARLIER = Earlier("7/node-a", "x.warc.gz", 9, 1.5, "00ff" * 10, '"a\\"').to_text()
+
+
 def fetches() -> list[tuple[TakenUrl, Fetched]]:
     """One fetch of each kind."""
     return [
-        (taken(0, via=b"v" * 20, depth=3, redirects=1, metadata='{"a": "x\\\\ny"}'), answered("http://a.example/0")),
+        (
+            taken(0, via=b"v" * 20, depth=3, redirects=1, metadata=SEED, list_name="retry-1", earlier=EARLIER),
+            answered("http://a.example/0"),
+        ),
         (taken(1), answered("http://a.example/1", b"", truncated="length")),
         (taken(2), failed("http://a.example/2", error="line one\r\nkrake-outcome: ok\\\nline two")),
         (taken(3), answered("http://a.example/3", b"3\r\nabc\r\n0\r\n\r\n", CHUNKED)),

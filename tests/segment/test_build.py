@@ -52,6 +52,8 @@ def test_the_manifest_counts_what_is_there(tmp_path):
         "taken": 8,
         "outcomes": {"gone": 1, "ok": 4, "robots_denied": 1, "timeout": 1},
         "deferred": 1,
+        "passed_over": 0,
+        "retried": {"ok": 1},
         "pages": 7,
         "links": 14,
         "outlinks": 4,
@@ -138,17 +140,18 @@ def test_outlinks_are_in_batch_order_each_once_whatever_came_first(tmp_path, mon
     assert found["node-a"][0] == QueuedUrl("http://b.example/0", key("http://a.example/0"), 4)
 
 
-def test_urls_handed_on_come_first_and_keep_their_mark(tmp_path):
+def test_urls_handed_on_come_first_and_keep_their_mark_and_their_tries(tmp_path):
     out = writer(tmp_path / "spool")
     fill(out, fetches())
     out.close()
     handed = [
         ("node-b", QueuedUrl("http://z.example/", metadata='{"k": "v"}'), "h"),
-        ("node-b", QueuedUrl("http://c.example/"), "h"),
+        ("node-b", QueuedUrl("http://c.example/", retries=2, due=1_800_000_000), "h"),
+        ("node-b", QueuedUrl("http://e.example/", b"v" * 20, 1, 2, '{"k": "v"}', list_name="retry-1-x"), "h"),
     ]
     build_segment(tmp_path / "spool", tmp_path / "seg", facts(7), NODES, handed_on=handed)
     lines = list(SegmentReader(LocalStorage(tmp_path), "seg").outlinks("node-b"))
-    assert [decode_line(line) for line in lines] == [(handed[0][1], "h"), (handed[1][1], "h")]
+    assert [decode_line(line) for line in lines] == [(url, flags) for _, url, flags in handed]
 
 
 def test_a_node_with_nothing_to_fetch_has_an_empty_segment(tmp_path):

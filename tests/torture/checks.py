@@ -9,10 +9,18 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from warcio.archiveiterator import ArchiveIterator
 
+from crawl_lib.config import Config
+from crawl_lib.errors import KrakeError
+from crawl_lib.fetch import costs_a_retry
+from crawl_lib.frontier import Queue, Take, open_take
+from crawl_lib.frontier.fairness import positions_of
 from crawl_lib.keys import open_key_store
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, Outcome
 from crawl_lib.urls import key_of
@@ -25,6 +33,8 @@ RUBBISH = ("take", "leftover", "move", "intake", "new", "put_back", "undecided",
 UNFINISHED_INDEX = ".index.json."
 """What a commit that dies leaves beside the index: a few bytes that nobody reads."""
 MANY = 5
+BUSY = frozenset({429, *range(500, 600)})
+"""Answers after which a page is asked for again."""
 
 
 def some(names: Iterable[object]) -> str:
@@ -34,7 +44,7 @@ def some(names: Iterable[object]) -> str:
 
 
 def visited(result: Result, truth: Truth, *, doubles: bool) -> Iterator[str]:
-    """I1 and I2: each URL of the truth has one row, no other has, with the outcome it must have."""
+    """I1 and I2: each URL of the truth has one final row, no other has, with the outcome it must have."""
     rows = result.visited()
     if lost := set(truth.visits) - set(rows):
         yield f"I1: lost: {some(lost)}"
@@ -46,6 +56,47 @@ def visited(result: Result, truth: Truth, *, doubles: bool) -> Iterator[str]:
     wrong = [f"{url} {outcome}" for url, outcome in result.outcomes().items() if wanted.get(url, outcome) != outcome]
     if wrong:
         yield f"I1: outcomes: {some(wrong)}"
+
+
+def retried(result: Result) -> Iterator[str]:
+    """I2 and I5: failures that pass are tried again `retry.max` times at most, before the final row, and counted."""
+    tries: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    columns = ("url", "outcome", "attempts", "retry_at", "time")
+    for segment, manifest in zip(result.segments(), result.manifests(), strict=True):
+        rows = result.rows("pages", columns, segment)
+        for row in rows:
+            tries[row["url"]].append(row)
+        waiting = Counter(row["outcome"] for row in rows if row["retry_at"] is not None)
+        if waiting != manifest["counts"]["retried"]:
+            yield f"I5: {segment}: {waiting} are tried again, and {manifest['counts']['retried']} counted"
+    for url, rows in tries.items():
+        *before, last = sorted(rows, key=itemgetter("time"))
+        costs = sum(costs_a_retry(Outcome(row["outcome"]), row["attempts"]) for row in before)
+        if costs > result.config.retry.max:
+            yield f"I2: tried again too often: {url} {costs}"
+        if last["retry_at"] is not None or any(row["retry_at"] is None for row in before):
+            yield f"I2: a final row is not the last one: {url}"
+
+
+def open_takes(config: Config) -> Iterator[str]:
+    """I5: an open take has the lines of the queue that it says, and passed over all others that it looked at."""
+    for node in config.servers:
+        queue = Queue(Path(config.queue.local_dir) / node, node)
+        try:
+            take = open_take(queue.directory) if queue.directory.exists() else None
+            if take is not None and not (queue.directory / "move").exists() and not _has_its_lines(queue, take):
+                yield f"I5: the take of {node} has other lines than its header says: {take.header.runs}"
+        except KrakeError as error:
+            yield f"I4: {error}"
+
+
+def _has_its_lines(queue: Queue, take: Take) -> bool:
+    state = queue.state()
+    if queue.record().last_move == f"take-{take.take_id}" or state != take.header.position_before:
+        return True  # the queue has moved on, perhaps to a state of the same numbers
+    taken = set(positions_of(take.header.runs))
+    lines = [line for at, line in enumerate(queue.lines(state, take.header.looked_at)) if at in taken]
+    return lines == [*take.lines()] and take.header.looked_at == take.count + take.passed_over
 
 
 def segments(result: Result) -> Iterator[str]:
@@ -77,7 +128,8 @@ def segments(result: Result) -> Iterator[str]:
 
 def rows(result: Result) -> list[tuple[str, ...]]:
     """Rows of both tables, without times, durations, tries and file positions, and without who found a page first."""
-    pages = result.rows("pages", ["url", "outcome", "status", "mime_detected", "charset", "length", "digest", "title"])
+    columns = ["url", "outcome", "status", "mime_detected", "charset", "length", "digest", "title"]
+    pages = [row for row in result.rows("pages", [*columns, "retry_at"]) if row["retry_at"] is None]
     links = result.rows("links", ["source", "target", "target_url", "anchor", "rel", "element", "followed", "rule"])
     return sorted(tuple(map(str, row.values())) for row in [*pages, *links])
 
@@ -144,7 +196,7 @@ def refetched(log: RequestLog, deaths: Sequence[tuple[float, float]]) -> tuple[i
             if request.path in last:
                 before = last[request.path]
                 until = requests[before + 1].start
-                if requests[before].status >= 500:
+                if requests[before].status in BUSY:
                     pass  # tried again, as it should be
                 elif any(requests[before].start <= last_s and first_s <= until for first_s, last_s in deaths):
                     allowed += 1
@@ -160,13 +212,22 @@ def polite(
     """I6: no two requests to a host are closer than its delay. `delays`: of hosts that ask for more.
 
     `deaths`: as for `refetched`. The server goes on with an answer that nobody waits for any more; for the crawler that
-    request ended with the process, and so it does here.
+    request ended with the process, and so it does here. Of a process that died while another one did the same task,
+    only a span is known in which it died: it may have broken one request of each host.
     """
-    seen = RequestLog([_as_the_crawler_saw(request, deaths) for request in log.requests])
-    for host in seen.hosts():
+    for host in log.hosts():
         wanted_s = max(delay_s, delays.get(host, 0.0))
-        if wanted_s and (gap_s := seen.closest_gap_s(host)) < wanted_s:
-            yield f"I6: {host}: a gap of {gap_s:.4f} s, and the delay is {wanted_s} s"
+        spans, closest_s, end_s, last_s = list(deaths), inf, -inf, -inf
+        for request in (one for one in log.requests if one.host == host):
+            broken = next((span for span in spans if span[0] <= last_s <= span[1]), None)
+            if request.start - end_s < wanted_s and broken:
+                spans.remove(broken)
+                end_s = -inf
+            else:
+                closest_s = min(closest_s, request.start - end_s)
+            end_s, last_s = max(end_s, _as_the_crawler_saw(request, deaths).end), request.start
+        if wanted_s and closest_s < wanted_s:
+            yield f"I6: {host}: a gap of {closest_s:.4f} s, and the delay is {wanted_s} s"
 
 
 def _as_the_crawler_saw(request: LoggedRequest, deaths: Sequence[tuple[float, float]]) -> LoggedRequest:

@@ -236,7 +236,7 @@ class Operated:
         """Do what a command that did nothing says has to come first, if that is no choice; whether there was such."""
         if words[:2] == ("fsck", "--repair"):
             return self._move_away(done.out)
-        if reused := re.search(r"delete the folder (\d+), and run the iteration's start again", done.err):
+        if reused := re.search(r"delete the folder (\d+), and run this task again", done.err):
             shutil.rmtree(self.home / "dfs/crawl" / reused[1])
             return True
         may_be = bool(refused and re.search(refused, done.err))
@@ -289,8 +289,8 @@ class Operated:
             every, kept = (
                 [
                     str(url)
-                    for batch in reader.pages(["url"], with_dropped=dropped)
-                    for url in batch.column(0).to_pylist()
+                    for batch in reader.pages(["url", "retry_at"], with_dropped=dropped)
+                    for url in batch.filter(batch.column(1).is_null()).column(0).to_pylist()  # else it comes again
                 ]
                 for dropped in (True, False)
             )

@@ -25,8 +25,9 @@ from tests.torture.acts import ACTIONS, NODES, SERVERS, Acts
 from tests.torture.children import adopt_orphans
 from tests.torture.harness import memory_disk
 from tests.torture.operated import FindingError, Known, Operated
+from tests.torture.rounds import begin_again
 
-WEB = SynthWeb(seed=5, sites=3, pages_per_site=8, specials=False)
+WEB = SynthWeb(seed=5, sites=3, pages_per_site=8, specials=False, busy=4)
 KILL = 0.3
 KILL_AT_THE_END = 0.15
 IMPORTED_LATE = (
@@ -58,6 +59,8 @@ def mapping_of(rng: random.Random | None) -> dict[str, Any]:
         "queue": {"local_dir": "queue", "lock_timeout_s": 5.0},
         "scratch": {"directory": "scratch"},
         "crawl": {},
+        "batch": {"max_per_host": 3},
+        "retry": {"max": 3, "max_wait_s": 0},
         "frontier": {"routing": rng.choice(("host", "host", "host", "local")) if rng else "host"},
         "urls": {"scope": "hosts"},
         "segment": {"sync_interval_s": 0.05, "max_warc_bytes": 1 << 16},
@@ -82,6 +85,7 @@ class Operators:
         self.archives = sorted(map(str, (crawl.home / "dfs/crawl").glob("*/*/*.warc.gz")))
 
     def _begin(self, crawl: Operated) -> None:
+        begin_again(self.serving)
         crawl.krake("inject", "\n".join(self.serving.seeds), "--run-id", "seeds")
 
     def run(self, seed: int, only: list[int] | None = None) -> tuple[Operated, str]:

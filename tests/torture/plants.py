@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import sha1
 from typing import Any
 
 from crawl_lib import durable
-from crawl_lib.frontier import move
+from crawl_lib.fetch import dispatch
+from crawl_lib.frontier import move, take
 from crawl_lib.frontier.outlinks import split_line
-from crawl_lib.frontier.queue import Queue
+from crawl_lib.frontier.queue import Queue, State
+from crawl_lib.node import take as node_take
 
 
 def _no_fsync_dir(directory: Any) -> None:
@@ -55,6 +58,43 @@ def key_first() -> None:
     intake._Intake._append = insert_first
 
 
+def passed_over_lost() -> None:
+    """What a take passed over does not go to the queue's end."""
+    take._passed_over = lambda lines, header: iter(())
+
+
+def other_runs() -> None:
+    """A take's header names other lines of the queue than it has."""
+    real = take.position
+
+    def shifted(state: State, taken: bytearray) -> dict[str, Any]:
+        said = real(state, taken)
+        runs = [(start - 1, stop - 1) if start else (start, stop) for start, stop in said["runs"]]
+        return {**said, "runs": runs}
+
+    take.position = shifted
+
+
+def failure_not_put_back() -> None:
+    """A failure that passes has its row, and does not join the queue again."""
+    node_take._again = lambda task, take, segment: iter(())
+
+
+def retries_forgotten() -> None:
+    """What is tried again does not know how often it was."""
+    real = node_take._again
+    node_take._again = lambda *given: (replace(one, retries=0) for one in real(*given))
+
+
+def failures_final() -> None:
+    """A failure that passes is final at once."""
+    dispatch.retry_at = lambda *given: None
+
+
 PLANTS: dict[str, Callable[[], None]] = {
-    plant.__name__: plant for plant in (lost_rename, fsync_order, move_forgotten_early, key_first)
+    plant.__name__: plant
+    for plant in (
+        *(lost_rename, fsync_order, move_forgotten_early, key_first),
+        *(passed_over_lost, other_runs, failure_not_put_back, retries_forgotten, failures_final),
+    )
 }

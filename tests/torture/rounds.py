@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,15 +18,17 @@ from crawl_lib.config import Config
 from crawl_lib.frontier import intake
 from crawl_lib.node import take as node_take
 from crawl_lib.segment import Sealer
-from demo import RequestLog, Serving, SynthWeb, TruthOptions
+from demo import AGAIN_PATH, RequestLog, Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config
+from tests.pythons import python_of, wait_for_nothing
 from tests.torture import checks
 from tests.torture.children import Attempt, Ended, Kill
 from tests.torture.kills import Killer, Unbroken
+from tests.torture.moods import refuse_at_first
 from tests.torture.power import Disk, Loss
 from tests.torture.tasks import Task
 
-MOST_ITERATIONS = 40
+MOST_ITERATIONS = 80
 ODD = 0.2
 """The chance that before a task one of those that are done runs again."""
 TWICE = 0.1
@@ -38,12 +41,14 @@ STARTED_AS_ALWAYS = 0.1
 """The share of rounds whose fork servers are started, as always."""
 SMALL_CHUNK_LINES = 40
 SMALL_TAKE_URLS = 10
+RETRIES = 3
+"""`retry.max` where pages fail at first, and some always."""
 
 
 @dataclass(frozen=True)
 class Flavour:
     """A kind of round: a web, and how it is crawled. `delay_s`: between requests to a host; `least_s`: that a
-    page takes; `every`: it is the turn of this kind in every so many rounds only."""
+    page takes; `every`: it is the turn of this kind in every so many rounds only; `batch`: options of the batch."""
 
     name: str
     web: SynthWeb
@@ -53,12 +58,16 @@ class Flavour:
     routing: str = "host"
     max_redirects: int = 10
     every: int = 1
+    batch: dict[str, int] = field(default_factory=dict)
 
     def config(self, directory: Path) -> Config:
         """The config of a crawl below a directory."""
         fetch = {"host_delay_s": self.delay_s, "processes": 2, "max_redirects": self.max_redirects}
         segment = {"max_warc_bytes": 1 << 16, "sync_interval_s": 0.05}
-        return make_config(directory, nodes=self.nodes, routing=self.routing, fetch=fetch, segment=segment)
+        retry = {"max": RETRIES if self.web.busy else 0, "max_wait_s": 0.0}
+        sections = {"fetch": fetch, "segment": segment, "retry": retry, "batch": self.batch}
+        sections["crawl"] = {"max_iterations": MOST_ITERATIONS}
+        return make_config(directory, nodes=self.nodes, routing=self.routing, **sections)
 
 
 FLAVOURS = (
@@ -68,15 +77,31 @@ FLAVOURS = (
     Flavour(
         "odd things", SynthWeb(seed=9, sites=2, pages_per_site=5), nodes=2, delay_s=0.005, max_redirects=3, every=6
     ),
+    Flavour(
+        "failures that pass",
+        SynthWeb(seed=12, sites=3, pages_per_site=18, specials=False, busy=4),
+        nodes=2,
+        batch={"size": 12, "max_per_host": 3},
+    ),
     Flavour("local routing", SynthWeb(seed=8, sites=4, pages_per_site=6, specials=False), nodes=2, routing="local"),
 )
 
 
 def small_constants() -> None:
-    """Small takes go to two processes, intakes have several chunks, and sealing does not wait: all paths are gone."""
+    """Small takes go to two processes, intakes have several chunks, sealing and failed tries do not wait: all paths are
+    gone."""
+    wait_for_nothing()
     node_take.URLS_OF_A_PROCESS = SMALL_TAKE_URLS
     intake.__kwdefaults__["chunk_lines"] = SMALL_CHUNK_LINES
     Sealer.__init__.__kwdefaults__["interval_s"] = 0.01
+
+
+def begin_again(serving: Serving) -> None:
+    """Have all pages that fail at first do so again."""
+    with socket.create_connection((serving.web.addresses()[0], serving.port)) as connection:
+        connection.sendall(f"GET {AGAIN_PATH} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+        while connection.recv(1024):
+            pass
 
 
 class Ground:
@@ -86,13 +111,13 @@ class Ground:
         self.flavour, self.directory = flavour, directory
         self.known = Unbroken()
         self.output: dict[str, Any] = {}
-        self._serving = Serving(flavour.web, least_s=flavour.least_s)
+        self.serving = Serving(flavour.web, least_s=flavour.least_s)
 
     def __enter__(self) -> Ground:
-        self._serving.__enter__()
+        self.serving.__enter__()
         options = TruthOptions(max_redirects=self.flavour.max_redirects)
-        self.truth = self._serving.truth(options=options)
-        self.seeds = "\n".join(self._serving.seeds)
+        self.truth = self.serving.truth(options=options)
+        self.seeds = "\n".join(self.serving.seeds)
         unbroken = Round(self, self.directory / f"unbroken {self.flavour.name}", random.Random(0), None)
         findings = unbroken.run()
         if findings:
@@ -101,18 +126,18 @@ class Ground:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._serving.__exit__(None, None, None)
+        self.serving.__exit__(None, None, None)
 
     def log_since(self, start_s: float) -> RequestLog:
         """The requests that began at `start_s` or later."""
-        return RequestLog([request for request in self._serving.log().requests if request.start >= start_s])
+        return RequestLog([request for request in self.serving.log().requests if request.start >= start_s])
 
     def heard(self) -> float:
         """The time, once the server has read what reached it before: a request may wait there longer than its process.
 
         Its log would say that the process had died before it asked.
         """
-        with socket.create_connection((self.flavour.web.addresses()[0], self._serving.port)) as connection:
+        with socket.create_connection((self.flavour.web.addresses()[0], self.serving.port)) as connection:
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(1024):
                 pass
@@ -120,7 +145,7 @@ class Ground:
 
     def delays(self) -> dict[str, float]:
         """The delay in seconds that each host's robots.txt asks for."""
-        port = self._serving.port
+        port = self.serving.port
         return {f"{host}:{port}": self.flavour.web.delay_s(host) for host in self.flavour.web.addresses()}
 
 
@@ -166,8 +191,10 @@ class Round:
         """Crawl to the end, then check; returns the findings."""
         shutil.rmtree(self.directory, ignore_errors=True)
         (self.directory / "crawl").mkdir(parents=True)
+        self.python = python_of(self.directory / "python", "import tests.pythons; tests.pythons.wait_for_nothing()")
         if self.disk:
             self.disk.settle()
+        begin_again(self.ground.serving)
         start_s = time.monotonic()
         try:
             self._crawl()
@@ -200,7 +227,6 @@ class Round:
         """A first run, which stops before some task and is never gone on with."""
         tasks = [Task("inject", "run-1", seeds=self.ground.seeds)]
         for iteration in (1, 2):
-            tasks.append(Task("start", "run-1", iteration=iteration))
             tasks += [Task("crawl", "run-1", iteration=iteration, node=node) for node in self._nodes()]
             tasks.append(Task("commit", "run-1", iteration=iteration))
         stop = self.rng.randrange(1, len(tasks))
@@ -210,7 +236,6 @@ class Round:
             self._attempt(tasks[stop], self.killer.next(tasks[stop].kind, 0) if self.killer else None)
 
     def _iteration(self, run: str, iteration: int) -> int:
-        self._task(Task("start", run, iteration=iteration))
         for node in self._nodes():
             self._task(Task("crawl", run, iteration=iteration, node=node))
         taken: int = self._task(Task("commit", run, iteration=iteration))["taken"]
@@ -260,6 +285,7 @@ class Round:
     def _attempt(self, task: Task, kill: Kill | None) -> Ended:
         ended = self._begin(task, kill).wait()
         self._note(task, ended, kill)
+        self.findings += checks.open_takes(self.config)
         if self.killer is None:
             self.ground.known.note(task.kind, ended)
         elif kill:
@@ -270,11 +296,17 @@ class Round:
         return ended
 
     def _begin(self, task: Task, kill: Kill | None) -> Attempt:
+        web = self.ground.flavour.web
+
         def prepare() -> None:
             small_constants()
+            if web.busy:
+                refuse_at_first(web.addresses()[1], self.directory / "refused")
             self.mutate()
             if self.disk:
                 self.disk.recorder().install()
+            if not self.fork_server:
+                sys.executable = self.python
 
         return Attempt(
             lambda: task.call(self.config), self.directory, kill, prepare=prepare, fork_server=self.fork_server
@@ -331,6 +363,7 @@ def look_at(config: Config, ground: Ground) -> tuple[list[str], dict[str, Any]]:
     findings: list[str] = []
     looks: Sequence[Callable[[], Any]] = (
         lambda: checks.visited(result, ground.truth, doubles=doubles),
+        lambda: checks.retried(result),
         lambda: checks.segments(result),
         lambda: checks.keys(result, ground.truth),
         lambda: checks.nothing_left(result),

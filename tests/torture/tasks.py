@@ -9,7 +9,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.stores import open_stores
 
-KINDS = ("inject", "start", "crawl", "commit", "settle", "maintain_keys", "export", "linker", "finalizer")
+KINDS = ("inject", "crawl", "commit", "settle", "maintain_keys", "export", "linker", "finalizer")
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,6 @@ class Task:
         match self.kind:
             case "inject":
                 return stages.inject(open_stores(config), run_id=run, seeds=self.seeds)
-            case "start":
-                return stages.start_iteration(open_stores(config), run_id=run, iteration=iteration)
             case "crawl":
                 return stages.crawl_node(open_stores(config), run_id=run, iteration=iteration, node=node)
             case "commit":

@@ -11,8 +11,15 @@ from tests.torture.children import Ended, Kill
 
 @pytest.mark.parametrize(
     ("deaths", "impolite"),
-    [([], True), ([(1.03, 1.03)], False), ([(1.06, 1.06)], True), ([(0.99, 0.99)], True), ([(2.0, 2.0)], True)],
-    ids=["nobody died", "died waiting", "died waiting, too late", "died before", "died after"],
+    [
+        ([], True),
+        ([(1.03, 1.03)], False),
+        ([(1.06, 1.06)], True),
+        ([(0.99, 0.99)], True),
+        ([(2.0, 2.0)], True),
+        ([(0.5, 2.0)], False),
+    ],
+    ids=["nobody died", "died waiting", "died waiting, too late", "died before", "died after", "died some time"],
 )
 def test_a_delay_counts_from_the_end_of_an_answer_or_of_who_waited_for_it(
     deaths: list[tuple[float, float]], impolite: bool
@@ -20,6 +27,14 @@ def test_a_delay_counts_from_the_end_of_an_answer_or_of_who_waited_for_it(
     asked = [LoggedRequest("host", "/", 200, 1.0, 1.07), LoggedRequest("host", "/", 200, 1.1, 1.2)]
     found = list(polite(RequestLog(asked), 0.05, {}, deaths))
     assert bool(found) is impolite
+
+
+def test_a_death_at_an_unknown_time_explains_one_request_of_a_host() -> None:
+    times = [(1.0, 1.07), (1.01, 1.02), (1.03, 1.05), (1.04, 1.09)]
+    asked = [
+        LoggedRequest(host, "/", 200, *time) for host in ("one", "two") for time in times[: 4 if host == "one" else 3]
+    ]
+    assert [finding[:8] for finding in polite(RequestLog.of(asked), 0.005, {}, [(0.5, 2.0)])] == ["I6: one:"]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ import sys
 from pathlib import Path
 from crawl_lib import open_stores, stages
 from crawl_lib.config import load_config
+from crawl_lib.rounds import start_iteration
 config = load_config(Path(sys.argv[1]))
 clock, jumps = Path(sys.argv[2]), [float(word) for word in sys.argv[3].split(",")]
 stages.inject(open_stores(config), run_id="run", seeds=sys.argv[4])
@@ -39,7 +40,7 @@ for number, jump in enumerate(jumps, start=1):
     def on_progress(progress):
         if progress["phase"] == "fetch" and not seen:
             seen.append(clock.write_text(str(jump)))
-    stages.start_iteration(open_stores(config), run_id="run", iteration=number)
+    start_iteration(open_stores(config), run_id="run", iteration=number)
     stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=number, node="node-0")
     stages.commit_iteration(open_stores(config), run_id="run", iteration=number)
 """

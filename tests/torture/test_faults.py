@@ -15,6 +15,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, check_cdxj, check_counts, make_config, run_iteration
@@ -40,7 +41,7 @@ def config(serving: Serving, tmp_path: Path) -> Config:
     config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, segment={"sync_interval_s": 0.0})
     stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
     run_iteration(config, "run", 1)
-    stages.start_iteration(open_stores(config), run_id="run", iteration=2)
+    start_iteration(open_stores(config), run_id="run", iteration=2)
     return config
 
 

@@ -15,6 +15,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.frontier import open_node_dir, open_take
+from crawl_lib.rounds import note_change, start_iteration
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, TruthOptions
 from tests.e2e.crawl import Result, make_config, run_iteration, write_config
@@ -37,7 +38,7 @@ def begin(serving: Serving, config: Config) -> int:
     stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
     for number in range(1, ROUNDS):
         run_iteration(config, "run", number)
-    stages.start_iteration(open_stores(config), run_id="run", iteration=ROUNDS)
+    start_iteration(open_stores(config), run_id="run", iteration=ROUNDS)
     visits = serving.truth(options=TruthOptions(rounds=ROUNDS)).visits.values()
     return sum(visit.round == ROUNDS for visit in visits)
 
@@ -77,7 +78,7 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
     begin(serving, quick)
     before = serving.log().counts().total()
     slow = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.2}, queue={"lock_timeout_s": 60})
-    stages.start_iteration(open_stores(slow), run_id="run", iteration=ROUNDS)  # whose config holds
+    note_change(open_stores(slow), run_id="run")  # whose config holds
     process = start_by_hand(slow, tmp_path)
     while serving.log().counts().total() < before + 2:
         assert process.poll() is None
@@ -90,6 +91,7 @@ def test_a_fetching_process_goes_with_its_parent_even_where_it_was_stopped(
     process.wait()
     directory = open_node_dir(Path(quick.queue.local_dir), "node-0")
     assert open_take(directory) is not None
+    note_change(open_stores(quick), run_id="run")
     counts = run_iteration(quick, "run", ROUNDS)
     assert counts["pages"] == counts["taken"]
     asked = serving.log().counts()

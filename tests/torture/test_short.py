@@ -27,10 +27,11 @@ def killed(output: str) -> int:
     "options",
     [
         (KILLS, "--flavours", "one node,two nodes"),
+        (KILLS, "--flavours", "failures that pass"),
         ("--steps", "--flavours", "one node"),
         (KILLS, "--power", "--flavours", "two nodes"),
     ],
-    ids=["by chance", "every step", "power"],
+    ids=["by chance", "failures that pass", "every step", "power"],
 )
 def test_nothing_is_lost(options: tuple[object, ...]) -> None:
     done = torture(*options)

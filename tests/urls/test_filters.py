@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawl_lib.config import RuleConfig, UrlsConfig
+from crawl_lib.config import RuleConfig, TrapsConfig, UrlsConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.urls import Rejection, UrlFilter, host_of
 
@@ -85,6 +85,17 @@ def test_depth() -> None:
     assert verdict("http://a/", [], depth=3, max_depth=2) == (False, Rejection.DEPTH)
     assert verdict("http://a/", [], depth=1, max_depth=0) == (False, Rejection.DEPTH)
     assert verdict("http://a/", [], depth=10**6) == (True, "accepted")
+
+
+def test_the_depth_of_the_path() -> None:
+    """Of discovered URLs: a seed may lie as deep as it likes."""
+    config = UrlsConfig(scope="any", rules=(rule("+ regex ."),))
+    limited, of_seeds = UrlFilter(config, (), TrapsConfig(max_path_segments=3)), UrlFilter(config, ())
+    for url in ("http://a/", "http://a/1/2/3", "http://a/1/2/3/", "http://a/1/2/3?q=/4/5/6", "http://a//2/3"):
+        assert limited.verdict(url, "a", 9) == (True, "+ regex .")
+    for url in ("http://a/1/2/3/4", "http://a/1/2/3/4/?q", "http://a/////"):
+        assert limited.verdict(url, "a", 0) == (False, Rejection.PATH_DEPTH)
+        assert of_seeds.verdict(url, "a", 0) == (True, "+ regex .")
 
 
 def test_the_scope_is_of_the_hosts_domains() -> None:

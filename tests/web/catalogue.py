@@ -57,7 +57,8 @@ CASES: dict[str, Case] = {
     "gone": Case("/status/{404|410}", Outcome.GONE),
     "client-error": Case("/status/{400-403}", Outcome.CLIENT_ERROR),
     "too-many": Case("/status/429", Outcome.CLIENT_ERROR, urls=1),
-    "server-error": Case("/status/{500-511}", Outcome.SERVER_ERROR),
+    "unavailable": Case("/status/503", Outcome.SERVER_ERROR, urls=1),
+    "server-error": Case("/status/{500|501|502|504|507|511}", Outcome.SERVER_ERROR),
     "odd-status": Case("/status/{600-999}", Outcome.UNEXPECTED_STATUS),
     "no-location": Case("/status/{301|302|303|307|308}", Outcome.UNEXPECTED_STATUS),
     # Bodies that end badly, or not at all

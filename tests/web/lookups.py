@@ -7,16 +7,14 @@ whose c-ares asks a server of ours, and whose program a test puts there. The ser
     h-127-90-0-7.none.test    there is no such name       h-127-90-0-7.stuck.test  never
 """
 
-import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pycares
 
+from tests import pythons
 from tests.web.names import Said
 
-ROOT = Path(__file__).resolve().parents[2]
 SLOW_S = 0.5
 
 
@@ -46,15 +44,4 @@ def install(server: str) -> None:
 
 def python_of(directory: Path, server: str) -> str:
     """The program of an environment in `directory` that asks this name server; all else is that of this Python."""
-    site = directory / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-    site.mkdir(parents=True)
-    (directory / "bin").mkdir()
-    program = directory / "bin" / "python"
-    program.symlink_to(Path(sys.executable).resolve())
-    home = Path(sys.base_prefix) / "bin"
-    (directory / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
-    packages = sysconfig.get_paths()["purelib"]
-    lines = [f"import site; site.addsitedir({packages!r})", str(ROOT)]
-    lines.append(f"import tests.web.lookups as lookups; lookups.install({server!r})")
-    (site / "lookups.pth").write_text("\n".join(lines) + "\n")
-    return str(program)
+    return pythons.python_of(directory, f"import tests.web.lookups as lookups; lookups.install({server!r})")

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawl_lib import stages
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.worker.forkserver import fork_server
 from crawl_lib.worker.sandbox import LET_THROUGH, clean_environment
@@ -92,7 +93,7 @@ def test_no_secret_of_the_task_is_in_its_fetching_processes_or_their_server(
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
-        stages.start_iteration(open_stores(config), run_id="run", iteration=2)
+        start_iteration(open_stores(config), run_id="run", iteration=2)
         stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=2, node="node-0")
     assert found == {
         "server": [],

@@ -16,6 +16,7 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.errors import KrakeError, StorageError
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.worker.forkserver import Forked, ForkServer, fork_server
 from crawl_lib.worker.workers import run_workers
@@ -37,6 +38,13 @@ def wait():
     os.write(1, b"up")
     os.read(0, 1 << 16)
     os.read(forkserver.os.pipe()[0], 1)
+def ask():
+    os.write(1, b'{{"ask": "ip 1", "turns": 2, "start_s": 0.5}}\\n')
+    os.write(1, b'{{"final": true, "told": %s}}\\n' % os.read(1, 1 << 16).strip())
+    return 0
+def flood():
+    for _ in range(100_000):
+        os.write(1, b'{{"ask": "ip 1", "turns": 2, "start_s": 0.5}}\\n')
 {prepare}
 forkserver.serve(int(sys.argv[-2]), int(sys.argv[-1]), {run})
 """
@@ -121,6 +129,56 @@ def test_a_process_holds_the_lock_until_it_is_dead_and_the_server_does_not(pytho
     forked.send_signal(signal.SIGTERM)  # which reaches nobody
 
 
+class Turns:
+    """Answers each question with an answer of that many bytes, and notes it."""
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+        self.heard: list[tuple[int, Mapping[str, Any]]] = []
+        self.told: list[tuple[int, dict[str, Any]]] = []
+        self.ready = os.eventfd(0)
+
+    def fileno(self) -> int:
+        return self.ready
+
+    def hear(self, who: int, message: Mapping[str, Any]) -> None:
+        self.heard.append((who, message))
+        self.told.append((who, {"turn": who, "filled": "x" * self.size}))
+
+    def answers(self) -> list[tuple[int, dict[str, Any]]]:
+        told, self.told = self.told, []
+        return told
+
+
+def test_a_process_is_told_what_it_asks_for(python: Any, tmp_path: Path) -> None:
+    """By the socket that is its output: it has no other way to its task, and none to anybody else."""
+    python(run="ask")
+    turns = Turns()
+    finals = run(tmp_path, count=2, turns=turns)
+    assert [final["told"] for final in finals] == [{"turn": number, "filled": "x"} for number in (0, 1)]
+    assert sorted(who for who, _ in turns.heard) == [0, 1]
+    assert turns.heard[0][1] == {"ask": "ip 1", "turns": 2, "start_s": 0.5}
+
+
+def test_a_process_that_does_not_read_what_it_is_told_holds_up_no_other(python: Any, tmp_path: Path) -> None:
+    """Nor does it fill the memory of its task: it ends, and the others with it."""
+    python(run="flood")
+    with pytest.raises(KrakeError, match=r"does not read what it asked for; see .*worker-0\.log"):
+        run(tmp_path, turns=Turns(size=1000))
+    assert children_of(fork_server().process.pid) == []
+
+
+def test_what_is_said_to_a_dead_process_is_no_error(python: Any, tmp_path: Path) -> None:
+    python(run="wait")
+    forked = fork(ForkServer(), tmp_path)
+    assert os.read(forked.stdout, 2) == b"up"
+    assert forked.write(b"x" * 1000) == b""
+    assert 0 < len(forked.write(b"x" * (8 << 20))) < 8 << 20, "as far as there is room"
+    forked.send_signal(signal.SIGKILL)
+    assert forked.wait() == -signal.SIGKILL
+    assert forked.write(b"x" * 1000) == forked.read() == b""
+
+
 def test_a_ctrl_c_that_reaches_all_processes_is_left_to_the_task(python: Any, tmp_path: Path) -> None:
     """Else a fetching process would end with a traceback, in the middle of what the task may still want to have."""
     python(run="wait")
@@ -158,7 +216,7 @@ def test_a_server_that_dies_while_its_processes_run_ends_the_task(tmp_path: Path
     with Serving(WEB) as serving:
         stages.inject(open_stores(config), run_id="run", seeds=serving.seeds[0])
         run_iteration(config, "run", 1)
-        stages.start_iteration(open_stores(config), run_id="run", iteration=2)
+        start_iteration(open_stores(config), run_id="run", iteration=2)
         with pytest.raises(KrakeError, match=r"died \(signal 9\).*run the task again"):
             stages.crawl_node(open_stores(config, on_progress=on_progress), run_id="run", iteration=2, node="node-0")
         counts = run_iteration(config, "run", 2)

@@ -21,6 +21,7 @@ from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping, to_mapping
 from crawl_lib.frontier import TakeHeader, write_take
 from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.rounds import start_iteration
 from crawl_lib.segment import PartWriter, list_parts
 from crawl_lib.segment.parts import LINKS_SUFFIX, PAGES_SUFFIX
 from crawl_lib.segment.tables import read_blocks
@@ -69,6 +70,11 @@ def chunked(body: bytes, size: int) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
 
 
+def compressed(body: bytes) -> bytes:
+    """The same bytes whenever it is called."""
+    return gzip.compress(body, mtime=0)
+
+
 def kinds() -> list[Item]:
     """Small and large, of every coding, whole and damaged; HTML and not; links few and many."""
     small, large, many = page(5), page(3000), page(9000, 1)
@@ -78,13 +84,13 @@ def kinds() -> list[Item]:
     image = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
     bodies = [
         *[(body, HTML) for body in (small, large, many, large[:-9], b"")],
-        *[(gzip.compress(body), zipped) for body in (small, large, many, b" " * (3 << 20))],
-        (gzip.compress(gzip.compress(b" " * (3 << 20))), twice),
-        (gzip.compress(large)[:-2000], zipped),
+        *[(compressed(body), zipped) for body in (small, large, many, b" " * (3 << 20))],
+        (compressed(compressed(b" " * (3 << 20))), twice),
+        (compressed(large)[:-2000], zipped),
         (zlib.compress(large), HTML + b"Content-Encoding: deflate\r\n"),
         *[(chunked(body, size), in_chunks) for body in (small, large) for size in (1, 5000)],
         *[(body, image) for body in (b"\x89PNG\r\n\x1a\n" + large, b"GIF89a")],
-        (gzip.compress(b"GIF89a" + large), image + b"Content-Encoding: gzip\r\n"),
+        (compressed(b"GIF89a" + large), image + b"Content-Encoding: gzip\r\n"),
         (large, HTML + b"X-Robots-Tag: nofollow\r\n"),
     ]
     found = [item(position, *given) for position, given in enumerate(bodies)]
@@ -254,14 +260,14 @@ def dying(monkeypatch, kind: str) -> None:
     monkeypatch.setattr(aside_module, "CPU_S", 1)
     monkeypatch.setattr(aside_module, "ANSWER_BYTES", 1 << 20)
 
-    def page(self, headers, url, content):
+    def page(self, headers, url, content, mime):
         while url.endswith("/3") and kind == "time":
             pass
         if url.endswith("/3") and kind == "memory":
             return [bytes(16 << 20) for _ in range(100)]
         if url.endswith("/3") and kind == "signal":
             os.kill(os.getpid(), signal.SIGSEGV)
-        found = true(self, headers, url, content)
+        found = true(self, headers, url, content, mime)
         if url.endswith("/3") and kind == "answer":
             return found._replace(base="x" * (2 << 20))
         return found
@@ -324,10 +330,10 @@ def test_a_signal_to_all_processes_of_a_task_does_not_end_the_reading_of_a_page(
 ):
     true = Reader.page
 
-    def page_(self, headers, url, content):
+    def page_(self, headers, url, content, mime):
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getppid(), signal.SIGTERM)
-        return true(self, headers, url, content)
+        return true(self, headers, url, content, mime)
 
     monkeypatch.setattr(Reader, "page", page_)
     read(config, tmp_path, [item(0, page(1000))])
@@ -346,7 +352,7 @@ def test_a_page_at_which_the_fetching_process_died_twice_is_skipped_and_named(tm
             web.on(path, lambda talk: talk.reply(body=heavy if talk.seen.path == "/3" else b"<a href=/next>x</a>"))
         (tmp_path / "seeds").write_text("".join(f"{web.url(path)}\n" for path in paths))
         stages.inject(open_stores(config), run_id="run", seeds=str(tmp_path / "seeds"))
-        stages.start_iteration(open_stores(config), run_id="run", iteration=1)
+        start_iteration(open_stores(config), run_id="run", iteration=1)
         crawl = {"run_id": "run", "iteration": 1, "node": "node-0"}
         for _ in range(2):
             assert run_stage(config, "crawl_node", kill_at="page.noted", **crawl) != 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import brotli
 
 from crawl_lib import stages
+from crawl_lib.rounds import start_iteration
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, make_config
 from tests.torture.children import children_of
@@ -93,7 +94,7 @@ def test_a_fetching_process_stays_under_400_mb_whatever_comes(tmp_path):
         seeds = [web.url(path) for path in web._handlers]
         (tmp_path / "seeds").write_text("\n".join(seeds))
         stages.inject(open_stores(config), run_id="run", seeds=str(tmp_path / "seeds"))
-        stages.start_iteration(open_stores(config), run_id="run", iteration=1)
+        start_iteration(open_stores(config), run_id="run", iteration=1)
         watch = Watch()
         watch.start()
         stages.crawl_node(open_stores(config), run_id="run", iteration=1, node="node-0")

@@ -65,3 +65,17 @@ assert after - before < 500, after - before
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_fetching_process_may_have_as_many_descriptors_as_the_system_allows():
+    """Python itself keeps the limit that it was started with; sockets beyond it would be failures of hosts."""
+    code = """
+import resource
+from crawl_lib.worker.process import DESCRIPTORS, allow_descriptors
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
+allow_descriptors()
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(most, DESCRIPTORS), most)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -28,6 +28,7 @@ from crawl_lib.crawldir import (
     DROPPED_MARK,
     INDEX_FILE,
     ITERATION_FILE,
+    LISTS_FOLDER,
     SCOPE_DIGEST,
     SCOPE_FILE,
     SCOPE_FOLDER,
@@ -45,6 +46,7 @@ from crawl_lib.crawldir import (
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Findings, Severity
+from crawl_lib.records import RETRY_LISTS
 from crawl_lib.repair.folders.identity import Identity
 from crawl_lib.repair.folders.index import index_problem, refresh_index
 from crawl_lib.repair.folders.scope import (
@@ -64,7 +66,7 @@ from crawl_lib.repair.segments.swap import (
 )
 from crawl_lib.rounds import AGREED_PREFIX
 from crawl_lib.sealed import MANIFEST_FILE
-from crawl_lib.seeds import check_seeds
+from crawl_lib.seeds import check_seeds, set_damaged_aside
 from crawl_lib.segment import dropped_files
 from crawl_lib.stores import Stores
 from crawl_lib.urls import scope_bytes, whole_hosts
@@ -112,10 +114,17 @@ class SmallFiles:
                 repair = f"delete it, and run `krake {again}`"
                 self._found("mark_damaged", str(error).split(":")[0], str(error), delete, repair=repair)
 
-    def seeds(self, digest: str, *, full: bool) -> None:
-        """A folder of injected seeds. `full`: each line is read."""
-        for one in check_seeds(self.crawl, digest, full=full):
+    def seeds(self, digest: str, kind: str, *, full: bool) -> None:
+        """A folder of injected seeds, or (`kind`) of a list. `full`: each line is read."""
+        found = check_seeds(self.crawl, digest, kind, full=full)
+        for one in found:
             self.findings.add(one.name, one.where, one.problem, repair=one.repair)
+        if found and kind == LISTS_FOLDER and not digest.startswith(RETRY_LISTS):
+            where = self.crawl.seeds_path(digest, kind)
+            aside = partial(set_damaged_aside, self.crawl, digest, kind)
+            self._do(f"{where}: set aside; its URLs are listed again, and those of it that were fetched too", aside)
+            return
+        for one in found:
             if one.name == "scope_damaged" and self._say:
                 path = self.crawl.seeds_path(digest)
                 manifest = self.crawl.seeds_manifest(digest)

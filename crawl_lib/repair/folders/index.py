@@ -6,7 +6,7 @@ from typing import Any
 from crawl_lib.crawldir import INDEX_FILE, read_json, sum_counts, write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
-from crawl_lib.rounds import commit_iteration
+from crawl_lib.rounds import write_index
 from crawl_lib.stores import Stores
 
 _PARTS = {"counts": dict, "outlinks": dict, "scope_added": list}
@@ -50,8 +50,7 @@ def refresh_index(stores: Stores, folder: str) -> None:
     if wanted is not None:
         storage.write_bytes(index, write_json_bytes(wanted))
     else:
-        iteration = stores.crawl.folder(folder).iteration()
-        commit_iteration(stores, run_id=iteration.run_id, iteration=iteration.iteration)
+        write_index(stores, stores.crawl.folder(folder).iteration())
     reached("repair.index.written")
     storage.delete(kept)
 

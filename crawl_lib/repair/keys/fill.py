@@ -112,7 +112,8 @@ class KeysReport:
 def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> tuple[list[Finding], KeysReport]:
     """What is wrong with the key tables; nothing is changed, and no table is made.
 
-    Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that should be known.
+    Fast: servers, their ring, their counts. `full`: replicas against each other, and every key that should be known;
+    with a CrawlDb none should be.
     `nodes`: whose queues may be read: they lie on this machine, and no one works on them.
     """
     findings, report = Findings("keys", REPAIR), KeysReport()
@@ -127,7 +128,7 @@ def check_keys(stores: Stores, nodes: Collection[str], *, full: bool = True) -> 
             source = "the pages of all segments" if name == PAGES else f"the queue of node {name}"
             again = REPAIR + ("" if name == PAGES else " on its machine")
             findings.add("keys_unfilled", name, f"tables were made again, and lack the keys of {source}", repair=again)
-        if check_tables(store, findings, full=full) and full:
+        if check_tables(store, findings, full=full) and full and not stores.config.frontier.is_crawldb:
             heap = KeyHeap(lambda: stack.enter_context(scratch_folder(stores.config, "repair-fsck")))
             sight = look(stores, nodes, heap)
             for problem in sight.damaged.values():
@@ -189,7 +190,12 @@ def fill_keys(stores: Stores, nodes: Sequence[str], *, dry_run: bool = False, dr
 
 
 def take_all_in_again(stores: Stores, node: str) -> None:
-    """Have a node's next intake read every segment: for URLs whose keys were taken out. The caller holds its lock."""
+    """Have a node's next intake read every segment: for URLs whose keys were taken out. The caller holds its lock.
+
+    With a CrawlDb nothing is done: no queue is filled from segments.
+    """
+    if stores.config.frontier.is_crawldb:
+        return
     with suppress(DamagedFileError):  # it says no more that the node has settled than none does
         mark = read_settled(stores.crawl, node)
         if mark is None or not mark.retired:

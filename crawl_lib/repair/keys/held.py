@@ -75,13 +75,14 @@ def page_states(stores: Stores, path: str, forgotten: Forgotten) -> Iterator[dic
     Those of pages that were taken out too: they stay known. None that was forgotten since.
     """
     reader = SegmentReader(stores.storage, path)
-    for batch in reader.pages(["key", "time", "outcome"], with_dropped=True):
+    for batch in reader.pages(["key", "time", "outcome", "retry_at"], with_dropped=True):
         times = batch.column(1).cast(pa.int64()).to_numpy(zero_copy_only=False)
         found: dict[KeyState, list[bytes]] = {}
         keys: list[Any] = batch.column(0).to_pylist()
         outcomes: list[Any] = batch.column(2).to_pylist()
-        for key, outcome, is_gone in zip(keys, outcomes, forgotten.of_page(keys, times), strict=True):
-            if not is_gone:
+        is_final = batch.column(3).is_null().to_pylist()
+        for key, outcome, final, is_gone in zip(keys, outcomes, is_final, forgotten.of_page(keys, times), strict=True):
+            if final and not is_gone:
                 found.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
         yield found
     taken_out = sorted(reader.taken_out - reader.dropped)

@@ -1,4 +1,7 @@
-"""Key tables that are missing or broken, made again: empty, and marked, so that no task asks them."""
+"""Key tables that are missing or broken, made again: empty, and marked, so that no task asks them.
+
+Those of an older version only get the table of turns that they lack.
+"""
 
 from collections.abc import Callable
 
@@ -39,7 +42,7 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if embedded and not (any(stores.node_dir(node).is_dir() for node in servers) or stores.crawl.segments()):
             return  # the first task makes them
         broken = [server for server in store.servers if problems[server.name]]
-        if broken and not dry_run:
+        if broken and not dry_run and not stores.config.frontier.is_crawldb:  # which has no keys to fill them with
             here = [node for node in [*servers, *nodes_left(stores)] if stores.node_dir(node).is_dir()]
             elsewhere = [node for node in nodes_unseen(stores, here) if node in servers]
             mark_unfilled(stores.crawl, [PAGES, *dict.fromkeys([*here, *elsewhere])])
@@ -51,6 +54,11 @@ def make_tables(stores: Stores, *, full: bool, say: Callable[[str], None], dry_r
         if not dry_run:
             for name in rewrite_notes(store.servers, store.replication):
                 say(f"{name}: the note of its place among the key servers was written again")
+        for server in store.servers:  # last, since users who may not make tables can do without, on one node
+            if server not in broken and _lacks_slots(server):
+                if not dry_run:
+                    server.make_slots()
+                say(f"{server.name}: its key tables are of an older version; a table of turns is made")
 
 
 def _problem(server: KeyServer, *, full: bool) -> str:
@@ -65,6 +73,13 @@ def _problem(server: KeyServer, *, full: bool) -> str:
         if isinstance(server, SqliteKeyServer) and not isinstance(error, _NOT_BROKEN):
             return str(error).removeprefix(f"{server.name}: ")
     return ""
+
+
+def _lacks_slots(server: KeyServer) -> bool:
+    try:
+        return server.exists() and not server.has_slots()
+    except KeyStoreError:
+        return False
 
 
 def _make(server: KeyServer) -> None:

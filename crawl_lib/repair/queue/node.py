@@ -48,21 +48,20 @@ from crawl_lib.frontier import (
     Queue,
     Take,
     TakeHeader,
-    TakenIn,
     check_queue,
     host_of_line,
-    make_take,
     note_lost,
     open_node_dir,
     open_take,
     read_leftover,
     read_lost,
+    some_lines,
+    take_lines,
     write_leftover,
 )
 from crawl_lib.keys import open_key_store
-from crawl_lib.node import mismatch, read_decision
-from crawl_lib.repair.queue.queue import BROKEN, RepairReport, repair_queue
-from crawl_lib.rounds import SEEDS_NODE
+from crawl_lib.node import mismatch, read_decision, taken_in_before
+from crawl_lib.repair.queue.queue import ASKED, BROKEN, RepairReport, repair_queue
 from crawl_lib.segment import (
     CLOSED_SUFFIX,
     SEALED_SUFFIX,
@@ -161,20 +160,6 @@ def restart_node(
     return report
 
 
-def _taken_in_before(stores: Stores, node: str) -> TakenIn:
-    """What a node had taken in, as its newest segment shows: all that was there before that iteration."""
-    storage, crawl = stores.storage, stores.crawl
-    folders = crawl.folders()
-    own = next((folder for folder in reversed(folders) if storage.exists(f"{crawl.path}/{folder}/{node}")), None)
-    if own is None:
-        return TakenIn()
-    older = [folder for folder in folders if int(folder) < int(own)]
-    pairs = [(folder, found_by) for folder in older for found_by in crawl.folder(folder).segments()]
-    with suppress(DamagedFileError, PathNotFoundError):
-        pairs += [(digest, SEEDS_NODE) for digest in crawl.folder(own).iteration().seeds]
-    return TakenIn().with_sources(pairs)
-
-
 class _Node:
     """A node's directory. `report`: what its repair did."""
 
@@ -187,7 +172,7 @@ class _Node:
         files = self.files
         had_take = files.take.exists() or files.take.with_name(NodeDirectory.take + BROKEN).exists()
         self.report = repair_queue(
-            self.queue, self._crawled, again=lambda: _taken_in_before(self.stores, self.node), stop=self.stores.stop
+            self.queue, self._crawled, again=lambda: taken_in_before(self.stores, self.node), stop=self.stores.stop
         )
         take = open_take(self.directory) or (self._take_of_segment() if had_take else None)
         if take is None and files.spool.exists() and had_take:  # it is kept: somebody may want to import its records
@@ -241,7 +226,12 @@ class _Node:
         self._say(f"{name}: {problem}; it was set aside as {name}{BROKEN}")
 
     def _crawled(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Which keys the tables call crawled or gone; none where they cannot be asked. Raises KeyTablesError."""
+        """Which keys the tables call crawled or gone; none where they cannot be asked. Raises KeyTablesError.
+
+        None with a CrawlDb, where they say nothing.
+        """
+        if self.stores.config.frontier.is_crawldb:
+            return set()
         if PAGES in unfilled(self.stores.crawl):
             raise KeyTablesError(f"{self.directory}: is repaired once the key tables have the keys of all pages")
         config, password = self.stores.config.key_storage, self.stores.secrets.key_storage_password
@@ -273,17 +263,25 @@ class _Node:
         segment = next(self._segments(self.stores.crawl.folders()[::-1]), None)
         if segment is None:
             return None
-        manifest, state = segment.manifest, self.report.state
-        count = int(manifest.counts["taken"])
-        if self.queue.record().last_move == f"take-{manifest.take_id}" or state.length < count:
+        manifest, rows = segment.manifest, self._page_keys(segment)
+        record = self.queue.record()
+        is_past = record.last_move == f"take-{manifest.take_id}" or int(record.took or 0) >= int(manifest.folder)
+        if is_past or not len(rows):  # failures that pass are in the queue again
             return None
-        rows = self._page_keys(segment)
-        urls = self.stores.until_stopped(self.queue.lines(state, count))
-        if not len(rows) or not is_among(rows, key_array(b"".join(sha1(url).digest() for url, _ in urls))).all():
+        urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
+        taken, left = bytearray(), len(rows)
+        for some in some_lines(urls, ASKED):
+            found = is_among(np.frombuffer(b"".join(sha1(url).digest() for url in some), "S20"), rows)
+            taken += found.tobytes()
+            left -= int(found.sum())
+            if left <= 0:
+                break
+        if left > 0:
             return None
-        header = TakeHeader(manifest.take_id, manifest.run_id, manifest.iteration, manifest.folder, 1)
         self._say(f"take {manifest.take_id}: made again from the queue and its segment {segment.path}")
-        return make_take(self.queue, count, header)
+        delete_durable(self.files.leftover)  # it has the positions of the old one
+        header = TakeHeader(manifest.take_id, manifest.run_id, manifest.iteration, manifest.folder, 1, node=self.node)
+        return take_lines(self.queue, taken.rstrip(b"\0"), header)
 
     def _leftover(self, take: Take, segment: SegmentReader | None, problem: str) -> None:
         """The URLs that have no row in the take's segment."""
@@ -349,8 +347,9 @@ class _Node:
         self._set_base_aside(self.files.host_counts, problem)
         counts: Counter[bytes] = Counter()
         for segment in self._segments(self.stores.crawl.folders()):
-            for batch in self.stores.until_stopped(segment.pages(["url"], with_dropped=True)):
-                counts.update(host_of_line(str(url).encode()) for url in batch.column(0).to_pylist())
+            for batch in self.stores.until_stopped(segment.pages(["url", "retry_at"], with_dropped=True)):
+                final = batch.filter(batch.column(1).is_null())  # the others wait in the queue, or have come again
+                counts.update(host_of_line(str(url).encode()) for url in final.column(0).to_pylist())
         urls = (url for url, _ in self.stores.until_stopped(self.queue.lines(self.report.state)))
         counts.update(host_of_line(url) for url in urls if b"://" in url and url.isascii())
         HostCounts(self.directory).add("repair", counts.items)

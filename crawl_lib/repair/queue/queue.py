@@ -11,7 +11,7 @@ What depends on segments (an open take whose segment is there, a spool, host cou
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha1
-from itertools import chain, islice, repeat, takewhile
+from itertools import chain, compress, islice, repeat
 from pathlib import Path
 from threading import Event
 
@@ -23,6 +23,7 @@ from crawl_lib.frontier import (
     CLAIM,
     COUNTS_TABLES,
     Change,
+    HostCounts,
     NodeDirectory,
     Queue,
     Record,
@@ -35,15 +36,16 @@ from crawl_lib.frontier import (
     file_lines,
     finish_open_move,
     host_of_line,
+    is_listed,
     is_readable,
     lines_until,
     note_lost,
     open_take,
     plan_move,
+    position,
     read_journal,
     read_lost,
     read_move,
-    some_lines,
     split_line,
     write_lines,
     write_take,
@@ -95,6 +97,7 @@ def take_in_again(queue: Queue) -> None:
     once more what it has read. The caller holds the node's lock. Raises QueueError, DamagedFileError. Repeatable.
     """
     finish_open_move(queue)
+    HostCounts(queue.directory).begin_groups()
     if queue.files.record.exists():
         write_durable(queue.files.record, sealed_json(queue.record().taking_in_again().to_mapping()))
     journal = read_journal(queue.directory)
@@ -130,6 +133,7 @@ class _Repair:
             report.lost += 1  # it says that there are some
             self._say(str(error))
         if report.lost:
+            HostCounts(queue.directory).begin_groups()
             note_lost(queue, report.lost)
             go_on(self.stop)
         if self.in_move:
@@ -209,13 +213,13 @@ class _Repair:
             if self._is_other(path, own, "one of its URLs or more is another one"):
                 gone += 1
             self._is_other(meta, own, "what it says of some URLs is not so")
-            start = self._processed(number, count, crawled) if len(counts) == 1 else 0
+            start = self._processed(number, count) if len(counts) == 1 else 0
             ours = path.stat().st_size in record.sizes or half is not None
             believed = ours and meta.exists() and count_lines(meta) == count
             if meta.exists() and not believed:
                 self._say(f"{meta.name}: does not fit {number}, whose URLs are kept without it")
             lines = _pairs(path, meta if believed else None, ends=half is None)
-            yield from islice(lines, start, None)
+            yield from self._not_crawled(number, lines, crawled) if start is None else islice(lines, start, None)
         self._count_lost(sum(counts), gone)
 
     def _is_other(self, path: Path, own: Collection[int], problem: str) -> bool:
@@ -241,8 +245,8 @@ class _Repair:
             self._say(f"data files: {gone} of {sum(state.totals)} URLs are gone")
         self.report.lost += gone
 
-    def _processed(self, number: int, count: int, crawled: Crawled) -> int:
-        """How many URLs of the first file are done: as `state` says, as the record says, else those known as crawled.
+    def _processed(self, number: int, count: int) -> int | None:
+        """How many URLs of the first file are done, as `state` says, else as the record says; None: neither can.
 
         After a move that was half done it may be another file, unless all sizes are those of before.
         """
@@ -260,16 +264,22 @@ class _Repair:
             lines = lines_until(path, record.offset)
             if lines is not None:
                 return lines
-        lines = 0
-        for urls in until_stopped(some_lines(file_lines(path), ASKED), self.stop):
-            keys = [sha1(url.rstrip(b"\r")).digest() for url in urls]
+        return None
+
+    def _not_crawled(self, number: int, lines: Pairs, crawled: Crawled) -> Pairs:
+        """Those that are not known as crawled, and those that a list asked for, also by a meta that is not believed.
+
+        What takes passed over or put back is between the others, and once more at the queue's end: adoption drops
+        repeats.
+        """
+        done, metas = 0, chain(file_lines(self.files.meta(number)), repeat(b""))
+        while some := list(islice(lines, ASKED)):
+            keys = [sha1(url).digest() for url, _ in some]
             known = crawled(keys)
-            here = sum(1 for _ in takewhile(known.__contains__, keys))
-            lines += here
-            if here < len(keys):
-                break
-        self._say(f"file {number}: its first {lines} URLs are known as crawled, and count as processed")
-        return lines
+            waits = [key not in known or is_listed(meta, is_meta=True) for key, meta in zip(keys, metas, strict=False)]
+            yield from compress(some, waits)
+            done += waits.count(False)
+        self._say(f"file {number}: {done} of its URLs are known as crawled, and count as processed")
 
     def _intake(self) -> Pairs:
         """What an intake had decided whose journal cannot be read, is missing, or says something else than its files.
@@ -345,7 +355,7 @@ class _Repair:
         self._say(f"{NodeDirectory.scope_added}: could not be read; it has {len(hosts)} hosts now")
 
     def _reposition_take(self) -> None:
-        """An open take: once it is committed, those of its URLs that are next in the queue leave it."""
+        """An open take: once it is committed, its URLs leave the queue, wherever in it they are now."""
         go_on(self.stop)
         queue, state = self.queue, self.report.state
         try:
@@ -353,9 +363,9 @@ class _Repair:
             if take is None or self.record.last_move == f"take-{take.take_id}":
                 return
             ours = {one.queued.url.encode() for one in until_stopped(take.urls(), self.stop)}
-            waiting = until_stopped(queue.lines(state, take.count), self.stop)
-            leading = sum(1 for _ in takewhile(lambda line: line[0] in ours, waiting))
-            header = replace(take.header, position_before=state, position_after=state.after(leading)[0])
+            waiting = until_stopped(queue.lines(state), self.stop)
+            taken = bytearray(url in ours for url, _ in waiting).rstrip(b"\0")
+            header = replace(take.header, **position(state, taken))
             write_take(queue.directory, header, until_stopped(take.lines(), self.stop))
             self._say(f"take {take.take_id}: now begins at the queue's position")
         except DamagedFileError as error:

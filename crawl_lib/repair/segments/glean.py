@@ -79,10 +79,10 @@ class Gleaner:
             elif record.type == "metadata":
                 self._group(pieces, held, record)
                 held = []
-            elif record.type not in {"request", "response"}:
+            elif record.type != "request" and not record.is_answer:
                 self.damage["foreign_record"] += 1
             else:
-                if held and (record.type == "request" or held[-1].type == "response"):
+                if held and (record.type == "request" or held[-1].is_answer):
                     self.damage["no_metadata"] += 1
                     held = self._broken(pieces, held)
                 held.append(record)
@@ -96,7 +96,7 @@ class Gleaner:
         ours = [record for record in held if _response_id(record) == response_id]
         self._broken(pieces, [record for record in held if _response_id(record) != response_id])
         try:
-            if response_id and not any(record.type == "response" for record in ours):
+            if response_id and not any(record.is_answer for record in ours):
                 fields = warc_fields(metadata.block)
                 if taken := taken_of(fields, fields.get("krake-url") or metadata.url):
                     self.unfetched.setdefault(taken.key, taken.queued)
@@ -115,12 +115,14 @@ class Gleaner:
 
     def _broken(self, pieces: list[Piece], records: list[WarcRecord]) -> list[WarcRecord]:
         """Note records whose metadata record is lost; returns no record."""
-        responses = [record for record in records if record.type == "response"]
+        responses = [record for record in records if record.is_answer]
         for record in responses or records:
             with suppress(UrlError):
                 url = canonicalize(record.url, max_length_chars=LONGEST_URL)
                 try:
                     fetched_of(record, url)
+                    if record.type == "revisit":
+                        raise ValueError("what it is a revisit of, its metadata record said")
                     if not _RECORD_ID.fullmatch(record.headers["warc-record-id"]):
                         raise ValueError("not a record of ours")
                     if key_of(url) not in self.lone:
@@ -142,7 +144,7 @@ def _keep(pieces: list[Piece], *records: WarcRecord) -> None:
 
 
 def _response_id(record: WarcRecord) -> str | None:
-    return record.headers.get("warc-record-id" if record.type == "response" else "warc-concurrent-to")
+    return record.headers.get("warc-record-id" if record.is_answer else "warc-concurrent-to")
 
 
 def is_robots(url: str) -> bool:

@@ -16,6 +16,7 @@ from crawl_lib.errors import DamagedFileError, KrakeError, PathNotFoundError, Ur
 from crawl_lib.frontier import (
     HANDED_ON,
     OUTLINKS_NAME,
+    Take,
     decode_line,
     encode_line,
     is_readable,
@@ -24,7 +25,7 @@ from crawl_lib.frontier import (
     read_outlinks,
 )
 from crawl_lib.keys import open_key_store
-from crawl_lib.records import QueuedUrl
+from crawl_lib.records import QueuedUrl, metadata_without_list
 from crawl_lib.repair.segments.glean import LONGEST_URL, is_robots
 from crawl_lib.sealed import MANIFEST_FILE
 from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
@@ -45,7 +46,7 @@ from crawl_lib.version import VERSION
 LOST_NAME = "lost.tsv"
 """URLs of pages that were lost, as lines of `outlinks`, handed on past the key check."""
 OUTCOMES = frozenset(Outcome)
-OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms")
+OLD_COLUMNS = ("key", "url", "via_key", "depth", "metadata", "outcome", "attempts", "duration_ms", "retry_at")
 
 
 class Known:
@@ -70,6 +71,15 @@ class Known:
         return self.stores.crawl.folder(self.name.folder).iteration()
 
     @cached_property
+    def take(self) -> Take | None:
+        """Its take, if that is open: the queue has not moved on yet."""
+        with suppress(KrakeError):
+            take = open_take(self.stores.node_dir(self.name.node))
+            if take is not None and take.header.folder == self.name.folder:
+                return take
+        return None
+
+    @cached_property
     def index(self) -> dict[str, Any]:
         """The folder's index, if it can be read."""
         with suppress(DamagedFileError, PathNotFoundError):
@@ -84,8 +94,8 @@ class Known:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """`taken`, `deferred` and `dropped`, from the manifest, else from the index and the other nodes' manifests."""
-        names = ("taken", "deferred", "dropped")
+        """Of its take, from the manifest, else from the index and the other nodes' manifests."""
+        names = ("taken", "deferred", "dropped", "passed_over")
         if self.manifest is not None:
             return {name: self.manifest.counts.get(name, 0) for name in names}
         try:
@@ -100,7 +110,8 @@ class Known:
     @cached_property
     def url_filter(self) -> UrlFilter:
         """The filter of links, with the iteration's scope."""
-        return UrlFilter(self.stores.config.urls, self.stores.crawl.scope(self.iteration))
+        config = self.stores.config
+        return UrlFilter(config.urls, self.stores.crawl.scope(self.iteration), config.traps)
 
     def info(self, said: dict[str, str]) -> WarcInfo:
         """What new WARC files say of the crawl. `said`: what an old one said."""
@@ -128,10 +139,8 @@ class Known:
         if self.manifest is not None:
             return self.manifest
         take_id, began = f"salvaged-{self.name.folder}-{self.name.node}", utc_text(int(self.name.folder))
-        with suppress(KrakeError):  # a task whose take is open has to find its own segment
-            take = open_take(self.stores.node_dir(self.name.node))
-            if take is not None and take.header.folder == self.name.folder:
-                take_id = take.take_id
+        if self.take is not None:  # its task has to find its own segment
+            take_id = self.take.take_id
         return Manifest(
             take_id=take_id,
             run_id=self.iteration.run_id,
@@ -156,7 +165,8 @@ class Known:
             for batch in SegmentReader(self.storage, self.path).pages(OLD_COLUMNS, with_dropped=True):
                 for row in batch.to_pylist():
                     if key_of(row["url"]) == row["key"] and row["outcome"] in OUTCOMES:
-                        yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, row["metadata"] or ""), row
+                        metadata = metadata_without_list(row["metadata"])
+                        yield QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata), row
             return
         with suppress(KrakeError), self.storage.open_read(f"{self.path}/{INDEX_NAME}") as file:
             for line in file:
@@ -204,7 +214,12 @@ def read_lost(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
 
 
 def lost_and_not_queued(stores: Stores, name: SegmentRef) -> list[QueuedUrl]:
-    """Those that were not queued again yet. Raises DamagedFileError."""
+    """Those that were not queued again yet. Raises DamagedFileError.
+
+    None with a CrawlDb: they are visited again in any case.
+    """
+    if stores.config.frontier.is_crawldb:
+        return []
     lost = read_lost(stores, name)
     digest, _ = _handed_over(name, lost)
     queued = stores.storage.exists(stores.crawl.seeds_path(digest)) and not check_seeds(stores.crawl, digest)

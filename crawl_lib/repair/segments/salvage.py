@@ -99,19 +99,27 @@ class _Salvage:
                 with self.storage.open_read(f"{self.path}/{entry.name}") as file:
                     self.found.read(entry.name, file)
         self.rows: dict[bytes, dict[str, Any]] = {}
+        self.waiting = 0
         self.lost = self._lost()
         report.pages, report.without_metadata = len(self.found.keys), len(self.lone)
         report.damage, report.lost_urls = dict(self.found.damage), [queued.url for queued in self.lost]
         counts = self.known.counts
         report.lost = len(self.lost)
         if counts:
-            report.lost = max(0, counts["taken"] - counts["deferred"] - counts["dropped"] - report.pages)
+            pages = report.pages + self.waiting
+            report.lost = max(0, counts["taken"] - counts["deferred"] - counts["dropped"] - pages)
 
     def _lost(self) -> list[QueuedUrl]:
-        """URLs of pages that are not kept, in order. Which responses without metadata are, the old rows decide."""
+        """URLs of pages that are not kept, in order. Which responses without metadata are, the old rows decide.
+
+        A failure that passes is not lost with its record: its URL is in the queue again, and counts as deferred.
+        """
         found, lost = self.found, dict(self.found.unfetched)
         for queued, row in self.known.rows():
-            if row["key"] not in found.keys and ("outcome" in row or row["key"] not in lost):  # the index says less
+            if row["key"] not in found.keys and row.get("retry_at") is not None and self.known.take is None:
+                self.waiting += 1
+                lost.pop(row["key"], None)
+            elif row["key"] not in found.keys and ("outcome" in row or row["key"] not in lost):  # the index says less
                 lost[row["key"]] = queued
             if row["key"] in found.lone:
                 self.rows.setdefault(row["key"], row)
@@ -168,7 +176,9 @@ class _Salvage:
             for number, (taken, fetched, position) in enumerate(writer.recovered()):
                 if number % 100 == 0:
                     self.stores.report(making=name, records=number)
-                if taken is not None:
+                if taken is None:
+                    of_seeds.robots(fetched)
+                else:
                     handler = of_others if taken.key in self.lone else of_seeds
                     handler.handle_all([(taken, fetched, position)])
 
@@ -179,6 +189,7 @@ class _Salvage:
         if "outcome" in row:
             fetched.outcome = Outcome(row["outcome"])
             fetched.attempts, fetched.duration_ms = row["attempts"], row["duration_ms"]
+            fetched.retry_at = None if row["retry_at"] is None else int(row["retry_at"].timestamp())
         return RecordEncoder().metadata(fetched, taken, record.headers["warc-record-id"])
 
     def _facts(self) -> Manifest:
@@ -191,7 +202,13 @@ class _Salvage:
         return replace(
             facts,
             format_version=SEALED_VERSION,
-            counts={"taken": taken, "deferred": taken - pages - lost - dropped, "lost": lost, "dropped": dropped},
+            counts={
+                "taken": taken,
+                "deferred": taken - pages - lost - dropped,
+                "passed_over": self.known.counts.get("passed_over", 0),
+                "lost": lost,
+                "dropped": dropped,
+            },
             files=[],
             outlinks={},
             history=[*facts.history, {**done, "damage": dict(found.damage), "lost": lost}],

@@ -3,8 +3,10 @@
 Each ends in the same output as an untroubled run. One server and one config for all; a test begins with an empty crawl.
 """
 
+import json
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +19,22 @@ from crawl_lib.stores import open_stores
 from demo import Serving
 from tests.dags.api import Ui
 from tests.dags.conftest import Reference
-from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, exported_bytes, exports, rows, small_config, wipe
+from tests.dags.crawls import (
+    ITERATIONS,
+    MOST_ITERATIONS,
+    exported_bytes,
+    exports,
+    rows,
+    small_config,
+    taken_in_order,
+    wipe,
+)
 from tests.e2e.crawl import Result
+from tests.test_readme import ROOT, fences
 
 pytestmark = pytest.mark.timeout(1200)
-SKIPPED = [f"iteration_{MOST_ITERATIONS}.{part}" for part in ("start", "crawl.node-0", "crawl.node-1", "commit")]
+_, WAITING = fences((ROOT / "docs" / "airflow.md").read_text(), "python")
+SKIPPED = [f"iteration_{MOST_ITERATIONS}.{part}" for part in ("crawl.node-0", "crawl.node-1", "commit")]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +44,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
 
 @pytest.fixture(scope="module")
 def ui(made: tuple[Config, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    with Ui(tmp_path_factory.mktemp("home"), made[1]) as running:
+    """With the DAG of `docs/airflow.md` that waits for exports, from a folder of its own."""
+    folder = tmp_path_factory.mktemp("waiting")
+    (folder / "waiting.py").write_text(WAITING)
+    bundle = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    places = {"dags-folder": {}, "waiting": {"path": str(folder)}}
+    bundles = [{"name": name, "classpath": bundle, "kwargs": place} for name, place in places.items()]
+    settings = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
+    with Ui(tmp_path_factory.mktemp("home"), made[1], settings) as running:
         yield running
 
 
@@ -111,6 +131,66 @@ def test_a_crawl_task_retried_alone_a_stage_cleared_and_an_early_task_cleared(
     assert rows(config, "pages") == reference.pages
 
 
+def test_a_paused_run_goes_on_where_it_was_and_a_dag_that_waits_for_its_export_runs(
+    ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
+) -> None:
+    """Paused at once, as `docs/airflow.md` says: the switch of the DAG, and then a clear of what runs."""
+    before = set(ui.of("pages_per_host").runs())
+    slow = ui.config.read_text()
+    ui.config.write_text(slow.replace("host_delay_s: 0.0", "host_delay_s: 2.0"))
+    crawl = "iteration_2.crawl.node-0"
+    try:
+        run = ui.trigger(seeds=seeds, iterations=ITERATIONS)
+        ui.wait(lambda: ui.tasks(run)[crawl][0] == "running", f"{crawl} runs")
+        ui.ask("PATCH", f"/api/v2/dags/{ui.dag}", {"is_paused": True})
+        running = [task for task, (state, _) in ui.tasks(run).items() if state in ("running", "queued")]
+        body = {"dry_run": False, "dag_run_id": run, "task_ids": running, "only_failed": False}
+        ui.ask("POST", f"/api/v2/dags/{ui.dag}/clearTaskInstances", body)
+        active = {"running", "restarting"}
+        ui.wait(lambda: not active & {state for state, _ in ui.tasks(run).values()}, "no task runs", 20)
+        fetched = len(serving.log().requests)
+        waiting = {task: tries for task, tries in ui.tasks(run).items() if tries[0] != "success"}
+        time.sleep(5)
+        assert {task: ui.tasks(run)[task] for task in waiting} == waiting, "no task begins"
+        assert len(serving.log().requests) == fetched
+    finally:
+        ui.ask("PATCH", f"/api/v2/dags/{ui.dag}", {"is_paused": False})
+    assert ui.wait_end(run) == "success"
+    ui.config.write_text(slow)
+    [export] = exports(config)
+    assert_complete(config, serving, reference, export)
+
+    waits = ui.of("pages_per_host")
+    ui.wait(lambda: "success" in {state for new, state in waits.runs().items() if new not in before}, "what waits")
+
+
+def test_a_run_with_nothing_to_do_ends_its_rounds_and_so_does_one_that_fails(
+    ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
+) -> None:
+    """Cleared, in whatever way, it ends them again; what is cleared alone skips itself, also with other seeds there."""
+    assert ui.wait_end(ui.trigger(seeds=seeds, iterations=ITERATIONS)) == "success"
+    later = [f"iteration_{i}.{part}" for i in (2, 3) for part in ("crawl.node-0", "crawl.node-1", "commit")]
+
+    run = ui.trigger(seeds="", iterations=MOST_ITERATIONS)
+    assert ui.wait_end(run) == "success"
+    assert states(ui.tasks(run), later) == {"skipped"}
+    assert ui.result(run, "iteration_1.commit")["ended"] == "nothing is queued"
+    [export] = exports(config)
+    assert_complete(config, serving, reference, export)
+
+    stages.inject(open_stores(config), run_id="another", seeds=f"{serving.seeds[0]}another")
+    for task, alone in (("iteration_1.crawl.node-0", False), ("iteration_2.crawl.node-1", True), (later[-1], True)):
+        ui.clear(run, task, only_failed=False, alone=alone)
+        assert ui.wait_end(run) == "success"
+        assert states(ui.tasks(run), later) == {"skipped"}, task
+    assert len(taken_in_order(config)) == ITERATIONS + 1
+
+    failed = ui.trigger(seeds="nowhere", iterations=MOST_ITERATIONS)
+    assert ui.wait_end(failed) == "failed"
+    tasks = ui.tasks(failed)
+    assert states(tasks, [task for task in tasks if task != "inject"]) == {"upstream_failed"}
+
+
 def test_a_new_run_after_a_failed_one_and_the_death_of_the_scheduler(
     ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
 ) -> None:
@@ -152,7 +232,7 @@ def test_backfill_of_three_dates_beside_a_manual_run(
     assert_complete(config, serving, reference, newest)
 
 
-def test_a_second_scheduled_run_makes_a_new_export_beside_the_first(
+def test_a_second_scheduled_run_finds_the_export_of_the_first(
     ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
 ) -> None:
     """The seeds are injected by hand, and the schedule does the rest; the second run finds nothing new."""
@@ -168,10 +248,8 @@ def test_a_second_scheduled_run_makes_a_new_export_beside_the_first(
     for run in new():
         assert run.startswith("scheduled__")
         assert ui.wait_end(run) == "success", ui.tasks(run)
-    made = exports(config)
-    assert len(made) == len(new())
-    for export in made:
-        assert_complete(config, serving, reference, export)
+    [export] = exports(config)
+    assert_complete(config, serving, reference, export)
 
 
 def test_ctrl_c_leaves_no_process_behind(ui: Ui) -> None:

@@ -1,0 +1,101 @@
+"""`krake check URL`: what the config would do with a URL, and one test fetch, of which the crawl notices nothing.
+
+Robots.txt is asked for as well. What is remembered of hosts and turns is in a folder of its own that is deleted; of the
+node on this machine that owns the host only when the host was asked last is known, so that its delay is kept.
+"""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from crawl_lib.ask.why import Facts, robots_says, verdict
+from crawl_lib.export import url_named
+from crawl_lib.fetch import RETRIES, HostStore, Seams, Turns, fetch_all, read_hosts
+from crawl_lib.parse import parse_head
+from crawl_lib.records import Fetched, QueuedUrl, TakenUrl
+from crawl_lib.seeds import require_contact_for
+from crawl_lib.stores import Stores
+from crawl_lib.urls import Owners, authority_of, host_of, key_of
+
+_ONE_TRY = {failure: replace(row, max_tries=1) if row.wait_s else row for failure, row in RETRIES.items()}
+
+
+def check_url(stores: Stores, text: str) -> Facts:
+    """What `krake check` prints, as JSON takes it.
+
+    `url`, `key`, `host`, `owner` (the node of its host; None with local routing); `as_seed`, `as_link`: what rules and
+    scope say of it; `robots`: see `explain`; `fetch`: what the test fetch brought.
+
+    Raises InputError for what is no URL; ConfigError for a site of other people where the config names no contact;
+    StoppedError.
+    """
+    url, config = url_named(stores, text), stores.config
+    host = host_of(url)
+    require_contact_for(host, url, config.fetch)
+    owner = Owners(config.servers).owner(host) if config.frontier.routing == "host" else None
+    with TemporaryDirectory(prefix="krake-check-") as folder, HostStore(Path(folder)) as store:
+        _keep_delay(stores, owner, host, store)
+        fetched = asyncio.run(_fetched(stores, Path(folder), store, url))
+        row = store.robots(authority_of(url))
+    found: Facts = {"url": url, "key": key_of(url).hex(), "host": host, "owner": owner}
+    found |= {"as_seed": verdict(stores, url, 0, as_seed=True), "as_link": verdict(stores, url, 1)}
+    found["robots"] = None if row is None else robots_says(row, config.fetch.user_agent, url)
+    return {**found, "fetch": _facts(fetched)}
+
+
+def _keep_delay(stores: Stores, owner: str | None, host: str, store: HostStore) -> None:
+    """Have the host wait as long as its node would."""
+    if owner is None:
+        return
+    with read_hosts(stores.node_dir(owner)) as known:
+        row = known.host(host) if known is not None else None
+    if row is not None:
+        store.save_hosts([row])
+
+
+class _Caller:
+    """Who asks for the one URL. `fetched`: what it ended in."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+        self.fetched: Fetched | None = None
+
+    def on_fetched(self, taken: TakenUrl, fetched: Fetched) -> None:
+        self.fetched = fetched
+
+    def on_robots(self, fetched: Fetched) -> None:
+        self._stores.report(robots=fetched.outcome.value)
+
+    def stop(self) -> bool:
+        return self._stores.stop.is_set()
+
+    def close(self) -> bool:
+        return False
+
+
+async def _fetched(stores: Stores, folder: Path, store: HostStore, url: str) -> Fetched:
+    fetch, caller = stores.config.fetch, _Caller(stores)
+    items, retry = [TakenUrl(0, key_of(url), QueuedUrl(url))], stores.config.retry
+    with Turns.of(folder, fetch) as turns:
+        seams = Seams(retries=_ONE_TRY)
+        await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=caller, seams=seams)
+    stores.go_on()
+    assert caller.fetched is not None
+    return caller.fetched
+
+
+def _facts(fetched: Fetched) -> dict[str, Any]:
+    headers = parse_head(fetched.head)
+    return {
+        "outcome": fetched.outcome.value,
+        "status": fetched.status,
+        "error": fetched.error or None,
+        "ip": fetched.ip,
+        "duration_ms": fetched.duration_ms,
+        "mime_declared": headers.content_type[0],
+        "body_bytes": len(fetched.body),
+        "truncated": fetched.truncated,
+        "location": headers.get("location"),
+    }

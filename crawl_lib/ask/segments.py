@@ -1,0 +1,109 @@
+"""Committed segments as people ask for them: which there are, the records of one URL, rows of a table as text."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from itertools import islice
+from typing import Any, NamedTuple, TextIO
+
+from crawl_lib.crawldir import SegmentRef
+from crawl_lib.errors import InputError
+from crawl_lib.export import plain_row, url_named
+from crawl_lib.repair import bodies_needed
+from crawl_lib.segment import SegmentReader, Whole, scan
+from crawl_lib.storage import Storage
+from crawl_lib.stores import Stores
+from crawl_lib.urls import key_of
+
+_AROUND_BYTES = 1 << 18
+"""A request, and a metadata record, have less: a URL of 65,535 characters is in them some times."""
+
+
+def list_segments(stores: Stores) -> list[dict[str, Any]]:
+    """What each segment holds, by iteration and node.
+
+    `outcomes`: rows of `pages` by outcome; `dropped`: pages that were taken out; `bytes`: of all files; `needed`: pages
+    whose body later visits need, since they found them as they were. Raises DamagedFileError, StorageError.
+    """
+    needed = bodies_needed(stores)
+    counts = {name: len(keys) for name, keys in needed.items()}
+    return [_listed(stores.storage, segment, counts.get(str(segment), 0)) for segment in stores.crawl.segments()]
+
+
+def _listed(storage: Storage, segment: SegmentRef, needed: int) -> dict[str, Any]:
+    reader = SegmentReader(storage, segment.path)
+    counts = reader.manifest.counts
+    return {
+        "segment": str(segment),
+        "finished": reader.manifest.finished,
+        "pages": counts["pages"],
+        "links": counts["links"],
+        "outcomes": counts["outcomes"],
+        "dropped": len(reader.taken_out),
+        "bytes": sum(entry["size_bytes"] for entry in reader.manifest.files),
+        "needed": needed,
+    }
+
+
+class Captured(NamedTuple):
+    """A row of `pages` with its segment, and the records of its fetch."""
+
+    segment: str
+    row: dict[str, Any]
+    records: list[Whole]
+
+
+def captures_of(stores: Stores, url: str, segments: Sequence[SegmentRef] = ()) -> Iterator[Captured]:
+    """All that was fetched of a URL, the oldest first, in these segments or in all.
+
+    Raises InputError for what is no URL, DamagedFileError, StorageError.
+    """
+    key = key_of(url_named(stores, url))
+    for segment in stores.until_stopped(segments or stores.crawl.segments()):
+        stores.report(reading=segment.path)
+        for row in SegmentReader(stores.storage, segment.path).find([key]):
+            yield Captured(str(segment), row, _group(stores.storage, f"{segment.path}/{row['warc_file']}", row))
+
+
+def _group(storage: Storage, where: str, row: dict[str, Any]) -> list[Whole]:
+    """Request, main record and metadata, which follow each other in the file; what of them is there and whole."""
+    offset, length = row["warc_offset"], row["warc_length"]
+    begin = max(0, offset - _AROUND_BYTES)
+    with storage.open_read(where, begin, offset - begin + length + _AROUND_BYTES) as file:
+        before, after = BytesIO(file.read(offset - begin)), BytesIO(file.read())
+    request = [one for one in [*scan(before)][-1:] if isinstance(one, Whole) and one.record.type == "request"]
+    found = [one for one in islice(scan(after), 2) if isinstance(one, Whole)]
+    return found[:1] if row["status"] is None else [*request, *found]
+
+
+def dump_rows(stores: Stores, segments: Sequence[SegmentRef], table: str, out: TextIO, *, as_csv: bool) -> int:
+    """Write the rows of `pages` or `links` of these segments, or of all, as text; returns how many.
+
+    A line a row: a JSON object, or values between commas below a line of names, what is within a value as JSON. Each
+    has its `segment` first; keys in hex, times in ISO 8601. Raises DamagedFileError, StorageError.
+    """
+    count, writer = 0, csv.writer(out, lineterminator="\n")
+    for segment in segments or stores.crawl.segments():
+        reader = SegmentReader(stores.storage, segment.path)
+        for batch in stores.until_stopped(reader.pages() if table == "pages" else reader.links()):
+            stores.report(reading=segment.path, rows=count)
+            if as_csv and not count and batch.num_rows:
+                writer.writerow(["segment", *batch.schema.names])
+            for row in batch.to_pylist():
+                values = {"segment": str(segment), **plain_row(row)}
+                if as_csv:
+                    writer.writerow([json.dumps(one) if isinstance(one, dict) else one for one in values.values()])
+                else:
+                    out.write(json.dumps(values) + "\n")
+            count += batch.num_rows
+    return count
+
+
+def require_segments(stores: Stores, names: Sequence[str]) -> list[SegmentRef]:
+    """Segments as people name them. Raises InputError for one that is not there."""
+    found = [stores.crawl.segment_named(text) for text in names]
+    for one in found:
+        if not one.exists():
+            raise InputError(f"{one}: there is no such segment; `krake segment list` names all")
+    return found

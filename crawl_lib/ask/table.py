@@ -1,0 +1,112 @@
+"""What people ask of the CrawlDb: `krake crawldb stats|get|top|dump|explain`. Nothing is written."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crawl_lib import crawldb
+from crawl_lib.crawldb import CRAWLDB_SCHEMA, Version, counts_of, newest_version
+from crawl_lib.errors import InputError
+from crawl_lib.export import plain_row, url_named
+from crawl_lib.rounds import generated
+from crawl_lib.segment import open_parquet
+from crawl_lib.stores import Stores
+from crawl_lib.urls import key_of
+
+Facts = dict[str, Any]
+MOST_HOSTS = 10
+_ROWS = 1 << 16
+_DUE = {"now": 0, "within a day": 1, "within a week": 7, "within 30 days": 30}
+
+
+def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
+    """Sums over the newest version: rows by status, those of the `hosts` with most, when they are due, scores."""
+    version, hosts, due, scores = _version(stores), Counter[str](), Counter[str](), list[Decimal]()
+    until = {name: now + timedelta(days=days) for name, days in _DUE.items()}
+    for batch in _batches(stores, version, ("host", "fetch_time", "score")):
+        rows = batch.to_pylist()
+        hosts.update(row["host"] for row in rows)
+        due.update({name: sum(row["fetch_time"] <= last for row in rows) for name, last in until.items()})
+        scores += [row["score"] for row in rows]
+        scores = [min(scores), max(scores)]
+    return {
+        **counts_of(stores, version),
+        "hosts": len(hosts),
+        "rows_of_host": dict(hosts.most_common(MOST_HOSTS)),
+        "due": dict(due),
+        "score": {"least": str(scores[0]), "highest": str(scores[1])} if scores else {},
+    }
+
+
+def row_of_url(stores: Stores, text: str) -> Facts | None:
+    """The row of a URL, as JSON takes it; None if it has none. Raises InputError for what is no URL to crawl."""
+    version, key = _version(stores), key_of(url_named(stores, text))
+    parts = zip(version.manifest["parts"], version.paths, strict=True)
+    paths = [path for part, path in parts if part["first_key"] <= key.hex() <= part["last_key"]]
+    for batch in _batches(stores, version, CRAWLDB_SCHEMA.names, paths):
+        if found := batch.filter(pc.equal(batch.column("key"), pa.scalar(key, pa.binary(20)))).to_pylist():
+            return _plain(found[0])
+    return None
+
+
+def best_rows(stores: Stores, count: int) -> list[Facts]:
+    """The rows with the highest scores; of equal ones those with the smallest keys."""
+    best = CRAWLDB_SCHEMA.empty_table()
+    for batch in _batches(stores, _version(stores), CRAWLDB_SCHEMA.names):
+        both = pa.concat_tables([best, pa.Table.from_batches([batch])])
+        best = both.sort_by([("score", "descending"), ("key", "ascending")]).slice(0, count)
+    return [_plain(row) for row in best.to_pylist()]
+
+
+def dump_crawldb(stores: Stores, out: TextIO, *, as_csv: bool) -> int:
+    """Write all rows by key, a line each: a JSON object, or values below a line of names. Returns how many."""
+    count, writer = 0, csv.writer(out, lineterminator="\n")
+    if as_csv:
+        writer.writerow(CRAWLDB_SCHEMA.names)
+    for batch in _batches(stores, _version(stores), CRAWLDB_SCHEMA.names):
+        stores.report(rows=count)
+        for row in map(_plain, batch.to_pylist()):
+            if as_csv:
+                writer.writerow(row.values())
+            else:
+                out.write(json.dumps(row) + "\n")
+        count += batch.num_rows
+    return count
+
+
+def explain_listing(stores: Stores, text: str) -> Facts:
+    """What the CrawlDb says of a URL: its `row`, and as `list` why the newest list has it or not (`crawldb.explain`).
+
+    Raises InputError before the first version; `list` is null before the first list.
+    """
+    url = url_named(stores, text)
+    found: Facts = {"url": url, "row": row_of_url(stores, url), "list": None}
+    if any(generated(stores)):
+        found["list"] = crawldb.explain(stores, url)
+    return found
+
+
+def _version(stores: Stores) -> Version:
+    version = newest_version(stores)
+    if version is None:
+        raise InputError(f"{stores.crawl.path}: has no CrawlDb yet; `krake crawldb update` makes it")
+    return version
+
+
+def _batches(
+    stores: Stores, version: Version, columns: Sequence[str], paths: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    for path in version.paths if paths is None else paths:
+        with open_parquet(stores.storage, path, CRAWLDB_SCHEMA, "run `krake fsck`") as file:
+            yield from stores.until_stopped(file.batches(_ROWS, columns))
+
+
+def _plain(row: Mapping[str, Any]) -> Facts:
+    return plain_row({**row, "score": str(row["score"])})

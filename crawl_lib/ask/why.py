@@ -1,0 +1,284 @@
+"""`krake why URL`: what is known of one URL, and so why it was crawled, waits, or is not crawled.
+
+Everything that has the URL is asked: the newest row of `pages`, the directories of nodes on this machine, what nodes
+have yet to take in, the key store, and, where none of these has it, the links that lead to it. What cannot be asked
+from here is a note.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crawl_lib.ask.page import newest_rows
+from crawl_lib.ask.table import explain_listing
+from crawl_lib.errors import KrakeError, os_errors
+from crawl_lib.export import plain_row, url_named
+from crawl_lib.fetch import deciding_line, read_hosts, rules_of_row
+from crawl_lib.frontier import (
+    OUTLINKS_NAME,
+    Queue,
+    decode_meta,
+    open_plan,
+    open_take,
+    read_handed_on,
+    read_outlinks,
+    read_undecided,
+    split_line,
+    url_of_line,
+)
+from crawl_lib.keys import KEY_BYTES, open_key_store
+from crawl_lib.node import waiting_sources
+from crawl_lib.segment import SegmentReader
+from crawl_lib.stores import Stores
+from crawl_lib.urls import Owners, UrlFilter, authority_of, host_of, key_of
+
+Facts = dict[str, Any]
+_CAPTURE = (
+    *("time", "outcome", "status", "error", "retry_at", "refers_to"),
+    *("segment_path", "warc_file", "warc_offset", "warc_length"),
+)
+_LINK_COLUMNS = ("source", "target", "followed", "rule", "element")
+
+
+def explain(stores: Stores, text: str) -> Facts:
+    """What `krake why` prints, as JSON takes it; `answer` is the one sentence of it.
+
+    `url`, `key`, `host`; `owner`: the node of its host, None with local routing; `state`: of its key, "unknown" for
+    none. `waits`: where the URL is that is yet to be fetched: node, place of how many, `due`. `source`: what
+    led to it: a page or robots.txt, a list, or injected seeds, and how deep it is. `scope`: what rules and scope say of
+    it. `robots`: what its host's robots.txt said last, and its line that decides; `back_off`: until when the host is
+    left alone. `capture`: its newest row of `pages`, with the place of its record. `link`: one that leads to it, where
+    nothing else has it. `crawldb`: where there is one, what it says (`explain_listing`). `notes`: what could not be
+    asked. What is not known is None.
+
+    Raises InputError for what is no URL that Krake crawls, DamagedFileError or StorageError naming a segment.
+    """
+    url = url_named(stores, text)
+    key, host, notes = key_of(url), host_of(url), list[str]()
+    owner = Owners(stores.config.servers).owner(host) if stores.config.frontier.routing == "host" else None
+    row = newest_rows(stores, [key]).get(key)
+    waits = _waits(stores, owner, url, notes)
+    found: Facts = {"url": url, "key": key.hex(), "host": host, "owner": owner}
+    found["state"] = _state(stores, key, notes)
+    found["waits"] = waits
+    found["capture"] = None if row is None else plain_row({name: row[name] for name in _CAPTURE})
+    found["link"] = None if row or waits or found["state"] != "unknown" else _link(stores, key)
+    found["source"] = _source(stores, url, waits or (None if row is None else plain_row(row)))
+    depth = (found["source"] or found["link"] or {}).get("depth", 0)
+    found["scope"] = verdict(stores, url, depth)
+    found |= _host(stores, owner, url, host, notes)
+    if stores.config.frontier.is_crawldb:
+        with _noted(notes):
+            found["crawldb"] = {name: value for name, value in explain_listing(stores, url).items() if name != "url"}
+    return {"answer": _answer(found), **found, "notes": notes}
+
+
+def verdict(stores: Stores, url: str, depth: int, *, as_seed: bool = False) -> Facts:
+    """What the config says of a URL: `accepted`, `by`, and the first `rule` that matches, if any.
+
+    `becomes`: what normalisers make of it, if that is another URL; it is that one which is judged.
+
+    Its scope is that of the newest iteration; that of a seed, or without an iteration, has its own host.
+    """
+    newest, host, config = stores.crawl.newest_iteration(), host_of(url), stores.config
+    hosts = {host} if as_seed or newest is None else stores.crawl.scope(newest)
+    judge = UrlFilter(config.urls, hosts, config.traps if depth else None)
+    if (becomes := judge.chain.normalize(url)) != url:
+        host = host_of(becomes)
+    accepted, by = judge.verdict(becomes, host, depth)
+    facts = {"accepted": accepted, "by": str(by), "rule": judge.first_rule(becomes, host) or None, "depth": depth}
+    return {**facts, "becomes": becomes} if becomes != url else facts
+
+
+@contextmanager
+def _noted(notes: list[str]) -> Iterator[None]:
+    """What cannot be asked becomes a note."""
+    try:
+        yield
+    except KrakeError as error:
+        notes.append(str(error))
+
+
+def _state(stores: Stores, key: bytes, notes: list[str]) -> str | None:
+    with _noted(notes), open_key_store(stores.config.key_storage, stores.secrets.key_storage_password) as keys:
+        state = keys.states([key])[key]
+        return "unknown" if state is None else state.name.lower()
+    return None
+
+
+def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Facts | None:
+    """Where a URL waits that is to be fetched, or is being fetched, as far as this machine can see.
+
+    Its owner is asked first; others may have it where the list of nodes has changed, or with local routing.
+    """
+    for node in sorted(stores.config.servers, key=lambda node: node != owner):
+        directory = stores.node_dir(node)
+        if not directory.is_dir():
+            if owner in {node, None}:
+                notes.append(f"{directory}: not on this machine, or not used yet: what waits there is not known here")
+            continue
+        with _noted(notes), os_errors(directory, "changes at the moment; ask again"):
+            for where, count, lines in _waiting_lines(stores, Queue(directory, node)):
+                if found := _among(lines, url, where):
+                    return {"node": node, "where": where, "of": count, **found}
+    return None
+
+
+def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, Iterable[tuple[bytes, bytes]]]]:
+    """What a node has yet to fetch: where it lies, how many URLs, and their lines of data and meta."""
+    take = open_take(queue.directory)
+    if take is not None:
+        yield "take", take.count, take.lines()
+    if queue.exists():
+        state = queue.state()
+        yield "queue", state.length, queue.lines(state)
+    for name, lines in (("handed_on", read_handed_on(queue)), ("undecided", read_undecided(queue))):
+        yield name, None, (split_line(line)[:2] for line in lines)
+    sources, _ = waiting_sources(stores, queue.node, queue.taken_in(), before=None, planned=open_plan(queue))
+    for source in sources:
+        yield f"{source.folder}/{source.node}", None, (split_line(line)[:2] for line in source.open())
+
+
+def _among(lines: Iterable[tuple[bytes, bytes]], url: str, where: str) -> Facts | None:
+    wanted = url.encode()
+    for place, (line, meta) in enumerate(lines, 1):
+        if line == wanted:
+            queued = decode_meta(line, meta, where)
+            facts = {
+                "place": place,
+                "due": _utc(queued.due),
+                "retries": queued.retries,
+                "list": queued.list_name or None,
+            }
+            return {**facts, "depth": queued.depth, "via_key": queued.via and queued.via.hex()}
+    return None
+
+
+def _utc(seconds: float) -> str | None:
+    """POSIX seconds in ISO 8601; None for 0."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds else None
+
+
+def _source(stores: Stores, url: str, known: Facts | None) -> Facts | None:
+    """What led to a URL. `known`: where it waits, or its row."""
+    if known is None:
+        return None
+    found: Facts = {"depth": known["depth"], "list": known.get("list")}
+    if known["via_key"]:
+        return {**found, "page": _page_named(stores, url, bytes.fromhex(known["via_key"]))}
+    return {**found, "seeds": _seeds_with(stores, url)}
+
+
+def _page_named(stores: Stores, url: str, key: bytes) -> str:
+    """The URL of a page that links to another; its key, where its segment is gone."""
+    robots = f"{authority_of(url)}/robots.txt"
+    if key == key_of(robots):
+        return robots
+    row = newest_rows(stores, [key]).get(key)
+    return key.hex() if row is None else str(row["url"])
+
+
+def _seeds_with(stores: Stores, url: str) -> str | None:
+    """The run that injected a URL, None where that is not known: an import, or seeds that were deleted."""
+    wanted = url.encode()
+    for digest in stores.crawl.seeds():
+        manifest = stores.crawl.seeds_manifest(digest)
+        where = f"{stores.crawl.seeds_path(digest)}/{OUTLINKS_NAME}"
+        lines = read_outlinks(stores.storage.open_read(where), where)
+        if any(url_of_line(line) == wanted for line in lines):
+            return str(manifest.get("run_id", digest))
+    return None
+
+
+def _link(stores: Stores, key: bytes) -> Facts | None:
+    """A link to a page, in the newest segment that has one; one that was followed, if there is."""
+    wanted = pa.scalar(key, pa.binary(KEY_BYTES))
+    for segment in stores.until_stopped(reversed(stores.crawl.segments())):
+        stores.report(reading=segment.path)
+        for batch in SegmentReader(stores.storage, segment.path).links(_LINK_COLUMNS):
+            rows: list[Facts] = batch.filter(pc.equal(batch.column("target"), wanted)).to_pylist()
+            if rows:
+                row = max(rows, key=lambda one: bool(one["followed"]))
+                page = newest_rows(stores, [row["source"]]).get(row["source"], {})
+                facts = {name: row[name] for name in ("followed", "rule", "element")}
+                return {"page": page.get("url", row["source"].hex()), "depth": page.get("depth", 0) + 1, **facts}
+    return None
+
+
+def _host(stores: Stores, owner: str | None, url: str, host: str, notes: list[str]) -> Facts:
+    """What is remembered of a URL's host: its robots.txt, and its back-off."""
+    config, now = stores.config, time.time()
+    found: Facts = {"robots": None, "back_off": None}
+    for node in [owner] if owner else config.servers:
+        with _noted(notes), read_hosts(stores.node_dir(node)) as store:
+            if store is None:
+                continue
+            until = store.in_back_off(now, config.retry.max_wait_s).get(host)
+            row = store.robots(authority_of(url))
+            found["back_off"] = found["back_off"] or _utc(until or 0)
+            if row is not None and config.fetch.robots == "obey":
+                found["robots"] = robots_says(row, config.fetch.user_agent, url)
+    return found
+
+
+def robots_says(row: Any, token: str, url: str) -> Facts:
+    """What an answer to robots.txt, as it is kept, says of a URL."""
+    rules = rules_of_row(row, token)
+    refusal = rules.refusal if rules else None
+    return {
+        "url": f"{row.authority}/robots.txt",
+        "fetched": _utc(row.fetched),
+        "expires": _utc(row.expires),
+        "allowed": bool(rules and not refusal and rules.allows(url)),
+        "line": deciding_line(row.body, token, url) or None,
+        "error": row.error or (f"{refusal[0]}: {refusal[1]}" if refusal else None),
+    }
+
+
+def _answer(found: Facts) -> str:
+    """The one sentence."""
+    waits, capture, link = found["waits"], found["capture"], found["link"]
+    listing = found.get("crawldb") or {}
+    if listing.get("row") and not waits:
+        return says_listing(listing)
+    if waits:
+        text = f"is yet to be fetched: {_where(waits)}"
+        late = waits["due"] or found["back_off"]
+        return f"{text}, not before {max(filter(None, (waits['due'], found['back_off'])))}" if late else text
+    if capture and capture["retry_at"]:
+        return f"failed ({capture['outcome']}), and is tried again after {capture['retry_at']}"
+    if capture:
+        new = "; it was forgotten, and is fetched again once it is found or injected"
+        why = f": {capture['error']}" if capture["error"] else ""
+        return f"ended as {capture['outcome']}{why}{new if found['state'] == 'unknown' else ''}"
+    if found["state"] not in {"unknown", None}:
+        return "is known, and neither a queue of this machine nor a segment has it: it waits elsewhere, or was dropped"
+    return _rejected(link) if link else "was not found: no page that was crawled links to it, and it waits nowhere here"
+
+
+def says_listing(found: Facts) -> str:
+    """The one sentence of what the CrawlDb says of a URL."""
+    row, made = found["row"], found["list"]
+    text = f"is {row['status']}, and due {row['fetch_time']}" if row else "is not in the CrawlDb"
+    by = f" by {made['held_by']}" if made and "held_by" in made else ""
+    return f"{text}; list {made['list']}: {made['reason']}{by}" if made else text
+
+
+def _rejected(link: Facts) -> str:
+    why = f"({link['rule']})"
+    if link["followed"]:
+        why = "when it was to be queued (urls.max_pages_per_host, or a rule of traps)"
+    return f"is not crawled: {link['page']} links to it, and it was rejected {why}"
+
+
+def _where(waits: Facts) -> str:
+    if waits["where"] == "take":
+        return f"{waits['node']} has taken it, number {waits['place']:,} of {waits['of']:,}"
+    if waits["where"] == "queue":
+        return f"number {waits['place']:,} of {waits['of']:,} in the queue of {waits['node']}"
+    return f"{waits['node']} has it in {waits['where']}, and takes it in with its next task"

@@ -1,0 +1,74 @@
+"""`krake show`, `krake cat`, `krake why`, `krake check`: what people ask of a page, or of a URL."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from crawl_lib.ask import check_url, explain, find_page, read_answer
+from crawl_lib.cli.common import plain, print_counts, print_result, tool_stores
+from crawl_lib.parse import parse_head, to_utf8
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """A page and its links."""
+    with tool_stores(arguments) as stores:
+        found = find_page(stores, arguments.page, export=arguments.export)
+    print_result(arguments, found, partial(_show_page, found))
+    return 0
+
+
+def _show_page(found: Mapping[str, Any]) -> None:
+    """A page as a table of what is known of it, numbers as they are written in files; then the pages at its arcs."""
+    where = f"export {found['export']}" if found["export"] else "no export has it"
+    facts = _facts({**found["row"], "key": found["key"], "node_id": found["node_id"]})
+    for side in ("in", "out"):
+        if found[f"{side}_degree"] is not None:
+            facts[f"{side}_degree"] = found[f"{side}_degree"]
+            facts[f"{side}_links"] = [f"{one['node_id']} {one['url']}" for one in found[f"{side}_links"]]
+    print_counts(f"{found['url']} ({where})", facts)
+
+
+def cat(arguments: argparse.Namespace) -> int:
+    """What a page answered. On a terminal nothing that it would obey; elsewhere the body's bytes as they are."""
+    with tool_stores(arguments) as stores:
+        found = find_page(stores, arguments.page, export=arguments.export)
+        head, content = read_answer(stores, found)
+    if content.error:
+        print(f"krake: {found['url']}: {content.error}", file=sys.stderr)
+    if not sys.stdout.isatty():
+        sys.stdout.buffer.write(content.data if arguments.body else head + content.data)
+        return 0
+    text = to_utf8(content.data, parse_head(head).content_type[1])[0].decode()
+    for line in ("" if arguments.body else head.decode("latin-1")).splitlines() + text.splitlines():
+        print(plain(line.expandtabs()))
+    return 0
+
+
+def why(arguments: argparse.Namespace) -> int:
+    """What is known of a URL."""
+    with tool_stores(arguments) as stores:
+        found = explain(stores, arguments.url)
+    print_result(arguments, found, partial(_show_url, found))
+    return 0
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """What would be done with a URL, and what a test fetch brings; 1 if it was not answered."""
+    with tool_stores(arguments) as stores:
+        found = check_url(stores, arguments.url)
+    print_result(arguments, found, partial(_show_url, found))
+    return 0 if found["fetch"]["status"] else 1
+
+
+def _show_url(found: Mapping[str, Any]) -> None:
+    answer = f" {found['answer']}" if "answer" in found else ""
+    facts = {name: value for name, value in found.items() if name not in {"url", "answer"}}
+    print_counts(f"{found['url']}{answer}", _facts(facts))
+
+
+def _facts(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of something, as files and commands have it: numbers without marks between their digits."""
+    facts = {name: _facts(value) if isinstance(value, Mapping) else value for name, value in found.items()}
+    return {name: str(value) if isinstance(value, int) else value for name, value in facts.items() if value is not None}

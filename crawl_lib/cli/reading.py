@@ -1,0 +1,62 @@
+"""`krake segment list|get|dump`: what committed segments hold."""
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from crawl_lib.ask import captures_of, dump_rows, list_segments, require_segments
+from crawl_lib.cli.common import plain, print_counts, print_result, tool_stores
+from crawl_lib.errors import InputError, os_errors
+from crawl_lib.export import plain_row
+
+
+def list_all(arguments: argparse.Namespace) -> int:
+    """All segments."""
+    with tool_stores(arguments) as stores:
+        found = list_segments(stores)
+    print_result(arguments, found, partial(_show_list, found))
+    return 0
+
+
+def _show_list(found: list[dict[str, Any]]) -> None:
+    for one in found:
+        print_counts(one["segment"], {name: value for name, value in one.items() if name != "segment"})
+    if not found:
+        print("there is no segment yet; `krake crawl` makes some")
+
+
+def get(arguments: argparse.Namespace) -> int:
+    """All that was fetched of a URL; 1 if nothing was. Raises InputError where the output is there already."""
+    path = Path(arguments.output) if arguments.output else None
+    if path is not None and path.exists():
+        raise InputError(f"{path}: is there already; choose another name, or delete it")
+    found, members = [], bytearray()
+    with tool_stores(arguments) as stores:
+        for capture in captures_of(stores, arguments.url, require_segments(stores, arguments.segment)):
+            members += b"".join(one.raw for one in capture.records)
+            heads = [one.record.headers for one in capture.records]
+            found.append({"segment": capture.segment, "row": plain_row(capture.row), "records": heads})
+    if path is not None and found:
+        with os_errors(path, "cannot be written"):
+            path.write_bytes(members)
+    print_result(arguments, found, partial(_show_captures, found))
+    return 0 if found else 1
+
+
+def _show_captures(found: list[dict[str, Any]]) -> None:
+    for one in found:
+        facts = {name: str(value) for name, value in one["row"].items() if value is not None}
+        kinds = [f"{head['warc-type']} {head.get('warc-record-id', '')}" for head in one["records"]]
+        print_counts(plain(f"{one['segment']} {one['row']['url']}"), {**facts, "record": kinds})
+    if not found:
+        print("nothing was fetched of it; `krake why` says what is known of a URL")
+
+
+def dump(arguments: argparse.Namespace) -> int:
+    """Rows of a table."""
+    with tool_stores(arguments) as stores:
+        segments = require_segments(stores, arguments.segment)
+        dump_rows(stores, segments, arguments.table, sys.stdout, as_csv=arguments.format == "csv")
+    return 0

@@ -1,0 +1,119 @@
+"""`krake crawldb ...`: what the CrawlDb knows, and the steps of a round by hand."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from crawl_lib import crawldb, stages
+from crawl_lib.ask import best_rows, crawldb_stats, dump_crawldb, explain_listing, row_of_url, says_listing
+from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
+from crawl_lib.crawldb import Version, counts_of, filter_crawldb, init_crawldb, rebuild
+from crawl_lib.rounds import note_crawldb, other_crawls, require_own_places
+from crawl_lib.stores import Stores
+
+
+def stats(arguments: argparse.Namespace) -> int:
+    """Sums over the newest version."""
+    with tool_stores(arguments) as stores:
+        found = crawldb_stats(stores, now=datetime.now(UTC))
+    print_result(arguments, found, partial(print_counts, f"version {found['version']}", found))
+    return 0
+
+
+def get(arguments: argparse.Namespace) -> int:
+    """The row of a URL; 1 if it has none."""
+    with tool_stores(arguments) as stores:
+        found = row_of_url(stores, arguments.url)
+    print_result(arguments, found, partial(_show_rows, [found] if found else []))
+    return 0 if found else 1
+
+
+def top(arguments: argparse.Namespace) -> int:
+    """The rows with the highest scores."""
+    with tool_stores(arguments) as stores:
+        found = best_rows(stores, arguments.count)
+    print_result(arguments, found, partial(_show_best, found))
+    return 0
+
+
+def _show_best(found: list[dict[str, Any]]) -> None:
+    for row in found:
+        print(plain(f"{row['score']} {row['status']} {row['url']}"))
+
+
+def _show_rows(found: list[dict[str, Any]]) -> None:
+    for row in found:
+        print_counts(plain(row["url"]), {name: str(value) for name, value in row.items() if value is not None})
+    if not found:
+        print("the CrawlDb does not have it; `krake why` says what else is known of a URL")
+
+
+def dump(arguments: argparse.Namespace) -> int:
+    """All rows."""
+    with tool_stores(arguments) as stores:
+        dump_crawldb(stores, sys.stdout, as_csv=arguments.format == "csv")
+    return 0
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    """Why the newest list has a URL, or not."""
+    with tool_stores(arguments) as stores:
+        found = explain_listing(stores, arguments.url)
+    facts = {name: str(value) for part in ("row", "list") for name, value in (found[part] or {}).items() if value}
+    print_result(arguments, found, partial(print_counts, plain(f"{found['url']} {says_listing(found)}"), facts))
+    return 0
+
+
+def init(arguments: argparse.Namespace) -> int:
+    """The first version of a crawl that was made without; it is noted that there is no way back."""
+
+    def first(stores: Stores, *, now: datetime) -> Version:
+        frontier = replace(stores.config.frontier, order="fifo")
+        begun_with_fifo = bool(other_crawls(stores))
+        if begun_with_fifo:
+            require_own_places(replace(stores, config=replace(stores.config, frontier=frontier)))
+        version = init_crawldb(stores, now=now)
+        if begun_with_fifo:
+            note_crawldb(stores)
+        return version
+
+    return _grow(arguments, first, is_first=True)
+
+
+def update(arguments: argparse.Namespace) -> int:
+    """Take in seeds and segments."""
+    return _grow(arguments, crawldb.update)
+
+
+def make_again(arguments: argparse.Namespace) -> int:
+    """A version of all seeds and segments."""
+    return _grow(arguments, rebuild)
+
+
+def filter_rows(arguments: argparse.Namespace) -> int:
+    """Apply changed rules to the table."""
+    return _grow(arguments, filter_crawldb)
+
+
+def _grow(arguments: argparse.Namespace, make: Callable[..., Version], *, is_first: bool = False) -> int:
+    """Make a version, and say what it has. A crawl that was begun with fifo needs `init` first."""
+    with stage_stores(arguments) as stores:
+        stages.require_crawldb(stores)
+        if not is_first:
+            require_own_places(stores)
+        found = counts_of(stores, make(stores, now=datetime.now(UTC)))
+    print_result(arguments, found, partial(print_counts, "CrawlDb", found))
+    return 0
+
+
+def generate(arguments: argparse.Namespace) -> int:
+    """The list of an iteration."""
+    which = {"run_id": arguments.run_id, "iteration": arguments.iteration}
+    with stage_stores(arguments) as stores:
+        found = stages.generate(stores, **which, batch_size=arguments.batch_size)
+    print_result(arguments, found, partial(print_counts, f"{arguments.run_id}: list", found))
+    return 0

@@ -1,0 +1,359 @@
+"""`generate`: from the newest version of the CrawlDb a list of what an iteration visits.
+
+How data flows: `_opened` gives an engine the version's rows, the settings, what `urls.rules` refuse, and what other
+lists hold (`lists`); `sql/crawldb/candidates.sql` says what speaks against a URL by itself, and `by_host.sql` to
+`by_place.sql` which of the others the list takes: the best of each host, domain and node, then of all. The list goes to
+the nodes as seeds do, by one rename. The table is not written: the list is the lease.
+
+Run again, it finds the list of its run and iteration by the manifest. Two that run at the same time have one name to
+give: who is late reads the lists again, and leaves out what the other one took.
+"""
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from functools import cache
+from itertools import chain, islice
+from math import ceil
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from crawl_lib.config import ChainsConfig, GenerateConfig
+from crawl_lib.crawldb.lists import (
+    KEYS_FILE,
+    MadeList,
+    delete_over,
+    held_urls,
+    keys_bytes,
+    may_be_over,
+    read_lists,
+    utc,
+)
+from crawl_lib.crawldb.table import CRAWLDB_SCHEMA
+from crawl_lib.crawldb.version import Version, newest_version, read_version
+from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
+from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.errors import DamagedFileError, InputError
+from crawl_lib.export import scratch_folder
+from crawl_lib.frontier import HANDED_ON, encode_line
+from crawl_lib.records import Earlier, QueuedUrl
+from crawl_lib.rounds import list_number, nothing_due, start_iteration
+from crawl_lib.seeds import Division, hand_over
+from crawl_lib.segment import SegmentReader
+from crawl_lib.stores import Stores
+from crawl_lib.urls import Chain, Owners, Scope, UrlFilter, key_of
+
+ROWS = 1 << 16
+OLDER_FOLDERS = 10
+"""How many folders are looked at for a node's newest segment: one that was down for longer has an empty queue here."""
+Row = dict[str, Any]
+
+
+class Reason(StrEnum):
+    """Why a list has a URL or not: the words of manifests, results and `explain`. A URL has the first that holds."""
+
+    LISTED = "listed"
+    """The list has it."""
+    NOT_DUE = "not_due"
+    """Its next visit is later."""
+    FILTER = "filter"
+    """`urls.rules`, `urls.max_depth`, or the filters and normalisers for the CrawlDb refuse it now."""
+    LEASED = "leased"
+    """Another list has it, whose lease is not over, and the table knows of no visit since."""
+    SCORE = "score"
+    """Its score is below `generate.min_score`."""
+    STATUS = "status"
+    """`generate.statuses` does not name its state."""
+    HOST_LIMIT = "host_limit"
+    """`generate.max_per_host` better ones of its host are there."""
+    DOMAIN_LIMIT = "domain_limit"
+    """The same of `generate.max_per_domain`."""
+    ROOM = "room"
+    """The node of its host has no room in its batch: `batch.size` less what waits there."""
+    TOP_N = "top_n"
+    """`generate.top_n` better ones are there."""
+    UNKNOWN = "unknown"
+    """The CrawlDb does not have it."""
+
+
+def generate(
+    stores: Stores, run_id: str, iteration: int, *, now: datetime, batch_size: int | None = None
+) -> dict[str, Any]:
+    """Make the list of an iteration, and its folder, or find them; lists that are over are deleted.
+
+    `now`: when, for what is due and for the lease. `batch_size`: URLs a node may take, None: as the config says.
+    Returns `list` (its name), the iteration's `folder`, `listed` and `counts` by `Reason`; `ended`, if nothing is due
+    and nothing waits: then there is no folder, and the run's rounds end.
+    Raises InputError before the first version; ConfigError as `start_iteration` does; DamagedFileError naming a list
+    that cannot be read; StorageError, StoppedError.
+    """
+    while True:
+        lists = read_lists(stores)
+        if (made := next((one for one in lists if one.is_of(run_id, iteration)), None)) is not None:
+            return _result(made)
+        version = newest_version(stores)
+        if version is None:
+            raise InputError(
+                f"{stores.crawl.path}: has no CrawlDb yet; `krake inject` or `krake crawldb update` makes it"
+            )
+        own = stores.crawl.find(run_id, iteration)
+        if own is not None and stores.crawl.folder(own.folder).index() is not None:
+            return {"list": None, "folder": own.folder, "listed": 0, "counts": {}}  # was committed; the list is over
+        due = ceil(now.timestamp())  # what was found within this second is due
+        made = _Making(stores, lists, own, run_id, iteration, due, batch_size).make(version)
+        if made is not None and made.is_of(run_id, iteration):
+            return _result(made)
+
+
+def _result(made: MadeList) -> dict[str, Any]:
+    listed = int(made.manifest["accepted"])
+    ended = {"ended": why} if (why := nothing_due(made.manifest)) else {}
+    return {
+        "list": made.name,
+        "folder": made.manifest["folder"],
+        "listed": listed,
+        "counts": made.manifest["counts"],
+        **ended,
+    }
+
+
+class _Basis(NamedTuple):
+    """What a list is made from. `settings`: of the config; `held`: see `held_urls`; `rooms`: of the nodes' batches."""
+
+    version: Version
+    settings: GenerateConfig
+    held: pa.Table
+    rooms: Mapping[str, int]
+    now: int
+
+
+@dataclass
+class _Making:
+    """One attempt to make a list. `lists`: all there are; `own`: the iteration's folder, if it has one."""
+
+    stores: Stores
+    lists: Sequence[MadeList]
+    own: Iteration | None
+    run_id: str
+    iteration: int
+    now: int
+    batch_size: int | None
+    keys: list[bytes] = field(default_factory=list)
+    fetched: list[datetime | None] = field(default_factory=list)
+
+    def make(self, version: Version) -> MadeList | None:
+        """The list, or the one that another attempt has left under its name; None if there is one of another name."""
+        stores, settings = self.stores, self.stores.config.generate
+        waiting, name = _waiting(stores, self.lists), self._name(version)
+        size = self.batch_size or stores.config.batch.size
+        rooms = {node: max(0, size - count) for node, count in waiting.items()}
+        with _opened(
+            stores, _Basis(version, settings, held_urls(stores, self.lists, self.now), rooms, self.now)
+        ) as engine:
+            places = may_be_over(stores, self.lists)
+            delete_over(stores, self.lists, places, engine.column("crawldb/unseen") if places else [], self.now)
+            verdicts, rows = _read(engine)
+            ends = not (self.own or any(waiting.values()) or Reason.LISTED in verdicts)
+            dues = [verdicts[reason]["first_due"] for reason in _LATER if reason in verdicts]
+            facts = {
+                "run_id": self.run_id,
+                "iteration": self.iteration,
+                "folder": "" if ends else self._folder(),
+                "now": self.now,
+                "version": version.number,
+                "lease_s": int(settings.lease_s),
+                "settings": asdict(settings),
+                "rooms": rooms,
+                "counts": {reason: row["rows_of"] for reason, row in verdicts.items()},
+                "ends_rounds": ends,
+                "next_due": min((ceil(due.timestamp()) for due in dues), default=None),
+            }
+            lines, more = self._lines(name, rows), {KEYS_FILE: lambda: keys_bytes(self.keys, self.fetched)}
+            division = Division.of(stores.config)
+            if {*map(list_number, stores.crawl.lists())} - {(-1, 0), *(one.number for one in self.lists)}:
+                return None  # of a version that came meanwhile
+            manifest = hand_over(stores.crawl, name, lines, division, facts=facts, scope=None, more=more)
+        return MadeList(name, manifest)
+
+    def _folder(self) -> str:
+        """Of the iteration, which gets one."""
+        if self.own is None:
+            names: Row = {"run_id": self.run_id, "iteration": self.iteration, "batch_size": self.batch_size}
+            self.own = start_iteration(self.stores, **names, clock=lambda: self.now)
+        return self.own.folder
+
+    def _name(self, version: Version) -> str:
+        """The version's next one, counted with damaged lists: nodes may have taken one of that name in."""
+        storage, path, begin = self.stores.storage, self.stores.crawl.at(LISTS_FOLDER), f"{version.number}-"
+        entries = storage.list(path) if storage.exists(path) else []
+        names = [entry.name.removeprefix(DAMAGED_PREFIX) for entry in entries]
+        numbers = [int(name.split("-")[1]) for name in names if name.startswith(begin)]
+        return f"{begin}{max(numbers, default=0) + 1}"
+
+    def _lines(self, name: str, rows: Iterable[Row]) -> Iterator[bytes]:
+        """The list's lines; `keys` and `fetched` are filled."""
+        oldest = utc(self.now - self.stores.config.schedule.always_s)
+        taken_out = cache(lambda segment: _taken_out(self.stores, segment))
+        for row in self.stores.until_stopped(rows):
+            self.keys.append(row["key"])
+            self.fetched.append(row["fetched_time"])
+            captured = row["capture_segment"] is not None and row["capture_time"] > oldest
+            gone = taken_out(row["capture_segment"]) if captured else None
+            queued = QueuedUrl(
+                row["url"],
+                depth=row["depth"],
+                redirects=row["redirects"],
+                metadata=row["metadata"] or "",
+                retries=row["retries"],
+                list_name=name,
+                earlier="" if gone is None or row["key"] in gone else _earlier(row),
+            )
+            yield encode_line(queued, HANDED_ON)
+
+
+_LATER = (Reason.NOT_DUE, Reason.LEASED)
+"""Reasons that pass by themselves."""
+
+
+def _read(engine: Engine) -> tuple[dict[str, Row], Iterator[Row]]:
+    """What `crawldb/list` says: of each reason how many URLs it keeps out, and the list itself."""
+    batches = engine.stream("crawldb/list", ROWS, "generate")
+    head = [row for batch in islice(batches, 1) for row in batch.to_pylist()]
+    verdicts = {row["reason"]: row for row in head if not row["is_url"]}
+    return verdicts, chain(head[len(verdicts) :], _rows(batches))
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    return chain.from_iterable(batch.to_pylist() for batch in batches)
+
+
+def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
+    """How many URLs wait for each node: in its queue, as its newest segment says, and in lists that came after that."""
+    found = dict.fromkeys(stores.config.servers, 0)
+    for node in found:
+        folders = islice(reversed(stores.crawl.folders()), OLDER_FOLDERS)
+        segment = next((one for name in folders if (one := stores.crawl.segment(name, node)).exists()), None)
+        if segment is not None:
+            found[node] = int(segment.manifest().get("queue_after") or 0)
+        newest = int(segment.folder) if segment is not None else -1
+        found[node] += sum(one.count_of(node) for one in lists if int(one.manifest["folder"] or -1) > newest)
+    return found
+
+
+@contextmanager
+def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
+    """An engine with the view `judged`: see `sql/crawldb`."""
+    limits, name = stores.config.scratch, f"read-generate-{uuid.uuid4().hex}"
+    with scratch_folder(stores.config, name) as scratch:
+        room = Room(stores.storage, scratch, stores.crawl.at(f".{name}"), limits.memory_bytes, stores, limits.max_bytes)
+        with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
+            engine.tables("crawldb", basis.version.paths, CRAWLDB_SCHEMA)
+            engine.values("settings", _settings(stores, basis.settings, basis.now))
+            engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
+            engine.values("listed", basis.held)
+            engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
+            engine.view("candidates", "crawldb/candidates")
+            rooms, nodes = basis.rooms, list(basis.rooms)
+            if len(nodes) == 1 or stores.config.frontier.routing == "local":  # which divides a list evenly
+                rooms, nodes = {"": len(nodes) * min(rooms.values())}, []
+            engine.values("owners", _owners(engine, nodes))
+            engine.values("rooms", pa.table({"node": list(rooms), "room": list(rooms.values())}))
+            limits_hosts = basis.settings.max_per_host or basis.settings.spread
+            engine.view("of_hosts", "crawldb/by_host" if limits_hosts else "crawldb/any_host")
+            engine.view("of_domains", "crawldb/by_domain" if basis.settings.max_per_domain else "crawldb/any_domain")
+            engine.view("of_nodes", "crawldb/by_node")
+            engine.view("judged", "crawldb/by_place" if basis.settings.top_n else "crawldb/any_place")
+            yield engine
+
+
+def _settings(stores: Stores, config: GenerateConfig, now: int) -> pa.Table:
+    """The one row of the table of that name."""
+    least = None if config.min_score is None else Decimal(str(config.min_score)).quantize(Decimal("1e-9"))
+    values: dict[str, tuple[Any, Any]] = {
+        "now": (utc(now), pa.timestamp("us", "UTC")),
+        "rank_by": (config.order, pa.string()),
+        "max_depth": (stores.config.urls.max_depth, pa.int32()),
+        "min_score": (least, pa.decimal128(18, 9)),
+        "has_statuses": (config.statuses is not None, pa.bool_()),
+        "max_per_host": (config.max_per_host, pa.int64()),
+        "max_per_domain": (config.max_per_domain, pa.int64()),
+        "spread": (config.spread, pa.bool_()),
+        "top_n": (config.top_n, pa.int64()),
+    }
+    return pa.table({name: pa.array([value], kind) for name, (value, kind) in values.items()})
+
+
+def _refused(stores: Stores, engine: Engine) -> list[bytes]:
+    """Keys of what is due, and `urls.rules` or the chains for the CrawlDb refuse."""
+    urls, chain = stores.config.urls, Chain(stores.config.urls, Scope.CRAWLDB)
+    if not urls.rules and chain.is_empty:
+        return []
+    judge = UrlFilter(replace(urls, scope="any", normalizers=ChainsConfig(), filters=ChainsConfig()), ())
+    rows = _rows(engine.stream("crawldb/due", ROWS))
+    return [
+        row["key"] for row in rows if not judge.verdict(row["url"], row["host"], 0)[0] or chain.objection(row["url"])
+    ]
+
+
+def _owners(engine: Engine, nodes: Sequence[str]) -> pa.Table:
+    """The owner of each host, where there are several nodes."""
+    hosts = [row["host"] for row in _rows(engine.stream("crawldb/hosts", ROWS))] if nodes else []
+    owner = Owners(nodes).owner if nodes else str
+    return pa.table({"host": pa.array(hosts, pa.string()), "node": pa.array(map(owner, hosts), pa.string())})
+
+
+def _taken_out(stores: Stores, segment: str) -> Collection[bytes] | None:
+    """The keys of pages that were taken out of a segment; None if it is gone."""
+    folder, _, node = segment.partition("/")
+    ref = stores.crawl.segment(folder, node)
+    if not ref.exists():
+        return None
+    reader = SegmentReader(stores.storage, ref.path)
+    return reader.dropped | reader.taken_out
+
+
+def _earlier(row: Row) -> str:
+    return Earlier(
+        row["capture_segment"],
+        row["capture_file"],
+        row["capture_offset"],
+        row["capture_time"].timestamp(),
+        (row["capture_digest"] or b"").hex(),
+        row["etag"],
+        row["last_modified"],
+    ).to_text()
+
+
+def explain(stores: Stores, url: str) -> dict[str, Any]:
+    """Why the newest list has a canonical URL, or not: `list`, its `now`, the `reason`, and with that of `leased` the
+    list that holds it as `held_by`.
+
+    Judged again as the list was made, by the same queries; by the newest version, where the list's is deleted. Raises
+    InputError before the first list, and as `generate` does.
+    """
+    lists = read_lists(stores)
+    if not lists:
+        raise InputError(f"{stores.crawl.path}: no list was made yet")
+    newest, older, key = lists[0], lists[1:], key_of(url)
+    facts = newest.manifest
+    try:
+        version: Version | None = read_version(stores.crawl, newest.number[0])
+    except DamagedFileError:
+        version = newest_version(stores)
+    if version is None:
+        raise InputError(f"{stores.crawl.path}: has no CrawlDb any more; run `krake crawldb rebuild`")
+    statuses = facts["settings"]["statuses"]
+    settings = GenerateConfig(**{**facts["settings"], "statuses": statuses and tuple(statuses)})
+    held = held_urls(stores, older, facts["now"])
+    with _opened(stores, _Basis(version, settings, held, facts["rooms"], facts["now"])) as engine:
+        engine.values("wanted", pa.table({"key": pa.array([key], pa.binary())}))
+        found = engine.column("crawldb/explain")
+    reason = Reason(found[0]) if found else Reason.UNKNOWN
+    places = [row["list"] for row in held.to_pylist() if row["key"] == key] if reason is Reason.LEASED else []
+    by = {"held_by": older[places[0]].name} if places else {}
+    return {"list": newest.name, "now": facts["now"], "reason": reason, **by}

@@ -1,0 +1,173 @@
+"""What an update takes in: folders of seeds and committed segments that the version before does not have.
+
+Their order is that of time: seeds come before the first iteration whose scope has them. So the result does not depend
+on how they were grouped into updates.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from hashlib import sha1
+from typing import Any
+
+import pyarrow as pa
+
+from crawl_lib.crawldb.table import columns
+from crawl_lib.crawldb.version import Version
+from crawl_lib.crawldir import DROPPED_MARK, SegmentRef
+from crawl_lib.errors import PathNotFoundError
+from crawl_lib.frontier import OUTLINKS_NAME, decode_line, part_mapping, read_outlinks
+from crawl_lib.records import json_object
+from crawl_lib.segment import SegmentReader
+from crawl_lib.stores import Stores
+from crawl_lib.urls import UrlFilter, host_of
+
+NOT_YET = datetime(9999, 12, 31, tzinfo=UTC)
+"""When seeds came that no iteration has in its scope yet: after all that is there."""
+SINCE_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""From when on a seed is due."""
+UNLIMITED = (1 << 31) - 1
+_MOST_SCORE = Decimal(10**9)
+SEEDS_SCHEMA = columns(
+    "key bytes, url text, host text, moment time, seen text, folder text, due time, depth int32, metadata text, "
+    "score score, interval_s int64"
+)
+HOPS_SCHEMA = columns(
+    "key bytes, url text, moment time, depth int32, redirects int32, max_depth int32, score score, counts int32"
+)
+
+
+@dataclass(frozen=True)
+class SeedFacts:
+    """What the metadata of a seed asks of the table; None: nothing. What is no number asks for nothing."""
+
+    score: Decimal | None = None
+    interval_s: int | None = None
+    interval_fixed_s: int | None = None
+    max_depth: int | None = None
+
+    @classmethod
+    def of(cls, metadata: str | None) -> "SeedFacts":
+        """Read the JSON object text of a line; of a queue that people made it may be any text."""
+        value = json_object(metadata)
+        fixed = _whole(value.get("interval_fixed_s"), 1)
+        interval = _whole(value.get("interval_s"), 1)
+        return cls(_score(value.get("score")), fixed or interval, fixed, _whole(value.get("max_depth"), 0))
+
+
+def _whole(text: Any, least: int) -> int | None:
+    return int(text) if str(text).isascii() and str(text).isdigit() and least <= int(text) < UNLIMITED else None
+
+
+def _score(text: Any) -> Decimal | None:
+    try:
+        value = Decimal(str(text))
+    except InvalidOperation:
+        return None
+    return round(value, 9) if value.is_finite() and abs(value) < _MOST_SCORE else None
+
+
+@dataclass(frozen=True)
+class UpdateInputs:
+    """What there is, and what of it is new. `there`: all segments; `taken_out`: (key, `<folder>/<node>`) of dropped
+    pages; `segments`: those to take in, oldest first, with the digest of what they hold; `seeds`: folders to take in,
+    with when they came."""
+
+    stores: Stores
+    there: tuple[SegmentRef, ...]
+    taken_out: tuple[tuple[bytes, str], ...]
+    segments: tuple[tuple[SegmentRef, str], ...]
+    seeds: tuple[tuple[str, datetime], ...]
+    _filters: dict[str, UrlFilter] = field(default_factory=dict)
+
+    def seed_rows(self) -> Iterator[dict[str, Any]]:
+        """Rows of seeds. Raises DamagedFileError, StorageError, StoppedError."""
+        storage, seen = self.stores.storage, f"seed_{self.stores.config.crawldb.seeds}"
+        for name, at in self.seeds:
+            where = f"{self.stores.crawl.seeds_path(name)}/{OUTLINKS_NAME}"
+            for mapping in self.stores.crawl.seeds_manifest(name)["outlinks"].values():
+                part = part_mapping(mapping, where)
+                lines = read_outlinks(storage.open_read(where, part.offset, part.length), where, part.count)
+                for line in self.stores.until_stopped(lines):
+                    queued, _ = decode_line(line, where)
+                    facts = SeedFacts.of(queued.metadata)
+                    known = {
+                        "url": queued.url,
+                        "host": host_of(queued.url),
+                        "moment": at,
+                        "due": SINCE_EVER,
+                        "seen": seen,
+                    }
+                    asked = {"score": facts.score, "interval_s": facts.interval_s, "depth": queued.depth}
+                    key = sha1(queued.url.encode()).digest()
+                    yield {"key": key, "folder": name, "metadata": queued.metadata or None, **known, **asked}
+
+    def hop_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+        """Rows of what redirects lead to, if it belongs to the crawl. `batches`: answer of `crawldb/hops`."""
+        most = self.stores.config.fetch.max_redirects
+        hops: dict[bytes, int] = {}
+        for row in (row for batch in self.stores.until_stopped(batches) for row in batch.to_pylist()):
+            url, facts = row["redirect_url"], SeedFacts.of(row["metadata"])
+            key, redirects = sha1(url.encode()).digest(), max(row["redirects"], hops.get(row["key"], 0)) + 1
+            if redirects > most or key == row["key"] or not self._accepts(row["segment"], url, row["depth"]):
+                continue
+            hops[key] = min(hops.get(key, redirects), redirects)
+            limit = UNLIMITED if facts.max_depth is None else facts.max_depth
+            score = row["score"] or facts.score or Decimal(0)
+            place = {"key": key, "url": url, "moment": row["moment"], "depth": row["depth"], "redirects": redirects}
+            yield {**place, "max_depth": limit, "score": score, "counts": int(row["is_other"])}
+
+    def _accepts(self, segment: int, url: str, depth: int) -> bool:
+        """Whether the crawl takes a redirect's target, by the scope of the iteration; a seed's widens it."""
+        folder = self.segments[segment][0].folder
+        if folder not in self._filters:
+            iteration = self.stores.crawl.folder(folder).iteration()
+            scope = set[str]() if iteration.is_import else self.stores.crawl.scope(iteration)
+            self._filters[folder] = UrlFilter(self.stores.config.urls, scope, self.stores.config.traps)
+        accepted, rule = self._filters[folder].verdict(url, host_of(url), depth)
+        return accepted or (rule == "scope" and depth == 0)
+
+
+def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
+    """What an update on top of a version takes in. Raises StorageError, DamagedFileError, StoppedError."""
+    crawl = stores.crawl
+    known = parent.manifest if parent else {"segments": {}, "seeds": []}
+    there = tuple(crawl.segments())
+    fresh = [segment for segment in there if str(segment) not in known["segments"]]
+    seeds = [name for name in crawl.seeds() if name not in known["seeds"]]
+    return UpdateInputs(
+        stores,
+        there,
+        tuple(_taken_out(stores, there)),
+        tuple((one, SegmentReader(stores.storage, one.path).digest) for one in stores.until_stopped(fresh)),
+        tuple(sorted(_times(stores, seeds), key=lambda pair: (pair[1], pair[0]))),
+    )
+
+
+def _taken_out(stores: Stores, there: Iterable[SegmentRef]) -> Iterator[tuple[bytes, str]]:
+    marked: dict[str, bool] = {}
+    for segment in stores.until_stopped(there):
+        if segment.folder not in marked:
+            mark = stores.crawl.folder(segment.folder).at(DROPPED_MARK)
+            marked[segment.folder] = stores.storage.exists(mark)
+        if marked[segment.folder]:
+            for key in sorted(SegmentReader(stores.storage, segment.path).taken_out):
+                yield key, str(segment)
+
+
+def _times(stores: Stores, seeds: Iterable[str]) -> Iterator[tuple[str, datetime]]:
+    """When folders of seeds came: at the start of the first iteration that has their hosts in its scope."""
+    waiting = set(seeds)
+    for folder in stores.until_stopped(stores.crawl.folders() if waiting else ()):
+        try:
+            named = stores.crawl.folder(folder).iteration().seeds
+        except PathNotFoundError:
+            continue
+        for name in waiting.intersection(named):
+            yield name, datetime.fromtimestamp(int(folder), UTC)
+        waiting.difference_update(named)
+        if not waiting:
+            return
+    for name in sorted(waiting):
+        yield name, NOT_YET

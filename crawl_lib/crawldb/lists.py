@@ -1,0 +1,121 @@
+"""The lists that were made from the CrawlDb: whose they are, which URLs they hold, and when they are over.
+
+A list is a folder as `seeds.hand_over` leaves it, and the file `listed.parquet` in it: the key of each URL, and its
+last visit as the table knew it when the list was made. It holds its URLs until its lease is over, or the table knows of
+another visit. It is deleted once its version is, all its nodes have taken it in, and it holds no URL any more.
+"""
+
+import hashlib
+import io
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.crawldb.version import version_numbers
+from crawl_lib.crawldir import LISTS_FOLDER
+from crawl_lib.durable import reached
+from crawl_lib.errors import DamagedFileError, PathNotFoundError
+from crawl_lib.rounds import generated, is_taken_in, list_number
+from crawl_lib.stores import Stores
+
+KEYS_FILE = "listed.parquet"
+_TIME = pa.timestamp("us", "UTC")
+_COLUMNS: dict[str, Any] = {"key": pa.binary(20), "fetched_time": _TIME}
+KEYS_SCHEMA = pa.schema(_COLUMNS)
+
+
+@dataclass(frozen=True)
+class MadeList:
+    """A list by its `name` and manifest."""
+
+    name: str
+    manifest: dict[str, Any]
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Its version, and its number among the lists of that."""
+        return list_number(self.name)
+
+    @property
+    def until(self) -> int:
+        """POSIX seconds of the end of its lease."""
+        return int(self.manifest["now"]) + int(self.manifest["lease_s"])
+
+    def is_of(self, run_id: str, iteration: int) -> bool:
+        """Whether it was made for an iteration of a run."""
+        return (self.manifest["run_id"], self.manifest["iteration"]) == (run_id, iteration)
+
+    def count_of(self, node: str) -> int:
+        """How many URLs it has for a node."""
+        return int(self.manifest["outlinks"].get(node, {}).get("count", 0))
+
+
+def read_lists(stores: Stores) -> list[MadeList]:
+    """All lists, newest first. Raises DamagedFileError naming one that cannot be read, with what to do."""
+    return [MadeList(manifest.pop("name"), manifest) for manifest in generated(stores)]
+
+
+def utc(seconds: float) -> datetime:
+    """POSIX seconds as tables have them."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def keys_bytes(keys: Sequence[bytes], fetched: Sequence[datetime | None]) -> bytes:
+    """The file of a list's keys."""
+    out = io.BytesIO()
+    pq.write_table(pa.table([pa.array(keys, pa.binary(20)), pa.array(fetched, _TIME)], schema=KEYS_SCHEMA), out)
+    return out.getvalue()
+
+
+def held_urls(stores: Stores, lists: Sequence[MadeList], now: int) -> pa.Table:
+    """What lists hold whose lease is not over: key, fetched_time, until, and `list`, the place in `lists`."""
+    tables = []
+    for place, one in enumerate(lists):
+        if one.until > now and one.manifest["accepted"]:
+            keys = _read_keys(stores, one)
+            until = pa.array([utc(one.until)] * len(keys), _TIME)
+            tables.append(
+                keys.append_column("until", until).append_column("list", pa.array([place] * len(keys), pa.int32()))
+            )
+    schema = KEYS_SCHEMA.append(pa.field("until", _TIME)).append(pa.field("list", pa.int32()))
+    return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def _read_keys(stores: Stores, one: MadeList) -> pa.Table:
+    path = f"{stores.crawl.seeds_path(one.name, LISTS_FOLDER)}/{KEYS_FILE}"
+    try:
+        data = stores.storage.read_bytes(path)
+    except PathNotFoundError as error:
+        raise DamagedFileError(f"{error}; run `krake fsck --repair`") from error
+    if hashlib.sha256(data).hexdigest() != one.manifest["files"][KEYS_FILE]:
+        raise DamagedFileError(f"{path}: is not what was written (SHA-256); run `krake fsck --repair`")
+    return pq.read_table(io.BytesIO(data))
+
+
+def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
+    """The places of lists whose version is deleted, and that all their nodes have taken in."""
+    versions = set(version_numbers(stores.crawl))
+    return [
+        place
+        for place, one in enumerate(lists)
+        if one.number[0] not in versions and is_taken_in(stores, one.name, LISTS_FOLDER)
+    ]
+
+
+def delete_over(
+    stores: Stores, lists: Sequence[MadeList], places: Collection[int], unseen: Collection[int], now: int
+) -> int:
+    """Delete those of some lists that hold nothing any more; returns how many. `unseen`: those that hold a URL."""
+    held = {
+        *unseen,
+        *(place for place in places if not lists[place].manifest["accepted"]),
+    }  # or what they say is repeated
+    over = [lists[place] for place in places if lists[place].until <= now or place not in held]
+    for one in over:
+        stores.storage.delete(stores.crawl.seeds_path(one.name, LISTS_FOLDER))
+        reached("crawldb.generate.deleted")
+    return len(over)

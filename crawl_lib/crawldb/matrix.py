@@ -1,0 +1,101 @@
+"""The matrix: what the table believed of a URL, what was seen since, and what it believes then. `update` joins it.
+
+The same table is in `docs/recrawl.md`. `kept`: the status of before; `restored`: that of before the row was an orphan.
+"""
+
+from enum import StrEnum
+
+import pyarrow as pa
+
+from crawl_lib.crawldb.table import Status
+from crawl_lib.states import Outcome
+
+NONE = "none"
+"""What is stored of a URL that has no row."""
+
+
+class Seen(StrEnum):
+    """What a capture, a link or a seed says of a URL, next to what is stored."""
+
+    FIRST = "first"
+    """Content, and none is known."""
+    CHANGED = "changed"
+    """Content with another signature."""
+    SAME = "same"
+    """Content with the signature that is known."""
+    NOT_MODIFIED = "not_modified"
+    """304, or a revisit: the content is that of the full capture."""
+    LOST = "lost"
+    """The same, but that full capture is gone."""
+    REDIRECT_TEMPORARY = "redirect_temporary"
+    """A redirect that is not permanent."""
+    REDIRECT_PERMANENT = "redirect_permanent"
+    """A redirect of status 301 or 308."""
+    GONE = "gone"
+    """Any other outcome that does not pass, and the last failure of those that do."""
+    PASSING = "passing"
+    """A failure that passes: the row of `pages` has a `retry_at`."""
+    PARSE_FAILED = "parse_failed"
+    """Content that cannot be read."""
+    LINK = "link"
+    """A link, or a redirect, to it, and no capture of its own since."""
+    NOTHING = "nothing"
+    """Nothing since the last version."""
+    SEED_KEEP = "seed_keep"
+    """A seed, `crawldb.seeds: keep`."""
+    SEED_UPDATE = "seed_update"
+    """A seed, `crawldb.seeds: update`."""
+    SEED_OVERWRITE = "seed_overwrite"
+    """A seed, `crawldb.seeds: overwrite`."""
+
+
+SEEN_OF_OUTCOME = dict.fromkeys(Outcome, str(Seen.GONE)) | {
+    Outcome.OK: "content",
+    Outcome.REDIRECT: "redirect",
+    Outcome.NOT_MODIFIED: str(Seen.NOT_MODIFIED),
+}
+"""What an outcome says where it is final; content and redirects are told apart by the query."""
+
+MATRIX = """
+| seen | none | unfetched | fetched | not_modified | redirected_temporary | redirected_permanent | gone | parse_failed | duplicate | orphan | next visit | content |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
+| first | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | interval | new |
+| changed | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | fetched | sooner | new |
+| same | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | duplicate | not_modified | later | same |
+| not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | not_modified | duplicate | not_modified | later | kept |
+| lost | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | at once | none |
+| redirect_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | redirected_temporary | interval | kept |
+| redirect_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | redirected_permanent | interval | kept |
+| gone | gone | gone | gone | gone | gone | gone | gone | gone | gone | gone | longer | kept |
+| passing | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | kept | retry | kept |
+| parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | parse_failed | longer | kept |
+| link | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | restored | kept | kept |
+| nothing | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | kept | kept | kept |
+| seed_keep | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | restored | kept | kept |
+| seed_update | unfetched | kept | kept | kept | kept | kept | kept | kept | kept | restored | kept | kept |
+| seed_overwrite | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | unfetched | at once | none |
+"""  # noqa: E501 - a table
+
+
+def matrix_table() -> pa.Table:
+    """A row for each pair: `stored`, `seen`, the status that is `believed` then, `visit`, `content`.
+
+    Raises KeyError if a pair is missing.
+    """
+    head, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in MATRIX.strip().splitlines())
+    stored = head[1:-2]
+    rows = [
+        {"stored": one, "seen": line[0], "believed": cell, "visit": line[-2], "content": line[-1]}
+        for line in lines
+        for one, cell in zip(stored, line[1:-2], strict=True)
+    ]
+    pairs = {(row["stored"], row["seen"]) for row in rows}
+    missing = {(one, str(seen)) for one in (NONE, *map(str, Status)) for seen in Seen} - pairs
+    if missing:
+        raise KeyError(f"the matrix lacks {sorted(missing)}")
+    return pa.Table.from_pylist(rows)
+
+
+def outcome_table() -> pa.Table:
+    """What each outcome says: `outcome`, `seen`."""
+    return pa.Table.from_pylist([{"outcome": str(one), "seen": seen} for one, seen in SEEN_OF_OUTCOME.items()])

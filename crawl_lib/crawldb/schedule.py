@@ -1,0 +1,93 @@
+"""The schedule as tables that the query of `update` joins: rates and limits, and which rules hold for which URLs."""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from crawl_lib.config import CrawlDbConfig, ScheduleConfig, ScheduleRuleConfig
+from crawl_lib.crawldb.inputs import SeedFacts
+from crawl_lib.crawldb.table import Status, columns
+from crawl_lib.records import json_object
+
+GONE_PART = 0.9
+"""Of `schedule.always_s`, the longest interval of what is gone."""
+NEVER_S = 1 << 40
+KINDS_SCHEMA = columns("host text, mime text, metadata text, sort int32")
+LIMITS_SCHEMA = columns("sort int32, status text, fixed_s int64, least_s int64, most_s int64")
+FACTS_SCHEMA = columns("metadata text, max_depth int32, score score")
+Kind = tuple[tuple[int, ...], int | None]
+"""The rules that match a URL but for its status, and the interval that its seed has fixed."""
+
+
+def schedule_table(schedule: ScheduleConfig, crawldb: CrawlDbConfig) -> pa.Table:
+    """One row: what holds for all. The fixed schedule is an adaptive one that never changes an interval."""
+    adapts = schedule.kind == "adaptive"
+    row: dict[str, Any] = {
+        "interval_s": schedule.interval_s,
+        "always_s": schedule.always_s,
+        "gone_s": int(schedule.always_s * GONE_PART),
+        "min_s": schedule.min_s if adapts else 0,
+        "max_s": schedule.max_s if adapts else NEVER_S,
+        "faster": schedule.faster if adapts else 0.0,
+        "slower": schedule.slower if adapts else 0.0,
+        "orphans": "orphan" if crawldb.orphans == "keep" else crawldb.orphans,
+    }
+    return pa.Table.from_pylist([row])
+
+
+def facts_table(texts: Iterable[str]) -> pa.Table:
+    """What metadata says, for each text of it that is there."""
+    found = [(text, SeedFacts.of(text)) for text in texts]
+    rows = [{"metadata": text, "max_depth": facts.max_depth, "score": facts.score} for text, facts in found]
+    return pa.Table.from_pylist(rows, FACTS_SCHEMA)
+
+
+class Kinds:
+    """Sorts hosts, types and metadata by the rules that match them: a class for each set of rules."""
+
+    def __init__(self, rules: Iterable[ScheduleRuleConfig]) -> None:
+        self._rules = [(rule, _matcher(rule)) for rule in rules]
+        self._classes: dict[Kind, int] = {}
+
+    def is_needed(self, texts: Iterable[str]) -> bool:
+        """Whether anything but the schedule's own intervals may hold. `texts`: all metadata."""
+        return bool(self._rules) or any(SeedFacts.of(text).interval_fixed_s for text in texts)
+
+    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+        """Rows of `kinds`. `batches`: answer of `crawldb/kinds`."""
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            matching = tuple(place for place, (_, matches) in enumerate(self._rules) if matches(row))
+            kind = matching, SeedFacts.of(row["metadata"]).interval_fixed_s
+            if kind != ((), None):
+                yield {**row, "sort": self._classes.setdefault(kind, len(self._classes))}
+
+    def limits(self) -> pa.Table:
+        """For each class and status, what the seed has fixed, else what the first rule says that matches."""
+        rows = []
+        for (matching, fixed_s), number in self._classes.items():
+            for status in Status:
+                rules = [self._rules[place][0] for place in matching]
+                rule = next((one for one in rules if one.status in (None, status)), ScheduleRuleConfig())
+                limits = {"fixed_s": fixed_s or rule.fixed_s, "least_s": rule.min_s, "most_s": rule.max_s}
+                rows.append({"sort": number, "status": str(status), **limits})
+        return pa.Table.from_pylist(rows, LIMITS_SCHEMA)
+
+
+def _matcher(rule: ScheduleRuleConfig) -> Callable[[dict[str, str]], bool]:
+    name, _, value = (rule.metadata or "").partition("=")
+    pattern = re.compile(rule.value) if rule.kind == "regex" else None
+
+    def matches(row: dict[str, str]) -> bool:
+        host = row["host"]
+        if pattern is not None and not pattern.search(host):
+            return False
+        if rule.kind == "domain" and host != rule.value and not host.endswith(f".{rule.value}"):
+            return False
+        if rule.mime_type is not None and not fnmatch.fnmatchcase(row["mime"], rule.mime_type.lower()):
+            return False
+        return not name or json_object(row["metadata"]).get(name) == value
+
+    return matches

@@ -1,0 +1,81 @@
+"""The table: what a row says of a URL."""
+
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+
+class Status(StrEnum):
+    """What the CrawlDb believes of a URL."""
+
+    UNFETCHED = "unfetched"
+    """No visit has brought anything yet."""
+    FETCHED = "fetched"
+    """The last visit brought content, the first or another one than before."""
+    NOT_MODIFIED = "not_modified"
+    """The last visit found the content of before."""
+    REDIRECTED_TEMPORARY = "redirected_temporary"
+    """It leads elsewhere, for now."""
+    REDIRECTED_PERMANENT = "redirected_permanent"
+    """It leads elsewhere, for good (301, 308)."""
+    GONE = "gone"
+    """There is nothing, or nothing that may be fetched; it is tried again, at longer and longer intervals."""
+    PARSE_FAILED = "parse_failed"
+    """What came cannot be read."""
+    DUPLICATE = "duplicate"
+    """Another URL has the same content, and is the better one."""
+    ORPHAN = "orphan"
+    """Nothing links to it any more, and it is no seed."""
+
+
+TIME, SCORE = pa.timestamp("us", "UTC"), pa.decimal128(18, 9)
+_TYPES: "dict[str, pa.DataType]" = {
+    "text": pa.string(),
+    "bytes": pa.binary(),
+    "flag": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "time": TIME,
+    "score": SCORE,
+}
+
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("key", pa.binary(20), nullable=False),
+    pa.field("url", pa.string(), nullable=False),
+    pa.field("host", pa.string(), nullable=False),
+    pa.field("domain", pa.string(), nullable=False),
+    pa.field("status", pa.string(), nullable=False),
+    pa.field("fetch_time", TIME, nullable=False),
+    pa.field("modified_time", TIME),
+    pa.field("retries", pa.int32(), nullable=False),
+    pa.field("interval_s", pa.int64(), nullable=False),
+    pa.field("score", SCORE, nullable=False),
+    pa.field("signature", pa.binary()),
+    pa.field("fetched_time", TIME),
+    pa.field("etag", pa.string()),
+    pa.field("last_modified", pa.string()),
+    pa.field("redirect_url", pa.string()),
+    pa.field("redirects", pa.int32(), nullable=False),
+    pa.field("capture_segment", pa.string()),
+    pa.field("capture_file", pa.string()),
+    pa.field("capture_offset", pa.int64()),
+    pa.field("capture_time", TIME),
+    pa.field("capture_digest", pa.binary()),
+    pa.field("depth", pa.int32(), nullable=False),
+    pa.field("metadata", pa.string()),
+    pa.field("fetch_status", pa.string(), nullable=False),
+    pa.field("inlinks", pa.int64(), nullable=False),
+]
+CRAWLDB_SCHEMA = pa.schema(_FIELDS)
+"""Null where unknown. `fetch_time`: from when on it is to be visited next; `fetched_time`: of the last visit, whatever
+came of it; `modified_time`: of the visit that found the content that is known. `retries`: visits in a row that failed
+in a way that passes. `redirects`: hops since the last link. `capture_*`: the last full capture; `capture_segment` is
+`<folder>/<node>`. `depth`: links from a seed, whose own is 0. `fetch_status`: the status as the visits left it, where
+`status` is `duplicate` or `orphan`. `inlinks`: followed links and redirects to it on the newest captures of other
+pages."""
+
+
+def columns(text: str) -> pa.Schema:
+    """The columns of a table that an update makes for itself: `key bytes, url text`."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in (words.split() for words in text.split(","))])

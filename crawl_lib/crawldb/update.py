@@ -1,0 +1,296 @@
+"""The update: the version before, seeds and segments that it lacks, and a new version.
+
+In the words of the tables of `sql/crawldb/`: what happened to URLs are `events` (captures, seeds), each with its place
+among those of its URL. The matrix says what a row is `after` one event; where a URL has several, all but the last are
+done in `states`, one after the other. Then links and redirects are joined (`found`), and rows are written.
+"""
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.crawldb.filtering import RULED_SCHEMA, ruled
+from crawl_lib.crawldb.inputs import HOPS_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs
+from crawl_lib.crawldb.matrix import matrix_table, outcome_table
+from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
+from crawl_lib.crawldb.table import CRAWLDB_SCHEMA, columns
+from crawl_lib.crawldb.version import CRAWLDB_FOLDER, Version, newest_version, version_numbers
+from crawl_lib.crawldb.writing import GROUP_ROWS, write_version
+from crawl_lib.crawldir import SegmentRef
+from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.errors import InputError
+from crawl_lib.export import scratch_folder
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, SegmentReader
+from crawl_lib.stores import Stores
+from crawl_lib.text import extract_text, text_table
+from crawl_lib.urls import Chain, Scope, domain_of, host_of
+
+log = logging.getLogger(__name__)
+EVENTS_SCHEMA = columns(
+    "key bytes, url text, host text, moment time, kind text, seen text, cost int32, due time, redirect_url text, "
+    "etag text, last_modified text, signature bytes, depth int32, metadata text, mime text, is_full flag, "
+    "segment int32, segment_name text, warc_file text, warc_offset int64, payload_digest bytes, score score, "
+    "interval_s int64, has_links flag, place int32, places int32, began time, is_newest flag"
+)
+STATE_SCHEMA = pa.schema(
+    [
+        *(field.with_nullable(True) for field in CRAWLDB_SCHEMA),
+        *columns("place int32, places int32, began time"),
+    ]
+)
+_COUNT = columns("key bytes, inlinks int64")
+_SIGNATURES = columns("key bytes, time time, signature bytes")
+
+
+def update(stores: Stores, *, now: datetime) -> Version:
+    """Take in what the newest version lacks of seeds and segments; returns the version that has it.
+
+    Where it lacks nothing, that is the newest one. `now`: when, for the manifest. Run again after a kill, it finds what
+    is there; of two at once, the second one takes in what the first has left. Raises DamagedFileError (an input, or
+    all versions), LockedError, StorageError, NoRoomError, StoppedError, ConfigError.
+    """
+    while True:
+        parent = newest_version(stores)
+        inputs = find_inputs(stores, parent)
+        if parent is not None and not inputs.segments and not inputs.seeds:
+            return parent
+        if version := _grown(stores, parent, inputs, now):
+            return version
+        log.info("another update was faster: what it has left is taken in now")
+
+
+def rebuild(stores: Stores, *, now: datetime) -> Version:
+    """Make a version of all seeds and segments that are there, of whatever the versions before say. Raises as above.
+
+    With the same config, and all segments, its rows are those of the newest version but for `score`, and the status
+    `duplicate`.
+    """
+    while True:
+        if version := _grown(stores, None, find_inputs(stores, None), now):
+            return version
+
+
+def filter_crawldb(stores: Stores, *, now: datetime) -> Version:
+    """Make a version of the rows of the newest one by the normalisers and filters that the config has now.
+
+    An update does so too, for all rows; this one takes in no seeds and segments. The manifest's `ruled` has the counts.
+    Raises InputError before the first version, and as `update` does.
+    """
+    while True:
+        if (parent := newest_version(stores)) is None:
+            raise InputError(f"{stores.crawl.at(CRAWLDB_FOLDER)}: there is no version yet; run an update first")
+        inputs = replace(find_inputs(stores, parent), segments=(), seeds=())
+        if version := _grown(stores, parent, inputs, now):
+            return version
+
+
+def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: datetime) -> Version | None:
+    """The next version, None if another update has made one of its number meanwhile."""
+    number = max(version_numbers(stores.crawl), default=0) + 1
+    there = {str(segment) for segment in inputs.there}
+    before = parent.manifest if parent else {"segments": {}, "seeds": []}
+    segments = {name: digest for name, digest in before["segments"].items() if name in there}
+    segments |= {str(segment): digest for segment, digest in inputs.segments}
+    seeds = {*before["seeds"], *(name for name, _ in inputs.seeds)}
+    facts: dict[str, Any] = {
+        "parent": parent.number if parent else None,
+        "now": int(now.timestamp()),
+        "config_digest": stores.config_digest,
+        "segments": segments,
+        "seeds": sorted(seeds.intersection(stores.crawl.seeds())),
+    }
+    with _working(stores, number) as (engine, work):
+        return write_version(stores, number, _Update(stores, engine, work, parent, inputs).ruled(facts), facts)
+
+
+@contextmanager
+def _working(stores: Stores, number: int) -> Iterator[tuple[Engine, str]]:
+    """An engine, and a hidden folder for tables of this update."""
+    work = stores.crawl.at(CRAWLDB_FOLDER, f".{number}-{uuid.uuid4().hex}")
+    limits = stores.config.scratch
+    try:
+        with scratch_folder(stores.config, f"crawldb-{uuid.uuid4().hex}") as scratch:
+            room = Room(stores.storage, scratch, f"{work}/engine", limits.memory_bytes, stores, limits.max_bytes)
+            with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
+                yield engine, work
+    finally:
+        stores.storage.delete(work)
+
+
+@dataclass
+class _Update:
+    """One update. `work`: where its own tables are."""
+
+    stores: Stores
+    engine: Engine
+    work: str
+    parent: Version | None
+    inputs: UpdateInputs
+
+    def ruled(self, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """The rows of the new version, in order of keys, by the chain of `crawldb`; what it did is noted in `facts`."""
+        chain, counts = Chain(self.stores.config.urls, Scope.CRAWLDB), Counter[str]()
+        if chain.is_empty:
+            yield from self.rows()
+            return
+        self._keep("ruled", RULED_SCHEMA, ruled(self.rows(), chain, counts))
+        facts["ruled"] = dict(sorted(counts.items()))
+        for batch in self.engine.stream("crawldb/merged", GROUP_ROWS, "crawldb.filter"):
+            yield with_names(batch)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The rows in order of keys, as events and links make them."""
+        self._captures()
+        self._events()
+        self._schedule()
+        self._links()
+        self._waves()
+        for batch in self.engine.stream("crawldb/rows", GROUP_ROWS, "crawldb.update"):
+            yield with_names(batch)
+
+    def _captures(self) -> None:
+        engine, storage = self.engine, self.stores.storage
+        segments = [segment for segment, _ in self.inputs.segments]
+        marked = {name for _, name in self.inputs.taken_out}
+        dropped = [
+            {"key": key, "segment": number}
+            for number, segment in enumerate(self.stores.until_stopped(segments))
+            if str(segment) in marked
+            for key in sorted(SegmentReader(storage, segment.path).dropped)
+        ]
+        engine.tables("old", self.parent.paths if self.parent else (), CRAWLDB_SCHEMA)
+        engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in segments], PAGES_SCHEMA)
+        engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in segments], LINKS_SCHEMA)
+        engine.tables("texts", self._texts(segments), _SIGNATURES)
+        engine.values("dropped", table(dropped, columns("key bytes, segment int32")))
+        engine.values("segments", numbered(map(str, segments)))
+        engine.values("outcomes", outcome_table())
+        engine.values("there", numbered(map(str, self.inputs.there)))
+        taken_out = [{"key": key, "name": name} for key, name in self.inputs.taken_out]
+        engine.values("taken_out", table(taken_out, columns("key bytes, name text")))
+        engine.view("captures", "crawldb/captures")
+
+    def _texts(self, segments: Sequence[SegmentRef]) -> list[str]:
+        """The tables of texts, if the signature is one of theirs; those that no task has made yet are made now."""
+        if self.stores.config.crawldb.signature != "text":
+            return []
+        extract_text(self.stores, segments)
+        return [text_table(self.stores, segment) for segment in segments]
+
+    def _events(self) -> None:
+        """What happened, written down once: it is read often."""
+        self._keep("seeds", SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(), SEEDS_SCHEMA))
+        self.engine.view("linked", "crawldb/linked")
+        self._ask("events", EVENTS_SCHEMA, "crawldb/events")
+
+    def _schedule(self) -> None:
+        engine, config = self.engine, self.stores.config
+        texts = engine.column("crawldb/metadata")
+        kinds = Kinds(config.schedule.rules)
+        rows = kinds.rows(engine.stream("crawldb/kinds", GROUP_ROWS)) if kinds.is_needed(texts) else iter(())
+        self._keep("kinds", KINDS_SCHEMA, tables_of(rows, KINDS_SCHEMA))
+        engine.values("limits", kinds.limits())
+        engine.values("facts", facts_table(texts))
+        engine.values("matrix", matrix_table())
+        engine.values("schedule", schedule_table(config.schedule, config.crawldb))
+
+    def _links(self) -> None:
+        engine = self.engine
+        engine.view("sources", "crawldb/sources")
+        hops = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS))
+        self._keep("hops", HOPS_SCHEMA, tables_of(hops, HOPS_SCHEMA))
+        engine.view("found", "crawldb/found")
+        there = {str(segment): segment for segment in self.inputs.there}
+        names = [name for name in engine.column("crawldb/lost_segments") if name in there] if self.parent else []
+        if names:
+            engine.tables("older_links", [f"{there[name].path}/{LINKS_NAME}" for name in names], LINKS_SCHEMA)
+            engine.values("older_segments", numbered(names))
+            engine.view("lost", "crawldb/lost")
+        else:
+            engine.values("lost", table([], _COUNT))
+
+    def _waves(self) -> None:
+        """Rows after all events but the last of each URL; what is left are `before`, and `turn`, the last ones."""
+        engine = self.engine
+        states: list[str] = []
+        for place in range(1, engine.value("crawldb/waves")):
+            engine.values("wave", table([{"place": place}], columns("place int32")))
+            if states:
+                engine.table("states", states[-1])
+            engine.view("before", "crawldb/before" if states else "crawldb/old")
+            engine.view("turn", "crawldb/turn")
+            engine.view("after", "crawldb/after")
+            if path := self._write(f"state-{place}", STATE_SCHEMA, self._answer("crawldb/wave_rows")):
+                states.append(path)
+        if states:
+            engine.tables("all_states", states, STATE_SCHEMA)
+            engine.view("states", "crawldb/states")
+        engine.view("before", "crawldb/before" if states else "crawldb/old")
+        engine.view("turn", "crawldb/last_turn")
+        engine.view("after", "crawldb/after")
+
+    def _answer(self, query: str) -> Iterator[pa.Table]:
+        return (pa.Table.from_batches([batch]) for batch in self.engine.stream(query, GROUP_ROWS, "crawldb.events"))
+
+    def _ask(self, name: str, schema: pa.Schema, query: str) -> None:
+        self._keep(name, schema, self._answer(query))
+
+    def _keep(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        """Make a table of rows, by way of a file: there may be many."""
+        if path := self._write(name, schema, tables):
+            self.engine.table(name, path)
+        else:
+            self.engine.values(name, schema.empty_table())
+
+    def _write(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
+        """A file of rows; None where there are none."""
+        waiting = iter(tables)
+        first = list(islice(waiting, 1))
+        if not first:
+            return None
+        path = f"{self.work}/{name}.parquet"
+        with self.stores.storage.open_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for rows in chain(first, waiting):
+                writer.write_table(rows.cast(schema))
+        return path
+
+
+def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with host and domain, where they are new."""
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    hosts = found["host"].to_pylist()
+    if None in hosts:
+        urls = found["url"].to_pylist()
+        hosts = [host or host_of(str(url)) for host, url in zip(hosts, urls, strict=True)]
+        found["host"] = pa.array(hosts, pa.string())
+    domains = found["domain"].to_pylist()
+    if None in domains:
+        known = {host: domain_of(str(host)) for host in set(hosts)}
+        found["domain"] = pa.array([known[host] for host in hosts], pa.string())
+    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+
+
+def numbered(names: Iterable[str]) -> pa.Table:
+    """Segments by their place."""
+    rows = [{"segment": number, "name": name} for number, name in enumerate(names)]
+    return table(rows, columns("segment int32, name text"))
+
+
+def table(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """A small table."""
+    return pa.Table.from_pylist(list(rows), schema)
+
+
+def tables_of(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Rows as tables of a bounded size."""
+    while some := list(islice(rows, GROUP_ROWS)):
+        yield pa.Table.from_pylist(some, schema)

@@ -1,0 +1,195 @@
+"""`krake retry`: pages whose newest final row is a failure, listed so that they are fetched once more.
+
+A list is `<crawl>/lists/<name>/`: lines for the nodes, left as seeds are, which pass the key check and say which list
+asked for them; the scope stays as it is. It is visible by one rename (`inject.renamed`), and its name is that of its
+pages and of the newest iteration: killed, or run twice at once, the command leaves the same list.
+
+A page is not listed while a list has it that is younger than its newest final row: it waits, or is being fetched. A
+list is deleted by a later command once all its nodes have taken it in and each of its pages has a younger row.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha1
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crawl_lib.crawldir import LISTS_FOLDER, Keys, SegmentRef, is_among, key_array
+from crawl_lib.durable import reached
+from crawl_lib.errors import InputError
+from crawl_lib.frontier import HANDED_ON, OUTLINKS_NAME, encode_line, read_outlinks, some_lines, url_of_line
+from crawl_lib.keys import KEY_BYTES
+from crawl_lib.records import RETRY_LISTS, QueuedUrl, metadata_without_list
+from crawl_lib.repair import keys_of
+from crawl_lib.rounds import is_taken_in, require_layout
+from crawl_lib.seeds import Division, check_seeds, hand_over, set_damaged_aside
+from crawl_lib.segment import SegmentReader
+from crawl_lib.states import Outcome
+from crawl_lib.stores import Stores
+
+_COLUMNS: dict[str, Any] = {
+    "key": pa.binary(KEY_BYTES),
+    "time": pa.int64(),
+    "segment": pa.int32(),
+    "failed": pa.bool_(),
+}
+_ROWS = pa.schema(_COLUMNS)
+_LINES = 50_000
+
+
+@dataclass
+class RetryReport:
+    """What was listed, or would be.
+
+    `failed`: pages whose newest final row has the outcome; `listed`: those of them that the new list has, at `path`;
+    `waiting`: those that an earlier list has, and that were not fetched since. `deleted`: lists that are over.
+    """
+
+    dry_run: bool
+    failed: int = 0
+    listed: int = 0
+    waiting: int = 0
+    path: str = ""
+    deleted: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Which pages: those with an outcome, of one host or of all."""
+
+    outcome: Outcome
+    host: str | None = None
+
+    def among(self, batch: pa.RecordBatch) -> Any:
+        """A column that says which rows are such."""
+        of_outcome = pc.equal(batch.column("outcome"), pa.scalar(self.outcome.value))
+        return (
+            of_outcome
+            if self.host is None
+            else pc.and_(of_outcome, pc.equal(batch.column("host"), pa.scalar(self.host)))
+        )
+
+
+class _List(NamedTuple):
+    """A list that is there: its pages, and the newest iteration when it was made."""
+
+    name: str
+    keys: Keys
+    newest: int
+
+
+def retry(stores: Stores, failures: Failures, *, dry_run: bool = False) -> RetryReport:
+    """List pages that failed, so that they are fetched once more.
+
+    Raises InputError if nothing was crawled yet, or nothing of that host; ConfigError if no iteration may have the
+    nodes of the config yet; DamagedFileError naming a segment, StorageError, StoppedError.
+    """
+    require_layout(stores)
+    segments, report = stores.crawl.segments(), RetryReport(dry_run)
+    if not segments:
+        raise InputError(
+            f"{stores.crawl.path}: nothing was crawled yet, so nothing has failed: run `krake crawl` first"
+        )
+    lists = _lists(stores, dry_run=dry_run)
+    rows = _newest_rows(stores, segments, failures, lists)
+    keys, folders = _keys(rows), np.array([int(one.folder) for one in segments])[rows.column("segment").to_numpy()]
+    failed = np.array(rows.column("failed").to_pylist(), np.bool_)
+    waiting = np.zeros(len(keys), np.bool_)
+    for one in lists:
+        listed = is_among(keys, one.keys)
+        waiting |= listed & (folders <= one.newest)
+        if (listed & (folders > one.newest)).sum() == len(one.keys) and is_taken_in(stores, one.name, LISTS_FOLDER):
+            _delete(stores, one, report)
+    report.failed, report.waiting = int(failed.sum()), int((failed & waiting).sum())
+    _hand_over(stores, segments, failures, rows.filter(pa.array(failed & ~waiting)), report)
+    return report
+
+
+def _lists(stores: Stores, *, dry_run: bool) -> list[_List]:
+    """The lists of this command that are whole; the others are put aside: what they have is listed again."""
+    crawl, found = stores.crawl, []
+    for name in crawl.lists():
+        if not name.startswith(RETRY_LISTS):
+            continue
+        if check_seeds(crawl, name, LISTS_FOLDER) if dry_run else set_damaged_aside(crawl, name, LISTS_FOLDER):
+            continue
+        manifest = crawl.seeds_manifest(name, LISTS_FOLDER)
+        where = f"{crawl.seeds_path(name, LISTS_FOLDER)}/{OUTLINKS_NAME}"
+        lines = read_outlinks(stores.storage.open_read(where), where, manifest["accepted"])
+        keys = (b"".join(keys_of(map(url_of_line, some))) for some in some_lines(lines, _LINES))
+        found.append(_List(name, key_array(b"".join(keys)), int(manifest["newest"])))
+    return found
+
+
+def _final(
+    stores: Stores, segments: Sequence[SegmentRef], columns: Sequence[str] = ()
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Final rows of `pages`, some at a time, with the place of their segment: by iteration, then node."""
+    done = 0
+    for number, segment in enumerate(segments):
+        names = ["key", "time", "outcome", "host", "retry_at", *columns]
+        for batch in SegmentReader(stores.storage, segment.path).pages(names):
+            yield number, batch.filter(pc.is_null(batch.column("retry_at")))
+            done += batch.num_rows
+            stores.report(reading=segment.path, done=done, unit="pages")
+
+
+def _newest_rows(
+    stores: Stores, segments: Sequence[SegmentRef], failures: Failures, lists: Sequence[_List]
+) -> pa.Table:
+    """The newest final row of each page that ever failed so, or that a list has. Raises InputError: no such host."""
+    meant, is_known = bytearray(), failures.host is None
+    for _, batch in _final(stores, segments):
+        is_known = is_known or bool(pc.any(pc.equal(batch.column("host"), pa.scalar(failures.host or ""))).as_py())
+        meant += _keys(batch.filter(failures.among(batch))).tobytes()
+    if not is_known:
+        raise InputError(f"{failures.host}: no page of a host of that name was crawled")
+    wanted, found = key_array(meant + b"".join(one.keys.tobytes() for one in lists)), [_ROWS.empty_table()]
+    for number, batch in _final(stores, segments):
+        some = batch.filter(pa.array(is_among(_keys(batch), wanted)))
+        place = pa.array(np.full(some.num_rows, number, np.int32))
+        columns = [some.column("key"), some.column("time").cast(pa.int64()), place, failures.among(some)]
+        found.append(pa.table(columns, schema=_ROWS))
+    order: Any = [("key", "ascending"), ("time", "ascending"), ("segment", "ascending")]
+    rows = pa.concat_tables(found).sort_by(order)
+    keys = _keys(rows)
+    return rows.filter(pa.array(np.append(keys[1:] != keys[:-1], True)[: len(keys)]))
+
+
+def _keys(rows: Any) -> Keys:
+    return np.array(rows.column("key").to_pylist(), f"S{KEY_BYTES}")
+
+
+def _delete(stores: Stores, over: _List, report: RetryReport) -> None:
+    if not report.dry_run:
+        stores.storage.delete(stores.crawl.seeds_path(over.name, LISTS_FOLDER))
+        reached("repair.retry.deleted")
+    report.deleted.append(over.name)
+
+
+def _hand_over(
+    stores: Stores, segments: Sequence[SegmentRef], failures: Failures, chosen: pa.Table, report: RetryReport
+) -> None:
+    """Leave the list. `chosen`: key and segment of each row."""
+    report.listed = chosen.num_rows
+    if not report.listed:
+        return
+    newest, keys = stores.crawl.newest(), _keys(chosen)
+    name = f"{RETRY_LISTS}{newest}-{sha1(keys.tobytes()).hexdigest()[:12]}"
+    report.path = stores.crawl.seeds_path(name, LISTS_FOLDER)
+    places = chosen.column("segment").to_numpy()
+
+    def lines() -> Iterator[bytes]:
+        for number, batch in _final(stores, segments, ["url", "via_key", "depth", "metadata"]):
+            here = is_among(_keys(batch), keys[places == number])
+            for row in batch.filter(pc.and_(pa.array(here), failures.among(batch))).to_pylist():
+                metadata = metadata_without_list(row["metadata"])
+                url = QueuedUrl(row["url"], row["via_key"], row["depth"], 0, metadata, list_name=name)
+                yield encode_line(url, HANDED_ON)
+
+    if not report.dry_run:
+        facts = {"newest": newest, "outcome": failures.outcome.value, "host": failures.host}
+        hand_over(stores.crawl, name, lines(), Division.of(stores.config), facts=facts, scope=None)

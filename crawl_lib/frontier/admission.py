@@ -1,0 +1,90 @@
+"""Which of the URLs that are new to a node join its queue: so many of a host, and of each group of `traps`.
+
+What is counted is a name: a host, or a group, whose name begins with its host. A URL may join unless all groups of one
+of its rules are full. The rules of `traps` are for what was found, not for seeds; URLs of other nodes are queued in any
+case. All that joins is counted, but what a list asked for: that was counted when it joined first.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
+from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, url_of_line
+from crawl_lib.urls import Groups, Rejection, Traps
+
+_LINES = 50_000
+
+
+class Admission:
+    """The counts of an intake under way: those of before, and of the URLs in `new`, whose part of them is noted again.
+
+    `max_pages_per_host`: None: no limit. `traps`: None: no rules.
+    """
+
+    def __init__(self, directory: Path, max_pages_per_host: int | None, traps: Traps | None) -> None:
+        self._counts = HostCounts(directory)
+        self._max_of_host, self._traps = max_pages_per_host, traps
+        self._known: dict[bytes, list[Groups]] = {}
+        self._counts.begin()
+        files = NodeDirectory(directory)
+        pairs = zip(file_lines(files.new), file_lines(files.new_meta), strict=False)
+        while some := list(islice(pairs, _LINES)):
+            self.count(some)
+
+    def choose(self, lines: Sequence[bytes]) -> tuple[list[bytes], Counter[str]]:
+        """Those of some outlink lines that may join, and how many may not, by `Rejection`."""
+        judged = [[] if is_listed(line) else self._rules(url_of_line(line)) for line in lines]
+        counts = Counter(self._counts.get({name for rules in judged for name in _names(rules)}))
+        kept: list[bytes] = []
+        rejected: Counter[str] = Counter()
+        for line, rules in zip(lines, judged, strict=True):
+            if rules and (reason := _reason(line, rules, counts)):
+                rejected[reason] += 1
+                continue
+            if rules:
+                counts.update(_names(rules))
+            kept.append(line)
+        return kept, rejected
+
+    def count(self, lines: Sequence[tuple[bytes, bytes]]) -> None:
+        """Note URLs that have joined, by their lines of data and meta."""
+        urls = [url for url, meta in lines if not is_listed(meta, is_meta=True)]
+        counts = Counter(map(host_of_line, urls))
+        for url in urls:
+            if groups := self._groups(url):
+                counts.update(_names(groups))
+        self._known.clear()
+        self._counts.note(counts)
+
+    def lines(self) -> Iterable[bytes]:
+        """The file `new.hosts` of the intake."""
+        return self._counts.noted()
+
+    def _rules(self, url: bytes) -> list[Groups]:
+        if self._max_of_host is None:
+            return self._groups(url)
+        return [*self._groups(url), (Rejection.HOST_LIMIT, self._max_of_host, [host_of_line(url)])]
+
+    def _groups(self, url: bytes) -> list[Groups]:
+        """What a URL is in, found once for `choose` and `count`."""
+        if url not in self._known:
+            self._known[url] = self._traps.groups(url, host_of_line(url)) if self._traps is not None else []
+        return self._known[url]
+
+
+def _names(rules: Collection[Groups]) -> list[bytes]:
+    return [name for _, _, names in rules for name in names]
+
+
+def _reason(line: bytes, rules: Collection[Groups], counts: Counter[bytes]) -> str | None:
+    """Which rule rejects an outlink line."""
+    if HANDED_ON_MARK in line:
+        return None
+    is_seed = line.split(b"\t", 2)[1] == b""
+    for rule, most, names in rules:
+        if (rule is Rejection.HOST_LIMIT or not is_seed) and all(counts[name] >= most for name in names):
+            return str(rule)
+    return None

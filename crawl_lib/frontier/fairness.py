@@ -1,0 +1,147 @@
+"""Which lines of a queue's head are taken: of no host more than its share, while other hosts wait behind it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from operator import itemgetter
+from typing import TypeVar
+
+from crawl_lib.frontier.hostcounts import host_of_line
+from crawl_lib.frontier.outlinks import due_of, is_listed
+from crawl_lib.urls import domain_of
+
+LOOK_AHEAD_LINES = 100_000
+LOOK_AHEAD_BATCHES = 20
+Run = tuple[int, int]
+"""The first position of some that follow each other, and the one after the last."""
+_PASSED, _PASSED_OF_LIST, _NOT_NOW = 0, 2, 3
+_ZERO_OR_ONE = bytes.maketrans(bytes([_PASSED_OF_LIST, _NOT_NOW]), bytes(2))
+Line = TypeVar("Line", bound=tuple[bytes, ...])
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a batch holds: `size` URLs at most, of a host no more than `of_host` says.
+
+    `of_host` is asked once for a host of which there is more than one URL. `of_domain`: of all hosts of a registered
+    domain; None: no limit. `look_ahead`: how many lines are looked at, at most, from the first on that is due; see
+    `look_ahead_of`. `now`: POSIX seconds; what is not due then is passed over in any case, unless it would wait for
+    longer than `max_wait_s` from then: that was noted by a clock that was ahead. `new`: how many of them may be such
+    that no list asked for; None: all. Hosts in `back_off` are passed over, too, until the time that it says.
+    """
+
+    size: int
+    of_host: Callable[[str], int]
+    of_domain: int | None
+    look_ahead: int
+    now: float
+    max_wait_s: float
+    new: int | None = None
+    back_off: Mapping[bytes, float] = field(default_factory=dict)
+
+
+def look_ahead_of(size: int) -> int:
+    """How many lines a take of so many URLs looks at, at most."""
+    return max(LOOK_AHEAD_LINES, LOOK_AHEAD_BATCHES * size)
+
+
+def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
+    """For each line that was looked at, from the queue's head: 1 if it is taken, 0 if it is passed over.
+
+    Looking ends where the batch is full. A batch that is not full after all was looked at is filled, in order, with
+    what was passed over: so a crawl of one site is as fast as its delay allows. Where nothing in the whole queue is
+    due, no more than `look_ahead` lines are passed over. `lines`: of data and meta.
+    """
+    taken, left, rooms, more = bytearray(), shares.size, _Rooms(shares), shares.look_ahead
+    new, latest = left if shares.new is None else shares.new, shares.now + shares.max_wait_s
+    for url, meta in lines if left else ():
+        host, is_new = host_of_line(url), not is_listed(meta, is_meta=True)
+        is_due = not shares.now < due_of(meta) <= latest and host not in shares.back_off
+        if is_due and (new or not is_new):
+            taken.append(1 if rooms.take(host) else _PASSED if is_new else _PASSED_OF_LIST)
+        else:
+            taken.append(_NOT_NOW)
+        left -= taken[-1] == 1
+        new -= taken[-1] == 1 and is_new
+        more -= left < shares.size  # else nothing was due so far
+        if not (left and more):
+            break
+    if left == shares.size:
+        return bytearray(min(len(taken), shares.look_ahead))
+    left -= _fill(taken, _PASSED_OF_LIST, left)
+    _fill(taken, _PASSED, min(left, new))
+    return taken.translate(_ZERO_OR_ONE)
+
+
+def next_due(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> int | None:
+    """From when on the first of these lines may be taken, in POSIX seconds; None if there are none."""
+    dues = (max(due_of(meta), shares.back_off.get(host_of_line(url), 0)) for url, meta in lines)
+    due = min(dues, default=None)
+    return due if due is None else ceil(due)
+
+
+def _fill(taken: bytearray, passed: int, count: int) -> int:
+    """Take the first lines that were passed over so; returns how many."""
+    done, at = 0, taken.find(passed)
+    while done < count and at >= 0:
+        taken[at] = 1
+        done, at = done + 1, taken.find(passed, at + 1)
+    return done
+
+
+class _Rooms:
+    """How much room hosts and domains have left in a batch."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._hosts: Counter[bytes] = Counter()
+        self._domains: Counter[str] = Counter()
+        self._limits: dict[bytes, int] = {}
+
+    def take(self, host: bytes) -> bool:
+        """Whether one more URL of the host is taken."""
+        taken, of_domain = self._hosts[host], self._shares.of_domain
+        if taken:
+            if host not in self._limits:
+                self._limits[host] = self._shares.of_host(host.decode())
+            if taken >= self._limits[host]:
+                return False
+        if of_domain is not None:
+            domain = domain_of(host.decode())
+            if self._domains[domain] >= of_domain:
+                return False
+            self._domains[domain] += 1
+        self._hosts[host] += 1
+        return True
+
+
+def runs_of(positions: Iterable[int]) -> list[Run]:
+    """Ascending positions as runs."""
+    runs: list[Run] = []
+    for position in positions:
+        if runs and runs[-1][1] == position:
+            runs[-1] = (runs[-1][0], position + 1)
+        else:
+            runs.append((position, position + 1))
+    return runs
+
+
+def positions_of(runs: Iterable[Run]) -> Iterator[int]:
+    """The positions in runs."""
+    for start, stop in runs:
+        yield from range(start, stop)
+
+
+def interleaved(lines: list[Line]) -> list[Line]:
+    """The first line of each host, then the second of each, and so on; a host's stay in their order.
+
+    `lines`: a canonical URL first. So a take seldom has to look far.
+    """
+    seen: Counter[bytes] = Counter()
+    turns = []
+    for url, *_ in lines:
+        host = host_of_line(url)
+        turns.append(seen[host])
+        seen[host] += 1
+    return [line for _, line in sorted(zip(turns, lines, strict=True), key=itemgetter(0))]

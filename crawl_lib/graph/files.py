@@ -1,0 +1,264 @@
+"""`krake graph export`: the arcs of an export as a file that other programs read, between pages or between hosts.
+
+| format | what it holds |
+|---|---|
+| `tsv` | a line for each arc: the two URLs, or hosts, with a tab between; of hosts, also how many arcs of pages |
+| `graphml` | nodes `n0`, `n1`... with their `label`, then the arcs |
+| `npz` | the matrix as `scipy.sparse.load_npz` reads it, and `labels`: the bytes of all labels, each with a newline |
+
+Pages are numbered as in the export. Hosts are in the order of their names; arcs within a host are left out, and an arc
+weighs as many as there are arcs from pages of the one to pages of the other. Labels lie in a mapped file in
+`scratch.directory`; in memory are 12 bytes a page, and of hosts 16 bytes an arc.
+"""
+
+import mmap
+import uuid
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+from xml.sax.saxutils import escape
+
+import numpy as np
+import numpy.typing as npt
+
+from crawl_lib.durable import fsync_file, rename_durable
+from crawl_lib.errors import InputError, os_errors
+from crawl_lib.export import (
+    ARC_SCHEMAS,
+    ARCS_OUT,
+    EXPORT_SCHEMA,
+    PAGES,
+    ExportFolder,
+    row_count,
+    scratch_folder,
+)
+from crawl_lib.segment import open_parquet
+from crawl_lib.stopping import Progress
+from crawl_lib.stores import Stores
+
+BATCH_ROWS = 1 << 18
+MERGE_ARCS = 1 << 22
+"""Arcs of hosts that are counted apart before they are counted together."""
+Ints = npt.NDArray[Any]
+
+
+class Arcs(NamedTuple):
+    """Some arcs, sorted by source, then target. `weights`: None: all are 1."""
+
+    sources: Ints
+    targets: Ints
+    weights: Ints | None = None
+
+
+@dataclass(frozen=True)
+class GraphFileReport:
+    """What was written: `file`, its format, whether between hosts, and how many nodes and arcs."""
+
+    file: str
+    format: str
+    of_hosts: bool
+    nodes: int
+    arcs: int
+
+
+class _Graph(NamedTuple):
+    """What is written. `labels`: all of them, a newline after each; `ends`: where each ends, the newline included.
+
+    `pages`: of each host; None: nodes are pages. `arcs`: gives them from the first one at each call; `size`: how many
+    there are.
+    """
+
+    labels: mmap.mmap | bytes
+    ends: Ints
+    pages: Ints | None
+    arcs: Callable[[], Iterable[Arcs]]
+    size: int
+
+    def label(self, number: int) -> bytes:
+        """The label of a node."""
+        return self.labels[int(self.ends[number - 1]) if number else 0 : int(self.ends[number]) - 1]
+
+
+def export_graph(stores: Stores, path: Path, *, name: str, form: str, of_hosts: bool) -> GraphFileReport:
+    """Write the arcs of the export `name` to a file of this machine, which must not be there.
+
+    `form`: one of `FORMATS`. Raises InputError if the file is there, PathNotFoundError without the export or its arcs,
+    DamagedFileError naming a table, StorageError naming the path, StoppedError: then nothing is left.
+    """
+    folder = ExportFolder(stores, name)
+    folder.read_inputs()
+    folder.require([PAGES, ARCS_OUT], "krake graph link")
+    if path.exists():
+        raise InputError(f"{path}: is there already: choose another name, or delete it")
+    room = f"read-{name}-{uuid.uuid4().hex}"
+    with scratch_folder(stores.config, room) as scratch, (scratch / "labels").open("w+b") as labels:
+        graph = (_hosts if of_hosts else _pages)(folder, labels)
+        with _whole(path) as file:
+            FORMATS[form](file, graph)
+    return GraphFileReport(str(path), form, of_hosts, len(graph.ends), graph.size)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name once it is whole, and is durable then."""
+    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with os_errors(path, "cannot be written"):
+        try:
+            with hidden.open("wb") as file:
+                yield file
+                fsync_file(file)
+            rename_durable(hidden, path)
+        finally:
+            hidden.unlink(missing_ok=True)
+
+
+def _column(folder: ExportFolder, name: str) -> Iterator[list[Any]]:
+    """A column of `pages.parquet`, by NodeID."""
+    with open_parquet(folder.storage, folder.file(PAGES), EXPORT_SCHEMA) as table:
+        for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, [name])):
+            yield batch.column(0).to_pylist()
+
+
+def _written(file: BinaryIO, labels: Iterable[str], lengths: list[Ints]) -> None:
+    lines = [f"{label}\n".encode() for label in labels]
+    file.write(b"".join(lines))
+    lengths.append(np.fromiter(map(len, lines), np.int64, len(lines)))
+
+
+def _mapped(file: BinaryIO) -> mmap.mmap | bytes:
+    """The labels as memory; an empty file cannot be mapped."""
+    file.flush()
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b""
+
+
+def _pages(folder: ExportFolder, file: BinaryIO) -> _Graph:
+    lengths = [np.empty(0, np.int64)]
+    for urls in _column(folder, "url"):
+        _written(file, urls, lengths)
+    count = row_count(folder.storage, folder.file(ARCS_OUT))
+    return _Graph(_mapped(file), np.cumsum(np.concatenate(lengths)), None, lambda: _arcs(folder, count), count)
+
+
+def _arcs(folder: ExportFolder, count: int) -> Iterator[Arcs]:
+    """The arcs between pages."""
+    progress = Progress(folder.stores, "graph.export", count, "arcs")
+    with open_parquet(folder.storage, folder.file(ARCS_OUT), ARC_SCHEMAS[ARCS_OUT]) as table:
+        for batch in table.batches(BATCH_ROWS):
+            yield Arcs(*(np.from_dlpack(batch.column(end)) for end in ("source", "target")))
+            progress.add(batch.num_rows)
+    progress.end()
+
+
+def _hosts(folder: ExportFolder, file: BinaryIO) -> _Graph:
+    numbers: dict[str, int] = {}  # in the order in which hosts come up
+    batches = _column(folder, "host")
+    parts = [np.array([numbers.setdefault(host, len(numbers)) for host in hosts], np.int64) for hosts in batches]
+    names, lengths = sorted(numbers), [np.empty(0, np.int64)]
+    _written(file, names, lengths)
+    places = np.empty(len(names), np.int64)
+    places[[numbers[name] for name in names]] = np.arange(len(names))
+    host_of = places[np.concatenate([np.empty(0, np.int64), *parts])]
+    arcs = _between_hosts(_arcs(folder, row_count(folder.storage, folder.file(ARCS_OUT))), host_of, len(names))
+    pages = np.bincount(host_of, minlength=len(names))
+    return _Graph(_mapped(file), np.cumsum(lengths[1]), pages, lambda: [arcs], len(arcs.sources))
+
+
+def _between_hosts(pages: Iterable[Arcs], host_of: Ints, hosts: int) -> Arcs:
+    """The arcs between hosts with their weights."""
+    keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    waiting = 0
+    for arcs in pages:
+        sources, targets = host_of[arcs.sources], host_of[arcs.targets]
+        apart = sources != targets
+        found, times = np.unique(sources[apart] * hosts + targets[apart], return_counts=True)
+        keys.append(found)
+        counts.append(times)
+        waiting += len(found)
+        if waiting > MERGE_ARCS:
+            merged = _merged(keys, counts)
+            keys, counts, waiting = [merged[0]], [merged[1]], 0
+    key, weights = _merged(keys, counts)
+    return Arcs(key // max(1, hosts), key % max(1, hosts), weights)
+
+
+def _merged(keys: list[Ints], counts: list[Ints]) -> tuple[Ints, Ints]:
+    key, places = np.unique(np.concatenate(keys), return_inverse=True)
+    sums = np.zeros(len(key), np.int64)
+    np.add.at(sums, places, np.concatenate(counts))
+    return key, sums
+
+
+def _rows(arcs: Arcs) -> Iterator[tuple[int, int, int]]:
+    weights = np.ones(len(arcs.sources), np.int64) if arcs.weights is None else arcs.weights
+    return zip(arcs.sources.tolist(), arcs.targets.tolist(), weights.tolist(), strict=True)
+
+
+def _tsv(file: BinaryIO, graph: _Graph) -> None:
+    for arcs in graph.arcs():
+        for source, target, weight in _rows(arcs):
+            more = b"" if arcs.weights is None else b"\t%d" % weight
+            file.write(b"%b\t%b%b\n" % (graph.label(source), graph.label(target), more))
+
+
+_KEY = '<key id="%s" for="%s" attr.name="%s" attr.type="%s"/>\n'
+
+
+def _graphml(file: BinaryIO, graph: _Graph) -> None:
+    keys = _KEY % ("label", "node", "label", "string")
+    if graph.pages is not None:
+        keys += _KEY % ("pages", "node", "pages", "long") + _KEY % ("weight", "edge", "weight", "long")
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+    file.write(f'{head}{keys}<graph edgedefault="directed">\n'.encode())
+    for number in range(len(graph.ends)):
+        pages = "" if graph.pages is None else f'<data key="pages">{graph.pages[number]}</data>'
+        label = escape(graph.label(number).decode())
+        file.write(f'<node id="n{number}"><data key="label">{label}</data>{pages}</node>\n'.encode())
+    for arcs in graph.arcs():
+        for source, target, weight in _rows(arcs):
+            inner = "/>" if arcs.weights is None else f'><data key="weight">{weight}</data></edge>'
+            file.write(f'<edge source="n{source}" target="n{target}"{inner}\n'.encode())
+    file.write(b"</graph>\n</graphml>\n")
+
+
+def _npz(file: BinaryIO, graph: _Graph) -> None:
+    nodes = len(graph.ends)
+    degrees = np.zeros(nodes, np.int64)
+
+    def targets() -> Iterator[Ints]:
+        for arcs in graph.arcs():
+            degrees[:] += np.bincount(arcs.sources, minlength=nodes)
+            yield arcs.targets.astype(np.int64)
+
+    def weights() -> Iterator[Ints]:
+        for arcs in graph.arcs():
+            yield np.ones(len(arcs.sources), np.int64) if arcs.weights is None else arcs.weights
+
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        _array(archive, "indices", np.int64, graph.size, targets())
+        _array(archive, "data", np.int64, graph.size, weights())
+        _array(archive, "indptr", np.int64, nodes + 1, [np.concatenate([[0], np.cumsum(degrees)])])
+        _array(archive, "shape", np.int64, 2, [np.array([nodes, nodes])])
+        with archive.open("format.npy", "w") as out:
+            np.lib.format.write_array(out, np.array(b"csr"))
+        _array(archive, "labels", np.uint8, len(graph.labels), _bytes(graph.labels))
+
+
+def _array(archive: zipfile.ZipFile, name: str, kind: type[np.generic], size: int, blocks: Iterable[Ints]) -> None:
+    """An array of the archive, a block at a time."""
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
+        header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": (size,)}
+        np.lib.format.write_array_header_1_0(out, header)
+        for block in blocks:
+            out.write(block.astype(kind).tobytes())
+
+
+def _bytes(labels: mmap.mmap | bytes) -> Iterator[Ints]:
+    for start in range(0, len(labels), BATCH_ROWS):
+        yield np.frombuffer(labels[start : start + BATCH_ROWS], np.uint8)
+
+
+FORMATS: dict[str, Callable[[BinaryIO, _Graph], None]] = {"tsv": _tsv, "graphml": _graphml, "npz": _npz}
+"""What writes each format."""

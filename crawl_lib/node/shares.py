@@ -1,0 +1,27 @@
+"""How many URLs of a host fit into one batch: as many as its delay lets through before the batch's time is over."""
+
+from math import ceil
+from time import time
+
+from crawl_lib.config import Config
+from crawl_lib.fetch import HostStore, pace_s
+from crawl_lib.frontier import Shares, look_ahead_of
+
+
+def shares_of(config: Config, hosts: HostStore, size: int, new: int | None = None) -> Shares:
+    """The shares of a batch of `size` URLs; a host in back-off has none.
+
+    `hosts`: what the node knows of hosts; `new`: see `Shares`.
+    """
+    batch = config.batch
+
+    def of_host(host: str) -> int:
+        if batch.max_per_host is not None:
+            return batch.max_per_host
+        pace = pace_s(config.fetch, hosts.host(host), host)
+        return max(1, ceil(min(size, batch.time_limit_s / pace)) if pace else size // 2)
+
+    now, max_wait_s = time(), config.retry.max_wait_s
+    back_off = {host.encode(): until for host, until in hosts.in_back_off(now, max_wait_s).items()}
+    # One second more for URLs: `retry_at` rounds up.
+    return Shares(size, of_host, batch.max_per_domain, look_ahead_of(size), now, max_wait_s + 1, new, back_off)

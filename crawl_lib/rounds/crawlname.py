@@ -1,0 +1,118 @@
+"""Whose a place is: `crawl.name`, noted at first use wherever two crawls would spoil each other's work.
+
+The crawl directory's note also says which frontier the crawl has, if that is `crawldb`: there is no way back, since
+queues and key tables do not know what was crawled since.
+
+The crawl directory, the directories of exports and (where they are made) of texts, and each node's have a file
+`_crawl`; a key server keeps the name next to its keys (`keys.ring`). Nothing else is told apart: scratch room, workers,
+and databases of one MySQL server are for several crawls. Places that were used before there were names get one at their
+next use, and so does one whose file cannot be read: the file does nothing but refuse.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from crawl_lib.errors import ConfigError, PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.frontier import NodeDirectory
+from crawl_lib.keys import open_key_store
+from crawl_lib.sealed import sealed_json, unsealed
+from crawl_lib.storage import LocalStorage, Storage
+from crawl_lib.stores import Stores
+
+NAME_FILE = NodeDirectory.crawl
+"""No iteration, export or node may be called so."""
+
+
+def other_crawls(stores: Stores) -> list[str]:
+    """The places that belong to a crawl of another name, each with what to do about it; nothing is written.
+
+    Those of nodes only where they are on this machine; a key server that does not answer is left out.
+    """
+    config = stores.config
+    nodes = LocalStorage(Path(config.queue.local_dir))
+    problems = [_problem(stores, *place) for place in _on_the_dfs(stores)]
+    for node in config.servers:
+        with suppress(StorageError):  # what is wrong with it is said by its own task
+            problems.append(_problem(stores, nodes, node, "queue.local_dir"))
+    with open_key_store(config.key_storage, stores.secrets.key_storage_password, crawl=config.crawl.name) as keys:
+        return [*filter(None, problems), *keys.other_crawls()]
+
+
+def require_own_places(stores: Stores) -> None:
+    """Raise ConfigError with all places of other crawls."""
+    if problems := other_crawls(stores):
+        raise ConfigError(*problems)
+
+
+def note_name(stores: Stores) -> None:
+    """Note the crawl's name in its directories of the DFS. Raises ConfigError with all places of other crawls."""
+    require_own_places(stores)
+    for place in _on_the_dfs(stores):
+        _note(stores, *place)
+
+
+def note_name_on_node(stores: Stores, directory: Path) -> None:
+    """The same in a node's directory too; its key servers are seen to when they are opened. Raises ConfigError."""
+    for place in (*_on_the_dfs(stores), (LocalStorage(directory.parent), directory.name, "queue.local_dir")):
+        _note(stores, *place)
+
+
+def _on_the_dfs(stores: Stores) -> Iterator[tuple[Storage, str, str]]:
+    """The crawl's directories, each with the option that names it."""
+    yield stores.storage, stores.crawl.path, "crawl.directory"
+    yield stores.storage, stores.config.export.directory.strip("/"), "export.directory"
+    if stores.config.crawldb.signature == "text":
+        yield stores.storage, stores.config.text.directory.strip("/"), "text.directory"
+
+
+def _problem(stores: Stores, storage: Storage, path: str, option: str) -> str | None:
+    ours, theirs, place = _ours(stores, option), _noted(storage, path), f"{storage.name}/{path}"
+    if theirs is None or theirs == ours:
+        return None
+    if theirs["crawl"] != ours["crawl"]:
+        was, is_now = theirs["crawl"], ours["crawl"]
+        return f"{option}: {place} is of the crawl {was!r}, and crawl.name is {is_now!r}: name another place"
+    if "order" in ours:
+        return (
+            f"frontier.order: {place} was begun with fifo: its CrawlDb has to be made first: run `krake crawldb init`"
+        )
+    return (
+        f"frontier.order: {place} is crawled with a CrawlDb, and there is no way back to fifo, which would crawl all of"
+        " it again: set frontier.order: crawldb"
+    )
+
+
+def _ours(stores: Stores, option: str) -> dict[str, str]:
+    """What the note of a place says."""
+    order = {"order": stores.config.frontier.order}
+    is_told = option == "crawl.directory" and stores.config.frontier.is_crawldb
+    return {"crawl": stores.config.crawl.name, **(order if is_told else {})}
+
+
+def _noted(storage: Storage, path: str) -> dict[str, str] | None:
+    """What the note of a directory says; None if it has none, or none that can be read."""
+    with suppress(PathNotFoundError, ValueError, KeyError, TypeError):
+        note = unsealed(storage.read_bytes(f"{path}/{NAME_FILE}"))
+        return {"crawl": str(note["crawl"]), **({"order": str(note["order"])} if "order" in note else {})}
+    return None
+
+
+def note_crawldb(stores: Stores) -> None:
+    """From now on the crawl has a CrawlDb: called once, when that is made from what was crawled with `fifo`."""
+    storage, path, option = next(_on_the_dfs(stores))
+    storage.delete(f"{path}/{NAME_FILE}")
+    _note(stores, storage, path, option)
+
+
+def _note(stores: Stores, storage: Storage, path: str, option: str) -> None:
+    """Write the name where there is none. Raises ConfigError if there is another, also if that came just now."""
+    file = f"{path}/{NAME_FILE}"
+    while _noted(storage, path) is None:
+        try:
+            storage.write_bytes(file, sealed_json(_ours(stores, option)))
+        except TargetExistsError:
+            if _noted(storage, path) is None:  # damaged
+                storage.delete(file)
+    if problem := _problem(stores, storage, path, option):
+        raise ConfigError(problem)

@@ -1,0 +1,92 @@
+"""When a run's iterations end before as many were done as it asks for: nothing waits, or nothing that is due.
+
+The manifests of an iteration say what is left for the next one, and its index sums that up. The index alone decides,
+so the answer stays the same whatever came since: seeds of another run are this other run's, and a late segment belongs
+to an iteration that had a node missing, which ends nothing.
+
+With a CrawlDb the lists decide: rounds end where nothing was due, and nothing waits in a queue. The list says so, and
+no iteration begins with it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from crawl_lib.crawldir import LISTS_FOLDER, FolderState
+from crawl_lib.stores import Stores
+
+
+def what_is_left(manifests: Collection[Mapping[str, Any]]) -> dict[str, int | None]:
+    """What the index says of what waits, from an iteration's manifests: the sums of `queue_after` and `undecided`, and
+    the least `next_due`; None for what one of them does not know."""
+    left: dict[str, list[Any]] = {
+        name: [manifest.get(name) for manifest in manifests] for name in ("queue_after", "undecided")
+    }
+    dues: list[Any] = [manifest.get("next_due") for manifest in manifests if manifest.get("queue_after") != 0]
+    return {
+        **{name: None if None in values else sum(values) for name, values in left.items()},
+        "next_due": None if None in dues else min(dues, default=None),
+    }
+
+
+def generated(stores: Stores) -> Iterator[dict[str, Any]]:
+    """The manifests of the lists that were made from the CrawlDb, newest first, each with the list's `name`.
+
+    Raises DamagedFileError naming one that cannot be read.
+    """
+    for name in sorted(stores.crawl.lists(), key=list_number, reverse=True):
+        if list_number(name) > (0, 0):
+            yield {"name": name, **stores.crawl.seeds_manifest(name, LISTS_FOLDER)}
+
+
+def list_number(name: str) -> tuple[int, int]:
+    """The version of the CrawlDb from which a list was made, and its number among these; (-1, 0) for other lists."""
+    version, _, number = name.partition("-")
+    return (int(version), int(number)) if version.isdecimal() and number.isdecimal() else (-1, 0)
+
+
+def nothing_due(made: Mapping[str, Any]) -> str:
+    """Why rounds end with a list, by its manifest; "" if they do not."""
+    if not made["ends_rounds"]:
+        return ""
+    return "nothing is due" if made["next_due"] is None else f"nothing is due before {_utc(made['next_due'])}"
+
+
+def ended(state: FolderState) -> str:
+    """Why the iterations of a run end with this one, as its index says; "" if they do not, or the index does not know.
+
+    They end if no node was missing, nothing was taken, nothing was found for any node, and nothing waits; also if all
+    that waits was not due yet when the iteration began, or no node might take anything.
+    """
+    index = state.index
+    if index is None or index["missing"] or index["counts"].get("taken"):
+        return ""
+    if any(part["count"] for parts in index["outlinks"].values() for part in parts.values()):
+        return ""
+    queued, undecided, due = (index.get(name) for name in ("queue_after", "undecided", "next_due"))
+    if undecided == 0 and queued == 0:
+        return "nothing is queued"
+    if undecided == 0 and due is not None and due > int(state.folder.name):
+        return f"nothing is due before {_utc(due)}"
+    if undecided == 0 and not any(state.folder.iteration().batch_sizes.values()):
+        return "crawl.max_pages leaves nothing to take"
+    return ""
+
+
+def _utc(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def ended_before(stores: Stores, *, run_id: str, iteration: int) -> str:
+    """Why a run does not begin an iteration: its newest one was the last (`ended`). "" if it has this one's folder.
+
+    With a CrawlDb: its list, or the one before, found nothing due.
+    """
+    own = stores.crawl.find(run_id, None)
+    if stores.config.frontier.is_crawldb:
+        done = own.iteration if own else 0
+        made = (one for one in generated(stores) if one["run_id"] == run_id and done < one["iteration"] <= iteration)
+        return next(filter(None, map(nothing_due, made)), "")
+    if own is None or own.iteration >= iteration:
+        return ""
+    return ended(FolderState.read(stores.crawl, own.folder))

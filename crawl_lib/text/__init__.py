@@ -1,0 +1,29 @@
+"""The text stage: what each page says, its language, its words, and a signature that tells whether it has changed.
+
+How data flows: `extract_text` takes committed segments. Of each it reads the records of pages in order of file and
+offset (`stage`), and gives them one by one to child processes that have limits and nothing to steal (`children`,
+`child`); these undo codings and charset, find the main text (`extract`), count its words and make the signature
+(`profile`). What a segment gives is one table, `<text.directory>/<folder>/<node>/text-<id>.parquet`, there at once by a
+rename. The id is of the segment's digest and of what extracts: a segment that changes, or another version, has another
+table, and the older one goes.
+
+A page that kills its child is counted, and has no text; its signature is then the digest of its content. All of it is
+made of WARC: deleting it loses time only.
+"""
+
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
+
+if TYPE_CHECKING:
+    from crawl_lib.text.profile import count_words, text_profile
+    from crawl_lib.text.stage import TEXT_SCHEMA, TextReport, check_text_leftovers, extract_text, text_table
+else:
+    # A child loads `child` alone.
+    __getattr__ = loads_later(
+        __name__,
+        {
+            "profile": ("count_words", "text_profile"),
+            "stage": ("TEXT_SCHEMA", "TextReport", "check_text_leftovers", "extract_text", "text_table"),
+        },
+    )

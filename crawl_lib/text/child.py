@@ -1,0 +1,61 @@
+"""The program of a child process that reads pages, one after the other, until one kills it or its input ends.
+
+Each page has its own limit of CPU; memory is limited for all (`children` tries a page that killed its child once more,
+in a new one). What strangers wrote is read here alone, behind the walls of the fetching processes: no file but Python's
+own may be opened, and no secret is in its environment.
+
+Messages on standard input and output: 4 bytes with a length, then so many bytes. A question is `h` (HTML) or `p`, then
+a WARC member; an answer a line of JSON, `PageText` as a list. Arguments: the process that must be there, bytes of
+memory, seconds of CPU, and as `page_text` has them `max_bytes` and `max_chars`.
+"""
+
+import json
+import math
+import resource
+import sys
+from typing import BinaryIO
+
+from crawl_lib.worker import bar_packages, data_bytes, die_with_parent, keep_memory, shut_in
+
+LENGTH_BYTES = 4
+
+
+def read_message(file: BinaryIO) -> bytes | None:
+    """The next message, None at the end."""
+    size = file.read(LENGTH_BYTES)
+    return file.read(int.from_bytes(size, "big")) if len(size) == LENGTH_BYTES else None
+
+
+def message(data: bytes) -> bytes:
+    """A message that says this."""
+    return len(data).to_bytes(LENGTH_BYTES, "big") + data
+
+
+def main() -> int:
+    """Answer questions."""
+    parent, memory, cpu_s, max_bytes, max_chars = map(int, sys.argv[1:])
+    die_with_parent(parent)
+    bar_packages()
+    keep_memory()
+    from crawl_lib.text.extract import page_text  # noqa: PLC0415
+
+    _limit(resource.RLIMIT_DATA, data_bytes() + memory)
+    for none in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
+        _limit(none, 0)
+    shut_in(read=(), write=())
+    while question := read_message(sys.stdin.buffer):
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime) + cpu_s)
+        found = page_text(question[1:], is_html=question[:1] == b"h", max_bytes=max_bytes, max_chars=max_chars)
+        sys.stdout.buffer.write(message(json.dumps(found).encode()))
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def _limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""The table of a segment's texts: made once, found by its name, and what killed attempts or older versions left."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from crawl_lib.crawldir import SegmentRef
+from crawl_lib.durable import reached
+from crawl_lib.errors import PathNotFoundError, StorageError, os_errors
+from crawl_lib.export import Wanted, read_members, scratch_folder
+from crawl_lib.parse import HTML_TYPES
+from crawl_lib.segment import SegmentReader, open_parquet
+from crawl_lib.states import Outcome
+from crawl_lib.stopping import Progress
+from crawl_lib.storage import hidden_next_to
+from crawl_lib.stores import Stores
+from crawl_lib.text.children import Child, Limits, answers
+
+GROUP_ROWS = 2_000
+REVISION = 1
+"""Of what is made of what resiliparse finds: raised where equal pages may get other rows."""
+AGAIN = "; delete it, and run this again: it is made of the segment's WARC files"
+KILLED = "no text: the process that read it died, or passed its limits"
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("key", pa.binary(20), nullable=False),
+    pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+    pa.field("text", pa.string()),
+    pa.field("language", pa.string()),
+    pa.field("terms", pa.map_(pa.string(), pa.int32())),
+    pa.field("signature", pa.binary()),
+    pa.field("error", pa.string()),
+]
+TEXT_SCHEMA = pa.schema(_FIELDS)
+"""`key`, `time`: of the row of `pages`. `text`: the main text; null, as `language` and `terms` are, where there is
+none. `terms`: its words and how often each is there, in the order of the words. `signature`: the text profile, else the
+digest of the content. `error`: why there is no text."""
+_COLUMNS = ("key", "time", "outcome", "mime_detected", "digest", "refers_to", "warc_file", "warc_offset", "warc_length")
+_READ = pa.array([*sorted(HTML_TYPES), "text/plain"])
+
+
+@dataclass
+class TextReport:
+    """What the stage did. `segments`: that it read; `kept`: whose tables were there; `pages`: rows that it wrote;
+    `killed`: those of them without a text, since the process that read them died twice."""
+
+    segments: int = 0
+    kept: int = 0
+    pages: int = 0
+    killed: int = 0
+
+
+def text_table(stores: Stores, segment: SegmentRef) -> str:
+    """The path of the table of a segment's texts, whether it is there or not.
+
+    Raises PathNotFoundError, StorageError.
+    """
+    digest = SegmentReader(stores.storage, segment.path).digest
+    made_by = f"{digest} resiliparse {version('resiliparse')} {REVISION} {stores.config.text.max_chars}"
+    return f"{_folder(stores, segment)}/text-{sha256(made_by.encode()).hexdigest()[:32]}.parquet"
+
+
+def extract_text(stores: Stores, segments: Iterable[SegmentRef]) -> TextReport:
+    """Make the tables of segments that have none yet. May be run again at any time, also twice at once.
+
+    Raises StorageError, DamagedFileError or PathNotFoundError naming what of a segment cannot be read, StoppedError.
+    """
+    report, config = TextReport(), stores.config
+    limits = Limits(
+        config.text.memory_bytes, config.text.cpu_s, config.fetch.max_decompressed_bytes, config.text.max_chars
+    )
+    with ExitStack() as stack:
+        children: list[Child] = []
+        for segment in stores.until_stopped(segments):
+            table = text_table(stores, segment)
+            if stores.storage.exists(table):
+                stores.storage.secure(table)
+                with open_parquet(stores.storage, table, TEXT_SCHEMA, AGAIN):
+                    report.kept += 1
+            else:
+                while len(children) < (config.text.processes or os.cpu_count() or 1):
+                    children.append(stack.enter_context(Child(limits, stores)))
+                _make(stores, segment, table, children, report)
+            _delete_others(stores, table)
+    return report
+
+
+def _make(stores: Stores, segment: SegmentRef, table: str, children: list[Child], report: TextReport) -> None:
+    """Write the table on the local disk, then under a hidden name, then rename it."""
+    pages = _pages(stores, segment)
+    name = f"text-{segment.folder}-{segment.node}"
+    progress = Progress(stores, f"text {segment}", pages.num_rows, "pages")
+    with scratch_folder(stores.config, name) as room:
+        local = room / "text.parquet"
+        _write(local, _rows(stores, segment, pages, children, report), progress)
+        hidden = hidden_next_to(table)
+        stores.storage.upload(local, hidden)
+    reached("text.written")
+    try:
+        stores.storage.rename(hidden, table)
+    except StorageError:
+        if not stores.storage.exists(table):
+            raise
+        stores.storage.delete(hidden)  # another attempt was faster
+    reached("text.renamed")
+    report.segments += 1
+    report.pages += pages.num_rows
+
+
+def _pages(stores: Stores, segment: SegmentRef) -> pa.Table:
+    """The rows of `pages` with text to read, in the order of their records. The bodies of revisits are elsewhere."""
+    is_read = (pc.field("outcome") == str(Outcome.OK)) & pc.field("mime_detected").isin(_READ)
+    batches = SegmentReader(stores.storage, segment.path).pages(_COLUMNS)
+    wanted = [batch.filter(is_read & pc.field("refers_to").is_null()) for batch in stores.until_stopped(batches)]
+    if not wanted:
+        return pa.table({name: [] for name in _COLUMNS})
+    return pa.Table.from_batches(wanted).sort_by([("warc_file", "ascending"), ("warc_offset", "ascending")])
+
+
+def _rows(
+    stores: Stores, segment: SegmentRef, pages: pa.Table, children: list[Child], report: TextReport
+) -> Iterator[dict[str, Any]]:
+    def each() -> Iterator[dict[str, Any]]:
+        for batch in pages.to_batches(GROUP_ROWS):
+            yield from batch.to_pylist()
+
+    wanted = (
+        Wanted(number, f"{segment.path}/{row['warc_file']}", row["warc_offset"], row["warc_length"])
+        for number, row in enumerate(each())
+    )
+    kinds = (b"h" if row["mime_detected"] in HTML_TYPES else b"p" for row in each())
+    questions = (kind + member.data for kind, member in zip(kinds, read_members(stores.storage, wanted), strict=True))
+    for row, found in zip(each(), answers(children, questions), strict=True):
+        text, language, words, profile = found or (None, None, None, None)
+        report.killed += found is None
+        yield {
+            "key": row["key"],
+            "time": row["time"],
+            "text": text,
+            "language": language,
+            "terms": None if words is None else sorted(words.items()),
+            "signature": bytes.fromhex(profile) if profile else row["digest"],
+            "error": KILLED if found is None else None,
+        }
+
+
+def _write(path: Path, rows: Iterable[dict[str, Any]], progress: Progress) -> None:
+    held: list[dict[str, Any]] = []
+    with (
+        os_errors(path, "cannot be written"),
+        pq.ParquetWriter(path, TEXT_SCHEMA, compression="zstd", write_page_checksum=True) as writer,
+    ):
+        for row in rows:
+            held.append(row)
+            progress.add(1)
+            if len(held) == GROUP_ROWS:
+                writer.write_table(pa.Table.from_pylist(held, TEXT_SCHEMA))
+                held.clear()
+        writer.write_table(pa.Table.from_pylist(held, TEXT_SCHEMA))
+    progress.end()
+
+
+def _folder(stores: Stores, segment: SegmentRef) -> str:
+    return f"{stores.config.text.directory.strip('/')}/{segment.folder}/{segment.node}"
+
+
+def _delete_others(stores: Stores, table: str) -> None:
+    """Delete what else is next to a table that is there: of older versions, and of attempts that were killed."""
+    folder, _, name = table.rpartition("/")
+    for entry in stores.storage.list(folder):
+        if entry.name != name:
+            stores.storage.delete(f"{folder}/{entry.name}")
+            reached("text.older_deleted")
+
+
+def check_text_leftovers(stores: Stores) -> Iterator[tuple[str, str]]:
+    """What of the stage is never read again: its path, and why; nothing where the config asks for no texts.
+
+    Raises StorageError, StoppedError.
+    """
+    if stores.config.crawldb.signature != "text":  # what is there may be of another crawl
+        return
+    storage, base = stores.storage, stores.config.text.directory.strip("/")
+    for folder in _names(stores, base):
+        for node in stores.until_stopped(_names(stores, f"{base}/{folder}")):
+            segment = stores.crawl.segment(folder, node)
+            try:
+                table = text_table(stores, segment)
+            except PathNotFoundError:
+                yield _folder(stores, segment), "is of a segment that is gone"
+                continue
+            names = [f"{base}/{folder}/{node}/{entry.name}" for entry in storage.list(_folder(stores, segment))]
+            if table in names:
+                yield from ((name, "is not the newest table of its segment") for name in names if name != table)
+
+
+def _names(stores: Stores, path: str) -> list[str]:
+    if not stores.storage.exists(path):
+        return []
+    return [entry.name for entry in stores.storage.list(path) if entry.is_dir]

@@ -1,0 +1,149 @@
+"""Normalisers and filters by scope: what each moment in a URL's life makes of it, before `urls.rules` are asked.
+
+A normalised URL is canonical, and is what it is normalised to: the chain goes over it until nothing changes. Of rules
+that lead in a circle it is the smallest URL of the circle; where they find no end in `MAX_PASSES`, it stays as it was.
+A step that raises, or makes something that is no URL, is passed over for this URL, and counted by its name.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import TypeVar
+
+from crawl_lib.config import ChainsConfig, StepConfig, UrlsConfig
+from crawl_lib.errors import ConfigError
+from crawl_lib.urls.canonical import canonicalize
+from crawl_lib.urls.names import host_of
+from crawl_lib.urls.normalizers import NORMALIZERS, Normalizer
+from crawl_lib.urls.rulefiles import RuleText
+from crawl_lib.urls.rulefilters import FILE_FILTERS, FileFilter
+
+MAX_PASSES = 16
+_BECOMES = "normalizers: "
+_WITHOUT_RULES = frozenset({"basic", "query", "session"})
+_Kind = TypeVar("_Kind")
+
+
+class Scope(StrEnum):
+    """When a URL is looked at; a scope that the config does not name has the chain of `default`."""
+
+    INJECT = "inject"
+    """A seed."""
+    FETCH = "fetch"
+    """A URL of a take, before it is fetched."""
+    OUTLINK = "outlink"
+    """What a page, a sitemap or a redirect leads to."""
+    CRAWLDB = "crawldb"
+    """A row of the CrawlDb."""
+    LINKDB = "linkdb"
+    """Both ends of a link, for the LinkDb."""
+    INDEX = "index"
+    """A page that is indexed."""
+
+
+class Chain:
+    """What normalisers and filters of one scope make of canonical URLs. `errors`: how often a step raised, by name."""
+
+    def __init__(self, config: UrlsConfig, scope: Scope) -> None:
+        """Raises ConfigError: a line for each rule that cannot work, with file and line."""
+        self.errors: Counter[str] = Counter()
+        self._max_length_chars = config.max_length_chars
+        self._normalizers: Sequence[tuple[str, Normalizer]] = _steps(NORMALIZERS, *_of(config, "normalizers", scope))
+        self._filters: Sequence[tuple[str, FileFilter]] = _steps(FILE_FILTERS, *_of(config, "filters", scope))
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether it has normalisers."""
+        return bool(self._normalizers)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes and rejects nothing."""
+        return not self._normalizers and not self._filters
+
+    def normalize(self, url: str) -> str:
+        """The canonical URL that a canonical URL becomes; often itself."""
+        passed = [url]
+        for _ in range(MAX_PASSES if self._normalizers else 0):
+            result = self._pass(passed[-1])
+            if result in passed:
+                return min(passed[passed.index(result) :])
+            passed.append(result)
+        self.errors.update(["normalizers: no end"] if self._normalizers else ())
+        return url
+
+    def _pass(self, url: str) -> str:
+        for name, step in self._normalizers:
+            try:
+                result = step(url)
+                url = url if result == url else canonicalize(result, max_length_chars=self._max_length_chars)
+            except Exception:
+                self.errors[f"normalizers: {name}"] += 1
+        return url
+
+    def rejects(self, url: str, host: str) -> str | None:
+        """The rule of a filter that rejects a canonical URL, such as `regex-urlfilter.txt:3 -[?*!@=]`, else None."""
+        for name, step in self._filters:
+            try:
+                if rule := step(url, host):
+                    return rule
+            except Exception:
+                self.errors[f"filters: {name}"] += 1
+        return None
+
+    def objection(self, url: str) -> str:
+        """Why a URL of the queue or of the table is not visited, "" if it is: what it becomes, or the rule."""
+        if (target := self.normalize(url)) != url:
+            return f"{_BECOMES}{target}"
+        rule = self.rejects(url, host_of(url))
+        return f"filters: {rule}" if rule else ""
+
+
+def target_of_error(error: str) -> str:
+    """The URL that a normaliser made of another one, "" if an objection is a filter's."""
+    return error.removeprefix(_BECOMES) if error.startswith(_BECOMES) else ""
+
+
+def require_chains(config: UrlsConfig) -> None:
+    """Raise ConfigError with all that is wrong in the chains of all scopes, each line once."""
+    lines: dict[str, None] = {}
+    for scope in Scope:
+        try:
+            Chain(config, scope)
+        except ConfigError as error:
+            lines |= dict.fromkeys(error.lines)
+    if lines:
+        raise ConfigError(*lines)
+
+
+def _of(config: UrlsConfig, option: str, scope: Scope) -> tuple[str, Sequence[StepConfig]]:
+    """Name and steps of a chain."""
+    chains: ChainsConfig = getattr(config, option)
+    own: Sequence[StepConfig] | None = getattr(chains, scope)
+    return (f"urls.{option}.{scope}", own) if own is not None else (f"urls.{option}.default", chains.default)
+
+
+def _steps(
+    kinds: dict[str, Callable[[RuleText], _Kind]], name: str, steps: Sequence[StepConfig]
+) -> list[tuple[str, _Kind]]:
+    made, problems = [], list[str]()
+    for index, step in enumerate(steps):
+        rules = RuleText(step, f"{name}[{index}]")
+        if problem := _kind_problem(f"{name}[{index}]", step, kinds):
+            problems.append(problem)
+        else:
+            made.append((rules.name, kinds[step.kind](rules)))
+            problems += rules.problems
+    if problems:
+        raise ConfigError(*problems)
+    return made
+
+
+def _kind_problem(where: str, step: StepConfig, kinds: dict[str, Callable[[RuleText], _Kind]]) -> str:
+    if step.kind not in kinds:
+        return f"{where}.kind: must be one of {', '.join(kinds)}, not {step.kind!r}"
+    if (step.rules is None) != (step.kind in _WITHOUT_RULES):
+        return f"{where}.file: {step.kind} {'has no rules' if step.rules is not None else 'needs one (or rules)'}"
+    if step.rules is not None and not any(RuleText(step, where).lines()):
+        return f"{where}: {step.file or 'rules'}: holds no rule"
+    return ""

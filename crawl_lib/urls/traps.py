@@ -1,0 +1,135 @@
+"""What makes URLs without end: rules of the section `traps`, which look at nothing but the URL.
+
+A server that answers whatever it is asked can be crawled for ever. Its URLs are alike, so each rule puts them into
+**groups**, and of a group only so many are queued: `crawl_lib.frontier` counts them. A rule rejects a URL if all
+groups that it puts it into are full.
+
+| rule | whose URLs | what is in one group |
+|---|---|---|
+| `session_id` | they have a session id | URLs that differ in session ids only |
+| `repeated_segment` | a segment of the path is in it twice | paths of the same segments, in any order and number |
+| `calendar` | the path ends in a date, or the query has one | URLs that differ in dates only |
+| `query_explosion` | the query has several parts | queries of a path that have one part in common: a group a part |
+
+The last one tells `?topic=812&page=3`, where `topic=812` is new, from the combinations of six filters. Most URLs are in
+no group, and finding that out takes 1 us.
+"""
+
+import re
+from hashlib import blake2b
+
+from crawl_lib.config import TrapsConfig
+from crawl_lib.urls.rejections import Rejection
+
+Groups = tuple[Rejection, int, list[bytes]]
+"""A rule, how many URLs a group of it may have, and the names of the groups that a URL is in."""
+
+_BEFORE_PATH = 3
+_PARTS = re.compile(rb"[&;]")
+_DIGIT = re.compile(rb"\d")
+_NUMBERS = re.compile(rb"\d+|(?<=[-/_.])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
+
+_SESSION = re.compile(
+    rb"(?<=[;?&/])(?:"
+    rb"((?:jsessionid|phpsessid|aspsessionid\w*|cfid|cftoken)=)[^;?&/]+"
+    rb"|(\w*sess(?:ion)?[_-]?id\w*=(?=[^;?&/]*\d)(?=[^;?&/]*[a-z]))[^;?&/]{8,}"
+    # Names that others use too: one long word without a mark between two parts.
+    rb"|((?:\w*sess(?:ion)?|\w{0,4}sid|zenid|s)=(?=[a-z]*\d)(?=\d*[a-z]))[0-9a-z]{16,}(?![^;?&/])"
+    rb"|\((?:[a-z]\([0-9a-z]{20,}\))+\)(?=/))",  # ASP.NET: /(S(...))/
+    re.IGNORECASE,
+)
+_REMOVED = re.compile(rb"[;&]\0|(?<=\?)(?:\0[&;]?)+|/\0(?=/)|\0")
+"""What is left of a session id, and the mark between it and its neighbour."""
+
+_YEAR, _DAY, _DASH = rb"(?:19|2[01])\d\d", rb"(?:3[01]|[12]\d|0?[1-9])", rb"[-/_.]"
+_MONTH = rb"(?:1[0-2]|0?[1-9]|(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"
+_DATE = b"(?:%b)" % b"|".join(
+    (
+        _YEAR + _DASH + _MONTH + b"(?:%b%b)?" % (_DASH, _DAY),
+        b"(?:%b%b)?" % (_DAY, _DASH) + _MONTH + _DASH + _YEAR,
+        _YEAR + rb"(?:1[0-2]|0[1-9])(?:3[01]|[12]\d|0[1-9])",
+        _YEAR + rb"-?[Ww]\d\d",
+    )
+)
+_PATH_DATE = re.compile(rb"(?:[-/_.=]" + _DATE + rb"|/(?i:calendar|date|day|month|week|year)s?/\d+)(?=/?$|\.\w{3,5}$)")
+_MOST_OF_DATE = len("/calendars/20310512.shtml/")
+_QUERY_DATE = re.compile(
+    rb"(?<=[?&;])(?:"
+    rb"(?:[\w.%-]*[_.-])?(?:start|end|from|to|event|cal)?(?:date|day|month|mon|year|week)=\d[^&;]*"
+    rb"|(?:[\w.%-]*[_.-])?(?:time(?:stamp)?|ts)=\d{9,}"
+    rb"|y=" + _YEAR + b"|m=" + _MONTH + b"|d=" + _DAY + rb"|[\w.%-]+=" + _DATE + rb")(?=[&;T]|$)",
+    re.IGNORECASE,
+)
+
+
+class Traps:
+    """The rules with their limits. Immutable."""
+
+    def __init__(self, config: TrapsConfig) -> None:
+        """A limit of None: there is no such rule."""
+        self._limits = (
+            (Rejection.REPEATED_SEGMENT, config.max_repeated, _repeated),
+            (Rejection.CALENDAR, config.max_dates, _dated),
+            (Rejection.QUERY_EXPLOSION, config.max_combined, _combined),
+        )
+        self._max_sessions = config.max_sessions
+
+    def groups(self, url: bytes, host: bytes) -> list[Groups]:
+        """What a canonical URL is in, a rule at a time. The names begin with its host and a slash."""
+        segments = url.split(b"/")
+        may_have_id = b"=" in url or b"))/" in url
+        if len(set(segments)) == len(segments) and not may_have_id and b"?" not in url and not _path_date(url):
+            return []  # most URLs
+        found = []
+        without_id = _SESSION.sub(rb"\1\2\3", url) if may_have_id else url
+        if without_id != url:
+            found.append((Rejection.SESSION_ID, self._max_sessions, [without_id]))
+            url = without_id
+        path, _, query = url.partition(b"?")
+        found += [(rule, most, of(url, path, query)) for rule, most, of in self._limits]
+        return [
+            (rule, most, [_name(rule, host, alike) for alike in urls])
+            for rule, most, urls in found
+            if urls and most is not None
+        ]
+
+
+def without_session(url: str) -> str:
+    """A URL without its session ids, names included; it may have lost its query but for the `?`."""
+    if "=" not in url and "))/" not in url:
+        return url
+    return _REMOVED.sub(b"", _SESSION.sub(b"\0", url.encode())).decode()
+
+
+def _name(rule: Rejection, host: bytes, alike: bytes) -> bytes:
+    return host + b"/" + blake2b(b"%b %b" % (rule.encode(), alike), digest_size=8).hexdigest().encode()
+
+
+def _repeated(_: bytes, path: bytes, query: bytes) -> list[bytes]:
+    segments = path.split(b"/")
+    del segments[:_BEFORE_PATH]
+    different = set(segments)
+    return [] if len(different) == len(segments) else [b"/".join(sorted(different))]
+
+
+def _path_date(path: bytes) -> re.Match[bytes] | None:
+    start = max(0, len(path) - _MOST_OF_DATE)
+    return _PATH_DATE.search(path, start) if _DIGIT.search(path, start) else None
+
+
+def _dated(url: bytes, path: bytes, query: bytes) -> list[bytes]:
+    alike = path
+    if date := _path_date(path):
+        alike = path[: date.start()] + _without_numbers(date) + path[date.end() :]
+    if query:
+        alike += _QUERY_DATE.sub(_without_numbers, url[len(path) :])
+    return [] if alike == url else [alike]
+
+
+def _without_numbers(match: re.Match[bytes]) -> bytes:
+    return _NUMBERS.sub(b"#", match[0])
+
+
+def _combined(_: bytes, path: bytes, query: bytes) -> list[bytes]:
+    parts = set(_PARTS.split(query)) if b"&" in query or b";" in query else ()
+    return [b"%b?%b" % (path, part) for part in sorted(parts)] if len(parts) > 1 else []

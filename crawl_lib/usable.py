@@ -1,0 +1,172 @@
+"""What a config asks of this machine and of its servers, looked at before anything is done: all that is wrong at once.
+
+A crawl would find it too, some of it after hours: `scratch.directory` is first used when all iterations are over.
+Nothing is made or changed: whether a directory can be written to is tried with a file that has no name.
+"""
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from crawl_lib.config import Config, is_sqlite_server
+from crawl_lib.engine import require_engine
+from crawl_lib.errors import (
+    ConfigError,
+    KeyServerDownError,
+    KeyServerFullError,
+    KeyServerReadOnlyError,
+    KeyStoreError,
+    KeyTablesError,
+    KrakeError,
+    NoRoomError,
+    StoppedError,
+    StorageError,
+)
+from crawl_lib.keys import MAKE, open_key_store
+from crawl_lib.node import Room
+from crawl_lib.rounds import needed_segments, other_crawls
+from crawl_lib.storage import LocalStorage, is_hdfs, open_storage
+from crawl_lib.stores import Secrets, Stores, node_dir
+from crawl_lib.urls import UrlFilter, require_chains
+
+log = logging.getLogger(__name__)
+
+PASSES = (StorageError, KeyServerDownError, KeyServerFullError, KeyServerReadOnlyError)
+"""What may pass by itself: a stage waits for it, or is tried again, and no crawl is refused for it beforehand."""
+_MEANINGS = {
+    FileNotFoundError: "the parent directory is not there; create it, or correct the path",
+    NotADirectoryError: "is a file, or lies below one; correct the path",
+}
+Problems = Iterator[KrakeError]
+
+
+def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, *, batch: bool = False) -> None:
+    """Raise what a crawl of this config would be refused for: the one error, or ConfigError with a line for each.
+
+    `batch`: the batch stages run on this machine, as on that of `inject` in a DAG. What may pass by itself is a warning
+    in the log, if nothing else is wrong. Raises StoppedError.
+    """
+    here = is_one_machine(config)
+    found = [*shared_problems(config, secrets, stop), *local_problems(config, nodes=here, batch=here or batch)]
+    if not all(isinstance(problem, PASSES) for problem in found):
+        raise found[0] if len(found) == 1 else ConfigError(*(line for problem in found for line in problem.lines))
+    for problem in found:
+        log.warning("%s", problem)
+
+
+def is_one_machine(config: Config) -> bool:
+    """Whether all of the crawl is on this machine for sure: its file store and its key servers are."""
+    return not is_hdfs(config) and all(map(is_sqlite_server, config.key_storage.servers))
+
+
+def shared_problems(config: Config, secrets: Secrets, stop: Event | None = None) -> Problems:
+    """What is wrong on every machine of the crawl: rules, file store and key servers. Raises StoppedError."""
+    for check in (_rules(config), _store(config, secrets, stop), _keys(config, secrets)):
+        yield from _noted(check)
+
+
+def local_problems(config: Config, *, nodes: bool, batch: bool) -> Problems:
+    """What is wrong on a machine where nodes work (`nodes`), or the batch stages (`batch`)."""
+    if nodes:
+        yield from _noted(_queues(config))
+    if batch:
+        yield from _noted(_scratch(config))
+
+
+def _noted(check: Problems) -> Problems:
+    """What a check finds, the error that ends it included."""
+    try:
+        yield from check
+    except StoppedError:
+        raise
+    except KrakeError as problem:
+        yield problem
+
+
+def _rules(config: Config) -> Problems:
+    require_chains(config.urls)
+    yield from ()
+    UrlFilter(config.urls, ())
+
+
+def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
+    """A server is asked once, and not waited for."""
+    config = secrets.dfs.applied(config)
+    if is_hdfs(config):
+        for name in ("ca_file", "cert_file", "key_file"):
+            yield from _file(f"dfs.{name}", getattr(config.dfs, name))
+        store = room = open_storage(replace(config, dfs=replace(config.dfs, wait_s=0.0)), stop, make=False)
+    else:
+        root = Path(config.dfs_primary)
+        yield from _directory("dfs_primary", root)
+        for folder in (root / config.crawl.directory, root / config.export.directory):
+            yield from _directory("dfs_primary", folder) if os.path.lexists(folder) else ()
+        if not _there(root).is_dir():
+            return
+        store, room = LocalStorage(root), LocalStorage(_there(root))
+    with suppress(StorageError):  # what cannot be looked at says nothing of other crawls
+        yield from map(ConfigError, other_crawls(Stores(config, secrets, store)))
+    if room.exists(""):
+        yield from _room(Room(config.watermarks, None, lambda: room))
+
+
+def _keys(config: Config, secrets: Secrets) -> Problems:
+    """A server without tables is left out by all tasks, as long as another one has the same keys."""
+    yield from _file("key_storage.ca_file", config.key_storage.ca_file)
+    with open_key_store(config.key_storage, secrets.key_storage_password) as store:
+        answers = store.answers()
+        yield from (answer for answer in answers if isinstance(answer, KeyStoreError))
+        for place, server in enumerate(store.servers):
+            if is_sqlite_server(server.name):
+                yield from _directory("key_storage.servers", Path(server.name).parent)
+            elif all(answers[other] is False for other in store.places(place)):
+                yield KeyTablesError(f"{server.name}: has no key tables: {MAKE}")
+        if problem := store.ring_problem():
+            yield KeyTablesError(problem)
+
+
+def _queues(config: Config) -> Problems:
+    queues = Path(config.queue.local_dir)
+    yield from _directory("queue.local_dir", queues)
+    directories = [path for node in config.servers if os.path.lexists(path := node_dir(config, node))]
+    refused = [problem for path in directories for problem in _directory("queue.local_dir", path)]
+    nodes = len(config.servers)
+    if nodes - len(refused) < needed_segments(nodes, config.crawl.min_nodes):  # else the node's own task says it
+        yield from refused
+    if _there(queues).is_dir():
+        yield from _room(Room(config.watermarks, _there(queues)))
+
+
+def _scratch(config: Config) -> Problems:
+    yield from _directory("scratch.directory", Path(config.scratch.directory))
+    require_engine(config)
+
+
+def _room(room: Room) -> Problems:
+    if shortage := room.shortage():
+        yield NoRoomError(f"{shortage}; make room")
+
+
+def _file(option: str, name: str | None) -> Problems:
+    if name is not None and not os.access(name, os.R_OK):
+        yield ConfigError(f"{option}: {name}: is not there, or cannot be read; correct the path, or its rights")
+
+
+def _directory(option: str, path: Path) -> Problems:
+    """Why a directory cannot be written to, or be made in its parent."""
+    try:
+        with tempfile.TemporaryFile(dir=_there(path)):
+            return
+    except OSError as error:
+        other = f"cannot be written to: {error.strerror}; correct its rights, or the path"
+        yield ConfigError(f"{option}: {path}: {_MEANINGS.get(type(error), other)}")
+
+
+def _there(path: Path) -> Path:
+    """A directory, or the one that it would be made in."""
+    return path if os.path.lexists(path) else path.parent

@@ -1,0 +1,125 @@
+"""The configs of an Airflow: the file that `KRAKE_CONFIG_PATH` names, or those of a folder, each with DAGs of its own.
+
+A crawl is known by its name (`crawl.name`) on every machine: a DAG's id says it, and a task finds the config of that
+name on its worker, whatever its file is called there. A config that cannot be used takes no other's DAGs away.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawl_lib.config import Config, load_config
+from crawl_lib.errors import ConfigError
+from krake_airflow.settings import config_path
+
+CRAWL, RECRAWL, PROCESS = "crawl", "recrawl", "process"
+"""How the ids of a crawl's DAGs end, behind its name: it has one of the first two, see `crawl_kind`."""
+LINKS_FOLDER = "configs"
+"""In the Airflow home of this machine: links to the configs of all crawls that it shows."""
+_DEFAULT_NAME = "krake"
+
+
+@dataclass(frozen=True)
+class BadConfig:
+    """A config that makes no DAGs. `dag_id`: of what is shown in their place; `lines`: what is wrong with it."""
+
+    dag_id: str
+    lines: tuple[str, ...]
+
+
+def crawl_kind(config: Config) -> str:
+    """Which DAG crawls: with a CrawlDb another one than with queues alone (`frontier.order`)."""
+    return RECRAWL if config.frontier.is_crawldb else CRAWL
+
+
+def dag_file(dag_id: str) -> str:
+    """The file in `dags/` that makes a DAG."""
+    return f"krake_{dag_id.rpartition('_')[2]}_dag.py"
+
+
+def config_files(path: Path) -> list[Path]:
+    """The file itself; of a folder the `*.yml` in it, and in the folders in it, as `krake init` makes them."""
+    if not path.is_dir():
+        return [path]
+    return sorted({file.resolve() for file in [*path.glob("*.yml"), *path.glob("*/*.yml")]})
+
+
+def link_configs(home: Path, path: Path) -> Path:
+    """Have the Airflow of this home show the crawls of a config, or of a folder, too; returns the folder of all links.
+
+    A link has its crawl's name: of two configs with one name the one that came last is shown. A config that is gone
+    is shown no more.
+    """
+    folder = home / LINKS_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for link in folder.glob("*.yml"):
+        if not link.exists():
+            link.unlink(missing_ok=True)
+    for file in config_files(path):
+        name = file.stem
+        with suppress(ConfigError):
+            name = load_config(file).crawl.name
+        hidden = folder / f".{name}.{os.getpid()}"
+        hidden.unlink(missing_ok=True)
+        hidden.symlink_to(file.resolve())
+        hidden.replace(folder / f"{name}.yml")
+    return folder
+
+
+def read_configs(path: Path) -> tuple[list[Config], list[BadConfig]]:
+    """The configs that can be used, and the others. Of several with one name none is: nothing says which is meant."""
+    found: dict[Path, Config] = {}
+    wrong: dict[Path, tuple[str, ...]] = {}
+    for file in config_files(path):
+        try:
+            found[file] = load_config(file)
+        except ConfigError as error:
+            wrong[file] = tuple(error.lines)
+    for file, config in found.items():
+        same = [str(other) for other in found if other != file and found[other].crawl.name == config.crawl.name]
+        if same:
+            wrong[file] = (f"{file}: crawl.name: {config.crawl.name!r} is also the name of {', '.join(same)}",)
+    if not found and not wrong:
+        wrong[path] = (f"{path}: has no config: put one into it, named *.yml (`krake init` makes one)",)
+    good = [config for file, config in found.items() if file not in wrong]
+    return good, [BadConfig(_error_id(file), lines) for file, lines in wrong.items()]
+
+
+def _error_id(file: Path) -> str:
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', file.stem)}_config_error"
+
+
+def config_named(name: str) -> Config:
+    """The config of a crawl on this machine. Raises ConfigError naming where there is none.
+
+    One that looks as if it were it is read first: with many configs a task begins as quickly as with one.
+    """
+    path = config_path(os.environ)
+    problems: list[str] = []
+    for file in sorted(config_files(path), key=_looks_otherwise(name)):
+        try:
+            config = load_config(file)
+        except ConfigError as error:
+            problems += error.lines
+            continue
+        if config.crawl.name == name:
+            return config
+        problems.append(f"{file}: is the config of the crawl {config.crawl.name!r}")
+    raise ConfigError(f"{path}: has no config of the crawl {name!r} that can be used (crawl.name)", *problems)
+
+
+def _looks_otherwise(name: str) -> Callable[[Path], bool]:
+    line = re.compile(rf"\bname: *[\"']?{re.escape(name)}[\"']? *([,}}#\n]|$)")
+
+    def otherwise(file: Path) -> bool:
+        with suppress(OSError, ValueError):
+            text = file.read_text(encoding="utf-8")
+            return not (line.search(text) or (name == _DEFAULT_NAME and not re.search(r"\bname: ", text)))
+        return True
+
+    return otherwise

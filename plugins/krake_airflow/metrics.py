@@ -1,0 +1,104 @@
+"""What Krake's tasks tell Airflow's metrics, StatsD or OpenTelemetry: all names, and where their numbers come from.
+
+Each task sends its metrics once, at its end; those of a try that failed are its time and its failure. Every metric has
+the tags `crawl` and, of a task of one node or key server, `node` or `server`; plain StatsD has no tags, and drops them.
+A task that is run again counts again, as Airflow's own counters do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk.observability import stats
+
+from crawl_lib.errors import KrakeError
+
+DURATION = "krake.{stage}.duration"
+"""Timer of a task's stage, milliseconds; also of one that failed."""
+FAILURES = "krake.{stage}.failures"
+"""Counter of tries that failed; tag `error`: the class of the error."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a stage's result.
+
+    `result`: the field of the result, by which the metric is called: `krake.<stage>.<result>`; of a mapping the sum, or
+    with `by_key` a metric for each key, `krake.<stage>.<result>.<key>`. `is_gauge`: what there is now, else a counter.
+    """
+
+    result: str
+    text: str
+    is_gauge: bool = False
+    by_key: bool = False
+
+
+METRICS: Mapping[str, tuple[Metric, ...]] = {
+    "inject": (
+        Metric("accepted", "seeds that were left for the nodes"),
+        Metric("rejected", "seeds that were refused, by reason", by_key=True),
+    ),
+    "generate": (
+        Metric("listed", "URLs of the list that was made"),
+        Metric("counts", "URLs of the CrawlDb by why the list has them, or not", is_gauge=True, by_key=True),
+    ),
+    "update_crawldb": (
+        Metric("rows", "URLs that the CrawlDb knows", is_gauge=True),
+        Metric("statuses", "of these, those of each status", is_gauge=True, by_key=True),
+    ),
+    "crawl": (
+        Metric("taken", "URLs that a node took from its queue"),
+        Metric("outcomes", "URLs by how their fetch ended, tries that are not the last too", by_key=True),
+        Metric("retried", "of those, tries that are not the last"),
+        Metric("deferred", "URLs that were put back since the time was over"),
+        Metric("passed_over", "lines of the queue that had to wait"),
+        Metric("links", "links that were found"),
+        Metric("outlinks", "URLs that were found, and belong to the crawl"),
+        Metric("rejections", "links that were not followed, by rule", by_key=True),
+    ),
+    "commit": (Metric("urls", "URLs that ended in the iteration, each once"),),
+    "settle": (
+        Metric("queue", "URLs that wait in the node's queue", is_gauge=True),
+        Metric("undecided", "URLs that wait for a key server", is_gauge=True),
+    ),
+    "maintain_keys": (
+        Metric("missing", "keys that a replica missed, and got"),
+        Metric("behind", "keys whose state was behind on a replica, and was raised"),
+    ),
+    "export": (
+        Metric("pages", "pages of the newest export", is_gauge=True),
+        Metric("bytes", "bytes of its content file", is_gauge=True),
+        Metric("late_segments", "segments that came too late for it", is_gauge=True),
+    ),
+    "linker": (),
+    "finalizer": (
+        Metric("nodes", "nodes of its web graph", is_gauge=True),
+        Metric("arcs", "arcs of its web graph", is_gauge=True),
+    ),
+}
+"""Of each stage, next to its duration and its failures."""
+
+
+def tell_result(stage: str, seconds: float, result: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+    """Send the metrics of a stage that is done."""
+    stats.timing(DURATION.format(stage=stage), timedelta(seconds=seconds), tags=dict(tags))
+    for metric in METRICS[stage]:
+        send = stats.gauge if metric.is_gauge else stats.incr
+        for name, number in _numbers(metric, result.get(metric.result, 0)):
+            send(f"krake.{stage}.{name}", number, tags=dict(tags))
+
+
+def tell_failure(stage: str, seconds: float, error: KrakeError, tags: Mapping[str, str]) -> None:
+    """Send the metrics of a try that failed."""
+    stats.timing(DURATION.format(stage=stage), timedelta(seconds=seconds), tags=dict(tags))
+    stats.incr(FAILURES.format(stage=stage), tags={**tags, "error": type(error).__name__})
+
+
+def _numbers(metric: Metric, value: Any) -> Iterator[tuple[str, int]]:
+    if metric.by_key:
+        yield from ((f"{metric.result}.{key}", number) for key, number in dict(value or {}).items())
+    else:
+        yield metric.result, sum(value.values()) if isinstance(value, Mapping) else value

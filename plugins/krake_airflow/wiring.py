@@ -1,0 +1,173 @@
+"""What the DAGs of a crawl share: the form, a row of crawl tasks, and all that comes after the iterations.
+
+Edges are drawn as soon as both ends are there: for each end Airflow looks at all tasks that the DAG has by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import (  # type: ignore[attr-defined]  # the package's stub forgets ParamsDict
+    DAG,
+    BaseOperator,
+    Param,
+    ParamsDict,
+    TaskGroup,
+    TriggerRule,
+)
+
+from crawl_lib.config import Config
+from krake_airflow.configs import crawl_kind
+from krake_airflow.operators import (
+    CrawlOperator,
+    ExportOperator,
+    FinalizeOperator,
+    LinkOperator,
+    MaintainKeysOperator,
+    SettleOperator,
+)
+from krake_airflow.parsing import (
+    BATCH_TIMEOUT,
+    after_all_nodes,
+    crawl_timeout,
+    default_args,
+    key_servers,
+    label_param,
+    node_retries,
+    settle_timeout,
+    too_many_edges,
+)
+
+
+def crawl_dag(config: Config, doc: str, add_rounds: Callable[[Config], list[BaseOperator]]) -> None:
+    """The DAG of a config's crawl. `add_rounds`: makes inject and the iterations; returns what ends each of these."""
+    with DAG(
+        dag_id=f"{config.crawl.name}_{crawl_kind(config)}",
+        description="Seeds to WARC files, tables and web graph",
+        doc_md=doc,
+        schedule=config.crawl.schedule,
+        start_date=datetime(2024, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        max_active_tasks=max(16, len(config.servers) + len(config.key_storage.servers)),
+        default_args=default_args(config),
+        tags=["krake"],
+    ) as dag:
+        _add_outputs(config, _joined(config, add_rounds(config)))
+        # Not given to DAG(): each task would copy them, at each level of its class: half of the time to parse.
+        dag.params = params_of(config)
+
+
+def params_of(config: Config) -> ParamsDict:
+    """The form behind *Trigger*."""
+    most = config.crawl.max_iterations
+    return ParamsDict(
+        {
+            "seeds": Param(
+                "",
+                type=["null", "string"],
+                format="multiline",
+                title="Seeds",
+                description_md="URLs with http:// or https://, one a line (# begins a comment, key=value follows "
+                "tabs), or the path of a file or folder with seeds in *inject.directory* of the config "
+                f"({config.inject.directory}). Empty: go on with what is queued.",
+            ),
+            "iterations": Param(
+                min(3, most),
+                type="integer",
+                minimum=1,
+                maximum=most,
+                title="Iterations",
+                description_md=f"Rounds of this run at most: a whole number, 1 to {most} (*crawl.max_iterations*). "
+                "It ends them when nothing waits, nothing is due yet, or *crawl.max_pages* is reached.",
+            ),
+            "batch_size": Param(
+                None,
+                type=["null", "integer"],
+                minimum=1,
+                title="Batch size",
+                description_md="URLs that one node takes in one iteration: a whole number, at least 1. "
+                f"Empty: *batch.size* of the config ({config.batch.size}).",
+            ),
+            "label": label_param(),
+        }
+    )
+
+
+def add_crawls(config: Config, iteration: int) -> list[BaseOperator]:
+    """The crawl tasks of an iteration, one of each node."""
+    with TaskGroup("crawl"):
+        return [
+            CrawlOperator(
+                task_id=node,
+                iteration=iteration,
+                node=node,
+                queue=node,
+                retries=node_retries(config),
+                execution_timeout=crawl_timeout(config),
+            )
+            for node in config.servers
+        ]
+
+
+def _joined(config: Config, ends: list[BaseOperator]) -> list[BaseOperator]:
+    """What has to be done before anything that follows the iterations.
+
+    That is the end of EACH, of a skipped one too: the last one alone is skipped, and so done, at once.
+    """
+    if not too_many_edges(config):
+        return ends
+    committed = EmptyOperator(task_id="committed", trigger_rule=TriggerRule.NONE_FAILED)
+    ends >> committed
+    return [committed]
+
+
+def _add_settles(config: Config) -> list[BaseOperator]:
+    """The last intake of each node."""
+    with TaskGroup("settle"):
+        return [
+            SettleOperator(
+                task_id=node,
+                node=node,
+                queue=node,
+                retries=node_retries(config),
+                execution_timeout=settle_timeout(config),
+                trigger_rule=TriggerRule.NONE_FAILED,
+            )
+            for node in config.servers
+        ]
+
+
+def _add_maintains(config: Config) -> list[BaseOperator]:
+    """The maintenance of each key server."""
+    with TaskGroup("maintain_keys"):
+        return [
+            MaintainKeysOperator(
+                task_id=task_id,
+                task_display_name=server,
+                server=server,
+                execution_timeout=BATCH_TIMEOUT,
+                trigger_rule=TriggerRule.NONE_FAILED,
+            )
+            for task_id, server in key_servers(config).items()
+        ]
+
+
+def _add_outputs(config: Config, before: list[BaseOperator]) -> None:
+    """All that follows the iterations."""
+    settles, maintains = _add_settles(config), _add_maintains(config)
+    export = ExportOperator(task_id="export", of_run=True, execution_timeout=BATCH_TIMEOUT)
+    linker = LinkOperator(task_id="linker", execution_timeout=BATCH_TIMEOUT)
+    finalizer = FinalizeOperator(task_id="finalizer", execution_timeout=BATCH_TIMEOUT)
+    for done in before:
+        done >> [*settles, *maintains]
+    if after_all_nodes(config) == TriggerRule.ALL_SUCCESS:
+        [*settles, *maintains] >> export
+    else:  # one success of each kind: so each needs a join
+        settled = EmptyOperator(task_id="settled", trigger_rule=after_all_nodes(config))
+        maintained = EmptyOperator(task_id="maintained", trigger_rule=after_all_nodes(config))
+        settles >> settled >> export
+        maintains >> maintained >> export
+    export >> linker >> finalizer

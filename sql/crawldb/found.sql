@@ -1,0 +1,20 @@
+-- What links and redirects in new segments say of their targets. `linked_at`: null where none may add a row, since its
+-- seed's `max_depth` forbids it.
+-- In: links, sources, hops (key, url, moment, depth, redirects, max_depth, score, counts).
+select
+  key, min(url) as url, min(moment) as linked_at, min(depth) as depth, min(redirects) as redirects,
+  max(max_depth) as max_depth, max(score) as score, cast(sum(counts) as bigint) as inlinks
+from (
+  select
+    links.target as key, links.target_url as url,
+    case when sources.depth < sources.max_depth then sources.moment end as moment, sources.depth + 1 as depth,
+    case when links.element in ('meta', 'sitemap') then sources.redirects + 1 else 0 end as redirects,
+    sources.max_depth, sources.score, case when sources.depth < sources.max_depth then sources.counts else 0 end as counts
+  from links
+  join sources on sources.key = links.source and sources.segment = links.segment
+  where links.followed and links.target <> links.source
+  union all
+  select key, url, moment, depth, redirects, max_depth, score, counts
+  from hops
+) as link
+group by key

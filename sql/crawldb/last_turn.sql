@@ -1,0 +1,5 @@
+-- The last event of each URL.
+-- In: events.
+select *
+from events
+where place = places

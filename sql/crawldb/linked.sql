@@ -1,0 +1,14 @@
+-- When new captures linked, or led, to seeds first: a seed that was known before is no new URL.
+-- In: links, captures, seeds.
+select key, min(moment) as linked_at
+from (
+  select links.target as key, captures.moment
+  from links
+  join captures on captures.key = links.source and captures.segment = links.segment
+  where links.followed and links.target in (select key from seeds)
+  union all
+  select seeds.key, captures.moment
+  from captures
+  join seeds on seeds.url = captures.redirect_url
+) as known
+group by key

@@ -1,0 +1,53 @@
+"""What people read first in a running Airflow: the last lines of a task's log, and of each try, by the log API."""
+
+from pathlib import Path
+
+import pytest
+
+from crawl_lib.config import Config
+from crawl_lib.frontier import NodeLock, open_node_dir
+from demo import Serving
+from tests.dags.api import Ui
+from tests.dags.crawls import small_config
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, Path]:
+    return small_config(tmp_path_factory.mktemp("airflow"), queue={"lock_timeout_s": 0.1})
+
+
+def last_words(lines: list[str]) -> tuple[str, str]:
+    """The message, whose lines end before the window of the page does, and the last line: what to do."""
+    place = max(number for number, line in enumerate(lines) if line.endswith("Task failed with exception"))
+    *message, cure = [line.removeprefix("error ") for line in lines[place + 1 :]]
+    return " ".join(line.strip() for line in message), cure
+
+
+def test_the_last_lines_are_message_and_cure_and_results_are_lines(
+    made: tuple[Config, Path], serving: Serving, tmp_path: Path
+) -> None:
+    config, file = made
+    crawl = "iteration_1.crawl.node-1"
+    with Ui(tmp_path, file) as ui:
+        run = ui.trigger(seeds="not-a-url", iterations=1)
+        assert ui.wait_end(run) == "failed"
+        message, cure = last_words(ui.log(run, "inject"))
+        assert message.startswith("seeds: ")
+        assert "not-a-url: is not there; inject.directory (" in message
+        assert cure == "Correct what is named, then clear this task with its downstream: it goes on from there."
+
+        directory = open_node_dir(Path(config.queue.local_dir), "node-1")
+        with NodeLock(directory, "node-1", 1.0, what="a test"):
+            run = ui.trigger(seeds="\n".join([*serving.seeds, "gopher://x/"]), iterations=1)
+            ui.wait(lambda: ui.tasks(run)[crawl][0] == "up_for_retry", "a try that failed")
+        message, again = last_words(ui.log(run, crawl))
+        assert "node node-1 is locked by process" in message
+        assert again.startswith("It is tried again by itself, and goes on where it stopped: try 2 of ")
+
+        assert ui.wait_end(run) == "success"
+        lines = ui.log(run, "inject")
+        assert f"info accepted: {len(serving.seeds)}" in lines
+        assert "warning rejected: scheme 1" in lines
+        assert [line for line in lines if line.startswith("warning examples: ")]

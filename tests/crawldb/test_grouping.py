@@ -1,0 +1,87 @@
+"""The result does not depend on how segments were grouped into updates; rebuilt, the table is the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from crawl_lib.config import from_mapping
+from crawl_lib.crawldb import Version, rebuild, update
+from crawl_lib.storage import open_storage
+from tests.crawldb.crawls import Crawl, Visit
+from tests.crawldb.test_update import DAY, NOW, T
+from tests.stores import stores_on
+
+URLS = [f"http://{host}.example/{page}" for host in "ab" for page in range(4)]
+
+
+@st.composite
+def visits(draw: st.DrawFn, depths: dict[str, int]) -> Visit:
+    """A visit of any kind, with the depth that its line had."""
+    url = draw(st.sampled_from(URLS))
+    outcome = draw(st.sampled_from(["ok", "ok", "ok", "redirect", "gone", "timeout", "not_modified", "parse"]))
+    visit = Visit(url, outcome, at=draw(st.integers(0, 1000)), more={"depth": depths[url]})
+    visit.links = draw(st.lists(st.sampled_from(URLS), max_size=3)) if outcome == "ok" else ()
+    visit.body = draw(st.sampled_from("xy"))
+    if outcome == "redirect":
+        visit.redirect_url = draw(st.sampled_from(URLS))
+    if outcome == "timeout":
+        visit.retry_s = draw(st.sampled_from([None, 60]))
+    if outcome == "not_modified":
+        visit.refers_to = ("1/node-a", "0.warc.gz", 0)
+    if outcome == "parse":
+        visit.outcome, visit.parse_error = "ok", "no"
+    return visit
+
+
+Round = tuple[list[str], list[Visit], bool]
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> list[Round]:
+    """Iterations: seeds before each, what was visited, and whether an update follows."""
+    depths = {url: draw(st.integers(0, 3)) for url in URLS}
+    seeds = st.lists(
+        st.tuples(st.sampled_from(URLS), st.sampled_from(["", "\tinterval_s=7200", "\tmax_depth=2", "\tx=1"])),
+        max_size=2,
+    )
+    one = st.tuples(
+        seeds.map(lambda lines: ["".join(line) for line in lines]),
+        st.lists(visits(depths), max_size=6),
+        st.booleans(),
+    )
+    return draw(st.lists(one, min_size=1, max_size=5))
+
+
+def compared(crawl: Crawl, version: Version) -> dict[str, dict[str, Any]]:
+    """The rows without their scores."""
+    rows = crawl.rows(version)
+    return {url: {name: value for name, value in row.items() if name != "score"} for url, row in rows.items()}
+
+
+@settings(max_examples=12, phases=[Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@given(rounds(), st.sampled_from(["fixed", "adaptive"]), st.sampled_from(["keep", "update", "overwrite"]))
+def test_grouped_in_any_way_the_rows_are_the_same(given_rounds: list[Round], kind: str, seeds: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        sections = {"schedule": {"kind": kind}, "crawldb": {"seeds": seeds}, "scratch": {"directory": "scratch"}}
+        options = {"servers": ["node-a"], "dfs_primary": "dfs", "urls": {"scope": "any"}, **sections}
+        config = from_mapping(options, Path(folder))
+        crawl = Crawl(stores_on(open_storage(config), config))
+        for number, (lines, found, updates) in enumerate(given_rounds):
+            if lines:
+                crawl.seeds("\n".join(lines), f"run {number}")
+            if updates:
+                update(crawl.stores, now=NOW)
+            crawl.segment(T + number * DAY, [dataclasses.replace(visit) for visit in found])
+            if updates:
+                update(crawl.stores, now=NOW)
+        grown = compared(crawl, update(crawl.stores, now=NOW))
+        built = compared(crawl, rebuild(crawl.stores, now=NOW))
+        assert set(built) == set(grown)
+        differ = [(u, name, row[name], built[u][name]) for u, row in grown.items() for name in row]
+        assert [one for one in differ if one[2] != one[3]] == []

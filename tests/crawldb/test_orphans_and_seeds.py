@@ -1,0 +1,129 @@
+"""What nothing links to any more; and seeds that are known already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from crawl_lib.config import Config
+from crawl_lib.crawldb import update
+from crawl_lib.storage import open_storage
+from tests.crawldb.crawls import Crawl, Visit
+from tests.crawldb.test_update import DAY, NOW, A, B, C, T, at
+from tests.stores import stores_on
+
+
+def crawl_with(config: Config, **options: Any) -> Crawl:
+    config = replace(config, crawldb=replace(config.crawldb, **options))
+    return Crawl(stores_on(open_storage(config), config))
+
+
+def linked(crawl: Crawl) -> None:
+    """A seed that links to two pages, one of which was visited."""
+    crawl.seeds(A)
+    update(crawl.stores, now=NOW)
+    crawl.segment(T, [Visit(A, body="one", links=[B, C]), Visit(B, body="b", more={"depth": 1}, at=20)])
+    update(crawl.stores, now=NOW)
+
+
+@pytest.mark.parametrize("orphans", ["keep", "gone", "drop"])
+def test_what_nothing_links_to_any_more(config: Config, orphans: str) -> None:
+    crawl = crawl_with(config, orphans=orphans)
+    linked(crawl)
+    crawl.segment(T + DAY, [Visit(A, body="two", links=[C])])
+    rows = crawl.rows(update(crawl.stores, now=NOW))
+    assert (rows[A]["status"], rows[C]["status"], rows[C]["inlinks"]) == ("fetched", "unfetched", 1)
+    if orphans == "drop":
+        assert B not in rows
+        return
+    assert rows[B]["inlinks"] == 0
+    assert rows[B]["status"] == {"keep": "orphan", "gone": "gone"}[orphans]
+    assert rows[B]["interval_s"] == {"keep": 30 * DAY, "gone": 45 * DAY}[orphans]
+    assert rows[B]["fetch_time"] == at(T, 20) + timedelta(days=30)  # it is visited all the same
+
+
+def test_an_orphan_is_visited_and_no_orphan_once_it_is_linked_to_again(config: Config) -> None:
+    crawl = crawl_with(config)
+    linked(crawl)
+    crawl.segment(T + DAY, [Visit(A, body="two")])
+    assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "orphan"
+    crawl.segment(T + 2 * DAY, [Visit(B, body="b", more={"depth": 1})])
+    row = crawl.rows(update(crawl.stores, now=NOW))[B]
+    assert (row["status"], row["fetch_status"]) == ("orphan", "not_modified")
+    crawl.segment(T + 3 * DAY, [Visit(A, body="three", links=[B])])
+    assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "not_modified"
+
+
+NO_NEW_LINKS = {
+    "not read": [],
+    "not modified": [Visit(A, "not_modified", refers_to=(f"{T}/node-a", "0.warc.gz", 0))],
+    "revisit": [Visit(A, "ok", refers_to=(f"{T}/node-a", "0.warc.gz", 0))],
+    "redirect": [Visit(A, "redirect", redirect_url="http://a.example/new")],
+    "failed": [Visit(A, "timeout", retry_s=60)],
+    "gone": [Visit(A, "gone")],
+    "the same": [Visit(A, body="one", links=[B, C])],
+}
+
+
+@pytest.mark.parametrize("what", NO_NEW_LINKS)
+def test_a_parent_that_has_not_changed_orphans_nobody(config: Config, what: str) -> None:
+    crawl = crawl_with(config)
+    linked(crawl)
+    crawl.segment(T + DAY, NO_NEW_LINKS[what])
+    rows = crawl.rows(update(crawl.stores, now=NOW))
+    assert (rows[B]["status"], rows[B]["inlinks"], rows[C]["inlinks"]) == ("fetched", 1, 1)
+    crawl.segment(T + 2 * DAY, [Visit(A, body="two", links=[C])])
+    assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "orphan"
+
+
+def test_a_parent_whose_capture_was_deleted_orphans_nobody(config: Config) -> None:
+    crawl = crawl_with(config)
+    linked(crawl)
+    crawl.stores.storage.delete(f"crawl/{T}")
+    crawl.segment(T + DAY, [Visit(A, body="two")])
+    assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "fetched"
+
+
+def test_where_two_pages_link_one_is_enough(config: Config) -> None:
+    crawl = crawl_with(config)
+    linked(crawl)
+    crawl.segment(T + DAY, [Visit(C, links=[B], more={"depth": 1}), Visit(A, body="two", links=[C])])
+    assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "fetched"
+
+
+def test_what_a_redirect_leads_to_is_no_orphan(config: Config) -> None:
+    crawl = crawl_with(config)
+    linked(crawl)
+    crawl.segment(T + DAY, [Visit(C, "redirect", redirect_url=B, more={"depth": 1}), Visit(A, body="two", links=[C])])
+    assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "fetched"
+
+
+@pytest.mark.parametrize("seeds", ["keep", "update", "overwrite"])
+def test_a_seed_that_is_known(config: Config, seeds: str) -> None:
+    crawl = crawl_with(config, seeds=seeds)
+    linked(crawl)
+    crawl.seeds(f"{B}\tscore=7\tinterval_s=60\ttopic=x", "another run")
+    row = crawl.rows(update(crawl.stores, now=NOW))[B]
+    given = (float(row["score"]), row["interval_s"], row["metadata"])
+    if seeds == "keep":
+        assert given == (1, 30 * DAY, None)
+    else:
+        assert given == (7, 60, '{"score": "7", "interval_s": "60", "topic": "x"}')
+    assert row["depth"] == 0
+    if seeds == "overwrite":
+        assert (row["status"], row["signature"], row["etag"], row["capture_segment"]) == ("unfetched", *[None] * 3)
+        assert row["fetch_time"] < at(T)
+    else:
+        assert (row["status"], row["fetch_time"]) == ("fetched", at(T, 20) + timedelta(days=30))
+
+
+def test_a_seed_is_no_orphan(config: Config) -> None:
+    crawl = crawl_with(config)
+    linked(crawl)
+    crawl.seeds(B, "another run")
+    crawl.segment(T + DAY, [Visit(A, body="two")])
+    rows = crawl.rows(update(crawl.stores, now=NOW))
+    assert (rows[B]["status"], rows[C]["status"]) == ("fetched", "orphan")

@@ -1,0 +1,152 @@
+"""Versions of the CrawlDb: written whole or not at all, the newest whole one counts, older ones go."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from decimal import Decimal
+from hashlib import sha1, sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from crawl_lib.config import Config, ScheduleRuleConfig
+from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, Version, check_crawldb, newest_version, writing
+from crawl_lib.crawldb.writing import write_version
+from crawl_lib.errors import DamagedFileError
+from crawl_lib.repair import fsck
+from crawl_lib.storage import open_storage
+from crawl_lib.stores import Stores
+from tests.stores import stores_on
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def stores(config: Config) -> Stores:
+    return stores_on(open_storage(config), config)
+
+
+def row(url: str, **more: Any) -> dict[str, Any]:
+    """A row of the table that was never visited, with what is otherwise."""
+    nulls = dict.fromkeys(CRAWLDB_SCHEMA.names)
+    known = {"key": sha1(url.encode()).digest(), "url": url, "host": "a.example", "domain": "a.example"}
+    numbers = {"retries": 0, "redirects": 0, "depth": 0, "inlinks": 0, "interval_s": 2592000, "score": Decimal(0)}
+    status = {"status": Status.UNFETCHED, "fetch_status": Status.UNFETCHED, "fetch_time": NOW}
+    return {**nulls, **known, **numbers, **status, **more}
+
+
+def write(stores: Stores, number: int, rows: list[dict[str, Any]], size: int = 2) -> Version | None:
+    """A version of these rows, written in batches of so many."""
+    rows = sorted(rows, key=lambda one: one["key"])
+    batches = pa.Table.from_pylist(rows, CRAWLDB_SCHEMA).to_batches(size) if rows else []
+    return write_version(stores, number, batches, {"parent": None, "now": 1, "segments": {}, "seeds": []})
+
+
+def rows_of(stores: Stores, version: Version) -> list[dict[str, Any]]:
+    """All rows, in order."""
+    root = Path(stores.config.dfs_primary)
+    return [one for path in version.paths for one in pq.read_table(root / path).to_pylist()]
+
+
+def test_before_the_first_there_is_none(stores: Stores) -> None:
+    assert newest_version(stores) is None
+    assert check_crawldb(stores) == []
+
+
+def test_rows_are_in_parts_by_interval_of_keys(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "PART_ROWS", 4)
+    rows = [row(f"http://a.example/{number}", depth=number) for number in range(9)]
+    rows[3]["status"] = Status.GONE
+    version = write(stores, 1, rows)
+    assert version == newest_version(stores)
+    assert [path.rsplit("/", 2)[1:] for path in version.paths] == [["1", f"part-{n:05d}.parquet"] for n in range(3)]
+    assert rows_of(stores, version) == sorted(rows, key=lambda one: one["key"])
+    parts = version.manifest["parts"]
+    assert [part["rows"] for part in parts] == [4, 4, 1]
+    ends = [(part["first_key"], part["last_key"]) for part in parts]
+    assert [key for pair in ends for key in pair] == sorted(key for pair in ends for key in pair)
+    assert version.manifest["statuses"] == {"gone": 1, "unfetched": 8}
+    assert version.manifest["rows"] == 9
+
+
+def test_no_rows_are_a_version_too(stores: Stores) -> None:
+    version = write(stores, 1, [])
+    assert rows_of(stores, version) == []
+    assert version.manifest["rows"] == 0
+
+
+def test_the_same_rows_are_the_same_bytes_however_they_came(stores: Stores) -> None:
+    rows = [row(f"http://a.example/{number}") for number in range(50)]
+    first, second = (write(stores, number, rows, 8) for number in (1, 2))
+    assert [part["sha256"] for part in first.manifest["parts"]] == [p["sha256"] for p in second.manifest["parts"]]
+    root = Path(stores.config.dfs_primary)
+    assert sha256((root / second.paths[0]).read_bytes()).hexdigest() == second.manifest["parts"][0]["sha256"]
+
+
+def test_so_many_versions_are_kept(stores: Stores) -> None:
+    folder = Path(stores.config.dfs_primary) / "crawl/crawldb"
+    (folder / ".2-left").mkdir(parents=True)
+    (folder / ".9-another").mkdir()
+    for number in range(1, 6):
+        write(stores, number, [])
+    assert sorted(path.name for path in folder.iterdir()) == [".9-another", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("damage", ["manifest", "no manifest", "part", "no part"])
+def test_of_damaged_versions_the_last_whole_one_counts(
+    stores: Stores, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(stores, 1, [row("http://a.example/")])
+    newest = Path(stores.config.dfs_primary) / write(stores, 2, []).paths[0]
+    file = newest if "part" in damage else newest.with_name("manifest.json")
+    if damage.startswith("no"):
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes().replace(b'"rows": 0', b'"rows": 1') + b" " * ("part" in damage))
+    with caplog.at_level(logging.WARNING):
+        assert newest_version(stores).number == 1
+    assert "crawldb/2" in caplog.text
+    [finding] = check_crawldb(stores)
+    assert (finding.name, finding.where) == ("crawldb_damaged", "crawl/crawldb/2")
+    assert "move its folder away" in finding.to_text()
+
+
+def test_a_full_check_reads_every_byte(stores: Stores) -> None:
+    file = Path(stores.config.dfs_primary) / write(stores, 1, [row("http://a.example/")]).paths[0]
+    data = bytearray(file.read_bytes())
+    data[100] ^= 1
+    file.write_bytes(data)
+    assert check_crawldb(stores, full=False) == []
+    assert [finding.name for finding in check_crawldb(stores)] == ["crawldb_damaged"]
+    assert [finding.name for finding in fsck(stores).findings] == ["crawldb_damaged"]
+
+
+def test_where_no_version_is_whole_the_error_says_what_to_do(stores: Stores) -> None:
+    version = write(stores, 1, [])
+    (Path(stores.config.dfs_primary) / version.paths[0]).unlink()
+    with pytest.raises(DamagedFileError, match="run `krake crawldb rebuild`"):
+        newest_version(stores)
+
+
+def test_of_two_that_write_a_version_the_first_one_wins(stores: Stores) -> None:
+    def rows() -> Any:
+        write(stores, 1, [row("http://a.example/")])  # another one, meanwhile
+        return iter([])
+
+    assert write_version(stores, 1, lazily(rows), {}) is None
+    assert newest_version(stores).manifest["rows"] == 1
+    folder = Path(stores.config.dfs_primary) / "crawl/crawldb"
+    assert [path.name for path in folder.iterdir()] == ["1"]
+
+
+def lazily(rows: Any) -> Any:
+    yield from rows()
+
+
+def test_rules_of_the_schedule_may_name_every_status() -> None:
+    choices = ScheduleRuleConfig.__dataclass_fields__["status"].metadata["choices"]
+    assert choices == tuple(str(status) for status in Status)

@@ -1,0 +1,162 @@
+"""Sitemaps, feeds and robots.txt: every form of them, nothing else, and hostile ones in bounded work."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+
+from crawl_lib.config import ParseConfig
+from crawl_lib.parse import Page, may_be_sitemap, parse_sitemap, robots_sitemaps
+
+URL = "http://a.test/sitemap.xml"
+NS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+
+
+def read(data: bytes | str, charset: str | None = None, **options: int) -> Page | None:
+    """The page, None if the content does not begin as a sitemap."""
+    given = data.encode() if isinstance(data, str) else data
+    page = parse_sitemap(given, url=URL, header_charset=charset, config=ParseConfig(**options), max_bytes=1 << 20)
+    return page if may_be_sitemap(given) else None
+
+
+def found(data: bytes | str, **options: int) -> list[tuple[str, str]]:
+    page = read(data, **options)
+    assert page is not None
+    assert {len(page.links.anchors), len(page.links.rels), len(page.links.nofollow)} == {len(page.links)}
+    return list(zip(page.links.elements, page.links.hrefs, strict=True))
+
+
+URLSET = f"""<?xml version="1.0" encoding="UTF-8"?>
+<!-- made by a <loc>machine</loc> -->
+<urlset {NS} xmlns:image="http://www.google.com/schemas/sitemap-image/1.1">
+  <url><loc> http://a.test/1?x=1&amp;y=2 </loc><lastmod>2005-01-01</lastmod>
+    <image:image><image:loc>http://a.test/i.png</image:loc></image:image></url>
+  <url><loc><![CDATA[http://a.test/2?x=1&y=2]]></loc></url>
+  <!-- <url><loc>http://a.test/hidden</loc></url> -->
+  <url><loc/><loc></loc><loc>http://a.test/&#252;</loc></url>
+</urlset>"""
+PAGES = [("loc", "http://a.test/1?x=1&y=2"), ("loc", "http://a.test/2?x=1&y=2"), ("loc", "http://a.test/ü")]
+
+
+def test_a_sitemap() -> None:
+    assert found(URLSET) == PAGES
+    page = read(URLSET)
+    assert page is not None
+    assert (page.base, page.charset, page.title, page.nofollow, set(page.links.followable)) == (
+        *(URL, "utf-8", None, False),
+        {True},
+    )
+
+
+def test_with_a_prefix_only_what_has_it_counts() -> None:
+    text = f"<s:urlset {NS.replace('xmlns', 'xmlns:s')}><s:url><s:loc>http://a.test/1</s:loc><loc>no</loc></s:url>"
+    assert found(text) == [("loc", "http://a.test/1")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "iso-8859-1", "utf-8-sig"])
+def test_in_other_charsets(encoding: str) -> None:
+    text = URLSET.replace('encoding="UTF-8"', f'encoding="{encoding.removesuffix("-sig")}"').replace("&#252;", "ü")
+    assert found(text.encode(encoding)) == PAGES
+
+
+def test_in_gzip_and_no_more_of_it_than_the_limit() -> None:
+    assert found(gzip.compress(URLSET.encode())) == PAGES
+    many = "".join(f"<url><loc>http://a.test/{number:020}</loc></url>" for number in range(40_000))
+    assert 10_000 < len(found(gzip.compress(f"<urlset>{many}</urlset>".encode()))) < 25_000
+
+
+def test_an_index() -> None:
+    text = f"<sitemapindex {NS}><sitemap><loc>http://a.test/s1.xml.gz</loc></sitemap></sitemapindex>"
+    assert found(text) == [("sitemap", "http://a.test/s1.xml.gz")]
+
+
+def test_a_text() -> None:
+    assert found("http://a.test/1\r\nHTTPS://a.test/2\n\n") == [("loc", "http://a.test/1"), ("loc", "HTTPS://a.test/2")]
+    assert found(b"\xef\xbb\xbfhttp://a.test/1") == [("loc", "http://a.test/1")]
+    assert found("http://a.test/1 is a page\n") == []
+
+
+def test_rss_of_both_kinds() -> None:
+    text = """<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><link>http://a.test/</link>
+    <atom:link href="http://a.test/feed" rel="self"/>
+    <item><title>&lt;link></title><description><![CDATA[<link>http://a.test/no</link>]]></description>
+    <link>http://a.test/1</link><guid>http://a.test/guid</guid></item></channel></rss>"""
+    assert found(text) == [("item", "http://a.test/"), ("item", "http://a.test/1")]
+    text = '<rdf:RDF xmlns="http://purl.org/rss/1.0/"><channel/><item><link>http://a.test/1</link></item></rdf:RDF>'
+    assert found(text) == [("item", "http://a.test/1")]
+
+
+def test_atom() -> None:
+    text = """<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><link rel='self' href='/feed'/>
+    <link rel="next" href="/feed?page=2"/><entry><link href="1?a&amp;b" /><link rel="Alternate" href="2"></link>
+    <link rel="enclosure" href="a.mp3"/><linked href="no"/><content src="no"/></entry></feed>"""
+    page = read(text)
+    assert page is not None
+    assert list(zip(page.links.hrefs, page.links.rels, page.links.followable, strict=True)) == [
+        ("/feed", "self", False),
+        ("/feed?page=2", "next", True),
+        ("1?a&b", "alternate", True),
+        ("2", "alternate", True),
+        ("a.mp3", "enclosure", False),
+    ]
+    assert set(page.links.elements) == {"entry"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"<html><loc>http://a.test/</loc></html>",
+        b"<?xml version='1.0'?><svg><link>http://a.test/</link></svg>",
+        b"<!DOCTYPE urlset [<!ENTITY a 'aaaa'>]><urlset><loc>http://a.test/&a;</loc></urlset>",
+        b"A text about http://a.test/",
+        gzip.compress(b"no sitemap" * 100, mtime=0),
+        b"\x1f\x8bdamaged",
+    ],
+)
+def test_what_is_none(data: bytes) -> None:
+    assert read(data) is None
+
+
+def test_links_beyond_the_limit_are_counted() -> None:
+    page = read("<urlset>" + "<loc>http://a.test/</loc>" * 10, max_links_per_page=4)
+    assert page is not None
+    assert (len(page.links), page.links_cut) == (4, 6)
+
+
+def test_what_robots_txt_names() -> None:
+    body = (
+        b"\xef\xbb\xbfSitemap: http://a.test/1.xml\r\nuser-agent: *\rdisallow: /\n  SITE-MAP :/2.xml # mine\nsitemap:\n"
+    )
+    assert robots_sitemaps(body + b"Not a sitemap: x\nsitemaps: y\n#sitemap: z\n") == ["http://a.test/1.xml", "/2.xml"]
+
+
+HOSTILE = [
+    "<!--",
+    "<!-- a -->",
+    "<!a>",
+    "<loc>",
+    "<loc><![CDATA[",
+    "<![CDATA[",
+    "<loc ",
+    "<link ",
+    "<link a=",
+    "&#1;",
+    " ",
+    "<",
+]
+
+
+@pytest.mark.parametrize("root", ["", "<urlset>", "<rss>", "<feed>", "<feed><link "])
+def test_hostile_markup_is_read_in_work_that_grows_with_its_bytes(root: str) -> None:
+    """Half a megabyte of each; were it quadratic, the child would need hours."""
+    code = f"""
+from tests.parse.test_sitemap import read
+for piece in {json.dumps([*HOSTILE, "a", "<a:", "http://a "])}:
+    read({root!r} + piece * (500_000 // len(piece)))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
