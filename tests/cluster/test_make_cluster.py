@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,7 @@ from tests.cluster.topology import why_not
 from tests.dags.crawls import ITERATIONS, MOST_ITERATIONS, WEB
 
 pytestmark = pytest.mark.timeout(2400)
+Start = Callable[..., subprocess.Popen[str]]
 SERVERS = 12
 """PostgreSQL, three key servers, two of HDFS, three of Airflow, and four workers make more than this many processes."""
 
@@ -35,12 +37,29 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(found)
 
 
-def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.cluster.run", *arguments, "--directory", str(directory)]
-    variables = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}  # as the Makefile sets it
-    return subprocess.Popen(
-        command, cwd=PROJECT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+@pytest.fixture
+def start(directory: Path) -> Iterator[Start]:
+    """Starts the program of `make cluster`; those that still run end with the test, with their servers."""
+    with ExitStack() as ends:
+
+        def started(*arguments: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-m", "tests.cluster.run", *arguments, "--directory", str(directory)]
+            variables = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins")}  # as the Makefile sets it
+            process = subprocess.Popen(
+                command, cwd=PROJECT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            ends.callback(end, process)
+            return process
+
+        yield started
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=300)
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 @pytest.mark.parametrize(
@@ -52,11 +71,11 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     ],
 )
 def test_what_would_be_refused_in_the_end_is_refused_before_anything_starts(
-    directory: Path, arguments: list[str], says: str
+    start: Start, directory: Path, arguments: list[str], says: str
 ) -> None:
     if missing := why_not():
         pytest.skip(missing)
-    output, _ = start(directory, "crawl", *arguments).communicate(timeout=200)
+    output, _ = start("crawl", *arguments).communicate(timeout=200)
     assert says in output
     assert len(output.splitlines()) == 1
     assert list(directory.iterdir()) == []
@@ -107,7 +126,7 @@ def lives(server: psutil.Process) -> bool:
         return False
 
 
-def test_killed_without_warning_started_again_crawled_and_stopped(jars: None, directory: Path, tmp_path: Path) -> None:
+def test_killed_without_warning_started_again_crawled_and_stopped(jars: None, start: Start, tmp_path: Path) -> None:
     if missing := why_not():
         pytest.fail(f"the cluster cannot run: {missing}")
     config = {
@@ -120,7 +139,7 @@ def test_killed_without_warning_started_again_crawled_and_stopped(jars: None, di
     (tmp_path / "config.yml").write_text(yaml.safe_dump(config))
     options = ["--config", str(tmp_path / "config.yml")]
 
-    killed = start(directory, *options)
+    killed = start(*options)
     read_until(killed, "Ctrl-C stops it")
     servers = servers_of(killed)
     killed.kill()
@@ -129,12 +148,12 @@ def test_killed_without_warning_started_again_crawled_and_stopped(jars: None, di
 
     with Serving(WEB) as serving:
         serving_options = ["--seeds", "\n".join(serving.seeds), "--iterations", str(ITERATIONS)]
-        again = start(directory, *options)
+        again = start(*options)
         said = read_until(again, "Ctrl-C stops it")
         servers = servers_of(again)
-        second = start(directory, *options)
+        second = start(*options)
         assert "another process runs the cluster here" in second.communicate(timeout=300)[0]
-        crawl = start(directory, "crawl", *options, *serving_options)
+        crawl = start("crawl", *options, *serving_options)
         output, _ = crawl.communicate(timeout=1500)
         assert crawl.returncode == 0, output
         assert "A cluster runs here already" in output
