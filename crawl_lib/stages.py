@@ -120,7 +120,7 @@ def update_crawldb(stores: Stores) -> Result:
     from crawl_lib import crawldb  # noqa: PLC0415
 
     require_crawldb(stores)
-    return crawldb.counts_of(stores, crawldb.update(stores, now=datetime.now(UTC)))
+    return crawldb.counts_of(crawldb.update(stores, now=datetime.now(UTC)))
 
 
 def require_crawldb(stores: Stores) -> None:

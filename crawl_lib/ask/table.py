@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crawl_lib import crawldb
-from crawl_lib.crawldb import CRAWLDB_SCHEMA, Version, counts_of, newest_version
+from crawl_lib.crawldb import CRAWLDB_SCHEMA, counts_of, newest_version
 from crawl_lib.errors import InputError
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.rounds import generated
 from crawl_lib.segment import open_parquet
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
+from crawl_lib.versions import Version
 
 Facts = dict[str, Any]
 MOST_HOSTS = 10
@@ -37,7 +38,7 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
         scores += [row["score"] for row in rows]
         scores = [min(scores), max(scores)]
     return {
-        **counts_of(stores, version),
+        **counts_of(version),
         "hosts": len(hosts),
         "rows_of_host": dict(hosts.most_common(MOST_HOSTS)),
         "due": dict(due),

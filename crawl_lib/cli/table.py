@@ -11,9 +11,10 @@ from typing import Any
 from crawl_lib import crawldb, stages
 from crawl_lib.ask import best_rows, crawldb_stats, dump_crawldb, explain_listing, row_of_url, says_listing
 from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
-from crawl_lib.crawldb import Version, counts_of, filter_crawldb, init_crawldb, rebuild
+from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
 from crawl_lib.rounds import note_crawldb, other_crawls, require_own_places
 from crawl_lib.stores import Stores
+from crawl_lib.versions import Version
 
 
 def stats(arguments: argparse.Namespace) -> int:
@@ -105,7 +106,7 @@ def _grow(arguments: argparse.Namespace, make: Callable[..., Version], *, is_fir
         stages.require_crawldb(stores)
         if not is_first:
             require_own_places(stores)
-        found = counts_of(stores, make(stores, now=datetime.now(UTC)))
+        found = counts_of(make(stores, now=datetime.now(UTC)))
     print_result(arguments, found, partial(print_counts, "CrawlDb", found))
     return 0
 

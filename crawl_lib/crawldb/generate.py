@@ -34,8 +34,7 @@ from crawl_lib.crawldb.lists import (
     read_lists,
     utc,
 )
-from crawl_lib.crawldb.table import CRAWLDB_SCHEMA
-from crawl_lib.crawldb.version import Version, newest_version, read_version
+from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
 from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.errors import DamagedFileError, InputError
@@ -47,6 +46,7 @@ from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Owners, Scope, UrlFilter, key_of
+from crawl_lib.versions import Version, Versions
 
 ROWS = 1 << 16
 OLDER_FOLDERS = 10
@@ -342,7 +342,7 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
     newest, older, key = lists[0], lists[1:], key_of(url)
     facts = newest.manifest
     try:
-        version: Version | None = read_version(stores.crawl, newest.number[0])
+        version: Version | None = Versions(stores, CRAWLDB).read(newest.number[0])
     except DamagedFileError:
         version = newest_version(stores)
     if version is None:

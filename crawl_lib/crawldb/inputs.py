@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 
 from crawl_lib.crawldb.table import columns
-from crawl_lib.crawldb.version import Version
 from crawl_lib.crawldir import DROPPED_MARK, SegmentRef
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.frontier import OUTLINKS_NAME, decode_line, part_mapping, read_outlinks
@@ -22,6 +21,7 @@ from crawl_lib.records import json_object
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter, host_of
+from crawl_lib.versions import Version
 
 NOT_YET = datetime(9999, 12, 31, tzinfo=UTC)
 """When seeds came that no iteration has in its scope yet: after all that is there."""

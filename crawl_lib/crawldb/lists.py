@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.crawldb.version import version_numbers
+from crawl_lib.crawldb.table import CRAWLDB
 from crawl_lib.crawldir import LISTS_FOLDER
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.rounds import generated, is_taken_in, list_number
 from crawl_lib.stores import Stores
+from crawl_lib.versions import Versions
 
 KEYS_FILE = "listed.parquet"
 _TIME = pa.timestamp("us", "UTC")
@@ -98,7 +99,7 @@ def _read_keys(stores: Stores, one: MadeList) -> pa.Table:
 
 def may_be_over(stores: Stores, lists: Sequence[MadeList]) -> list[int]:
     """The places of lists whose version is deleted, and that all their nodes have taken in."""
-    versions = set(version_numbers(stores.crawl))
+    versions = set(Versions(stores, CRAWLDB).numbers())
     return [
         place
         for place, one in enumerate(lists)

@@ -5,6 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Family, Version, Versions
+
 
 class Status(StrEnum):
     """What the CrawlDb believes of a URL."""
@@ -74,6 +77,37 @@ in a way that passes. `redirects`: hops since the last link. `capture_*`: the la
 `<folder>/<node>`. `depth`: links from a seed, whose own is 0. `fetch_status`: the status as the visits left it, where
 `status` is `duplicate` or `orphan`. `inlinks`: followed links and redirects to it on the newest captures of other
 pages."""
+
+
+CRAWLDB = Family(
+    folder="crawldb",
+    name="the CrawlDb",
+    schema=CRAWLDB_SCHEMA,
+    remedy="move its folder away: the version before it counts, and the next update makes what it lacks",
+    rebuilt="run `krake crawldb rebuild`",
+    dictionary=("host", "domain", "status", "fetch_status", "capture_segment", "capture_file", "metadata"),
+    counted={"status": "statuses"},
+)
+"""A version's manifest has `parent` (a number, or null), `now` (POSIX seconds), `config_digest`, `segments` (those
+taken in: `<folder>/<node>` and the digest of its manifest), `seeds` (names of folders taken in), `statuses` (rows by
+status), `ruled` where there are such rules (see `filtering`), and `revised` (see `revise`)."""
+
+
+def newest_version(stores: Stores) -> Version | None:
+    """The newest whole CrawlDb, None before the first. Raises as `Versions.newest` does."""
+    return Versions(stores, CRAWLDB).newest()
+
+
+def counts_of(version: Version) -> dict[str, Any]:
+    """What tasks and commands say of a version: its number, its `path`, `rows`, those of each status, `segments`."""
+    manifest = version.manifest
+    return {
+        "version": version.number,
+        "path": version.path,
+        "rows": manifest["rows"],
+        "statuses": manifest["statuses"],
+        "segments": len(manifest["segments"]),
+    }
 
 
 def columns(text: str) -> pa.Schema:

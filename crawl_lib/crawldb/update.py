@@ -6,33 +6,27 @@ done in `states`, one after the other. Then links and redirects are joined (`fou
 """
 
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crawl_lib.crawldb.filtering import RULED_SCHEMA, ruled
 from crawl_lib.crawldb.inputs import HOPS_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs
 from crawl_lib.crawldb.matrix import matrix_table, outcome_table
 from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
-from crawl_lib.crawldb.table import CRAWLDB_SCHEMA, columns
-from crawl_lib.crawldb.version import CRAWLDB_FOLDER, Version, newest_version, version_numbers
-from crawl_lib.crawldb.writing import GROUP_ROWS, write_version
+from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, columns, newest_version
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.engine import Engine
 from crawl_lib.errors import InputError
-from crawl_lib.export import scratch_folder
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.text import extract_text, text_table
 from crawl_lib.urls import Chain, Scope, domain_of, host_of
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, table_of, tables_of, write_version
 
 log = logging.getLogger(__name__)
 EVENTS_SCHEMA = columns(
@@ -87,7 +81,7 @@ def filter_crawldb(stores: Stores, *, now: datetime) -> Version:
     """
     while True:
         if (parent := newest_version(stores)) is None:
-            raise InputError(f"{stores.crawl.at(CRAWLDB_FOLDER)}: there is no version yet; run an update first")
+            raise InputError(f"{Versions(stores, CRAWLDB).folder}: there is no version yet; run an update first")
         inputs = replace(find_inputs(stores, parent), segments=(), seeds=())
         if version := _grown(stores, parent, inputs, now):
             return version
@@ -95,7 +89,8 @@ def filter_crawldb(stores: Stores, *, now: datetime) -> Version:
 
 def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: datetime) -> Version | None:
     """The next version, None if another update has made one of its number meanwhile."""
-    number = max(version_numbers(stores.crawl), default=0) + 1
+    versions = Versions(stores, CRAWLDB)
+    number = max(versions.numbers(), default=0) + 1
     there = {str(segment) for segment in inputs.there}
     before = parent.manifest if parent else {"segments": {}, "seeds": []}
     segments = {name: digest for name, digest in before["segments"].items() if name in there}
@@ -108,33 +103,27 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
         "segments": segments,
         "seeds": sorted(seeds.intersection(stores.crawl.seeds())),
     }
-    with _working(stores, number) as (engine, work):
-        return write_version(stores, number, _Update(stores, engine, work, parent, inputs).ruled(facts), facts)
-
-
-@contextmanager
-def _working(stores: Stores, number: int) -> Iterator[tuple[Engine, str]]:
-    """An engine, and a hidden folder for tables of this update."""
-    work = stores.crawl.at(CRAWLDB_FOLDER, f".{number}-{uuid.uuid4().hex}")
-    limits = stores.config.scratch
-    try:
-        with scratch_folder(stores.config, f"crawldb-{uuid.uuid4().hex}") as scratch:
-            room = Room(stores.storage, scratch, f"{work}/engine", limits.memory_bytes, stores, limits.max_bytes)
-            with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
-                yield engine, work
-    finally:
-        stores.storage.delete(work)
+    with Work.of(versions, number) as work:
+        return write_version(versions, number, _Update(work, parent, inputs).ruled(facts), facts)
 
 
 @dataclass
 class _Update:
-    """One update. `work`: where its own tables are."""
+    """One update."""
 
-    stores: Stores
-    engine: Engine
-    work: str
+    work: Work
     parent: Version | None
     inputs: UpdateInputs
+
+    @property
+    def stores(self) -> Stores:
+        """Those of its crawl."""
+        return self.work.stores
+
+    @property
+    def engine(self) -> Engine:
+        """What joins its tables."""
+        return self.work.engine
 
     def ruled(self, facts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """The rows of the new version, in order of keys, by the chain of `crawldb`; what it did is noted in `facts`."""
@@ -142,7 +131,7 @@ class _Update:
         if chain.is_empty:
             yield from self.rows()
             return
-        self._keep("ruled", RULED_SCHEMA, ruled(self.rows(), chain, counts))
+        self.work.keep("ruled", RULED_SCHEMA, ruled(self.rows(), chain, counts))
         facts["ruled"] = dict(sorted(counts.items()))
         for batch in self.engine.stream("crawldb/merged", GROUP_ROWS, "crawldb.filter"):
             yield with_names(batch)
@@ -171,12 +160,12 @@ class _Update:
         engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in segments], PAGES_SCHEMA)
         engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in segments], LINKS_SCHEMA)
         engine.tables("texts", self._texts(segments), _SIGNATURES)
-        engine.values("dropped", table(dropped, columns("key bytes, segment int32")))
+        engine.values("dropped", table_of(dropped, columns("key bytes, segment int32")))
         engine.values("segments", numbered(map(str, segments)))
         engine.values("outcomes", outcome_table())
         engine.values("there", numbered(map(str, self.inputs.there)))
         taken_out = [{"key": key, "name": name} for key, name in self.inputs.taken_out]
-        engine.values("taken_out", table(taken_out, columns("key bytes, name text")))
+        engine.values("taken_out", table_of(taken_out, columns("key bytes, name text")))
         engine.view("captures", "crawldb/captures")
 
     def _texts(self, segments: Sequence[SegmentRef]) -> list[str]:
@@ -188,16 +177,16 @@ class _Update:
 
     def _events(self) -> None:
         """What happened, written down once: it is read often."""
-        self._keep("seeds", SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(), SEEDS_SCHEMA))
+        self.work.keep("seeds", SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(), SEEDS_SCHEMA))
         self.engine.view("linked", "crawldb/linked")
-        self._ask("events", EVENTS_SCHEMA, "crawldb/events")
+        self.work.ask("events", EVENTS_SCHEMA, "crawldb/events", "crawldb.events")
 
     def _schedule(self) -> None:
         engine, config = self.engine, self.stores.config
         texts = engine.column("crawldb/metadata")
         kinds = Kinds(config.schedule.rules)
         rows = kinds.rows(engine.stream("crawldb/kinds", GROUP_ROWS)) if kinds.is_needed(texts) else iter(())
-        self._keep("kinds", KINDS_SCHEMA, tables_of(rows, KINDS_SCHEMA))
+        self.work.keep("kinds", KINDS_SCHEMA, tables_of(rows, KINDS_SCHEMA))
         engine.values("limits", kinds.limits())
         engine.values("facts", facts_table(texts))
         engine.values("matrix", matrix_table())
@@ -207,7 +196,7 @@ class _Update:
         engine = self.engine
         engine.view("sources", "crawldb/sources")
         hops = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS))
-        self._keep("hops", HOPS_SCHEMA, tables_of(hops, HOPS_SCHEMA))
+        self.work.keep("hops", HOPS_SCHEMA, tables_of(hops, HOPS_SCHEMA))
         engine.view("found", "crawldb/found")
         there = {str(segment): segment for segment in self.inputs.there}
         names = [name for name in engine.column("crawldb/lost_segments") if name in there] if self.parent else []
@@ -216,20 +205,22 @@ class _Update:
             engine.values("older_segments", numbered(names))
             engine.view("lost", "crawldb/lost")
         else:
-            engine.values("lost", table([], _COUNT))
+            engine.values("lost", table_of([], _COUNT))
 
     def _waves(self) -> None:
         """Rows after all events but the last of each URL; what is left are `before`, and `turn`, the last ones."""
         engine = self.engine
         states: list[str] = []
         for place in range(1, engine.value("crawldb/waves")):
-            engine.values("wave", table([{"place": place}], columns("place int32")))
+            engine.values("wave", table_of([{"place": place}], columns("place int32")))
             if states:
                 engine.table("states", states[-1])
             engine.view("before", "crawldb/before" if states else "crawldb/old")
             engine.view("turn", "crawldb/turn")
             engine.view("after", "crawldb/after")
-            if path := self._write(f"state-{place}", STATE_SCHEMA, self._answer("crawldb/wave_rows")):
+            answer = engine.stream("crawldb/wave_rows", GROUP_ROWS, "crawldb.events")
+            rows = (pa.Table.from_batches([batch]) for batch in answer)
+            if path := self.work.write(f"state-{place}", STATE_SCHEMA, rows):
                 states.append(path)
         if states:
             engine.tables("all_states", states, STATE_SCHEMA)
@@ -237,31 +228,6 @@ class _Update:
         engine.view("before", "crawldb/before" if states else "crawldb/old")
         engine.view("turn", "crawldb/last_turn")
         engine.view("after", "crawldb/after")
-
-    def _answer(self, query: str) -> Iterator[pa.Table]:
-        return (pa.Table.from_batches([batch]) for batch in self.engine.stream(query, GROUP_ROWS, "crawldb.events"))
-
-    def _ask(self, name: str, schema: pa.Schema, query: str) -> None:
-        self._keep(name, schema, self._answer(query))
-
-    def _keep(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-        """Make a table of rows, by way of a file: there may be many."""
-        if path := self._write(name, schema, tables):
-            self.engine.table(name, path)
-        else:
-            self.engine.values(name, schema.empty_table())
-
-    def _write(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
-        """A file of rows; None where there are none."""
-        waiting = iter(tables)
-        first = list(islice(waiting, 1))
-        if not first:
-            return None
-        path = f"{self.work}/{name}.parquet"
-        with self.stores.storage.open_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for rows in chain(first, waiting):
-                writer.write_table(rows.cast(schema))
-        return path
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -282,15 +248,4 @@ def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
 def numbered(names: Iterable[str]) -> pa.Table:
     """Segments by their place."""
     rows = [{"segment": number, "name": name} for number, name in enumerate(names)]
-    return table(rows, columns("segment int32, name text"))
-
-
-def table(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """A small table."""
-    return pa.Table.from_pylist(list(rows), schema)
-
-
-def tables_of(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Rows as tables of a bounded size."""
-    while some := list(islice(rows, GROUP_ROWS)):
-        yield pa.Table.from_pylist(some, schema)
+    return table_of(rows, columns("segment int32, name text"))

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crawl_lib.config import is_sqlite_server
-from crawl_lib.crawldb import check_crawldb
+from crawl_lib.crawldb import CRAWLDB
 from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
@@ -51,6 +51,7 @@ from crawl_lib.repair.sweep import check_leftovers
 from crawl_lib.rounds import require_own_places
 from crawl_lib.segment import check_segment
 from crawl_lib.stores import Stores
+from crawl_lib.versions import Versions
 
 ROUNDS = 3
 MISMATCH = frozenset({"queue_rolled_back", "crawl_missing"})
@@ -345,7 +346,7 @@ class _Pass:
         self._add("queues", found, 0)
         with suppress(DamagedFileError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
-        self._add("versions of the CrawlDb", check_crawldb(self.stores, full=self.report.full), 0)
+        self._add("versions of the CrawlDb", Versions(self.stores, CRAWLDB).check(full=self.report.full), 0)
 
     def exports(self) -> None:
         """All exports."""

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.crawldb import Version, newest_version
+from crawl_lib.crawldb import newest_version
 from crawl_lib.crawldir import SCOPE_DIGEST, scope_digest, write_json_bytes
 from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.seeds import Division, inject, parse_seeds
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA
 from crawl_lib.stores import Stores
 from crawl_lib.urls import host_of
+from crawl_lib.versions import Version
 from tests.export.crawls import key, manifest
 
 STATUS = {"ok": 200, "redirect": 302, "gone": 404, "not_modified": 304, "client_error": 403}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl_lib.crawldb import CRAWLDB_SCHEMA, Version
-from crawl_lib.crawldb.writing import write_version
+from crawl_lib.crawldb import CRAWLDB, CRAWLDB_SCHEMA
 from crawl_lib.stores import Stores
 from crawl_lib.urls import domain_of, host_of
+from crawl_lib.versions import Version, Versions, write_version
 
 NOW = 1_795_000_000
 
@@ -39,6 +39,6 @@ def leave_version(stores: Stores, number: int, rows: Iterable[dict[str, Any]], p
     ordered: Sequence[dict[str, Any]] = sorted(rows, key=lambda row: row["key"])
     batches = pa.Table.from_pylist(list(ordered), schema=CRAWLDB_SCHEMA).to_batches()
     facts = {"parent": parent, "now": NOW, "config_digest": "", "segments": {}, "seeds": []}
-    version = write_version(stores, number, batches, facts)
+    version = write_version(Versions(stores, CRAWLDB), number, batches, facts)
     assert version is not None
     return version

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.crawldb import newest_version, rebuild, update, writing
+from crawl_lib.crawldb import newest_version, rebuild, update
 from crawl_lib.engine import duck
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
+from crawl_lib.versions import write_version, writing
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, A, B, C, T
 from tests.stores import stores_on
@@ -67,7 +68,7 @@ def test_of_two_updates_at_once_the_second_takes_in_what_the_first_has_left(
 ) -> None:
     crawl = Crawl(stores_on(open_storage(config), config))
     crawl.segment(T, [Visit(A)])
-    written, others = writing.write_version, []
+    written, others = write_version, []
 
     def after_another(*arguments: Any, **named: Any) -> Any:
         if not others:

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from crawl_lib.config import from_mapping
-from crawl_lib.crawldb import Version, rebuild, update
+from crawl_lib.crawldb import rebuild, update
 from crawl_lib.storage import open_storage
+from crawl_lib.versions import Version
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T
 from tests.stores import stores_on

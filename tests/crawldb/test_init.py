@@ -69,7 +69,7 @@ update(open_stores(load_config(sys.argv[1])), now=datetime(2026, 11, 1, tzinfo=U
 """
 
 
-@pytest.mark.parametrize("step", ["crawldb.update.written", "crawldb.update.renamed"])
+@pytest.mark.parametrize("step", ["versions.written", "versions.renamed"])
 def test_killed_at_a_step_the_next_update_leaves_the_same(crawl: Crawl, step: str, tmp_path: Path) -> None:
     file = tmp_path / "config.yml"
     file.write_text(yaml.safe_dump(to_mapping(crawl.stores.config)))

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, matrix, update
+from crawl_lib.crawldb import CRAWLDB, CRAWLDB_SCHEMA, Status, matrix, update
 from crawl_lib.crawldb.matrix import MATRIX, NONE, SEEN_OF_OUTCOME, Seen, matrix_table
-from crawl_lib.crawldb.writing import write_version
 from crawl_lib.states import Outcome
 from crawl_lib.storage import open_storage
+from crawl_lib.versions import Versions, write_version
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T, at
 from tests.export.crawls import key
@@ -142,7 +142,8 @@ def rows(crawl: Crawl) -> dict[str, dict[str, Any]]:
     old += [{**stored_row(url, "nothing", "unfetched"), "inlinks": 1} for url in sources]
     table = pa.Table.from_pylist(sorted(old, key=lambda row: row["key"]), CRAWLDB_SCHEMA)
     segments = {OLD: ""}
-    write_version(crawl.stores, 1, table.to_batches(), {"parent": None, "now": 1, "segments": segments, "seeds": []})
+    facts = {"parent": None, "now": 1, "segments": segments, "seeds": []}
+    write_version(Versions(crawl.stores, CRAWLDB), 1, table.to_batches(), facts)
     depths = {pair: {"depth": 2 if pair[1] == "orphan" else 0} for pair in pairs}
     visits = [Visit(url_of(*pair), more=depths[pair], **VISITS[pair[0]]) for pair in pairs if pair[0] in VISITS]
     for number, source in enumerate(sources):

@@ -10,8 +10,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from crawl_lib.config import Config
-from crawl_lib.crawldb import Version, update
+from crawl_lib.crawldb import update
 from crawl_lib.storage import open_storage
+from crawl_lib.versions import Version
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_update import DAY, NOW, T, at
 from tests.stores import stores_on

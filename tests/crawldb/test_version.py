@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config, ScheduleRuleConfig
-from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status, Version, check_crawldb, newest_version, writing
-from crawl_lib.crawldb.writing import write_version
+from crawl_lib.crawldb import CRAWLDB, CRAWLDB_SCHEMA, Status, newest_version
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.repair import fsck
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
+from crawl_lib.versions import Version, Versions, write_version, writing
 from tests.stores import stores_on
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -43,7 +43,8 @@ def write(stores: Stores, number: int, rows: list[dict[str, Any]], size: int = 2
     """A version of these rows, written in batches of so many."""
     rows = sorted(rows, key=lambda one: one["key"])
     batches = pa.Table.from_pylist(rows, CRAWLDB_SCHEMA).to_batches(size) if rows else []
-    return write_version(stores, number, batches, {"parent": None, "now": 1, "segments": {}, "seeds": []})
+    facts = {"parent": None, "now": 1, "segments": {}, "seeds": []}
+    return write_version(Versions(stores, CRAWLDB), number, batches, facts)
 
 
 def rows_of(stores: Stores, version: Version) -> list[dict[str, Any]]:
@@ -54,7 +55,7 @@ def rows_of(stores: Stores, version: Version) -> list[dict[str, Any]]:
 
 def test_before_the_first_there_is_none(stores: Stores) -> None:
     assert newest_version(stores) is None
-    assert check_crawldb(stores) == []
+    assert Versions(stores, CRAWLDB).check() == []
 
 
 def test_rows_are_in_parts_by_interval_of_keys(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +111,7 @@ def test_of_damaged_versions_the_last_whole_one_counts(
     with caplog.at_level(logging.WARNING):
         assert newest_version(stores).number == 1
     assert "crawldb/2" in caplog.text
-    [finding] = check_crawldb(stores)
+    [finding] = Versions(stores, CRAWLDB).check()
     assert (finding.name, finding.where) == ("crawldb_damaged", "crawl/crawldb/2")
     assert "move its folder away" in finding.to_text()
 
@@ -120,8 +121,8 @@ def test_a_full_check_reads_every_byte(stores: Stores) -> None:
     data = bytearray(file.read_bytes())
     data[100] ^= 1
     file.write_bytes(data)
-    assert check_crawldb(stores, full=False) == []
-    assert [finding.name for finding in check_crawldb(stores)] == ["crawldb_damaged"]
+    assert Versions(stores, CRAWLDB).check(full=False) == []
+    assert [finding.name for finding in Versions(stores, CRAWLDB).check()] == ["crawldb_damaged"]
     assert [finding.name for finding in fsck(stores).findings] == ["crawldb_damaged"]
 
 
@@ -137,7 +138,7 @@ def test_of_two_that_write_a_version_the_first_one_wins(stores: Stores) -> None:
         write(stores, 1, [row("http://a.example/")])  # another one, meanwhile
         return iter([])
 
-    assert write_version(stores, 1, lazily(rows), {}) is None
+    assert write_version(Versions(stores, CRAWLDB), 1, lazily(rows), {}) is None
     assert newest_version(stores).manifest["rows"] == 1
     folder = Path(stores.config.dfs_primary) / "crawl/crawldb"
     assert [path.name for path in folder.iterdir()] == ["1"]

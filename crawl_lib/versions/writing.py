@@ -5,7 +5,7 @@ The same rows give the same bytes, whichever engine they come from: this is the 
 
 import hashlib
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,110 +14,108 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crawl_lib.crawldb.table import CRAWLDB_SCHEMA
-from crawl_lib.crawldb.version import CRAWLDB_FOLDER, Version, read_version, version_numbers, version_path
 from crawl_lib.crawldir import write_json_bytes
 from crawl_lib.durable import reached
 from crawl_lib.errors import StorageError
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
-from crawl_lib.stores import Stores
+from crawl_lib.versions.version import Version, Versions
 
 GROUP_ROWS = 1 << 16
 """Of a row group."""
 PART_ROWS = 1 << 20
 """Of a part: what is read to look at one URL is a row group of one part."""
-DICTIONARY = ["host", "domain", "status", "fetch_status", "capture_segment", "capture_file", "metadata"]
 
 
 def write_version(
-    stores: Stores, number: int, batches: Iterable[pa.RecordBatch], facts: dict[str, Any]
+    versions: Versions, number: int, batches: Iterable[pa.RecordBatch], facts: dict[str, Any]
 ) -> Version | None:
     """Write a version, make it visible by one rename, and delete those beyond `crawldb.keep_versions`.
 
     `batches`: rows in ascending order of keys, in batches of `GROUP_ROWS`. `facts`: what the manifest says besides
-    counts and parts. Returns None, and leaves nothing, if another update has made a version of that number meanwhile.
+    counts and parts. Returns None, and leaves nothing, if another task has made a version of that number meanwhile.
     Raises StorageError.
     """
-    crawl, folder = stores.crawl, version_path(stores.crawl, number)
-    hidden = crawl.at(CRAWLDB_FOLDER, f".{number}-{uuid.uuid4().hex}")
+    storage, folder = versions.stores.storage, versions.path(number)
+    hidden = f"{versions.folder}/.{number}-{uuid.uuid4().hex}"
     try:
-        parts = _Parts(stores, hidden)
+        parts = _Parts(versions, hidden)
         parts.write(batches)
         manifest = {
             **facts,
             "format_version": SEALED_VERSION,
             "version": number,
-            "rows": sum(parts.statuses.values()),
-            "statuses": dict(sorted(parts.statuses.items())),
+            "rows": parts.rows,
+            **{name: dict(sorted(parts.counts[column].items())) for column, name in versions.family.counted.items()},
             "parts": parts.entries,
         }
-        stores.storage.write_bytes(f"{hidden}/{MANIFEST_FILE}", write_json_bytes(manifest))
-        reached("crawldb.update.written")
-        stores.storage.rename(hidden, folder)
+        storage.write_bytes(f"{hidden}/{MANIFEST_FILE}", write_json_bytes(manifest))
+        reached("versions.written")
+        storage.rename(hidden, folder)
     except BaseException as error:
         with suppress(StorageError):
-            stores.storage.delete(hidden)
-        if isinstance(error, StorageError) and stores.storage.exists(folder):
+            storage.delete(hidden)
+        if isinstance(error, StorageError) and storage.exists(folder):
             return None
         raise
-    reached("crawldb.update.renamed")
-    version = read_version(crawl, number)
-    remove_older(stores)
+    reached("versions.renamed")
+    version = versions.read(number)
+    _remove_older(versions)
     return version
 
 
-def remove_older(stores: Stores) -> None:
-    """Delete versions beyond the newest `crawldb.keep_versions`, and what killed updates left of these numbers."""
-    numbers = version_numbers(stores.crawl)
-    for number in numbers[stores.config.crawldb.keep_versions :]:
-        stores.storage.delete(version_path(stores.crawl, number))
-    for entry in stores.storage.list(stores.crawl.at(CRAWLDB_FOLDER)):
+def _remove_older(versions: Versions) -> None:
+    """Delete versions beyond the newest `crawldb.keep_versions`, and what killed tasks left of these numbers."""
+    storage, numbers = versions.stores.storage, versions.numbers()
+    for number in numbers[versions.stores.config.crawldb.keep_versions :]:
+        storage.delete(versions.path(number))
+    for entry in storage.list(versions.folder):
         left = entry.name.removeprefix(".").partition("-")[0]
         if entry.name.startswith(".") and left.isdecimal() and int(left) <= numbers[0]:
-            stores.storage.delete(stores.crawl.at(CRAWLDB_FOLDER, entry.name))
+            storage.delete(f"{versions.folder}/{entry.name}")
 
 
 @dataclass
 class _Parts:
     """The parts of a version that is being written. `entries`: of the manifest."""
 
-    stores: Stores
+    versions: Versions
     hidden: str
     entries: list[dict[str, Any]] = field(default_factory=list)
-    statuses: "Counter[str]" = field(default_factory=Counter)
+    rows: int = 0
+    counts: "dict[str, Counter[str]]" = field(default_factory=lambda: defaultdict(Counter))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """All rows; without any there is one part with none."""
-        waiting = iter(self.stores.until_stopped(batches))
+        waiting = iter(self.versions.stores.until_stopped(batches))
         first = next(waiting, None)
         while first is not None or not self.entries:
             first = self._part(first, waiting)
 
     def _part(self, first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
         """One part; returns the batch that begins the next one."""
+        stores, family = self.versions.stores, self.versions.family
         name, rows, keys = f"part-{len(self.entries):05d}.parquet", 0, [b"", b""]
-        with self.stores.storage.open_write(f"{self.hidden}/{name}") as file:
+        with stores.storage.open_write(f"{self.hidden}/{name}") as file:
             hashed = Hashed(file)
             with pq.ParquetWriter(
                 hashed,  # type: ignore[arg-type]
-                CRAWLDB_SCHEMA,
+                family.schema,
                 compression="zstd",
-                use_dictionary=DICTIONARY,  # type: ignore[arg-type]
+                use_dictionary=list(family.dictionary),  # type: ignore[arg-type]
                 write_page_checksum=True,
             ) as writer:
                 while first is not None and rows < PART_ROWS:
-                    table = pa.Table.from_batches([first]).cast(CRAWLDB_SCHEMA)
+                    table = pa.Table.from_batches([first]).cast(family.schema)
                     writer.write_table(table, row_group_size=len(table))
                     keys = [keys[0] or table["key"][0].as_py(), table["key"][-1].as_py()]
                     rows += len(table)
-                    self._count(table)
+                    for column in family.counted:
+                        self.counts[column].update(map(str, table[column].to_pylist()))
                     first = next(rest, None)
         entry = {"name": name, "rows": rows, "first_key": keys[0].hex(), "last_key": keys[1].hex()}
+        self.rows += rows
         self.entries.append({**entry, "size_bytes": hashed.size_bytes, "sha256": hashed.digest.hexdigest()})
         return first
-
-    def _count(self, table: pa.Table) -> None:
-        self.statuses.update(map(str, table["status"].to_pylist()))
 
 
 class Hashed:

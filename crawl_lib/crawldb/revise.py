@@ -1,0 +1,40 @@
+"""Another version of the same rows: what was found out about them by other means than visits."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA
+from crawl_lib.errors import InputError
+from crawl_lib.stores import Stores
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, write_version
+
+
+def revise(
+    stores: Stores, *, what: str, of: str, query: str, prepare: Callable[[Work], None], now: datetime
+) -> Version:
+    """Make a version of the rows of the newest one, as a query answers them; returns it.
+
+    `what`: what is revised, as the manifest's `revised` names it (`score`, `duplicates`); `of`: what it follows from, a
+    digest or a name. Where the newest version has been revised so already, that is the one. `query`: of `sql/`, all
+    columns of the table in order of keys, from `crawldb` (the rows as they are) and the tables that `prepare` makes.
+    What an update finds out later is in the versions after it, which are to be revised again.
+
+    Raises InputError before the first version, and as `update` does.
+    """
+    versions = Versions(stores, CRAWLDB)
+    while True:
+        if (parent := versions.newest()) is None:
+            raise InputError(f"{versions.folder}: there is no version yet; run an update first")
+        before = parent.manifest
+        revised = {**before.get("revised", {}), what: of}
+        if before.get("revised") == revised:
+            return parent
+        carried = {name: before[name] for name in ("config_digest", "segments", "seeds")}
+        facts = {**carried, "parent": parent.number, "now": int(now.timestamp()), "revised": revised}
+        number = max(versions.numbers()) + 1
+        with Work.of(versions, number) as work:
+            work.engine.tables("crawldb", parent.paths, CRAWLDB_SCHEMA)
+            prepare(work)
+            rows = work.engine.stream(query, GROUP_ROWS, f"crawldb.{what}")
+            if version := write_version(versions, number, rows, facts):
+                return version

@@ -1,0 +1,10 @@
+"""Tables of which each version replaces the one before: the CrawlDb, and what is derived from it and from segments.
+
+Versions are in `<crawl>/<family>/<number>/` (`version`): parts in order of keys, and a sealed manifest. A version is
+written next to its place, under a hidden name, and renamed (`writing`), so a killed task leaves nothing that is read;
+the newest whole one counts. `work` is where one is made: an engine, and tables that only this version's making needs.
+"""
+
+from crawl_lib.versions.version import Family, Version, Versions
+from crawl_lib.versions.work import Work, table_of, tables_of
+from crawl_lib.versions.writing import GROUP_ROWS, write_version

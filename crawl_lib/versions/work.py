@@ -1,0 +1,76 @@
+"""Where a version is made: an engine, and tables that only its making needs, in a hidden folder that goes with it."""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.export import scratch_folder
+from crawl_lib.stores import Stores
+from crawl_lib.versions.version import Versions
+from crawl_lib.versions.writing import GROUP_ROWS
+
+
+@dataclass(frozen=True)
+class Work:
+    """The making of one version. `folder`: where its own tables are, relative to the storage's root."""
+
+    stores: Stores
+    engine: Engine
+    folder: str
+
+    @classmethod
+    @contextmanager
+    def of(cls, versions: Versions, number: int) -> "Iterator[Work]":
+        """Open the engine; with the block its tables go. Raises ConfigError, StorageError, NoRoomError."""
+        stores = versions.stores
+        folder = f"{versions.folder}/.{number}-{uuid.uuid4().hex}"
+        limits = stores.config.scratch
+        try:
+            with scratch_folder(stores.config, f"{versions.family.folder}-{uuid.uuid4().hex}") as scratch:
+                room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
+                with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
+                    yield cls(stores, engine, folder)
+        finally:
+            stores.storage.delete(folder)
+
+    def ask(self, name: str, schema: pa.Schema, query: str, stage: str) -> None:
+        """Make a table of the answer of a query, which is asked once then, however often the table is read."""
+        answer = self.engine.stream(query, GROUP_ROWS, stage)
+        self.keep(name, schema, (pa.Table.from_batches([batch]) for batch in answer))
+
+    def keep(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        """Make a table of rows, by way of a file: there may be many."""
+        if path := self.write(name, schema, tables):
+            self.engine.table(name, path)
+        else:
+            self.engine.values(name, schema.empty_table())
+
+    def write(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str | None:
+        """A file of rows, its path; None where there are none."""
+        waiting = iter(tables)
+        first = list(islice(waiting, 1))
+        if not first:
+            return None
+        path = f"{self.folder}/{name}.parquet"
+        with self.stores.storage.open_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for rows in chain(first, waiting):
+                writer.write_table(rows.cast(schema))
+        return path
+
+
+def tables_of(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Rows as tables of a bounded size."""
+    while some := list(islice(rows, GROUP_ROWS)):
+        yield pa.Table.from_pylist(some, schema)
+
+
+def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """A small table."""
+    return pa.Table.from_pylist(list(rows), schema)
