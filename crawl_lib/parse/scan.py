@@ -22,7 +22,7 @@ class _Answer(ctypes.Structure):
 
 
 def load(path: Path = LIBRARY) -> ctypes.CDLL:
-    """Load the compiled scanner. Raises SetupError if it is not there, or was compiled from other sources."""
+    """Load the compiled library. Raises SetupError if it is not there, or was compiled from other sources."""
     try:
         library = ctypes.CDLL(str(path))
         library.krake_sources.restype = ctypes.c_uint64
@@ -37,6 +37,9 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     library.krake_links.argtypes = (text, size, text, size, size, size, ctypes.c_void_p)
     library.krake_free.argtypes = (ctypes.c_void_p,)
     library.krake_free.restype = None
+    array = ctypes.c_void_p
+    library.krake_sums.argtypes = (array, size, array, ctypes.c_int64, array, array)
+    library.krake_sums.restype = None
     return library
 
 

@@ -1,4 +1,4 @@
-"""Compiles the scanner of links: by `cc` where one works, else by a compiler that PyPI brings. `make setup` runs it.
+"""Compiles the scanner of links and sums over graphs: by `cc`, else by a compiler of PyPI. `make setup` runs it.
 
     python crawl_lib/parse/native/compile.py REQUIREMENTS
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LIBRARY = HERE / "liblinks.so.1"  # ending in .so it would be a module to Python
-SOURCES = ("links.c", "foreign.c", "tags.c", "tokens.c", "text.c")
+SOURCES = ("links.c", "foreign.c", "tags.c", "tokens.c", "text.c", "sums.c")
 FLAGS = ("-std=c11", "-O3", "-Wall", "-Wextra")
 
 

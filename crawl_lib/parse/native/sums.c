@@ -1,0 +1,19 @@
+/* What ranks of graphs are made of: sums over the neighbours of each node. */
+#include <stddef.h>
+#include <stdint.h>
+
+enum { AHEAD = 32 }; /* neighbours whose values are fetched while those before them are added up */
+
+/* Row i has the columns from columns[starts[i]] to before columns[starts[i + 1]]; sums[i] becomes the sum of their
+   values, in this order, on which a sum of floats depends. `length`: of `columns`. */
+void krake_sums(const int64_t *starts, size_t rows, const int32_t *columns, int64_t length, const double *values,
+                double *sums) {
+    for (size_t row = 0; row < rows; row++) {
+        double sum = 0;
+        for (int64_t at = starts[row]; at < starts[row + 1]; at++) {
+            if (at + AHEAD < length) __builtin_prefetch(&values[columns[at + AHEAD]]);
+            sum += values[columns[at]];
+        }
+        sums[row] = sum;
+    }
+}

@@ -1,0 +1,74 @@
+"""What each round of a rank does: for every node, the sum of the values of the nodes that link to it.
+
+A sum of floats depends on its order, so this one is fixed: a node's inlinks as they are listed. The loop is in C
+(`crawl_lib/parse/native/sums.c`): numpy alone adds up a third as many arcs a second.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crawl_lib.errors import os_errors
+from crawl_lib.parse import load_native
+from crawl_lib.stopping import Progress
+
+BLOCK_ARCS = 1 << 24
+"""Between two looks whether to stop: a fraction of a second."""
+Ints = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+_native = cache(load_native)
+
+
+class Inlinks:
+    """The arcs of a graph by their targets: those to node i come from `sources[starts[i]:starts[i + 1]]`.
+
+    `starts`: int64, one more than there are nodes. `sources`: int32, in memory or mapped, as `mapped` makes it.
+    Raises ValueError where they do not fit together.
+    """
+
+    def __init__(self, starts: Ints, sources: Ints) -> None:
+        self.starts = np.ascontiguousarray(starts, np.int64)
+        self.sources = np.ascontiguousarray(sources, np.int32)
+        self.nodes, self.arcs = len(self.starts) - 1, len(self.sources)
+        is_whole = self.nodes >= 0 and self.starts[0] == 0 and self.starts[-1] == self.arcs
+        if not is_whole or (np.diff(self.starts) < 0).any():
+            raise ValueError(f"starts of {self.nodes} nodes do not divide {self.arcs} arcs")
+        # The loop in C believes them.
+        if self.arcs and not 0 <= self.sources.min() <= self.sources.max() < self.nodes:
+            raise ValueError(f"a source is outside of 0 to {self.nodes - 1}")
+
+    def sums(self, values: Floats, progress: Progress) -> Floats:
+        """For each node the sum of the `values` of its inlinks, which are counted by `progress`. Raises StoppedError,
+        and SetupError where the loop was not compiled."""
+        if len(values) != self.nodes:
+            raise ValueError(f"{len(values)} values for {self.nodes} nodes")
+        values, found = np.ascontiguousarray(values, np.float64), np.empty(self.nodes)
+        starts, sources = self.starts, self.sources.ctypes.data
+        first = 0
+        while first < self.nodes:
+            block_end = np.searchsorted(starts, starts[first] + BLOCK_ARCS, side="right") - 1
+            end = min(self.nodes, max(first + 1, int(block_end)))
+            places = [array.ctypes.data for array in (starts[first:], values, found[first:])]
+            _native().krake_sums(places[0], end - first, sources, self.arcs, places[1], places[2])
+            progress.add(int(starts[end] - starts[first]))
+            first = end
+        return found
+
+
+def starts_of(degrees: Ints) -> Ints:
+    """Where the inlinks of each node begin, and the last ones end. `degrees`: how many each node has."""
+    return np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
+
+
+def mapped(path: Path, blocks: Iterable[Ints]) -> Ints:
+    """Numbers of 32 bits in a file of this machine instead of memory. Raises StorageError naming the file."""
+    with os_errors(path), path.open("wb") as file:
+        for block in blocks:
+            file.write(np.ascontiguousarray(block, np.int32).data)
+        if not file.tell():  # which cannot be mapped
+            return np.empty(0, np.int32)
+    return np.memmap(path, np.int32, "r")
