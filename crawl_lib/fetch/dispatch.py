@@ -133,7 +133,7 @@ class Dispatch:
             gate.waiting.append((host, job))
             if not gate.in_heap:
                 self.open(gate)
-        elif not self._waits_for_nodes(host, job):
+        elif self._spans is None or not self._waits_for_nodes(host, job):
             self._take_turn(host, job)
 
     def open(self, gate: Gate) -> None:

@@ -71,7 +71,7 @@ class Admission:
     def _groups(self, url: bytes) -> list[Groups]:
         """What a URL is in, found once for `choose` and `count`."""
         if url not in self._known:
-            self._known[url] = self._traps.groups(url, host_of_line(url)) if self._traps is not None else []
+            self._known[url] = self._traps.groups(url, host_of_line) if self._traps is not None else []
         return self._known[url]
 
 

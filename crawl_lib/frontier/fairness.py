@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from crawl_lib.frontier.hostcounts import host_of_line
-from crawl_lib.frontier.outlinks import due_of, is_listed
+from crawl_lib.frontier.outlinks import BARE_META_TABS, due_of, is_listed
 from crawl_lib.urls import domain_of
 
 LOOK_AHEAD_LINES = 100_000
@@ -56,8 +56,9 @@ def choose(lines: Iterable[tuple[bytes, bytes]], shares: Shares) -> bytearray:
     taken, left, rooms, more = bytearray(), shares.size, _Rooms(shares), shares.look_ahead
     new, latest = left if shares.new is None else shares.new, shares.now + shares.max_wait_s
     for url, meta in lines if left else ():
-        host, is_new = host_of_line(url), not is_listed(meta, is_meta=True)
-        is_due = not shares.now < due_of(meta) <= latest and host not in shares.back_off
+        host, is_bare = host_of_line(url), meta.count(b"\t") <= BARE_META_TABS  # most are: the rest costs time
+        is_new = is_bare or not is_listed(meta, is_meta=True)
+        is_due = (is_bare or not shares.now < due_of(meta) <= latest) and host not in shares.back_off
         if is_due and (new or not is_new):
             taken.append(1 if rooms.take(host) else _PASSED if is_new else _PASSED_OF_LIST)
         else:

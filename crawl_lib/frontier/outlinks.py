@@ -31,6 +31,8 @@ HANDED_ON = "h"
 HANDED_ON_MARK = b"\th\t"
 """What a line has in it if, and only if, its flag says handed on: no other field can be `h`."""
 BARE_META = b"\t0\t0\t"
+BARE_META_TABS = BARE_META.count(b"\t")
+"""A line with more has retries and a time, and perhaps a list."""
 _LEVEL = 1
 _GZIP_ERROR = cast(type[Exception], IsalError)
 _BLOCK_BYTES = 1 << 18
@@ -103,19 +105,18 @@ def decode_meta(url: bytes, meta: bytes, where: str) -> QueuedUrl:
     """A URL from its lines of data and meta. `where`: the file that DamagedFileError names."""
     try:
         via, depth, redirects, metadata, *again = meta.split(b"\t")
-        retries, due, list_name, earlier = _tries_and_list(again)
         via_key = bytes.fromhex(via.decode()) or None
-        found = QueuedUrl(url.decode(), via_key, int(depth), int(redirects), metadata.decode(), int(retries), int(due))
-        return replace(found, list_name=list_name.decode(), earlier=earlier.decode()) if list_name else found
+        found = QueuedUrl(url.decode(), via_key, int(depth), int(redirects), metadata.decode())
+        return _with_tries_and_list(found, again) if again else found
     except ValueError as error:
         raise DamagedFileError(f"{where}: not a line of meta: {meta[:200]!r}") from error
 
 
-def _tries_and_list(fields: Sequence[bytes]) -> Sequence[bytes]:
-    """The four fields that may follow the metadata: none, two, three or four of them are there."""
-    if len(fields) == 1:
-        raise ValueError("a number of retries without a time")
-    return (*fields, *(b"0", b"0", b"", b"")[len(fields) :])
+def _with_tries_and_list(queued: QueuedUrl, fields: Sequence[bytes]) -> QueuedUrl:
+    """With the two, three or four fields that follow the metadata."""
+    retries, due, *listed = fields
+    list_name, earlier = (*listed, b"", b"")[: max(2, len(listed))]
+    return replace(queued, retries=int(retries), due=int(due), list_name=list_name.decode(), earlier=earlier.decode())
 
 
 def encode_line(queued: QueuedUrl, flags: str = "") -> bytes:

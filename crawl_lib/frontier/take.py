@@ -155,8 +155,9 @@ def make_take(queue: Queue, shares: Shares, header: TakeHeader) -> Take:
     require_settled(queue)
     state = queue.state()
     taken = choose(queue.lines(state), shares)
-    passed_over = compress(queue.lines(state), taken.translate(_OTHERS))
-    due = next_due(passed_over, shares) if len(taken) == state.length else None
+    due = None
+    if len(taken) == state.length and 0 in taken:
+        due = next_due(compress(queue.lines(state), taken.translate(_OTHERS)), shares)
     return take_lines(queue, taken, replace(header, node=queue.node, next_due=due))
 
 
@@ -315,11 +316,13 @@ def _lines(urls: Iterable[QueuedUrl]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _passed_over(lines: Iterable[tuple[bytes, bytes]], header: TakeHeader) -> Iterator[tuple[bytes, bytes]]:
-    """Those of the lines that were looked at which were not taken."""
+    """Those of the lines that were looked at which were not taken; no line is read where that is none."""
+    if header.runs == [(0, header.looked_at)]:
+        return
     passed = bytearray(b"\1") * header.looked_at
     for start, stop in header.runs:
         passed[start:stop] = bytes(stop - start)
-    return compress(lines, passed)
+    yield from compress(lines, passed)
 
 
 def _words(state: State) -> str:

@@ -42,14 +42,17 @@ class Scope(StrEnum):
 
 
 class Chain:
-    """What normalisers and filters of one scope make of canonical URLs. `errors`: how often a step raised, by name."""
+    """What normalisers and filters of one scope make of canonical URLs.
+
+    `filters`: by their names; `errors`: how often a step raised, by name.
+    """
 
     def __init__(self, config: UrlsConfig, scope: Scope) -> None:
         """Raises ConfigError: a line for each rule that cannot work, with file and line."""
         self.errors: Counter[str] = Counter()
         self._max_length_chars = config.max_length_chars
         self._normalizers: Sequence[tuple[str, Normalizer]] = _steps(NORMALIZERS, *_of(config, "normalizers", scope))
-        self._filters: Sequence[tuple[str, FileFilter]] = _steps(FILE_FILTERS, *_of(config, "filters", scope))
+        self.filters: Sequence[tuple[str, FileFilter]] = _steps(FILE_FILTERS, *_of(config, "filters", scope))
 
     @property
     def normalizes(self) -> bool:
@@ -59,7 +62,7 @@ class Chain:
     @property
     def is_empty(self) -> bool:
         """Whether it changes and rejects nothing."""
-        return not self._normalizers and not self._filters
+        return not self._normalizers and not self.filters
 
     def normalize(self, url: str) -> str:
         """The canonical URL that a canonical URL becomes; often itself."""
@@ -83,7 +86,7 @@ class Chain:
 
     def rejects(self, url: str, host: str) -> str | None:
         """The rule of a filter that rejects a canonical URL, such as `regex-urlfilter.txt:3 -[?*!@=]`, else None."""
-        for name, step in self._filters:
+        for name, step in self.filters:
             try:
                 if rule := step(url, host):
                     return rule

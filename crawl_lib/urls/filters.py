@@ -1,5 +1,6 @@
 """Which URLs belong to the crawl: `urls.rules`, then `urls.scope`; over all, refused ports and limits of depth."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 
@@ -43,6 +44,7 @@ class UrlFilter:
         self._scope = None if config.scope == "any" else frozenset(names)
         self._max_depth = config.max_depth
         self._max_segments = traps.max_path_segments if traps else None
+        self._few_slashes = math.inf if self._max_segments is None else self._max_segments + _SLASHES_BEFORE
 
     def verdict(self, url: str, host: str, depth: int) -> tuple[bool, str]:
         """Say whether a canonical URL belongs to the crawl, and by what name.
@@ -65,20 +67,18 @@ class UrlFilter:
             return Rejection.PORT
         if self._max_depth is not None and depth > self._max_depth:
             return Rejection.DEPTH
-        if self._max_segments is not None and _segments(url, self._max_segments) > self._max_segments:
+        if url.count("/") > self._few_slashes and self._is_deep(url):
             return Rejection.PATH_DEPTH
-        return None if self.chain.rejects(url, host) is None else Rejection.FILTER
+        return Rejection.FILTER if self.chain.filters and self.chain.rejects(url, host) else None
+
+    def _is_deep(self, url: str) -> bool:
+        """Whether the path has too many segments; a slash at its end begins none."""
+        return url.partition("?")[0].removesuffix("/").count("/") > self._few_slashes
 
     def first_rule(self, url: str, host: str) -> str:
         """The rule of a filter that rejects a canonical URL, else the first of `urls.rules` that matches, or ""."""
         rejecting = self.chain.rejects(url, host)
         return rejecting or next((text for _, text, matches in self._rules if matches(url, host)), "")
-
-
-def _segments(url: str, most: int) -> int:
-    """How many segments the path has; a slash at its end begins none. `most`: so many are no matter."""
-    slashes = url.count("/") - _SLASHES_BEFORE
-    return slashes if slashes <= most else url.partition("?")[0].removesuffix("/").count("/") - _SLASHES_BEFORE
 
 
 def _compiled(rules: Sequence[RuleConfig]) -> list[tuple[bool, str, _Matcher]]:

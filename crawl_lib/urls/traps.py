@@ -16,6 +16,7 @@ no group, and finding that out takes 1 us.
 """
 
 import re
+from collections.abc import Callable
 from hashlib import blake2b
 
 from crawl_lib.config import TrapsConfig
@@ -74,13 +75,13 @@ class Traps:
         )
         self._max_sessions = config.max_sessions
 
-    def groups(self, url: bytes, host: bytes) -> list[Groups]:
-        """What a canonical URL is in, a rule at a time. The names begin with its host and a slash."""
+    def groups(self, url: bytes, host_of: Callable[[bytes], bytes]) -> list[Groups]:
+        """What a canonical URL is in, a rule at a time. The names begin with its host (`host_of`) and a slash."""
         segments = url.split(b"/")
         may_have_id = b"=" in url or b"))/" in url
         if len(set(segments)) == len(segments) and not may_have_id and b"?" not in url and not _path_date(url):
             return []  # most URLs
-        found = []
+        found, host = [], host_of(url)
         without_id = _SESSION.sub(rb"\1\2\3", url) if may_have_id else url
         if without_id != url:
             found.append((Rejection.SESSION_ID, self._max_sessions, [without_id]))

@@ -8,6 +8,7 @@ import pytest
 
 from crawl_lib.config import TrapsConfig
 from crawl_lib.frontier import HostCounts, Queue
+from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
@@ -88,7 +89,7 @@ def test_without_rules_nothing_of_groups_is_kept(queue: Queue) -> None:
     assert rejected(take_in(queue, Keys(), source("1", "n1", found(*months(1, 9))))) == {}
     counts = HostCounts(queue.directory)
     assert counts.all() == {"a.test": 9}
-    [(_, _, [name])] = TRAPS.groups(months(1, 1)[0].encode(), b"a.test")
+    [(_, _, [name])] = TRAPS.groups(months(1, 1)[0].encode(), host_of_line)
     assert counts.get([name]) == {}
 
 
@@ -97,7 +98,7 @@ def test_groups_begin_again_with_what_is_forgotten_of_their_host(queue: Queue) -
     urls = ["http://a.test/?month=1", "http://a.test0/?month=1", "http://a.test.b/?month=1"]
     take_in(queue, Keys(), source("1", "n1", found(*urls)), traps=TRAPS)
     counts = HostCounts(queue.directory)
-    names = [TRAPS.groups(url.encode(), url.split("/")[2].encode())[0][2][0] for url in urls]
+    names = [TRAPS.groups(url.encode(), host_of_line)[0][2][0] for url in urls]
     assert counts.get(names) == dict.fromkeys(names, 1)
     counts.lower("one", {b"a.test": 1})
     assert counts.get(names) == dict.fromkeys(names[1:], 1)
@@ -120,7 +121,7 @@ def test_what_was_lost_and_is_found_again_is_let_in_again(queue: Queue) -> None:
 def test_a_killed_intake_counts_what_it_had_queued_once(queue: Queue) -> None:
     """What it had noted and not queued counts for nothing."""
     counts = HostCounts(queue.directory)
-    [(_, _, [name])] = TRAPS.groups(months(1, 1)[0].encode(), b"a.test")
+    [(_, _, [name])] = TRAPS.groups(months(1, 1)[0].encode(), host_of_line)
     counts.note({name: 3, b"a.test": 3})
     assert rejected(take_in(queue, Keys(), source("1", "n1", found(*months(1, 3))), traps=TRAPS)) == {}
     assert counts.get([name, b"a.test"]) == {name: 3, b"a.test": 3}

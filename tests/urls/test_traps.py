@@ -20,7 +20,7 @@ OTHER_SID = "fedcba98765432100123456789abcdef"
 
 def groups(url: str, **options: int | None) -> dict[str, set[bytes]]:
     """The names of the groups of a URL, by rule."""
-    found = Traps(TrapsConfig(**options)).groups(canonicalize(url).encode(), host_of(url).encode())
+    found = Traps(TrapsConfig(**options)).groups(canonicalize(url).encode(), lambda _: host_of(url).encode())
     return {str(rule): set(names) for rule, _, names in found}
 
 
@@ -135,7 +135,7 @@ def test_a_rule_without_a_limit_is_none() -> None:
 
 
 def test_names_of_groups_begin_with_the_host_so_that_they_go_with_it() -> None:
-    [(rule, most, [name])] = Traps(TrapsConfig()).groups(b"http://h.test:81/a/a", b"h.test")
+    [(rule, most, [name])] = Traps(TrapsConfig()).groups(b"http://h.test:81/a/a", lambda _: b"h.test")
     assert (rule, most) == (Rejection.REPEATED_SEGMENT, 5)
     assert name.startswith(b"h.test/")
     assert len(name) < 30
@@ -176,6 +176,6 @@ def test_no_page_of_real_documentation_is_one_too_many(package: str, tree: Path,
         for url in order:
             host = host_of(url)
             assert url_filter.verdict(url, host, 1) == (True, "accepted")
-            for rule, most, names in traps.groups(url.encode(), host.encode()):
+            for rule, most, names in traps.groups(url.encode(), lambda _, host=host: host.encode()):
                 assert any(counts[name] < most for name in names), (rule, url)
                 counts.update(names)
