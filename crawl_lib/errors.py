@@ -9,6 +9,7 @@
     |   |-- PathNotFoundError       the operator: a folder or file that should be there is not
     |   |-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
     |   `-- StorageAccessError      the operator: ticket, rights or certificate on the named server; Airflow retries
+    |       `-- StorageRightsError  the operator gives the right on the named path
     |-- KeyStoreError               the operator looks at the named key server
     |   |-- KeyServerDownError      Airflow retries; maintenance repairs when the server is back
     |   |-- KeyServerFullError      Airflow retries; the operator makes room on the named server's disk
@@ -85,6 +86,10 @@ class StorageAccessError(StorageError):
 
     The message says what to do; a crawl that runs on a ticket goes on when that is renewed.
     """
+
+
+class StorageRightsError(StorageAccessError):
+    """A file store knows us, and a right is missing. Running again does not help before an administrator gives it."""
 
 
 class KeyStoreError(KrakeError):

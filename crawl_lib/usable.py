@@ -26,8 +26,9 @@ from crawl_lib.errors import (
     NoRoomError,
     StoppedError,
     StorageError,
+    StorageRightsError,
 )
-from crawl_lib.keys import MAKE, open_key_store
+from crawl_lib.keys import MAKE, KeyServer, open_key_store
 from crawl_lib.node import Room
 from crawl_lib.rounds import needed_segments, other_crawls
 from crawl_lib.storage import LocalStorage, is_hdfs, open_storage
@@ -37,7 +38,8 @@ from crawl_lib.urls import UrlFilter, require_chains
 log = logging.getLogger(__name__)
 
 PASSES = (StorageError, KeyServerDownError, KeyServerFullError, KeyServerReadOnlyError)
-"""What may pass by itself: a stage waits for it, or is tried again, and no crawl is refused for it beforehand."""
+"""What may pass by itself: a stage waits for it, or is tried again, and no crawl is refused for it beforehand. All but
+missing rights, of what a file store says."""
 _MEANINGS = {
     FileNotFoundError: "the parent directory is not there; create it, or correct the path",
     NotADirectoryError: "is a file, or lies below one; correct the path",
@@ -53,7 +55,7 @@ def require_usable(config: Config, secrets: Secrets, stop: Event | None = None, 
     """
     here = is_one_machine(config)
     found = [*shared_problems(config, secrets, stop), *local_problems(config, nodes=here, batch=here or batch)]
-    if not all(isinstance(problem, PASSES) for problem in found):
+    if not all(isinstance(problem, PASSES) and not isinstance(problem, StorageRightsError) for problem in found):
         raise found[0] if len(found) == 1 else ConfigError(*(line for problem in found for line in problem.lines))
     for problem in found:
         log.warning("%s", problem)
@@ -109,6 +111,8 @@ def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
         if not _there(root).is_dir():
             return
         store, room = LocalStorage(root), LocalStorage(_there(root))
+    for written in ("", config.crawl.directory, config.export.directory):
+        store.require_writable(written)
     with suppress(StorageError):  # what cannot be looked at says nothing of other crawls
         yield from map(ConfigError, other_crawls(Stores(config, secrets, store)))
     if room.exists(""):
@@ -124,10 +128,17 @@ def _keys(config: Config, secrets: Secrets) -> Problems:
         for place, server in enumerate(store.servers):
             if is_sqlite_server(server.name):
                 yield from _directory("key_storage.servers", Path(server.name).parent)
+            elif answers[place] is True:
+                yield from _noted(_rights(server))
             elif all(answers[other] is False for other in store.places(place)):
                 yield KeyTablesError(f"{server.name}: has no key tables: {MAKE}")
         if problem := store.ring_problem():
             yield KeyTablesError(problem)
+
+
+def _rights(server: KeyServer) -> Problems:
+    server.require_rights()
+    yield from ()
 
 
 def _queues(config: Config) -> Problems:

@@ -49,6 +49,12 @@ _SESSION = (
     f"SET SESSION group_concat_max_len = {STATEMENT_KEYS * 40}",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
+_RIGHTS = (
+    f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE 1 = 0",
+    f"UPDATE {TABLE} SET keyinfo = keyinfo WHERE 1 = 0",
+    f"DELETE FROM {TABLE} WHERE 1 = 0",
+)
+"""What a crawl does with the tables, to no row: a server looks at rights first. All tables have the same ones."""
 TRIES = 20
 """Tries of a statement that met a deadlock or another writer: each try lets at least one writer finish."""
 
@@ -176,6 +182,10 @@ class MySqlKeyServer(KeyServer):
             return bool(self._rows(query))
         except NoDatabaseError:
             return False
+
+    def require_rights(self) -> None:
+        for statement in _RIGHTS:
+            self._write(statement)
 
     def create(self, *, drop: bool = False) -> None:
         if not drop and self.exists():

@@ -232,6 +232,9 @@ class KeyServer(ABC):
     def close(self) -> None:
         """Give the connection back. The server may be used again."""
 
+    def require_rights(self) -> None:  # noqa: B027 - the embedded server's are those of its file
+        """Raise KeyAccessError if the user lacks a right to what a crawl does with the tables. Nothing is changed."""
+
     def ensure(self) -> None:  # noqa: B027 - only the embedded server has something to do
         """Create the table where that needs no operator (embedded: the file is not there yet). Else do nothing."""
 

@@ -93,6 +93,12 @@ class Storage(ABC):
     def free_bytes(self) -> int:
         """How many bytes may still be written."""
 
+    def require_writable(self, path: str) -> None:  # noqa: B027 - a local directory is tried, where it matters
+        """Raise StorageRightsError if it is known beforehand that nothing may be made below a directory.
+
+        One that is not there would be made in the one above it. Nothing is changed. Raises StorageError.
+        """
+
     def secure(self, path: str) -> None:
         """Make durable that a path is there: the process that renamed it may have been killed before it could.
 

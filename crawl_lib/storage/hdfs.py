@@ -10,7 +10,14 @@ from threading import Event
 from typing import Any, BinaryIO, cast
 
 from crawl_lib.config import DfsConfig
-from crawl_lib.errors import PathNotFoundError, StoppedError, StorageError, TargetExistsError, os_errors
+from crawl_lib.errors import (
+    PathNotFoundError,
+    StoppedError,
+    StorageError,
+    StorageRightsError,
+    TargetExistsError,
+    os_errors,
+)
 from crawl_lib.storage.access import parse_address
 from crawl_lib.storage.filestore import Entry, Storage, check_path, hidden_next_to
 from crawl_lib.storage.hdfs_files import READ_BUFFER_BYTES, FileBody, HdfsReader, HdfsWriter
@@ -155,6 +162,18 @@ class HdfsStorage(Storage):
         room = self._hdfs.call("has no status (Hadoop 3.4 or newer?)", "GETSTATUS", "")
         defaults = self._hdfs.call("has no defaults", "GETSERVERDEFAULTS", "")
         return int(room["remaining"]) // max(1, int(defaults["replication"]))
+
+    def require_writable(self, path: str) -> None:
+        if self.stat(path) is not None:
+            self._hdfs.call("cannot be written to", "CHECKACCESS", path, fsaction="rwx")
+        elif path:
+            self.require_writable(path.rpartition("/")[0])
+        elif root := self._hdfs.address.root:
+            try:
+                HdfsStorage(self._hdfs.above()).require_writable("")
+            except StorageRightsError as error:
+                made = f"hdfs dfs -mkdir -p {root}; hdfs dfs -chown {self._hdfs.config.user} {root}"
+                raise StorageRightsError(f"{self.name}: is not there, and cannot be made by us: {made}") from error
 
     def _show(self, path: str) -> str:
         return f"{self.name}/{path}"

@@ -22,6 +22,7 @@ from crawl_lib.errors import (
     StoppedError,
     StorageAccessError,
     StorageError,
+    StorageRightsError,
     TargetExistsError,
 )
 from crawl_lib.storage.access import Address
@@ -41,6 +42,7 @@ _OPERATIONS = {
     "GETSTATUS": ("GET", "FsStatus"),
     "GETSERVERDEFAULTS": ("GET", "FsServerDefaults"),
     "GETDELEGATIONTOKEN": ("GET", "Token"),
+    "CHECKACCESS": ("GET", ""),
     "MKDIRS": ("PUT", "boolean"),
     "RENAME": ("PUT", "boolean"),  # of HttpFS only
     "DELETE": ("DELETE", ""),
@@ -97,6 +99,11 @@ class WebHdfs:
     def place(self, path: str) -> str:
         """The absolute path in HDFS of a path of the store."""
         return f"{self.address.root}/{path}" if path else self.address.root or "/"
+
+    def above(self) -> "WebHdfs":
+        """The same HDFS, from the directory on in which the root path lies."""
+        address = self.address._replace(root=self.address.root.rpartition("/")[0])
+        return WebHdfs(address, self.config, stop=self.stop, sleep=self._sleep, clock=self._clock)
 
     def call(self, what: str, operation: str, path: str, **params: object) -> Any:
         """Ask the namenodes and return what they answer: the one value of the JSON, None if there is no JSON.
@@ -203,7 +210,8 @@ class WebHdfs:
         reasons = {str(failure) for failure in [problem, *self.failures.values()] if failure.server}
         reason = "; ".join(sorted(reasons)) or str(problem)
         if problem.exception in {"AccessControlException", "Unauthorized", *_REMEDIES}:
-            return StorageAccessError(f"{where}: {self._refused(problem.exception, reason)}")
+            kind = StorageRightsError if problem.exception == "AccessControlException" else StorageAccessError
+            return kind(f"{where}: {self._refused(problem.exception, reason)}")
         return StorageError(f"{where}: {reason}{more}")
 
     def _refused(self, exception: str, reason: str) -> str:

@@ -14,6 +14,7 @@ from crawl_lib import usable
 from crawl_lib.config import Config
 from crawl_lib.errors import ConfigError, KeyAccessError, KeyServerDownError, NoRoomError, StorageError
 from crawl_lib.keys import ShardedKeyStore
+from crawl_lib.keys.mysql import MySqlKeyServer
 from crawl_lib.stores import Secrets
 from crawl_lib.usable import require_usable
 from tests.cli.conftest import Krake
@@ -107,7 +108,10 @@ def test_servers_that_do_not_answer_are_named_within_seconds(krake: Krake) -> No
 
 def test_where_nodes_may_be_elsewhere_their_paths_are_warnings(krake: Krake) -> None:
     krake.configure(
-        dfs_primary="http://127.0.0.1:9/krake", queue={"local_dir": "no/queue"}, scratch={"directory": "n/s"}
+        dfs_primary="http://127.0.0.1:9/krake",
+        dfs={"wait_s": 0.0},
+        queue={"local_dir": "no/queue"},
+        scratch={"directory": "n/s"},
     )
     lines = krake("config").err.splitlines()
     assert [line.split(": ")[1] for line in lines if line.startswith("warning: ")] == [
@@ -145,6 +149,7 @@ def test_what_may_pass_by_itself_refuses_no_crawl(
 ) -> None:
     monkeypatch.setattr(ShardedKeyStore, "answers", lambda self: answers)
     monkeypatch.setattr(ShardedKeyStore, "ring_problem", lambda self: None)
+    monkeypatch.setattr(MySqlKeyServer, "require_rights", lambda self: None)
     with caplog.at_level(logging.WARNING):
         if kind is None:
             require_usable(elsewhere, Secrets(), batch=True)

@@ -11,7 +11,8 @@ import time
 import pytest
 
 from crawl_lib.config.model import DfsConfig
-from crawl_lib.errors import PathNotFoundError, StorageError, TargetExistsError
+from crawl_lib.errors import PathNotFoundError, StorageError, StorageRightsError, TargetExistsError
+from crawl_lib.storage.filestore import Entry
 from crawl_lib.storage.hdfs import HdfsStorage
 from tests.cluster.httpfs import HttpFs
 from tests.cluster.proxy import LossyProxy
@@ -205,6 +206,28 @@ def test_no_permission_names_path_and_user(hdfs):
         StorageError, match=r"/not-mine: cannot be made: no permission: .*hdfs dfs -chown krake /not-mine"
     ):
         HdfsStorage.open(f"{hdfs.address}/not-mine", DfsConfig())
+
+
+@pytest.mark.parametrize("gateway", ["hdfs", "httpfs"])
+def test_rights_are_known_before_anything_is_written(request, hdfs, open_in, gateway):
+    """Of the root, of a folder in it that belongs to another user, and of a root that is yet to be made."""
+    ours = open_in(hdfs)
+    url = hdfs.url("nn1") if gateway == "hdfs" else request.getfixturevalue(gateway).url
+    address = ours.name.replace(hdfs.url("nn1"), url)
+    ours.make_dirs("exports")
+    mine, theirs = (HdfsStorage.open(address, DfsConfig(user=user), make=False) for user in ("krake", "other"))
+    for path in ("", "exports", "exports/not/there"):
+        mine.require_writable(path)
+        with pytest.raises(StorageRightsError, match=r"no permission: .*; let dfs.user own /krake"):
+            theirs.require_writable(path)
+    for user in ("krake", "other"):
+        new = HdfsStorage.open(f"{address}/new", DfsConfig(user=user), make=False)
+        if user == "krake":
+            new.require_writable("any")
+        else:
+            with pytest.raises(StorageRightsError, match=r"hdfs dfs -mkdir -p /krake/.*/new; hdfs dfs -chown other"):
+                new.require_writable("any")
+    assert ours.list("") == [Entry("exports", is_dir=True, size_bytes=0)]
 
 
 def test_namenode_down_is_a_clear_error_after_the_wait():

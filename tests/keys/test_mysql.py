@@ -342,10 +342,19 @@ def test_a_user_without_the_right_says_what_an_administrator_runs(mariadb, serve
         lambda: reader.insert(KEYS, KeyState.QUEUED),
         lambda: reader.turns([SlotWish(bytes(20), 1000)]),
         reader.make_slots,
+        reader.require_rights,
     ):
         assert "GRANT ALL" in refused(request, KeyAccessError)
     assert reader.has_slots()
     reader.close()
+
+
+def test_rights_are_looked_at_without_a_change(mariadb, server):
+    server.insert(KEYS, KeyState.QUEUED)
+    before = server.states(KEYS)
+    server.require_rights()
+    assert server.states(KEYS) == before
+    assert server.counts() == {KeyState.QUEUED: len(KEYS)}
 
 
 def test_the_sql_files_run_by_hand_in_the_client(mariadb):
