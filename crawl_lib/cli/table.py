@@ -12,7 +12,7 @@ from crawl_lib import crawldb, stages
 from crawl_lib.ask import best_rows, crawldb_stats, dump_crawldb, explain_listing, row_of_url, says_listing
 from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
 from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
-from crawl_lib.rounds import note_crawldb, other_crawls, require_own_places
+from crawl_lib.rounds import note_crawldb, note_name, other_crawls, require_own_places
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version
 
@@ -78,8 +78,7 @@ def init(arguments: argparse.Namespace) -> int:
         if begun_with_fifo:
             require_own_places(replace(stores, config=replace(stores.config, frontier=frontier)))
         version = init_crawldb(stores, now=now)
-        if begun_with_fifo:
-            note_crawldb(stores)
+        (note_crawldb if begun_with_fifo else note_name)(stores)
         return version
 
     return _grow(arguments, first, is_first=True)

@@ -27,6 +27,7 @@ from crawl_lib.config import ChainsConfig, GenerateConfig
 from crawl_lib.crawldb.lists import (
     KEYS_FILE,
     MadeList,
+    aside_lists,
     delete_over,
     held_urls,
     keys_bytes,
@@ -152,11 +153,12 @@ class _Making:
         waiting, name = _waiting(stores, self.lists), self._name(version)
         size = self.batch_size or stores.config.batch.size
         rooms = {node: max(0, size - count) for node, count in waiting.items()}
-        with _opened(
-            stores, _Basis(version, settings, held_urls(stores, self.lists, self.now), rooms, self.now)
-        ) as engine:
+        aside = aside_lists(stores)
+        held = held_urls(stores, [*self.lists, *aside], self.now)
+        with _opened(stores, _Basis(version, settings, held, rooms, self.now)) as engine:
             places = may_be_over(stores, self.lists)
             delete_over(stores, self.lists, places, engine.column("crawldb/unseen") if places else [], self.now)
+            delete_over(stores, aside, range(len(aside)), range(len(aside)), self.now)
             verdicts, rows = _read(engine)
             ends = not (self.own or any(waiting.values()) or Reason.LISTED in verdicts)
             dues = [verdicts[reason]["first_due"] for reason in _LATER if reason in verdicts]
@@ -339,7 +341,7 @@ def explain(stores: Stores, url: str) -> dict[str, Any]:
     lists = read_lists(stores)
     if not lists:
         raise InputError(f"{stores.crawl.path}: no list was made yet")
-    newest, older, key = lists[0], lists[1:], key_of(url)
+    newest, older, key = lists[0], [*lists[1:], *aside_lists(stores)], key_of(url)
     facts = newest.manifest
     try:
         version: Version | None = Versions(stores, CRAWLDB).read(newest.number[0])

@@ -4,7 +4,7 @@ Their order is that of time: seeds come before the first iteration whose scope h
 on how they were grouped into updates.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -81,10 +81,16 @@ class UpdateInputs:
     seeds: tuple[tuple[str, datetime], ...]
     _filters: dict[str, UrlFilter] = field(default_factory=dict)
 
-    def seed_rows(self) -> Iterator[dict[str, Any]]:
-        """Rows of seeds. Raises DamagedFileError, StorageError, StoppedError."""
+    def seed_rows(self, begun: Sequence[tuple[str, datetime]]) -> Iterator[dict[str, Any]]:
+        """Rows of seeds. `begun`: when the first page of each new segment was fetched, which may be earlier than its
+        folder's name says: that is in whole seconds, and quick rounds run ahead of the clock.
+        Raises DamagedFileError, StorageError, StoppedError.
+        """
         storage, seen = self.stores.storage, f"seed_{self.stores.config.crawldb.seeds}"
-        for name, at in self.seeds:
+        for name, named in self.seeds:
+            at = min(
+                [named, *(began for segment, began in begun if int(segment.partition("/")[0]) >= named.timestamp())]
+            )
             where = f"{self.stores.crawl.seeds_path(name)}/{OUTLINKS_NAME}"
             for mapping in self.stores.crawl.seeds_manifest(name)["outlinks"].values():
                 part = part_mapping(mapping, where)

@@ -2,12 +2,14 @@
 
 A list is a folder as `seeds.hand_over` leaves it, and the file `listed.parquet` in it: the key of each URL, and its
 last visit as the table knew it when the list was made. It holds its URLs until its lease is over, or the table knows of
-another visit. It is deleted once its version is, all its nodes have taken it in, and it holds no URL any more.
+another visit. It is deleted once its version is, all its nodes have taken it in, and it holds no URL any more. One that
+was set aside, since something of it is damaged, still holds what all its nodes have begun with.
 """
 
 import hashlib
 import io
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crawl_lib.crawldb.table import CRAWLDB
-from crawl_lib.crawldir import LISTS_FOLDER
+from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER
 from crawl_lib.durable import reached
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.rounds import generated, is_taken_in, list_number
@@ -31,15 +33,21 @@ KEYS_SCHEMA = pa.schema(_COLUMNS)
 
 @dataclass(frozen=True)
 class MadeList:
-    """A list by its `name` and manifest."""
+    """A list by its `name` and manifest. `aside`: its folder's name once it was set aside, else ""."""
 
     name: str
     manifest: dict[str, Any]
+    aside: str = ""
 
     @property
     def number(self) -> tuple[int, int]:
         """Its version, and its number among the lists of that."""
         return list_number(self.name)
+
+    @property
+    def folder(self) -> str:
+        """Of its files, in `lists`."""
+        return self.aside or self.name
 
     @property
     def until(self) -> int:
@@ -58,6 +66,23 @@ class MadeList:
 def read_lists(stores: Stores) -> list[MadeList]:
     """All lists, newest first. Raises DamagedFileError naming one that cannot be read, with what to do."""
     return [MadeList(manifest.pop("name"), manifest) for manifest in generated(stores)]
+
+
+def aside_lists(stores: Stores) -> list[MadeList]:
+    """Damaged lists that were set aside, and whose URLs are not to be listed again: all their nodes have a segment of
+    the list's iteration, so they have taken it in. Those of which too little can be read are left out."""
+    crawl, storage, found = stores.crawl, stores.storage, list[MadeList]()
+    path = crawl.at(LISTS_FOLDER)
+    for entry in storage.list(path) if storage.exists(path) else ():
+        name = entry.name.removeprefix(DAMAGED_PREFIX).rpartition("-")[0]
+        if entry.name.startswith(DAMAGED_PREFIX) and list_number(name) > (0, 0):
+            with suppress(DamagedFileError, PathNotFoundError, KeyError, TypeError, AttributeError):
+                one = MadeList(name, crawl.seeds_manifest(entry.name, LISTS_FOLDER), entry.name)
+                folder, nodes = one.manifest["folder"], [node for node in one.manifest["nodes"] if one.count_of(node)]
+                if all(crawl.segment(folder, node).exists() for node in nodes):
+                    _read_keys(stores, one)
+                    found.append(one)
+    return found
 
 
 def utc(seconds: float) -> datetime:
@@ -87,7 +112,7 @@ def held_urls(stores: Stores, lists: Sequence[MadeList], now: int) -> pa.Table:
 
 
 def _read_keys(stores: Stores, one: MadeList) -> pa.Table:
-    path = f"{stores.crawl.seeds_path(one.name, LISTS_FOLDER)}/{KEYS_FILE}"
+    path = f"{stores.crawl.seeds_path(one.folder, LISTS_FOLDER)}/{KEYS_FILE}"
     try:
         data = stores.storage.read_bytes(path)
     except PathNotFoundError as error:
@@ -117,6 +142,6 @@ def delete_over(
     }  # or what they say is repeated
     over = [lists[place] for place in places if lists[place].until <= now or place not in held]
     for one in over:
-        stores.storage.delete(stores.crawl.seeds_path(one.name, LISTS_FOLDER))
+        stores.storage.delete(stores.crawl.seeds_path(one.folder, LISTS_FOLDER))
         reached("crawldb.generate.deleted")
     return len(over)

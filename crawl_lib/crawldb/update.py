@@ -41,6 +41,7 @@ STATE_SCHEMA = pa.schema(
         *columns("place int32, places int32, began time"),
     ]
 )
+_BEGUN = columns("name text, began time")
 _COUNT = columns("key bytes, inlinks int64")
 _SIGNATURES = columns("key bytes, time time, signature bytes")
 
@@ -177,7 +178,10 @@ class _Update:
 
     def _events(self) -> None:
         """What happened, written down once: it is read often."""
-        self.work.keep("seeds", SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(), SEEDS_SCHEMA))
+        batches = self.engine.stream("crawldb/begun", GROUP_ROWS) if self.inputs.seeds else ()
+        tables = (pa.Table.from_batches([batch]).cast(_BEGUN) for batch in batches)
+        begun = [(row["name"], row["began"]) for table in tables for row in table.to_pylist()]
+        self.work.keep("seeds", SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(begun), SEEDS_SCHEMA))
         self.engine.view("linked", "crawldb/linked")
         self.work.ask("events", EVENTS_SCHEMA, "crawldb/events", "crawldb.events")
 

@@ -9,6 +9,7 @@ A hidden name belongs to the attempt that made it. It is deleted only if it is c
 * `.start-<digest>-<id>`: the iteration has its folder, so another attempt's was chosen.
 * `seeds/.<digest>-<id>`, `lists/.<name>-<id>`, `.<name>.<id>` next to a file: what was to be made is there under its
   name.
+* `crawldb/.<number>-<id>`, and of other tables of `versions`: there is a version of that number, or a later one.
 * `text/<folder>/<node>/`: the segment is gone, or its newest table of texts is there, and other files are next to it.
 * `.deleted.<id>`: a folder that was being deleted on a local store. Two may delete it at once.
 
@@ -21,9 +22,9 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from crawl_lib.crawldb import aside_lists
 from crawl_lib.crawldir import (
     DAMAGED_PREFIX,
-    HELD_FOLDER,
     IMPORT_NODE,
     LISTS_FOLDER,
     SEEDS_FOLDER,
@@ -45,6 +46,7 @@ from crawl_lib.text import check_text_leftovers
 
 _NEXT_TO = re.compile(r"\.(.+)\.[0-9a-f]{32}")
 _HIDDEN = re.compile(r"\.(.+)-([0-9a-f]{32})")
+_DAMAGED_LIST = re.compile(re.escape(DAMAGED_PREFIX) + r"[0-9]+-[0-9]+-[0-9]+")
 _DAMAGED_SEEDS = re.compile(re.escape(DAMAGED_PREFIX) + r"([0-9a-f]{40})-\d+")
 
 
@@ -85,7 +87,8 @@ def sweep(stores: Stores, *, dry_run: bool = False, damaged: bool = False) -> Sw
 
 
 def _damaged(stores: Stores, report: SweepReport) -> Iterator[str]:
-    """Damaged segments and seeds that were put aside, where what took their place passes a full check."""
+    """Damaged segments and seeds that were put aside, where what took their place passes a full check; and lists of the
+    CrawlDb that hold no URL, so that theirs were listed again."""
     crawl, storage = stores.crawl, stores.storage
     for entry in storage.list(crawl.at(SEEDS_FOLDER)) if storage.exists(crawl.at(SEEDS_FOLDER)) else ():
         if found := _DAMAGED_SEEDS.fullmatch(entry.name):
@@ -93,6 +96,10 @@ def _damaged(stores: Stores, report: SweepReport) -> Iterator[str]:
                 yield crawl.seeds_path(entry.name)
             else:
                 report.skipped.append(f"{crawl.seeds_path(entry.name)}: {crawl.seeds_path(found[1])} is not whole")
+    held = {one.folder for one in aside_lists(stores)}  # which the next `generate` deletes when their lease is over
+    for entry in storage.list(crawl.at(LISTS_FOLDER)) if storage.exists(crawl.at(LISTS_FOLDER)) else ():
+        if _DAMAGED_LIST.fullmatch(entry.name) and entry.name not in held:
+            yield crawl.seeds_path(entry.name, LISTS_FOLDER)
     for folder in stores.until_stopped(crawl.folders()):
         aside = all_aside(storage, crawl.at(folder))
         for node in sorted({node for node, name in aside}):
@@ -109,7 +116,7 @@ def check_leftovers(stores: Stores, nodes: Collection[str]) -> list[Finding]:
     """What killed attempts left on the store, and no attempt owns. `nodes`: of this machine, whose locks are held."""
     crawl, storage, findings = stores.crawl, stores.storage, []
     starts = tuple(hidden_prefix(one.run_id, one.iteration) for one in readable_iterations(stores))
-    folders = [crawl.path, *map(crawl.at, (SEEDS_FOLDER, LISTS_FOLDER, HELD_FOLDER)), *map(crawl.at, crawl.folders())]
+    folders = [crawl.path, *map(crawl.at, crawl.names())]
     folders.append(stores.config.export.directory.strip("/"))
     folders += [ExportFolder(stores, name).path for name in list_exports(stores)]
     findings += [_leftover(path, problem) for path, problem in check_text_leftovers(stores)]
@@ -140,8 +147,11 @@ def _problem(stores: Stores, folder: str, name: str, nodes: Collection[str]) -> 
         return ""
     if folder in {crawl.at(SEEDS_FOLDER), crawl.at(LISTS_FOLDER)}:
         return "is of an attempt to leave what is there" if exists(f"{folder}/{found[1]}") else ""
-    if not folder.rpartition("/")[2].isdecimal():
-        return ""
+    place = folder.rpartition("/")[2]
+    if not place.isdecimal():
+        newest = max((int(name) for name in crawl.names(place) if name.isdecimal()), default=-1)
+        is_over = found[1].isdecimal() and int(found[1]) <= newest
+        return f"is of an attempt to make version {found[1]}, and {newest} is there" if is_over else ""
     node, take_id = found.groups()
     if node == f"{IMPORT_NODE}-{IMPORT_NODE}":  # the run of an import is its take
         is_over = exists(f"{folder}/{IMPORT_NODE}")

@@ -104,7 +104,11 @@ def test_a_fifo_crawl_gets_a_crawldb_and_there_is_no_way_back(krake: Krake, serv
     krake.configure(**AGAIN)
     made = krake.ok("crawldb", "init", "--json").json
     assert made["rows"] == len(serving.truth().visits)
+    note = krake.directory / "dfs/crawl/_crawl"
+    whole = note.read_bytes()
+    note.unlink()  # killed right after the old one was deleted
     assert krake.ok("crawldb", "init", "--json").json == made
+    assert note.read_bytes() == whole
     assert "nothing is due before 20" in krake.ok("crawl").out
     krake.configure()
     assert "no way back" in krake("crawl").error()

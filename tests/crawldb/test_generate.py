@@ -22,12 +22,13 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.config.model import STATUSES
 from crawl_lib.crawldb import Reason, Status, explain, generate
+from crawl_lib.crawldb.lists import aside_lists, delete_over, held_urls
 from crawl_lib.crawldir import LISTS_FOLDER
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError
 from crawl_lib.frontier import OUTLINKS_NAME, decode_line, read_outlinks
 from crawl_lib.records import Earlier, QueuedUrl
-from crawl_lib.repair import fsck, repair_crawl, restart_node
+from crawl_lib.repair import fsck, repair_crawl, restart_node, sweep
 from crawl_lib.rounds import ended_before, start_iteration
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners, host_of
@@ -429,6 +430,30 @@ def test_a_damaged_list_is_named_and_a_repair_lists_its_urls_again(tmp_path: Pat
     assert fsck(open_stores(config)).findings == []
     again = make(config)
     assert (again["list"], again["listed"]) == ("1-2", 1), "under another name: nodes may have taken the first one in"
+
+
+def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(tmp_path: Path) -> None:
+    config = config_of(tmp_path, 2)
+    leave_version(open_stores(config), 1, [row_of(f"http://h{number}.example/") for number in range(9)])
+    made = make(config)
+    (Path(config.dfs_primary) / "crawl" / LISTS_FOLDER / made["list"] / "outlinks").write_bytes(b"x")
+    repair_crawl(open_stores(config))
+    segments = [open_stores(config).crawl.segment(made["folder"], node).path for node in config.servers]
+    for path in segments:
+        folder = Path(config.dfs_primary) / path
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_bytes(b"{}")
+    held = aside_lists(open_stores(config))
+    assert [one.name for one in held] == [made["list"]]
+    assert held_urls(open_stores(config), held, NOW).num_rows == 9
+    assert held_urls(open_stores(config), held, NOW + WEEK).num_rows == 0
+    assert sweep(open_stores(config), damaged=True).deleted == []
+    shutil.rmtree(Path(config.dfs_primary) / segments[1])
+    assert aside_lists(open_stores(config)) == [], "else what that node has not read would wait for a week"
+    assert sweep(open_stores(config), damaged=True, dry_run=True).deleted == [f"crawl/lists/{held[0].folder}"]
+    assert delete_over(open_stores(config), held, [0], [0], NOW) == 0
+    assert delete_over(open_stores(config), held, [0], [0], NOW + WEEK) == 1, "as `generate` does with its `now`"
+    assert list((Path(config.dfs_primary) / "crawl" / LISTS_FOLDER).iterdir()) == []
 
 
 def test_a_version_that_is_damaged_is_passed_over(tmp_path: Path) -> None:

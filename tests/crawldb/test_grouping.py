@@ -26,7 +26,7 @@ def visits(draw: st.DrawFn, depths: dict[str, int]) -> Visit:
     """A visit of any kind, with the depth that its line had."""
     url = draw(st.sampled_from(URLS))
     outcome = draw(st.sampled_from(["ok", "ok", "ok", "redirect", "gone", "timeout", "not_modified", "parse"]))
-    visit = Visit(url, outcome, at=draw(st.integers(0, 1000)), more={"depth": depths[url]})
+    visit = Visit(url, outcome, at=draw(st.integers(-9, 1000)), more={"depth": depths[url]})
     visit.links = draw(st.lists(st.sampled_from(URLS), max_size=3)) if outcome == "ok" else ()
     visit.body = draw(st.sampled_from("xy"))
     if outcome == "redirect":

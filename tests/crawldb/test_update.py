@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crawl_lib.config import Config
-from crawl_lib.crawldb import update
+from crawl_lib.crawldb import rebuild, update
 from crawl_lib.crawldir import DROPPED_MARK
 from crawl_lib.segment import LINKS_SCHEMA, write_dropped
 from crawl_lib.storage import open_storage
@@ -48,6 +48,18 @@ def test_seeds_alone_make_a_first_version(crawl: Crawl) -> None:
     assert rows[B]["metadata"] == '{"topic": "news"}'
     assert (rows[A]["host"], rows[A]["domain"]) == ("a.example", "a.example")
     assert all(row["fetch_time"] < NOW for row in rows.values())
+
+
+def test_seeds_come_before_what_their_iteration_fetched_also_if_it_was_named_by_a_later_time(crawl: Crawl) -> None:
+    """Folders are named in whole seconds, and quick rounds run ahead of the clock."""
+    crawl.seeds(f"{A}\tscore=2.5\tinterval_s=3600")
+    update(crawl.stores, now=NOW)
+    crawl.segment(T, [Visit(A, links=[B], at=-0.5)])
+    grown, built = (crawl.rows(make(crawl.stores, now=NOW)) for make in (update, rebuild))
+    assert (built[A]["interval_s"], built[A]["fetch_time"]) == (3600, at(T, 3599.5))
+    assert [{**rows[url], "score": 0} for rows in (grown, built) for url in (A, B)] == [
+        {**grown[url], "score": 0} for _ in range(2) for url in (A, B)
+    ]
 
 
 def test_a_round(crawl: Crawl) -> None:

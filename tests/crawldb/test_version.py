@@ -16,7 +16,7 @@ import pytest
 from crawl_lib.config import Config, ScheduleRuleConfig
 from crawl_lib.crawldb import CRAWLDB, CRAWLDB_SCHEMA, Status, newest_version
 from crawl_lib.errors import DamagedFileError
-from crawl_lib.repair import fsck
+from crawl_lib.repair import fsck, sweep
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.versions import Version, Versions, write_version, writing
@@ -151,3 +151,15 @@ def lazily(rows: Any) -> Any:
 def test_rules_of_the_schedule_may_name_every_status() -> None:
     choices = ScheduleRuleConfig.__dataclass_fields__["status"].metadata["choices"]
     assert choices == tuple(str(status) for status in Status)
+
+
+def test_what_a_killed_attempt_left_is_swept_once_there_is_such_a_version(stores: Stores) -> None:
+    write(stores, 3, [])
+    folder = Path(stores.config.dfs_primary) / "crawl/crawldb"
+    over, other, at_work = (f".{name}-{'0' * 32}" for name in ("3", "2", "4"))
+    for name in (over, other, at_work):
+        (folder / name).mkdir()
+    found = [one.where for one in fsck(stores).findings if one.name == "leftover"]
+    assert found == [f"crawl/crawldb/{name}" for name in sorted((over, other))]
+    assert sweep(stores).deleted == found
+    assert sorted(path.name for path in folder.iterdir()) == [at_work, "3"]

@@ -9,20 +9,25 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import inf
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from warcio.archiveiterator import ArchiveIterator
 
 from crawl_lib.config import Config
+from crawl_lib.crawldb import CRAWLDB_SCHEMA, newest_version, rebuild
 from crawl_lib.errors import KrakeError
 from crawl_lib.fetch import costs_a_retry
 from crawl_lib.frontier import Queue, Take, open_take
 from crawl_lib.frontier.fairness import positions_of
 from crawl_lib.keys import open_key_store
+from crawl_lib.repair import sweep
 from crawl_lib.states import KEY_STATE_OF_OUTCOME, Outcome
+from crawl_lib.stores import open_stores
 from crawl_lib.urls import key_of
 from demo import LoggedRequest, RequestLog, Truth
 from tests.e2e.crawl import Result, check_cdxj, check_counts
@@ -163,6 +168,45 @@ def keys(result: Result, truth: Truth) -> Iterator[str]:
         yield f"keys: wrong states: {some(wrong)}"
     if total != len(truth.visits):
         yield f"keys: {total}, and {len(truth.visits)} URLs"
+
+
+def believed(result: Result) -> list[tuple[str, ...]]:
+    """What the CrawlDb says of each URL, without times, places of captures, and from where a page was found first."""
+    names = ["url", "status", "fetch_status", "retries", "interval_s", "signature", "redirects", "inlinks"]
+    version = newest_version(open_stores(result.config))
+    assert version is not None
+    rows = [row for path in version.paths for row in _read(result, path, names)]
+    return [tuple(map(str, row.values())) for row in rows]
+
+
+def table(result: Result, unbroken: Mapping[str, Any]) -> Iterator[str]:
+    """I1 and I4: the CrawlDb is that of the unbroken crawl, and one that is made again of all segments is the same.
+
+    No key is stored, no list is damaged, and a sweep leaves nothing hidden.
+    """
+    if unbroken and believed(result) != unbroken["believed"]:
+        yield "I4: the CrawlDb differs from the unbroken crawl's"
+    stores = open_stores(result.config)
+    grown = newest_version(stores)
+    assert grown is not None
+    names = [name for name in CRAWLDB_SCHEMA.names if name != "score"]
+    old = [row for path in grown.paths for row in _read(result, path, names)]
+    again = rebuild(stores, now=datetime.fromtimestamp(grown.manifest["now"], UTC))
+    new = [row for path in again.paths for row in _read(result, path, names)]
+    if old != new:
+        differ = [row["url"] for row, other in zip(old, new, strict=False) if row != other]
+        yield f"I4: the CrawlDb that is made again differs: {len(old)} rows, {len(new)}, {some(differ)}"
+    with open_key_store(result.config.key_storage) as store:
+        if total := sum(counts.total for counts in store.counts()):
+            yield f"keys: {total}, and a CrawlDb has none"
+    sweep(stores)
+    found = [str(path) for path in Path(result.config.dfs_primary).rglob(".*") if path.name != ".locks"]
+    if found := [path for path in found if not Path(path).name.startswith(UNFINISHED_INDEX)]:
+        yield f"left after a sweep: {some(found)}"
+
+
+def _read(result: Result, path: str, names: list[str]) -> list[dict[str, Any]]:
+    return list(pq.ParquetFile(Path(result.config.dfs_primary) / path).read(columns=names).to_pylist())
 
 
 def nothing_left(result: Result) -> Iterator[str]:

@@ -48,7 +48,8 @@ RETRIES = 3
 @dataclass(frozen=True)
 class Flavour:
     """A kind of round: a web, and how it is crawled. `delay_s`: between requests to a host; `least_s`: that a
-    page takes; `every`: it is the turn of this kind in every so many rounds only; `batch`: options of the batch."""
+    page takes; `every`: it is the turn of this kind in every so many rounds only; `batch`: options of the batch;
+    `crawldb`: of the CrawlDb, None: there is none."""
 
     name: str
     web: SynthWeb
@@ -59,6 +60,7 @@ class Flavour:
     max_redirects: int = 10
     every: int = 1
     batch: dict[str, int] = field(default_factory=dict)
+    crawldb: dict[str, Any] | None = None
 
     def config(self, directory: Path) -> Config:
         """The config of a crawl below a directory."""
@@ -67,6 +69,9 @@ class Flavour:
         retry = {"max": RETRIES if self.web.busy else 0, "max_wait_s": 0.0}
         sections = {"fetch": fetch, "segment": segment, "retry": retry, "batch": self.batch}
         sections["crawl"] = {"max_iterations": MOST_ITERATIONS}
+        if self.crawldb is not None:
+            sections |= {"frontier": {"order": "crawldb", "routing": self.routing}, "crawldb": self.crawldb}
+            sections["text"] = {"processes": 1}
         return make_config(directory, nodes=self.nodes, routing=self.routing, **sections)
 
 
@@ -82,6 +87,13 @@ FLAVOURS = (
         SynthWeb(seed=12, sites=3, pages_per_site=18, specials=False, busy=4),
         nodes=2,
         batch={"size": 12, "max_per_host": 3},
+    ),
+    Flavour(
+        "lists",
+        SynthWeb(seed=13, sites=3, pages_per_site=8, specials=False, busy=3),
+        nodes=2,
+        batch={"size": 8},
+        crawldb={"keep_versions": 1, "signature": "text"},
     ),
     Flavour("local routing", SynthWeb(seed=8, sites=4, pages_per_site=6, specials=False), nodes=2, routing="local"),
 )
@@ -122,7 +134,10 @@ class Ground:
         findings = unbroken.run()
         if findings:
             raise RuntimeError(f"the unbroken crawl of {self.flavour.name!r} is not right: {findings}")
-        self.output = {**unbroken.output, "rows": [tuple(row) for row in unbroken.output["rows"]]}
+        rows = {
+            name: list(map(tuple, unbroken.output[name])) for name in ("rows", "believed") if name in unbroken.output
+        }
+        self.output = {**unbroken.output, **rows}
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -215,8 +230,7 @@ class Round:
             iteration += 1
             if iteration > MOST_ITERATIONS:
                 raise BrokenRoundError(f"the crawl did not end in {MOST_ITERATIONS} iterations")
-            taken = self._iteration(run, iteration)
-            if taken == 0:
+            if self._is_last(run, iteration):
                 queued = [self._task(Task("settle", run, node=node))["queue"] for node in self._nodes()]
                 if not any(queued):
                     break
@@ -227,19 +241,32 @@ class Round:
         """A first run, which stops before some task and is never gone on with."""
         tasks = [Task("inject", "run-1", seeds=self.ground.seeds)]
         for iteration in (1, 2):
-            tasks += [Task("crawl", "run-1", iteration=iteration, node=node) for node in self._nodes()]
-            tasks.append(Task("commit", "run-1", iteration=iteration))
+            tasks += self._of_iteration("run-1", iteration)
         stop = self.rng.randrange(1, len(tasks))
         for task in tasks[:stop]:
             self._task(task)
         if self.rng.random() < 0.7:  # in the middle of it
             self._attempt(tasks[stop], self.killer.next(tasks[stop].kind, 0) if self.killer else None)
 
-    def _iteration(self, run: str, iteration: int) -> int:
-        for node in self._nodes():
-            self._task(Task("crawl", run, iteration=iteration, node=node))
-        taken: int = self._task(Task("commit", run, iteration=iteration))["taken"]
-        return taken
+    def _is_last(self, run: str, iteration: int) -> bool:
+        """Have an iteration done; whether nothing was taken, or, where lists say so, nothing was due."""
+        for task in self._of_iteration(run, iteration):
+            result = self._task(task)
+            if "ended" in result:
+                return True
+            if task.kind == "commit" and self.ground.flavour.crawldb is None:
+                return bool(result["taken"] == 0)
+        return False
+
+    def _of_iteration(self, run: str, iteration: int) -> list[Task]:
+        has_lists = self.ground.flavour.crawldb is not None
+        crawls = [Task("crawl", run, iteration=iteration, node=node) for node in self._nodes()]
+        return [
+            *([Task("generate", run, iteration=iteration)] if has_lists else []),
+            *crawls,
+            Task("commit", run, iteration=iteration),
+            *([Task("update", run)] if has_lists else []),
+        ]
 
     def _nodes(self) -> list[str]:
         nodes = list(self.config.servers)
@@ -359,13 +386,14 @@ class BrokenRoundError(Exception):
 def look_at(config: Config, ground: Ground) -> tuple[list[str], dict[str, Any]]:
     """Findings, and what later rounds are compared with."""
     result = Result(config, export="out")
+    has_crawldb = config.frontier.is_crawldb
     doubles = ground.flavour.routing == "local"  # I2 has an exception for intakes that are killed there
     findings: list[str] = []
     looks: Sequence[Callable[[], Any]] = (
         lambda: checks.visited(result, ground.truth, doubles=doubles),
         lambda: checks.retried(result),
         lambda: checks.segments(result),
-        lambda: checks.keys(result, ground.truth),
+        lambda: checks.table(result, ground.output) if has_crawldb else checks.keys(result, ground.truth),
         lambda: checks.nothing_left(result),
         lambda: checks.same_output(result, ground.output, doubles=doubles) if ground.output else (),
     )
@@ -374,4 +402,5 @@ def look_at(config: Config, ground: Ground) -> tuple[list[str], dict[str, Any]]:
             findings += look()
         except Exception as error:
             findings.append(f"{type(error).__name__}: {error}")
-    return findings, {"rows": checks.rows(result), "exported": checks.exported(result)}
+    output = {"rows": checks.rows(result), "exported": checks.exported(result)}
+    return findings, {**output, "believed": checks.believed(result)} if has_crawldb else output

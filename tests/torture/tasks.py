@@ -9,7 +9,10 @@ from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.stores import open_stores
 
-KINDS = ("inject", "crawl", "commit", "settle", "maintain_keys", "export", "linker", "finalizer")
+KINDS = (
+    *("inject", "generate", "crawl", "commit", "update", "settle"),
+    *("maintain_keys", "export", "linker", "finalizer"),
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class Task:
                 return stages.inject(open_stores(config), run_id=run, seeds=self.seeds)
             case "crawl":
                 return stages.crawl_node(open_stores(config), run_id=run, iteration=iteration, node=node)
+            case "generate":
+                return stages.generate(open_stores(config), run_id=run, iteration=iteration)
+            case "update":
+                return stages.update_crawldb(open_stores(config))
             case "commit":
                 return stages.commit_iteration(open_stores(config), run_id=run, iteration=iteration)
             case "settle":

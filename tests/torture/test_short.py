@@ -26,12 +26,13 @@ def killed(output: str) -> int:
 @pytest.mark.parametrize(
     "options",
     [
+        (KILLS, "--flavours", "lists"),
         (KILLS, "--flavours", "one node,two nodes"),
         (KILLS, "--flavours", "failures that pass"),
         ("--steps", "--flavours", "one node"),
         (KILLS, "--power", "--flavours", "two nodes"),
     ],
-    ids=["by chance", "failures that pass", "every step", "power"],
+    ids=["by chance, with a CrawlDb", "by chance", "failures that pass", "every step", "power"],
 )
 def test_nothing_is_lost(options: tuple[object, ...]) -> None:
     done = torture(*options)
