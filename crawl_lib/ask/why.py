@@ -6,7 +6,7 @@ from here is a note.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +23,7 @@ from crawl_lib.frontier import (
     OUTLINKS_NAME,
     Queue,
     decode_meta,
+    full_for,
     open_plan,
     open_take,
     read_handed_on,
@@ -35,8 +36,9 @@ from crawl_lib.keys import KEY_BYTES, open_key_store
 from crawl_lib.node import waiting_sources
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
-from crawl_lib.urls import Owners, UrlFilter, authority_of, host_of, key_of
+from crawl_lib.urls import Owners, Traps, UrlFilter, authority_of, host_of, key_of
 
+_NOT_FOUND = "was not found: no page that was crawled links to it, and it waits nowhere here"
 Facts = dict[str, Any]
 _CAPTURE = (
     *("time", "outcome", "status", "error", "retry_at", "refers_to"),
@@ -71,6 +73,7 @@ def explain(stores: Stores, text: str) -> Facts:
     found["source"] = _source(stores, url, waits or (None if row is None else plain_row(row)))
     depth = (found["source"] or found["link"] or {}).get("depth", 0)
     found["scope"] = verdict(stores, url, depth)
+    found["full"] = _full(stores, owner, url, notes) if found["link"] and found["link"]["followed"] else []
     found |= _host(stores, owner, url, host, notes)
     if stores.config.frontier.is_crawldb:
         with _noted(notes):
@@ -127,6 +130,16 @@ def _waits(stores: Stores, owner: str | None, url: str, notes: list[str]) -> Fac
                 if found := _among(lines, url, where):
                     return {"node": node, "where": where, "of": count, **found}
     return None
+
+
+def _full(stores: Stores, owner: str | None, url: str, notes: list[str]) -> list[str]:
+    """The rules that keep a URL out of its owner's queue, as far as this machine can see."""
+    most, traps = stores.config.urls.max_pages_per_host, Traps(stores.config.traps)
+    found: list[str] = []
+    with _noted(notes):
+        for node in [owner] if owner else stores.config.servers:
+            found += full_for(stores.node_dir(node), most, traps, url.encode())
+    return found
 
 
 def _waiting_lines(stores: Stores, queue: Queue) -> Iterator[tuple[str, int | None, Iterable[tuple[bytes, bytes]]]]:
@@ -258,7 +271,7 @@ def _answer(found: Facts) -> str:
         return f"ended as {capture['outcome']}{why}{new if found['state'] == 'unknown' else ''}"
     if found["state"] not in {"unknown", None}:
         return "is known, and neither a queue of this machine nor a segment has it: it waits elsewhere, or was dropped"
-    return _rejected(link) if link else "was not found: no page that was crawled links to it, and it waits nowhere here"
+    return _rejected(link, found["full"]) if link else _NOT_FOUND
 
 
 def says_listing(found: Facts) -> str:
@@ -269,10 +282,10 @@ def says_listing(found: Facts) -> str:
     return f"{text}; list {made['list']}: {made['reason']}{by}" if made else text
 
 
-def _rejected(link: Facts) -> str:
+def _rejected(link: Facts, full: Sequence[str]) -> str:
     why = f"({link['rule']})"
     if link["followed"]:
-        why = "when it was to be queued (urls.max_pages_per_host, or a rule of traps)"
+        why = f"when it was to be queued ({', '.join(full) or 'by urls.max_pages_per_host, or a rule of traps'})"
     return f"is not crawled: {link['page']} links to it, and it was rejected {why}"
 
 

@@ -64,15 +64,27 @@ class Admission:
         return self._counts.noted()
 
     def _rules(self, url: bytes) -> list[Groups]:
-        if self._max_of_host is None:
-            return self._groups(url)
-        return [*self._groups(url), (Rejection.HOST_LIMIT, self._max_of_host, [host_of_line(url)])]
+        return [*self._groups(url), *_of_host(url, self._max_of_host)]
 
     def _groups(self, url: bytes) -> list[Groups]:
         """What a URL is in, found once for `choose` and `count`."""
         if url not in self._known:
             self._known[url] = self._traps.groups(url, host_of_line) if self._traps is not None else []
         return self._known[url]
+
+
+def full_for(directory: Path, max_pages_per_host: int | None, traps: Traps, url: bytes) -> list[Rejection]:
+    """Which rules would keep a URL that a page links to out of a node's queue, as the counts are now.
+
+    Raises StorageError.
+    """
+    rules = [*traps.groups(url, host_of_line), *_of_host(url, max_pages_per_host)]
+    counts = Counter(HostCounts(directory).get(_names(rules)))
+    return [rule for rule, most, names in rules if all(counts[name] >= most for name in names)]
+
+
+def _of_host(url: bytes, most: int | None) -> list[Groups]:
+    return [] if most is None else [(Rejection.HOST_LIMIT, most, [host_of_line(url)])]
 
 
 def _names(rules: Collection[Groups]) -> list[bytes]:

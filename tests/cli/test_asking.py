@@ -17,6 +17,7 @@ from crawl_lib.frontier import NodeLock
 from demo import Serving, SynthWeb
 from tests.cli.conftest import Krake, run_in_process
 from tests.repair.killed import run_killed
+from tests.web.files import FileServing
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +146,27 @@ def test_why_tells_the_place_of_what_waits(krake: Krake, web: Serving) -> None:
     assert found["answer"] == f"is yet to be fetched: number {length} of {length} in the queue of {owner}"
     assert found["source"]["seeds"] == "later"
     assert found["state"] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [({"urls": {"max_pages_per_host": 1}}, "host_limit"), ({"traps": {"max_repeated": 1}}, "repeated_segment")],
+)
+def test_why_tells_which_rule_kept_a_url_out_of_the_queue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any], rule: str
+) -> None:
+    (tmp_path / "index.html").write_text('<a href="/a/a">once</a><a href="/a/a/a">again</a>')
+    with FileServing(tmp_path, "127.0.3.1") as server:
+        (tmp_path / "crawl").mkdir()
+        krake = Krake(tmp_path / "crawl", lambda words: run_killed(words, None))
+        krake.configure(**options)
+        krake.ok("inject", server.url("/index.html"))
+        krake.ok("crawl", "--iterations", "2")
+        krake.ok("settle")
+        asked = Krake(tmp_path / "crawl", lambda words: run_in_process(capsys, words))
+        found = why(asked, server.url("/a/a/a"))
+    said = f"is not crawled: {server.url('/index.html')} links to it, and it was rejected"
+    assert found["answer"] == f"{said} when it was to be queued ({rule})"
 
 
 def test_why_tells_when_a_failure_is_tried_again(krake: Krake) -> None:
