@@ -95,6 +95,7 @@ _TO_OTHERS = {
 }
 _NAME = {letter: name for low, name in (_TO_PAGES | _TO_OTHERS).items() for letter in (low, low.upper())}
 _FOLLOWABLE = {letter: letter.lower() in _TO_PAGES for letter in _NAME}
+_LINK = re.compile("[lL]")
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 _SAID = 7  # fields before the hrefs
 # The scanner cuts titles, descriptions and anchors too, but at characters of UTF-8: a byte that was none became one.
@@ -139,14 +140,14 @@ def _links_of(letters: str, texts: list[str], max_anchor_chars: int, codec: str)
     hrefs, anchors, rels = texts[:count], texts[count : 2 * count], texts[2 * count : 3 * count]
     if max(map(len, anchors), default=0) > max_anchor_chars:
         anchors = [anchor[:max_anchor_chars] for anchor in anchors]
-    followable = [_FOLLOWABLE[letter] for letter in letters]
-    for index in [index for index, letter in enumerate(letters) if letter in "lL"]:
-        followable[index] = rels[index] != "" and _is_followed(rels[index])
+    followable = list(map(_FOLLOWABLE.__getitem__, letters))
+    for place in _LINK.finditer(letters):
+        rel = rels[place.start()]
+        followable[place.start()] = rel != "" and _is_followed(rel)
     if not codec.startswith("utf-"):
         hrefs = [href if href.isascii() else _encode_query(href, codec) for href in hrefs]
-    return Links(
-        hrefs, anchors, rels, [_NAME[letter] for letter in letters], followable, list(map(str.isupper, letters))
-    )
+    nofollow = [False] * count if letters.islower() else list(map(str.isupper, letters))
+    return Links(hrefs, anchors, rels, list(map(_NAME.__getitem__, letters)), followable, nofollow)
 
 
 @lru_cache(maxsize=1024)

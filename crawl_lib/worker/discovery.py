@@ -17,6 +17,8 @@ from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, k
 
 _SEEN_LIMIT = 200_000
 _ELEMENT, _NOFOLLOW = Rejection.ELEMENT.value, Rejection.NOFOLLOW.value
+_BARS = (_ELEMENT, "")
+"""What is against a link by its element alone: by whether that may lead to a page."""
 _REDIRECT_LIMIT = Rejection.REDIRECT_LIMIT.value
 _REFRESH = "meta"
 _NEVER = -1
@@ -81,8 +83,8 @@ class Discovery:
         A refresh is a hop, as a redirect is. So is the link to the same place, for those who do not want to wait; and a
         sitemap in an index.
         """
-        if self._follows_all:
-            bars = ["" if may else _ELEMENT for may in links.followable]
+        if self._follows_all or not (nofollow or any(links.nofollow)):
+            bars = list(map(_BARS.__getitem__, links.followable))
         else:
             bars = [
                 ("" if not (nofollow or barred) else _NOFOLLOW) if may else _ELEMENT
@@ -103,22 +105,21 @@ class Discovery:
         hrefs = page.links.hrefs
         unique = list(dict.fromkeys(hrefs))
         targets = dict(zip(unique, self._resolver.resolve_many(page.base, unique), strict=True))
-        position, known = taken.position, self._known
-        verdicts: dict[str, _Verdict] = {}  # of the hrefs that nothing is against
-        judged = []
-        for index, (href, bar) in enumerate(zip(hrefs, bars, strict=True), start):
-            if bar:
-                url, key, _, rejection = targets[href]
-                judged.append((key, url, False, rejection or bar, _NEVER))
-                continue
-            verdict = verdicts.get(href)
-            if verdict is None:
-                target = targets[href]
-                verdict = known.get(target.url)
-                if verdict is None or verdict[4] > position:
-                    verdict = self._follow(taken, target, index, href in hops)
-                verdicts[href] = verdict
-            judged.append(verdict)
+        position, known, index = taken.position, self._known, 0
+        verdicts: dict[str, _Verdict] = {}
+        for href in dict.fromkeys(compress(hrefs, map(not_, bars))):
+            target = targets[href]
+            verdict = known.get(target.url)
+            if verdict is None or verdict[4] > position:
+                index = hrefs.index(href, index)  # they come in the order of their first places
+                while bars[index]:
+                    index = hrefs.index(href, index + 1)
+                verdict = self._follow(taken, target, start + index, href in hops)
+            verdicts[href] = verdict
+        judged: list[Any] = list(map(verdicts.get, hrefs))
+        for index in compress(range(len(hrefs)), bars):
+            url, key, _, rejection = targets[hrefs[index]]
+            judged[index] = (key, url, False, rejection or bars[index], _NEVER)
         keys, urls, followed, rules, _ = zip(*judged, strict=True)
         return keys, urls, followed, rules
 
