@@ -39,11 +39,13 @@ __all__ = [
     "inject",
     "link_export",
     "maintain_keys",
+    "rank_export",
     "require_usable",
     "retire_node",
     "settle_node",
     "status_of",
     "update_crawldb",
+    "update_score",
 ]
 
 if TYPE_CHECKING:
@@ -179,3 +181,18 @@ def finalize_export(stores: Stores, *, export: str) -> Result:
     from crawl_lib.export import remove_older  # noqa: PLC0415
 
     return {**asdict(graph.finalize_export(stores, name=export)), "removed": remove_older(stores, export)}
+
+
+def rank_export(stores: Stores, *, export: str, of: str = "pages") -> Result:
+    """Rank the pages of an export, or their hosts or domains (`of`), by the links between them."""
+    from crawl_lib import ranks  # noqa: PLC0415
+
+    return asdict(ranks.rank_export(stores, name=export, of=of))
+
+
+def update_score(stores: Stores, *, export: str) -> Result:
+    """Make the ranks of an export's pages the scores of the CrawlDb's rows. Returns what `update_crawldb` does."""
+    from crawl_lib import crawldb, ranks  # noqa: PLC0415
+
+    require_crawldb(stores)
+    return crawldb.counts_of(ranks.update_score(stores, export=export, now=datetime.now(UTC)))

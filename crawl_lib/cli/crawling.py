@@ -1,14 +1,15 @@
-"""`krake inject`, `krake crawl`, `krake settle`, `krake export`, `krake graph link|finalize`."""
+"""`krake inject`, `krake crawl`, `krake settle`, `krake export`, `krake graph link|finalize|rank`, `krake score`."""
 
 import argparse
 import sys
 import time
 import uuid
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from crawl_lib import stages
-from crawl_lib.cli.common import one_node, print_counts, stage_stores, waiting
+from crawl_lib.cli.common import one_node, print_counts, print_result, stage_stores, waiting
 from crawl_lib.config import Config, load_config
 from crawl_lib.errors import ConfigError, InputError, KrakeError, StoppedError
 from crawl_lib.export import newest_export
@@ -153,4 +154,20 @@ def finalize(arguments: argparse.Namespace) -> int:
     """Write the web graph."""
     with stage_stores(arguments) as stores:
         print_counts("finalizer", stages.finalize_export(stores, export=arguments.export or newest_export(stores)))
+    return 0
+
+
+def rank(arguments: argparse.Namespace) -> int:
+    """Rank pages, hosts or domains."""
+    with stage_stores(arguments) as stores:
+        found = stages.rank_export(stores, export=arguments.export or newest_export(stores), of=arguments.graph)
+    print_result(arguments, found, partial(print_counts, f"ranks of {arguments.graph}", found))
+    return 0
+
+
+def score(arguments: argparse.Namespace) -> int:
+    """Make ranks the scores of the CrawlDb."""
+    with stage_stores(arguments) as stores:
+        found = stages.update_score(stores, export=arguments.export or newest_export(stores))
+    print_result(arguments, found, partial(print_counts, "CrawlDb", found))
     return 0

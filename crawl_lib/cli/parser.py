@@ -95,6 +95,7 @@ _GROUPS = {
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
+    "score": "scores of the CrawlDb",
 }
 """Words that commands begin with."""
 
@@ -394,7 +395,23 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _JSON,
         ),
     ),
+    (
+        "graph rank",
+        "crawling.rank",
+        "rank pages by the links between them (PageRank), or hosts, or domains",
+        (
+            _option("--graph", "default: pages", choices=("pages", "hosts", "domains"), default="pages"),
+            _EXPORT,
+            _JSON,
+        ),
+    ),
     ("graph stats", "looking.graph_stats", "nodes, arcs, degrees", (_EXPORT, _JSON)),
+    (
+        "score update",
+        "crawling.score",
+        "make the ranks of an export's pages the scores of the CrawlDb",
+        (_EXPORT, _JSON),
+    ),
     ("config", "looking.config", "check the config, this machine and the servers; print what is in force", ()),
 )
 """Each command: its words, the function that carries it out, what it does, its options."""

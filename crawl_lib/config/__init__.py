@@ -29,6 +29,7 @@ from crawl_lib.config.model import (
     HostConfig,
     InjectConfig,
     KeyStorageConfig,
+    PageRankConfig,
     ParseConfig,
     QueueConfig,
     RetryConfig,

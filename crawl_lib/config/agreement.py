@@ -31,6 +31,7 @@ MAY_DIFFER = {
     "generate": "asked by the machine that makes the lists alone",
     "inject": "asked by the machine of the batch stages alone",
     "export": "asked by the machine of the batch stages alone",
+    "pagerank": "asked by the machine of the batch stages alone",
     "fetch.processes": "cores of this machine",
     "fetch.connections": "room of this machine",
     "fetch.slow_connections": "room of this machine",

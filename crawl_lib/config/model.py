@@ -276,6 +276,15 @@ class CrawlDbConfig:
 
 
 @dataclass(frozen=True)
+class PageRankConfig:
+    """How the pages, hosts and domains of an export are ranked."""
+
+    damping: float = option(0.85, minimum=0, maximum=0.999)
+    tolerance: float = option(1e-9, minimum=0)
+    max_rounds: int = option(200, minimum=1)
+
+
+@dataclass(frozen=True)
 class ScheduleRuleConfig:
     """One entry of `schedule.rules`: the intervals of rows that match all that it names; null: whatever.
 
@@ -366,6 +375,7 @@ class Config:
     fetch: FetchConfig = FetchConfig()
     retry: RetryConfig = RetryConfig()
     crawldb: CrawlDbConfig = CrawlDbConfig()
+    pagerank: PageRankConfig = PageRankConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()

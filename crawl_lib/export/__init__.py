@@ -23,6 +23,7 @@ from crawl_lib.export.folder import (
     INPUTS,
     OFFSETS,
     PAGES,
+    RANK_SCHEMAS,
     URL_MAPPING,
     WEB_GRAPH,
     ExportFolder,

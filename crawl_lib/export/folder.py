@@ -31,6 +31,17 @@ GRAPH_INDEX = "webgraph-index"
 WEB_GRAPH = "webgraph"
 _ENDS = [pa.field(name, pa.int32(), nullable=False) for name in ("source", "target")]
 ARC_SCHEMAS = {ARCS_OUT: pa.schema(_ENDS), ARCS_IN: pa.schema(_ENDS[::-1])}
+_RANK = pa.field("rank", pa.float64(), nullable=False)
+_KEY, _URL, _HOST, _DOMAIN = (
+    pa.field(name, kind, nullable=False)
+    for name, kind in (("key", pa.binary(20)), ("url", pa.string()), ("host", pa.string()), ("domain", pa.string()))
+)
+RANK_SCHEMAS = {
+    "pagerank-pages.parquet": pa.schema([_KEY, _URL, _RANK]),
+    "pagerank-hosts.parquet": pa.schema([_HOST, _RANK]),
+    "pagerank-domains.parquet": pa.schema([_DOMAIN, _RANK]),
+}
+"""What `crawl_lib.ranks` adds to an export that is asked for it."""
 
 
 class ExportFolder:

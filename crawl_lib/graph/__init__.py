@@ -3,9 +3,9 @@
 How data flows: `link_export` reads `inputs` and `pages.parquet` of an export and the `links.parquet` of its segments;
 an engine (`crawl_lib.engine`) joins them to arcs by source, of which `arcs-out.parquet` gets each once, and sorts those
 by target, `arcs-in.parquet`. `finalize_export` counts the degrees in both, then merges both, block by block, to
-`webgraph-index` and `webgraph`; it needs no room in scratch. `WebGraph` reads it. `export_graph` writes
-the arcs, between pages or hosts, as a file for other programs (`files`). `check_export` looks for damage in all files
-of an export.
+`webgraph-index` and `webgraph`; it needs no room in scratch. `WebGraph` reads it. `export_graph` writes the arcs,
+between pages or hosts, as a file for other programs (`files`); `grouped` are those between hosts or domains.
+`check_export` looks for damage in all files of an export.
 
 After a crash the same holds as for the export: a file that has its name is whole, and a second run writes the rest. The
 linker needs the segments as they were; the finalizer needs only files of the export.
@@ -14,12 +14,12 @@ linker needs the segments as they were; the finalizer needs only files of the ex
 from typing import TYPE_CHECKING
 
 from crawl_lib.export import Node, WebGraph, open_web_graph
-from crawl_lib.graph.finalizer import FinalizeReport, finalize_export
+from crawl_lib.graph.finalizer import FinalizeReport, arc_column, both_degrees, finalize_export
 from crawl_lib.graph.linker import LinkReport, link_export
 from crawl_lib.lazy import loads_later
 
 if TYPE_CHECKING:
     from crawl_lib.graph.check import check_export
-    from crawl_lib.graph.files import export_graph
+    from crawl_lib.graph.files import export_graph, grouped
 else:
-    __getattr__ = loads_later(__name__, {"check": ("check_export",), "files": ("export_graph",)})  # no stage needs them
+    __getattr__ = loads_later(__name__, {"check": ("check_export",), "files": ("export_graph", "grouped")})

@@ -21,6 +21,7 @@ from crawl_lib.export import (
     INPUTS,
     OFFSETS,
     PAGES,
+    RANK_SCHEMAS,
     URL_MAPPING,
     WEB_GRAPH,
     ContentReader,
@@ -58,7 +59,7 @@ DAMAGE = {
     WEB_GRAPH: "graph_damaged",
 }
 """What the damage of a file is called; that of a table is `export_table_damaged`."""
-SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS}
+SCHEMAS: dict[str, pa.Schema] = {PAGES: EXPORT_SCHEMA, **ARC_SCHEMAS, **RANK_SCHEMAS}
 
 
 def check_export(stores: Stores, name: str, *, full: bool = True) -> list[Finding]:
@@ -133,7 +134,7 @@ class _Check:
         again = (
             f"move that file away (of the web graph: {ARCS_OUT} and {ARCS_IN}, too), then run"
             f" `krake export --label {name} --folders {folders}`, `krake graph link --export {name}`,"
-            f" `krake graph finalize --export {name}`: they make what is missing"
+            f" `krake graph finalize --export {name}`: they make what is missing, and `krake graph rank` makes ranks"
         )
         for segment, is_gone in changed_segments(self.folder, inputs):
             again = self.findings.repair

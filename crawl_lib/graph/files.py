@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crawl_lib.durable import fsync_file, rename_durable
-from crawl_lib.errors import InputError, os_errors
+from crawl_lib.errors import DamagedFileError, InputError, os_errors
 from crawl_lib.export import (
     ARC_SCHEMAS,
     ARCS_OUT,
@@ -35,6 +35,7 @@ from crawl_lib.export import (
     row_count,
     scratch_folder,
 )
+from crawl_lib.graph.finalizer import AGAIN
 from crawl_lib.segment import open_parquet
 from crawl_lib.stopping import Progress
 from crawl_lib.stores import Stores
@@ -143,37 +144,51 @@ def _pages(folder: ExportFolder, file: BinaryIO) -> _Graph:
 
 
 def _arcs(folder: ExportFolder, count: int) -> Iterator[Arcs]:
-    """The arcs between pages."""
+    """The arcs between pages. Raises DamagedFileError where one has a page that is not there."""
+    path, pages = folder.file(ARCS_OUT), row_count(folder.storage, folder.file(PAGES))
     progress = Progress(folder.stores, "graph.export", count, "arcs")
-    with open_parquet(folder.storage, folder.file(ARCS_OUT), ARC_SCHEMAS[ARCS_OUT]) as table:
+    with open_parquet(folder.storage, path, ARC_SCHEMAS[ARCS_OUT]) as table:
         for batch in table.batches(BATCH_ROWS):
-            yield Arcs(*(np.from_dlpack(batch.column(end)) for end in ("source", "target")))
+            arcs = Arcs(*(np.from_dlpack(batch.column(end)) for end in ("source", "target")))
+            if any(len(ends) and not 0 <= ends.min() <= ends.max() < pages for ends in arcs[:2]):
+                raise DamagedFileError(f"{path}: has a NodeID outside of 0 to {pages - 1}; {AGAIN}")
+            yield arcs
             progress.add(batch.num_rows)
     progress.end()
 
 
 def _hosts(folder: ExportFolder, file: BinaryIO) -> _Graph:
-    numbers: dict[str, int] = {}  # in the order in which hosts come up
-    batches = _column(folder, "host")
-    parts = [np.array([numbers.setdefault(host, len(numbers)) for host in hosts], np.int64) for hosts in batches]
-    names, lengths = sorted(numbers), [np.empty(0, np.int64)]
+    names, host_of, arcs = grouped(folder, str)
+    lengths = [np.empty(0, np.int64)]
     _written(file, names, lengths)
-    places = np.empty(len(names), np.int64)
-    places[[numbers[name] for name in names]] = np.arange(len(names))
-    host_of = places[np.concatenate([np.empty(0, np.int64), *parts])]
-    arcs = _between_hosts(_arcs(folder, row_count(folder.storage, folder.file(ARCS_OUT))), host_of, len(names))
     pages = np.bincount(host_of, minlength=len(names))
     return _Graph(_mapped(file), np.cumsum(lengths[1]), pages, lambda: [arcs], len(arcs.sources))
 
 
-def _between_hosts(pages: Iterable[Arcs], host_of: Ints, hosts: int) -> Arcs:
-    """The arcs between hosts with their weights."""
+def grouped(folder: ExportFolder, name_of: Callable[[str], str]) -> tuple[list[str], Ints, Arcs]:
+    """The graph between groups of pages: names of the groups, sorted; the group of each page; arcs with weights.
+
+    `name_of`: a group's name from a page's host. Arcs within a group are left out. Raises what `export_graph` does.
+    """
+    numbers: dict[str, int] = {}  # in the order in which groups come up
+    batches = (map(name_of, hosts) for hosts in _column(folder, "host"))
+    parts = [np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64) for names in batches]
+    names = sorted(numbers)
+    places = np.empty(len(names), np.int64)
+    places[[numbers[name] for name in names]] = np.arange(len(names))
+    group_of = places[np.concatenate([np.empty(0, np.int64), *parts])]
+    arcs = _between_groups(_arcs(folder, row_count(folder.storage, folder.file(ARCS_OUT))), group_of, len(names))
+    return names, group_of, arcs
+
+
+def _between_groups(pages: Iterable[Arcs], group_of: Ints, groups: int) -> Arcs:
+    """The arcs between groups with their weights."""
     keys, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     waiting = 0
     for arcs in pages:
-        sources, targets = host_of[arcs.sources], host_of[arcs.targets]
+        sources, targets = group_of[arcs.sources], group_of[arcs.targets]
         apart = sources != targets
-        found, times = np.unique(sources[apart] * hosts + targets[apart], return_counts=True)
+        found, times = np.unique(sources[apart] * groups + targets[apart], return_counts=True)
         keys.append(found)
         counts.append(times)
         waiting += len(found)
@@ -181,7 +196,7 @@ def _between_hosts(pages: Iterable[Arcs], host_of: Ints, hosts: int) -> Arcs:
             merged = _merged(keys, counts)
             keys, counts, waiting = [merged[0]], [merged[1]], 0
     key, weights = _merged(keys, counts)
-    return Arcs(key // max(1, hosts), key % max(1, hosts), weights)
+    return Arcs(key // max(1, groups), key % max(1, groups), weights)
 
 
 def _merged(keys: list[Ints], counts: list[Ints]) -> tuple[Ints, Ints]:

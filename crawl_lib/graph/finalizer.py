@@ -106,8 +106,8 @@ def write_graph(folder: ExportFolder, out_degrees: Ints, in_degrees: Ints) -> No
     progress = Progress(folder.stores, "graph.write", nodes, "pages")
     with (
         folder.writing(WEB_GRAPH) as file,
-        closing(_column(storage, folder.file(ARCS_IN), "source", nodes)) as sources,
-        closing(_column(storage, folder.file(ARCS_OUT), "target", nodes)) as targets,
+        closing(arc_column(storage, folder.file(ARCS_IN), "source", nodes)) as sources,
+        closing(arc_column(storage, folder.file(ARCS_OUT), "target", nodes)) as targets,
     ):
         for words, count in graph_words(in_degrees, out_degrees, Neighbours(sources), Neighbours(targets)):
             file.write(words.astype(">i4").tobytes())
@@ -119,7 +119,7 @@ def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Pro
     """How often each NodeID is in a column of an arc file. Raises DamagedFileError, also if it is not sorted."""
     counts = np.zeros(nodes, dtype=np.int32)
     last = 0
-    for ids in _column(storage, path, column, nodes):
+    for ids in arc_column(storage, path, column, nodes):
         first = int(ids[0])
         if first < last or (np.diff(ids) < 0).any():
             raise DamagedFileError(f"{path}: is not sorted by {column}; {AGAIN}")
@@ -129,8 +129,8 @@ def _degrees(storage: Storage, path: str, column: str, nodes: int, progress: Pro
     return counts
 
 
-def _column(storage: Storage, path: str, column: str, nodes: int) -> Generator[Ints, None, None]:
-    """A column of an arc file in blocks that are not empty."""
+def arc_column(storage: Storage, path: str, column: str, nodes: int) -> Generator[Ints, None, None]:
+    """A column of an arc file in blocks that are not empty. Raises DamagedFileError naming it."""
     with open_parquet(storage, path, ARC_SCHEMAS[ARCS_OUT], f"; {AGAIN}") as table:
         for batch in table.batches(BATCH_ROWS, [column]):
             ids: Ints = np.from_dlpack(batch.column(0))  # not by `to_numpy`, which imports pandas
@@ -141,7 +141,7 @@ def _column(storage: Storage, path: str, column: str, nodes: int) -> Generator[I
 
 
 class Neighbours:
-    """The other column of an arc file, taken in pieces of any size. `blocks`: of it, as `_column` gives them."""
+    """The other column of an arc file, taken in pieces of any size. `blocks`: of it, as `arc_column` gives them."""
 
     def __init__(self, blocks: Iterator[Ints]) -> None:
         self._blocks = blocks

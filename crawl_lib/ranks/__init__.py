@@ -1,6 +1,11 @@
 """Ranks: how much a page matters by the links to it.
 
-`kernel` is what each round does: sums over the inlinks of every node, in an order that does not change.
+`kernel` is what each round does: sums over the inlinks of every node, in an order that does not change. `pagerank` does
+such rounds until they change little. `exported` has an export's graph ranked, or that between its hosts or domains, and
+writes a table next to it, which goes with the export. `score` writes ranks into the CrawlDb.
 """
 
+from crawl_lib.ranks.exported import GRAPHS, RankReport, rank_export
 from crawl_lib.ranks.kernel import Inlinks, mapped, starts_of
+from crawl_lib.ranks.pagerank import Ranked, page_rank
+from crawl_lib.ranks.score import update_score

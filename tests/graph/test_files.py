@@ -89,9 +89,9 @@ def test_arcs_of_hosts_are_summed_in_parts_as_at_once(monkeypatch: pytest.Monkey
     random = np.random.default_rng(1)
     host_of = random.integers(0, 7, 100)
     batches = [Arcs(random.integers(0, 100, 50), random.integers(0, 100, 50)) for _ in range(20)]
-    whole = files._between_hosts(batches, host_of, 7)
+    whole = files._between_groups(batches, host_of, 7)
     monkeypatch.setattr(files, "MERGE_ARCS", 10)
-    for one, other in zip(whole, files._between_hosts(batches, host_of, 7), strict=True):
+    for one, other in zip(whole, files._between_groups(batches, host_of, 7), strict=True):
         assert one is not None
         assert (one == other).all()
 

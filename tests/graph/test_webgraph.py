@@ -18,7 +18,7 @@ from crawl_lib.config import Config
 from crawl_lib.errors import DamagedFileError
 from crawl_lib.export import ExportFolder, export_pages
 from crawl_lib.graph import WebGraph, finalize_export
-from crawl_lib.graph.finalizer import Neighbours, _column, graph_words
+from crawl_lib.graph.finalizer import Neighbours, arc_column, graph_words
 from crawl_lib.storage import LocalStorage, Storage
 from tests.stores import stores_on
 
@@ -122,8 +122,8 @@ def test_every_graph_is_written_and_read_in_blocks_of_any_size(
     pairs = np.array(sorted(arcs), dtype=np.int64).reshape(-1, 2)
     outs, ins = (np.bincount(pairs[:, side], minlength=nodes).astype(np.int32) for side in (0, 1))
     store = LocalStorage.open(tmp_path)
-    sources = Neighbours(_column(store, "arcs-in.parquet", "source", nodes))
-    targets = Neighbours(_column(store, "arcs-out.parquet", "target", nodes))
+    sources = Neighbours(arc_column(store, "arcs-in.parquet", "source", nodes))
+    targets = Neighbours(arc_column(store, "arcs-out.parquet", "target", nodes))
     blocks = list(graph_words(ins, outs, sources, targets, block_words))
     data = b"".join(words.astype(">i4").tobytes() for words, _ in blocks)
     assert data == slow_bytes(nodes, arcs)

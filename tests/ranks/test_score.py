@@ -1,0 +1,72 @@
+"""`krake score update`: the CrawlDb's scores are the ranks of an export's pages, in their order."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from crawl_lib.config import Config
+from crawl_lib.errors import InputError, PathNotFoundError
+from crawl_lib.ranks import update_score
+from crawl_lib.ranks.score import scores_of
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Version
+from tests.crawldb.tables import NOW, at, leave_version, row_of
+from tests.export.conftest import crawl, storage
+from tests.export.crawls import CrawlMaker
+from tests.ranks.test_exported import LINKS, exported, table
+from tests.stores import stores_on
+
+__all__ = ["crawl", "storage"]
+LACKING = "http://d.example/"
+
+
+@pytest.fixture
+def stores(storage: Any, config: Config, crawl: CrawlMaker) -> Stores:
+    """An export, and a CrawlDb of its pages and of one that it lacks."""
+    found = stores_on(storage, config)
+    exported(found, crawl)
+    leave_version(found, 1, [row_of(url, score=Decimal("0.5")) for url in [*LINKS, LACKING]])
+    return found
+
+
+def scores(stores: Stores, version: Version) -> dict[str, Decimal]:
+    found: dict[str, Decimal] = {}
+    for path in version.paths:
+        with stores.storage.open_read(path) as file:
+            found |= {row["url"]: row["score"] for row in pq.read_table(file).to_pylist()}
+    return found
+
+
+def test_scores_are_ranks_times_pages_and_0_where_the_graph_lacks_the_url(stores: Stores) -> None:
+    version = update_score(stores, export="x", now=at(NOW))
+    ranks = table(stores, "pages")
+    wanted = {url: Decimal(round(rank * len(ranks) * 10**9)).scaleb(-9) for url, rank in ranks.items()}
+    assert scores(stores, version) == {**wanted, LACKING: Decimal(0)}
+    assert abs(sum(wanted.values()) / len(wanted) - 1) < Decimal("1e-8")
+
+
+def test_the_same_ranks_make_no_other_version(stores: Stores) -> None:
+    assert [update_score(stores, export="x", now=at(NOW + later)).number for later in (0, 5)] == [2, 2]
+
+
+def test_scores_keep_order_and_fit_the_column() -> None:
+    values = np.array([0.0, 4e-10, 6e-10, 0.15, 0.1500000006, 1.0, 123456789.5, 999_999_999.9999, 1e12])
+    found = scores_of(values).to_pylist()
+    texts = ["0", "0", "1E-9", "0.15", "0.150000001", "1", "123456789.5"]
+    assert found[:7] == [Decimal(text) for text in texts]
+    assert found == sorted(found)
+    assert found[-1] == Decimal("999999999.999999999")
+
+
+def test_what_is_missing_is_named(storage: Any, config: Config, crawl: CrawlMaker) -> None:
+    stores = stores_on(storage, config)
+    with pytest.raises(PathNotFoundError, match="there is no such export"):
+        update_score(stores, export="x", now=at(NOW))
+    exported(stores, crawl)
+    with pytest.raises(InputError, match="there is no version yet; run an update first"):
+        update_score(stores, export="x", now=at(NOW))
