@@ -3,27 +3,24 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TextIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crawl_lib import crawldb
-from crawl_lib.crawldb import CRAWLDB_SCHEMA, counts_of, newest_version
+from crawl_lib.crawldb import CRAWLDB, CRAWLDB_SCHEMA, counts_of, newest_version
 from crawl_lib.errors import InputError
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.rounds import generated
-from crawl_lib.segment import open_parquet
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
-from crawl_lib.versions import Version
+from crawl_lib.versions import Version, Versions
 
 Facts = dict[str, Any]
 MOST_HOSTS = 10
-_ROWS = 1 << 16
 _DUE = {"now": 0, "within a day": 1, "within a week": 7, "within 30 days": 30}
 
 
@@ -31,7 +28,7 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
     """Sums over the newest version: rows by status, those of the `hosts` with most, when they are due, scores."""
     version, hosts, due, scores = _version(stores), Counter[str](), Counter[str](), list[Decimal]()
     until = {name: now + timedelta(days=days) for name, days in _DUE.items()}
-    for batch in _batches(stores, version, ("host", "fetch_time", "score")):
+    for batch in Versions(stores, CRAWLDB).batches(version, ("host", "fetch_time", "score")):
         rows = batch.to_pylist()
         hosts.update(row["host"] for row in rows)
         due.update({name: sum(row["fetch_time"] <= last for row in rows) for name, last in until.items()})
@@ -49,29 +46,31 @@ def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
 def row_of_url(stores: Stores, text: str) -> Facts | None:
     """The row of a URL, as JSON takes it; None if it has none. Raises InputError for what is no URL to crawl."""
     version, key = _version(stores), key_of(url_named(stores, text))
-    parts = zip(version.manifest["parts"], version.paths, strict=True)
-    paths = [path for part, path in parts if part["first_key"] <= key.hex() <= part["last_key"]]
-    for batch in _batches(stores, version, CRAWLDB_SCHEMA.names, paths):
-        if found := batch.filter(pc.equal(batch.column("key"), pa.scalar(key, pa.binary(20)))).to_pylist():
-            return _plain(found[0])
-    return None
+    found = next(Versions(stores, CRAWLDB).rows_of(version, key), None)
+    return _plain(found.to_pylist()[0]) if found else None
 
 
 def best_rows(stores: Stores, count: int) -> list[Facts]:
     """The rows with the highest scores; of equal ones those with the smallest keys."""
     best = CRAWLDB_SCHEMA.empty_table()
-    for batch in _batches(stores, _version(stores), CRAWLDB_SCHEMA.names):
+    for batch in Versions(stores, CRAWLDB).batches(_version(stores), CRAWLDB_SCHEMA.names):
         both = pa.concat_tables([best, pa.Table.from_batches([batch])])
         best = both.sort_by([("score", "descending"), ("key", "ascending")]).slice(0, count)
     return [_plain(row) for row in best.to_pylist()]
 
 
 def dump_crawldb(stores: Stores, out: TextIO, *, as_csv: bool) -> int:
-    """Write all rows by key, a line each: a JSON object, or values below a line of names. Returns how many."""
-    count, writer = 0, csv.writer(out, lineterminator="\n")
+    """Write all rows by key, as `dump_version` does."""
+    return dump_version(Versions(stores, CRAWLDB), _version(stores), out, as_csv=as_csv)
+
+
+def dump_version(versions: Versions, version: Version, out: TextIO, *, as_csv: bool) -> int:
+    """Write the rows of a version, a line each: a JSON object, or values below a line of names. Returns how many."""
+    count, writer, stores = 0, csv.writer(out, lineterminator="\n"), versions.stores
+    names = versions.family.schema.names
     if as_csv:
-        writer.writerow(CRAWLDB_SCHEMA.names)
-    for batch in _batches(stores, _version(stores), CRAWLDB_SCHEMA.names):
+        writer.writerow(names)
+    for batch in versions.batches(version, names):
         stores.report(rows=count)
         for row in map(_plain, batch.to_pylist()):
             if as_csv:
@@ -101,13 +100,5 @@ def _version(stores: Stores) -> Version:
     return version
 
 
-def _batches(
-    stores: Stores, version: Version, columns: Sequence[str], paths: Sequence[str] | None = None
-) -> Iterator[pa.RecordBatch]:
-    for path in version.paths if paths is None else paths:
-        with open_parquet(stores.storage, path, CRAWLDB_SCHEMA, "run `krake fsck`") as file:
-            yield from stores.until_stopped(file.batches(_ROWS, columns))
-
-
 def _plain(row: Mapping[str, Any]) -> Facts:
-    return plain_row({**row, "score": str(row["score"])})
+    return plain_row({name: str(value) if isinstance(value, Decimal) else value for name, value in row.items()})

@@ -93,6 +93,7 @@ _GROUPS = {
     "keys": "create, check and move the key tables",
     "segment": "look at segments, and take pages out of them",
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
+    "linkdb": "who links to a page, and with which words",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
     "score": "scores of the CrawlDb",
@@ -227,6 +228,17 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         ),
     ),
     ("crawldb filter", "table.filter_rows", "apply changed normalisers and filters to its rows", (_JSON,)),
+    ("linkdb update", "links.update", "take in segments that it lacks", (_JSON,)),
+    ("linkdb get", "links.get", "who links to a URL, and with which words", (_URL, _JSON)),
+    (
+        "linkdb dump",
+        "links.dump",
+        "write all rows of a table, a line each",
+        (
+            _option("--table", "default: inlinks, by target", choices=("inlinks", "outlinks"), default="inlinks"),
+            _option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),
+        ),
+    ),
     ("segment list", "reading.list_all", "all segments, and what they hold", (_JSON,)),
     (
         "segment get",

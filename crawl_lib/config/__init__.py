@@ -30,6 +30,7 @@ from crawl_lib.config.model import (
     InjectConfig,
     KeyStorageConfig,
     PageRankConfig,
+    LinkDbConfig,
     ParseConfig,
     QueueConfig,
     RetryConfig,

@@ -285,6 +285,16 @@ class PageRankConfig:
 
 
 @dataclass(frozen=True)
+class LinkDbConfig:
+    """Which links the LinkDb has."""
+
+    max_outlinks: int = option(100, minimum=1)
+    max_inlinks: int = option(10_000, minimum=1)
+    max_anchor_chars: int = option(100, minimum=0)
+    within_host: bool = option(False)
+
+
+@dataclass(frozen=True)
 class ScheduleRuleConfig:
     """One entry of `schedule.rules`: the intervals of rows that match all that it names; null: whatever.
 
@@ -376,6 +386,7 @@ class Config:
     retry: RetryConfig = RetryConfig()
     crawldb: CrawlDbConfig = CrawlDbConfig()
     pagerank: PageRankConfig = PageRankConfig()
+    linkdb: LinkDbConfig = LinkDbConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()

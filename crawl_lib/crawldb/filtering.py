@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from crawl_lib.crawldb.table import CRAWLDB_SCHEMA, columns
+from crawl_lib.crawldb.table import CRAWLDB_SCHEMA
 from crawl_lib.urls import Chain, host_of, key_of
+from crawl_lib.versions import columns
 
 RULED_SCHEMA = pa.schema(
     [*(field.with_nullable(True) for field in CRAWLDB_SCHEMA), *columns("old_key bytes, is_moved int32")]

@@ -13,15 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from crawl_lib.crawldb.table import columns
-from crawl_lib.crawldir import DROPPED_MARK, SegmentRef
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.frontier import OUTLINKS_NAME, decode_line, part_mapping, read_outlinks
 from crawl_lib.records import json_object
-from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import UrlFilter, host_of
-from crawl_lib.versions import Version
+from crawl_lib.versions import SegmentInputs, Version, columns, find_segments
 
 NOT_YET = datetime(9999, 12, 31, tzinfo=UTC)
 """When seeds came that no iteration has in its scope yet: after all that is there."""
@@ -69,15 +66,9 @@ def _score(text: Any) -> Decimal | None:
 
 
 @dataclass(frozen=True)
-class UpdateInputs:
-    """What there is, and what of it is new. `there`: all segments; `taken_out`: (key, `<folder>/<node>`) of dropped
-    pages; `segments`: those to take in, oldest first, with the digest of what they hold; `seeds`: folders to take in,
-    with when they came."""
+class UpdateInputs(SegmentInputs):
+    """The same with seeds. `seeds`: folders to take in, with when they came."""
 
-    stores: Stores
-    there: tuple[SegmentRef, ...]
-    taken_out: tuple[tuple[bytes, str], ...]
-    segments: tuple[tuple[SegmentRef, str], ...]
     seeds: tuple[tuple[str, datetime], ...]
     _filters: dict[str, UrlFilter] = field(default_factory=dict)
 
@@ -137,29 +128,11 @@ class UpdateInputs:
 
 def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
     """What an update on top of a version takes in. Raises StorageError, DamagedFileError, StoppedError."""
-    crawl = stores.crawl
     known = parent.manifest if parent else {"segments": {}, "seeds": []}
-    there = tuple(crawl.segments())
-    fresh = [segment for segment in there if str(segment) not in known["segments"]]
-    seeds = [name for name in crawl.seeds() if name not in known["seeds"]]
-    return UpdateInputs(
-        stores,
-        there,
-        tuple(_taken_out(stores, there)),
-        tuple((one, SegmentReader(stores.storage, one.path).digest) for one in stores.until_stopped(fresh)),
-        tuple(sorted(_times(stores, seeds), key=lambda pair: (pair[1], pair[0]))),
-    )
-
-
-def _taken_out(stores: Stores, there: Iterable[SegmentRef]) -> Iterator[tuple[bytes, str]]:
-    marked: dict[str, bool] = {}
-    for segment in stores.until_stopped(there):
-        if segment.folder not in marked:
-            mark = stores.crawl.folder(segment.folder).at(DROPPED_MARK)
-            marked[segment.folder] = stores.storage.exists(mark)
-        if marked[segment.folder]:
-            for key in sorted(SegmentReader(stores.storage, segment.path).taken_out):
-                yield key, str(segment)
+    found = find_segments(stores, known["segments"])
+    seeds = [name for name in stores.crawl.seeds() if name not in known["seeds"]]
+    came = tuple(sorted(_times(stores, seeds), key=lambda pair: (pair[1], pair[0])))
+    return UpdateInputs(stores, found.there, found.taken_out, found.segments, came)
 
 
 def _times(stores: Stores, seeds: Iterable[str]) -> Iterator[tuple[str, datetime]]:

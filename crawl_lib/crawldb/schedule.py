@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from crawl_lib.config import CrawlDbConfig, ScheduleConfig, ScheduleRuleConfig
 from crawl_lib.crawldb.inputs import SeedFacts
-from crawl_lib.crawldb.table import Status, columns
+from crawl_lib.crawldb.table import Status
 from crawl_lib.records import json_object
+from crawl_lib.versions import columns
 
 GONE_PART = 0.9
 """Of `schedule.always_s`, the longest interval of what is gone."""

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Family, Version, Versions
+from crawl_lib.versions import SCORE, TIME, Family, Version, Versions
 
 
 class Status(StrEnum):
@@ -31,17 +31,6 @@ class Status(StrEnum):
     ORPHAN = "orphan"
     """Nothing links to it any more, and it is no seed."""
 
-
-TIME, SCORE = pa.timestamp("us", "UTC"), pa.decimal128(18, 9)
-_TYPES: "dict[str, pa.DataType]" = {
-    "text": pa.string(),
-    "bytes": pa.binary(),
-    "flag": pa.bool_(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "time": TIME,
-    "score": SCORE,
-}
 
 _FIELDS: "list[pa.Field[Any]]" = [
     pa.field("key", pa.binary(20), nullable=False),
@@ -108,8 +97,3 @@ def counts_of(version: Version) -> dict[str, Any]:
         "statuses": manifest["statuses"],
         "segments": len(manifest["segments"]),
     }
-
-
-def columns(text: str) -> pa.Schema:
-    """The columns of a table that an update makes for itself: `key bytes, url text`."""
-    return pa.schema([(name, _TYPES[kind]) for name, kind in (words.split() for words in text.split(","))])

@@ -7,7 +7,7 @@ done in `states`, one after the other. Then links and redirects are joined (`fou
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,15 +18,25 @@ from crawl_lib.crawldb.filtering import RULED_SCHEMA, ruled
 from crawl_lib.crawldb.inputs import HOPS_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs
 from crawl_lib.crawldb.matrix import matrix_table, outcome_table
 from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
-from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, columns, newest_version
+from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine import Engine
 from crawl_lib.errors import InputError
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, SegmentReader
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA
 from crawl_lib.stores import Stores
 from crawl_lib.text import extract_text, text_table
 from crawl_lib.urls import Chain, Scope, domain_of, host_of
-from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, table_of, tables_of, write_version
+from crawl_lib.versions import (
+    GROUP_ROWS,
+    Version,
+    Versions,
+    Work,
+    columns,
+    numbered,
+    table_of,
+    tables_of,
+    write_version,
+)
 
 log = logging.getLogger(__name__)
 EVENTS_SCHEMA = columns(
@@ -92,16 +102,13 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
     """The next version, None if another update has made one of its number meanwhile."""
     versions = Versions(stores, CRAWLDB)
     number = max(versions.numbers(), default=0) + 1
-    there = {str(segment) for segment in inputs.there}
     before = parent.manifest if parent else {"segments": {}, "seeds": []}
-    segments = {name: digest for name, digest in before["segments"].items() if name in there}
-    segments |= {str(segment): digest for segment, digest in inputs.segments}
     seeds = {*before["seeds"], *(name for name, _ in inputs.seeds)}
     facts: dict[str, Any] = {
         "parent": parent.number if parent else None,
         "now": int(now.timestamp()),
         "config_digest": stores.config_digest,
-        "segments": segments,
+        "segments": inputs.taken_in(before["segments"]),
         "seeds": sorted(seeds.intersection(stores.crawl.seeds())),
     }
     with Work.of(versions, number) as work:
@@ -148,25 +155,12 @@ class _Update:
             yield with_names(batch)
 
     def _captures(self) -> None:
-        engine, storage = self.engine, self.stores.storage
-        segments = [segment for segment, _ in self.inputs.segments]
-        marked = {name for _, name in self.inputs.taken_out}
-        dropped = [
-            {"key": key, "segment": number}
-            for number, segment in enumerate(self.stores.until_stopped(segments))
-            if str(segment) in marked
-            for key in sorted(SegmentReader(storage, segment.path).dropped)
-        ]
+        engine = self.engine
+        self.inputs.give(engine)
         engine.tables("old", self.parent.paths if self.parent else (), CRAWLDB_SCHEMA)
-        engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in segments], PAGES_SCHEMA)
-        engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in segments], LINKS_SCHEMA)
-        engine.tables("texts", self._texts(segments), _SIGNATURES)
-        engine.values("dropped", table_of(dropped, columns("key bytes, segment int32")))
-        engine.values("segments", numbered(map(str, segments)))
+        engine.tables("texts", self._texts([segment for segment, _ in self.inputs.segments]), _SIGNATURES)
         engine.values("outcomes", outcome_table())
         engine.values("there", numbered(map(str, self.inputs.there)))
-        taken_out = [{"key": key, "name": name} for key, name in self.inputs.taken_out]
-        engine.values("taken_out", table_of(taken_out, columns("key bytes, name text")))
         engine.view("captures", "crawldb/captures")
 
     def _texts(self, segments: Sequence[SegmentRef]) -> list[str]:
@@ -247,9 +241,3 @@ def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
         known = {host: domain_of(str(host)) for host in set(hosts)}
         found["domain"] = pa.array([known[host] for host in hosts], pa.string())
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
-
-
-def numbered(names: Iterable[str]) -> pa.Table:
-    """Segments by their place."""
-    rows = [{"segment": number, "name": name} for number, name in enumerate(names)]
-    return table_of(rows, columns("segment int32, name text"))

@@ -36,6 +36,7 @@ from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, finish_open_move, held_without_trace, open_take
 from crawl_lib.graph import check_export
 from crawl_lib.keys import check, open_key_store, repair
+from crawl_lib.linkdb import LINKDB, OUTLINKS
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.repair.folders.nodes import check_lost, check_nodes
@@ -341,12 +342,13 @@ class _Pass:
             )
 
     def others(self) -> None:
-        """What no part repairs: nodes that left, lost pages, what killed attempts left, versions of the CrawlDb."""
+        """What no part repairs: nodes that left, lost pages, what killed attempts left, versions of tables."""
         found = check_nodes(self.stores) + check_lost(self.stores) + check_leftovers(self.stores, self.nodes)
         self._add("queues", found, 0)
         with suppress(DamagedFileError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
-        self._add("versions of the CrawlDb", Versions(self.stores, CRAWLDB).check(full=self.report.full), 0)
+        for family in (CRAWLDB, OUTLINKS, LINKDB):
+            self._add(f"versions of {family.name}", Versions(self.stores, family).check(full=self.report.full), 0)
 
     def exports(self) -> None:
         """All exports."""

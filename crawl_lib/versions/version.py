@@ -5,19 +5,23 @@ over, and named by `krake fsck`; the last whole one counts.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.crawldir import read_json
 from crawl_lib.errors import DamagedFileError, PathNotFoundError
 from crawl_lib.findings import Finding, Findings, Severity
 from crawl_lib.sealed import MANIFEST_FILE
+from crawl_lib.segment import open_parquet
 from crawl_lib.stores import Stores
 
+GROUP_ROWS = 1 << 16
+"""Of a row group."""
 log = logging.getLogger(__name__)
 _BLOCK_BYTES = 1 << 20
 
@@ -52,6 +56,11 @@ class Version:
     path: str
     manifest: dict[str, Any]
     paths: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Of its rows: SHA-256 in hex."""
+        return sha256("\n".join(part["sha256"] for part in self.manifest["parts"]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,23 @@ class Versions:
         if damaged is not None:
             raise DamagedFileError(f"{damaged}; no version is whole: {self.family.rebuilt}") from damaged
         return None
+
+    def batches(
+        self, version: Version, columns: Sequence[str], paths: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Columns of a version, or of some of its parts, in order of keys. Raises DamagedFileError, StoppedError."""
+        for path in version.paths if paths is None else paths:
+            with open_parquet(self.stores.storage, path, self.family.schema, f"; {self.family.remedy}") as file:
+                yield from self.stores.until_stopped(file.batches(GROUP_ROWS, columns))
+
+    def rows_of(self, version: Version, key: bytes) -> Iterator[pa.RecordBatch]:
+        """The rows of a key, of which only the parts are read that may have some. Raises as `batches` does."""
+        wanted = pa.scalar(key, pa.binary(20))
+        for part, path in zip(version.manifest["parts"], version.paths, strict=True):
+            if part["first_key"] <= key.hex() <= part["last_key"]:
+                for batch in self.batches(version, self.family.schema.names, [path]):
+                    if len(found := batch.filter(pc.equal(batch.column("key"), wanted))):
+                        yield found
 
     def check(self, *, full: bool = True) -> list[Finding]:
         """Versions that are not whole. `full`: every byte is read. Raises StorageError, StoppedError."""

@@ -13,8 +13,18 @@ import pyarrow.parquet as pq
 from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.export import scratch_folder
 from crawl_lib.stores import Stores
-from crawl_lib.versions.version import Versions
-from crawl_lib.versions.writing import GROUP_ROWS
+from crawl_lib.versions.version import GROUP_ROWS, Versions
+
+TIME, SCORE = pa.timestamp("us", "UTC"), pa.decimal128(18, 9)
+_TYPES: "dict[str, pa.DataType]" = {
+    "text": pa.string(),
+    "bytes": pa.binary(),
+    "flag": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "time": TIME,
+    "score": SCORE,
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,11 @@ def tables_of(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.
     """Rows as tables of a bounded size."""
     while some := list(islice(rows, GROUP_ROWS)):
         yield pa.Table.from_pylist(some, schema)
+
+
+def columns(text: str) -> pa.Schema:
+    """The columns of a table that the making of a version needs: `key bytes, url text`."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in (words.split() for words in text.split(","))])
 
 
 def table_of(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -20,8 +20,6 @@ from crawl_lib.errors import StorageError
 from crawl_lib.sealed import MANIFEST_FILE, SEALED_VERSION
 from crawl_lib.versions.version import Version, Versions
 
-GROUP_ROWS = 1 << 16
-"""Of a row group."""
 PART_ROWS = 1 << 20
 """Of a part: what is read to look at one URL is a row group of one part."""
 

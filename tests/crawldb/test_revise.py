@@ -10,11 +10,10 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.crawldb import newest_version, revise
-from crawl_lib.crawldb.table import SCORE
 from crawl_lib.errors import InputError
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Version, Work
+from crawl_lib.versions import SCORE, Version, Work
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.stores import stores_on
 

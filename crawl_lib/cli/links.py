@@ -1,0 +1,42 @@
+"""`krake linkdb ...`: who links to a page, and with which words."""
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from crawl_lib.ask import dump_links, inlinks_of
+from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
+from crawl_lib.linkdb import update_linkdb
+
+
+def update(arguments: argparse.Namespace) -> int:
+    """Take in segments."""
+    with stage_stores(arguments) as stores:
+        version = update_linkdb(stores, now=datetime.now(UTC))
+    found = {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
+    print_result(arguments, found, partial(print_counts, "LinkDb", found))
+    return 0
+
+
+def get(arguments: argparse.Namespace) -> int:
+    """The links to a URL; 1 if there are none."""
+    with tool_stores(arguments) as stores:
+        found = inlinks_of(stores, arguments.url)
+    print_result(arguments, found, partial(_show, found))
+    return 0 if found else 1
+
+
+def _show(found: list[dict[str, Any]]) -> None:
+    for row in found:
+        print(plain(f"{row['source_url']} {row['anchor']}".rstrip()))
+    if not found:
+        print("the LinkDb has no link to it; `krake linkdb update` takes in new segments")
+
+
+def dump(arguments: argparse.Namespace) -> int:
+    """All rows of a table."""
+    with tool_stores(arguments) as stores:
+        dump_links(stores, arguments.table, sys.stdout, as_csv=arguments.format == "csv")
+    return 0

@@ -1,0 +1,88 @@
+"""The LinkDb: who links to a URL, and with which words. The table of links by source, turned around and limited."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crawl_lib.engine import in_batches
+from crawl_lib.linkdb.outlinks import OUTLINKS_SCHEMA, links_of, update_outlinks
+from crawl_lib.linkdb.runs import each_once, first_of_each
+from crawl_lib.stores import Stores
+from crawl_lib.urls import Chain, Scope, host_of, key_of
+from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, derive
+
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("key", pa.binary(20), nullable=False),
+    pa.field("url", pa.string(), nullable=False),
+    pa.field("source", pa.binary(20), nullable=False),
+    pa.field("source_url", pa.string(), nullable=False),
+    pa.field("anchor", pa.string(), nullable=False),
+]
+INLINKS_SCHEMA = pa.schema(_FIELDS)
+"""A row for each page that links to `url`, and each text with which it does; in order of key, source and text."""
+LINKDB = Family(
+    folder="linkdb",
+    name="the LinkDb",
+    schema=INLINKS_SCHEMA,
+    remedy="move its folder away: `krake linkdb update` makes it again",
+    rebuilt="`krake linkdb update` makes one",
+    dictionary=("url", "source_url", "anchor"),
+)
+"""A version's manifest has `now` (POSIX seconds), `config_digest`, `of` (a digest of the rows that it was made of) and
+`settings`, the section `linkdb` of the config, with a digest of the config where the scope `linkdb` has rules."""
+_LINKS = pa.schema(list(OUTLINKS_SCHEMA)[:5])
+_HOST = r"^[a-z]+://(?P<host>\[[^\]]*\]|[^/:]*)"
+
+
+def update_linkdb(stores: Stores, *, now: datetime) -> Version:
+    """Take in new segments, and turn the links around; returns the version that has them: the newest one, where
+    nothing has changed. Raises as `update_outlinks` does."""
+    chain = Chain(stores.config.urls, Scope.LINKDB)
+    links = update_outlinks(stores, now=now)
+    rules = None if chain.is_empty else stores.config_digest
+    settings = {**asdict(stores.config.linkdb), "rules": rules}
+
+    def rows(work: Work) -> Iterator[pa.RecordBatch]:
+        thinned = _thinned(work, links, chain)
+        work.keep("thinned", _LINKS, (pa.Table.from_batches([batch]) for batch in thinned))
+        batches = work.engine.stream("linkdb/inlinks", GROUP_ROWS, "linkdb.inlinks")
+        return in_batches(first_of_each(batches, "key", stores.config.linkdb.max_inlinks), GROUP_ROWS)
+
+    return derive(Versions(stores, LINKDB), of=links, settings=settings, rows=rows, now=now)
+
+
+def _thinned(work: Work, links: Version, chain: Chain) -> Iterator[pa.RecordBatch]:
+    """The links that count, with short texts, each once, at most `max_outlinks` of a page; by source."""
+    options, batches = work.stores.config.linkdb, links_of(work.stores, links)
+    if not chain.is_empty:
+        work.keep("ruled", _LINKS, (_ruled(batch, chain) for batch in batches))
+        batches = work.engine.stream("linkdb/ruled", GROUP_ROWS, "linkdb.filter")
+    if not options.within_host:
+        batches = (batch.filter(pc.not_equal(hosts(batch, "url"), hosts(batch, "target_url"))) for batch in batches)
+    place = _LINKS.names.index("anchor")
+    cut = (
+        batch.set_column(place, "anchor", pc.utf8_slice_codeunits(batch.column(place), 0, options.max_anchor_chars))
+        for batch in batches
+    )
+    return first_of_each(each_once(cut, ("key", "target", "anchor")), "key", options.max_outlinks)
+
+
+def hosts(batch: pa.RecordBatch, column: str) -> "pa.Array[Any]":
+    """The hosts of canonical URLs, as `urls.host_of` has them, of all rows at once."""
+    found: pa.Array[Any] = pc.struct_field(pc.extract_regex(batch.column(column), _HOST), "host")
+    return found
+
+
+def _ruled(batch: pa.RecordBatch, chain: Chain) -> pa.Table:
+    """Links between what normalisers make of their ends, where filters accept both."""
+    ends = [[chain.normalize(str(url)) for url in batch.column(name).to_pylist()] for name in ("url", "target_url")]
+    rows = [
+        {"key": key_of(source), "url": source, "target": key_of(target), "target_url": target, "anchor": anchor}
+        for source, target, anchor in zip(*ends, batch.column("anchor").to_pylist(), strict=True)
+        if source != target and not any(chain.rejects(url, host_of(url)) for url in (source, target))
+    ]
+    return pa.Table.from_pylist(rows, _LINKS)

@@ -1,0 +1,84 @@
+"""What a version is made of besides the one before: committed segments that it lacks, and pages that were dropped."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+import pyarrow as pa
+
+from crawl_lib.crawldir import DROPPED_MARK, SegmentRef
+from crawl_lib.engine import Engine
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA, SegmentReader
+from crawl_lib.stores import Stores
+from crawl_lib.versions.work import columns
+
+_DROPPED = columns("key bytes, segment int32")
+_TAKEN_OUT = columns("key bytes, name text")
+_SEGMENTS = columns("segment int32, name text")
+
+
+@dataclass(frozen=True)
+class SegmentInputs:
+    """What there is, and what of it is new. `there`: all segments; `taken_out`: (key, `<folder>/<node>`) of dropped
+    pages; `segments`: those to take in, oldest first, with the digest of what they hold."""
+
+    stores: Stores
+    there: tuple[SegmentRef, ...]
+    taken_out: tuple[tuple[bytes, str], ...]
+    segments: tuple[tuple[SegmentRef, str], ...]
+
+    @property
+    def dropped_digest(self) -> str:
+        """Which pages were dropped, as one SHA-256 in hex."""
+        return sha256(b"".join(key + f" {name}\n".encode() for key, name in self.taken_out)).hexdigest()
+
+    def taken_in(self, before: Mapping[str, str]) -> dict[str, str]:
+        """The segments of the next version with their digests: those of before that are there, and the new ones."""
+        there = {str(segment) for segment in self.there}
+        kept = {name: digest for name, digest in before.items() if name in there}
+        return kept | {str(segment): digest for segment, digest in self.segments}
+
+    def give(self, engine: Engine) -> None:
+        """Tables of an engine: `pages` and `links` of the new segments, whose places and names are `segments`;
+        `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there."""
+        fresh = [segment for segment, _ in self.segments]
+        marked = {name for _, name in self.taken_out}
+        dropped = [
+            (key, number)
+            for number, segment in enumerate(self.stores.until_stopped(fresh))
+            if str(segment) in marked
+            for key in sorted(SegmentReader(self.stores.storage, segment.path).dropped)
+        ]
+        engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in fresh], PAGES_SCHEMA)
+        engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in fresh], LINKS_SCHEMA)
+        engine.values("dropped", _table(dropped, _DROPPED))
+        engine.values("taken_out", _table(self.taken_out, _TAKEN_OUT))
+        engine.values("segments", numbered(map(str, fresh)))
+
+
+def find_segments(stores: Stores, known: Collection[str]) -> SegmentInputs:
+    """What a version that knows some segments lacks. Raises StorageError, DamagedFileError, StoppedError."""
+    there = tuple(stores.crawl.segments())
+    fresh = stores.until_stopped([segment for segment in there if str(segment) not in known])
+    found = tuple((one, SegmentReader(stores.storage, one.path).digest) for one in fresh)
+    return SegmentInputs(stores, there, tuple(_taken_out(stores, there)), found)
+
+
+def numbered(names: Iterable[str]) -> pa.Table:
+    """Segments by their place."""
+    return _table([(number, name) for number, name in enumerate(names)], _SEGMENTS)
+
+
+def _taken_out(stores: Stores, there: Iterable[SegmentRef]) -> Iterator[tuple[bytes, str]]:
+    marked: dict[str, bool] = {}
+    for segment in stores.until_stopped(there):
+        if segment.folder not in marked:
+            mark = stores.crawl.folder(segment.folder).at(DROPPED_MARK)
+            marked[segment.folder] = stores.storage.exists(mark)
+        if marked[segment.folder]:
+            for key in sorted(SegmentReader(stores.storage, segment.path).taken_out):
+                yield key, str(segment)
+
+
+def _table(rows: Collection[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
