@@ -20,6 +20,7 @@ from crawl_lib.frontier.outlinks import encode_meta
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import dump_keys
+from crawl_lib.linkdb import INLINKS_SCHEMA, OUTLINKS_SCHEMA
 from crawl_lib.records import Earlier, Fetched, QueuedUrl
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position, cdxj_line
 from crawl_lib.states import KeyState, Outcome
@@ -105,7 +106,14 @@ def test_lines_of_urls() -> None:
 
 
 WORDS = {"fixed_size_binary[20]": "20 bytes", "string": "text", "timestamp[us, tz=UTC]": "time", "bool": "boolean"}
-TABLES = [("pages", PAGES_SCHEMA), ("links", LINKS_SCHEMA), ("crawldb", CRAWLDB_SCHEMA), ("text", TEXT_SCHEMA)]
+TABLES = [
+    ("pages", PAGES_SCHEMA),
+    ("links", LINKS_SCHEMA),
+    ("crawldb", CRAWLDB_SCHEMA),
+    ("outlinks", OUTLINKS_SCHEMA),
+    ("linkdb", INLINKS_SCHEMA),
+    ("text", TEXT_SCHEMA),
+]
 
 
 @pytest.mark.parametrize(("name", "schema"), TABLES)

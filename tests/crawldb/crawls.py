@@ -28,6 +28,7 @@ STATUS = {"ok": 200, "redirect": 302, "gone": 404, "not_modified": 304, "client_
 @dataclass
 class Visit:
     """A row of `pages` with its links. `at`: seconds after the iteration's start; `body`: what its digest is of.
+    `links`: URLs, or each with its text.
 
     `retry_s`: seconds after the visit at which it is tried again, for a failure that passes. `refers_to`: the segment
     and file of the full capture that this one refers to.
@@ -36,7 +37,7 @@ class Visit:
     url: str
     outcome: str = "ok"
     body: str = ""
-    links: Sequence[str] = ()
+    links: Sequence[str | tuple[str, str]] = ()
     at: float = 10.0
     status: int | None = None
     redirect_url: str | None = None
@@ -111,8 +112,9 @@ class Crawl:
         rows = [visit.row(folder, number) for number, visit in enumerate(visits)]
         links = [
             {"source": key(visit.url), "target": key(url), "target_url": url, "followed": True, "element": "a"}
+            | {"anchor": anchor}
             for visit in visits
-            for url in visit.links
+            for url, anchor in ((link, None) if isinstance(link, str) else link for link in visit.links)
         ]
         pq.write_table(pa.Table.from_pylist(rows, PAGES_SCHEMA), place / "pages.parquet")
         pq.write_table(pa.Table.from_pylist(links, LINKS_SCHEMA), place / "links.parquet")
