@@ -1,4 +1,5 @@
-"""What a node remembers of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt.
+"""What a node remembers of hosts from one iteration to the next: when they were last asked, back-offs, robots.txt;
+and what pages of large patterns are like (`urls.pattern_of`).
 
 One SQLite file, shared by the node's processes. A host's row is written every few seconds and at the end; its back-off
 and an answer to robots.txt at once. `begin` leaves a durable mark that only `finish` takes away. If the mark is found
@@ -13,7 +14,7 @@ process may write to, and SQLite makes files of its own there. Older versions ha
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,12 +44,16 @@ CREATE TABLE IF NOT EXISTS back_offs (host TEXT PRIMARY KEY, until REAL NOT NULL
     WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS robots (authority TEXT PRIMARY KEY, verdict TEXT NOT NULL, body BLOB NOT NULL,
     error TEXT NOT NULL, fetched REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sketches (pattern TEXT, time INTEGER, sketch BLOB NOT NULL, PRIMARY KEY (pattern, time))
+    WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;
 """
 _IN_BACK_OFF = (
     "SELECT host, until FROM back_offs WHERE until > ? AND until <= ? AND typeof(host) = 'text'"
     " AND typeof(until) = 'real' ORDER BY until, host"
 )
+
+_SKETCHES = "SELECT sketch FROM sketches WHERE pattern = ? AND typeof(sketch) = 'blob' ORDER BY time"
 
 
 class HostRow(NamedTuple):
@@ -273,6 +278,23 @@ class HostStore:
         """
         with _translated(self.path):
             return dict(self._db.execute(_IN_BACK_OFF, (now, now + longest_s)).fetchall())
+
+    def sketches(self, pattern: str) -> list[bytes]:
+        """The sketches of the newest pages of a pattern, the oldest first; empty ones are of what is no page."""
+        with _translated(self.path):
+            rows = self._db.execute(_SKETCHES, (pattern,)).fetchall()
+        return [sketch for (sketch,) in rows]
+
+    def save_sketches(self, pattern: str, sketches: Mapping[int, bytes], most: int) -> None:
+        """Add sketches of pages, by the times of their fetches (POSIX microseconds); the newest `most` are kept."""
+        with self._transaction():
+            rows = [(pattern, *item) for item in sketches.items()]
+            self._db.executemany("INSERT OR REPLACE INTO sketches VALUES (?, ?, ?)", rows)
+            self._db.execute(
+                "DELETE FROM sketches WHERE pattern = ?1 AND time NOT IN"
+                " (SELECT time FROM sketches WHERE pattern = ?1 ORDER BY time DESC LIMIT ?2)",
+                (pattern, most),
+            )
 
     def robots(self, authority: str) -> RobotsRow | None:
         """The last answer to an authority's robots.txt, expired or not; None too where its times cannot be."""

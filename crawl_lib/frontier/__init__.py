@@ -13,7 +13,7 @@ the queue past them (`take`). Every change of the queue is a move (`move`), unde
 
 from typing import TYPE_CHECKING
 
-from crawl_lib.frontier.admission import full_for
+from crawl_lib.frontier.admission import LARGE_PATTERN, full_for
 from crawl_lib.frontier.adopt import adopt, read_handed_on, read_scope_added, refuse, rehome
 from crawl_lib.frontier.directory import NodeDirectory, open_node_dir
 from crawl_lib.frontier.fairness import Shares, look_ahead_of

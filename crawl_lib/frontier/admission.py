@@ -6,16 +6,20 @@ case. All that joins is counted, but what a list asked for: that was counted whe
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from crawl_lib.frontier.directory import NodeDirectory
 from crawl_lib.frontier.hostcounts import HostCounts, host_of_line
 from crawl_lib.frontier.outlinks import HANDED_ON_MARK, file_lines, is_listed, url_of_line
-from crawl_lib.urls import Groups, Rejection, Traps
+from crawl_lib.urls import Groups, Rejection, Traps, pattern_of
 
 _LINES = 50_000
+LARGE_PATTERN = 400
+"""From so many URLs on the pages of a pattern are compared: see `crawl_lib.worker.patterns`."""
+_FIRST_OF_HOST = 100
+"""So many URLs of a host are in no pattern: most hosts do not have more, and nothing is to be found out for them."""
 
 
 class Admission:
@@ -56,12 +60,26 @@ class Admission:
         for url in urls:
             if groups := self._groups(url):
                 counts.update(_names(groups))
+        if self._traps is not None and self._traps.has_patterns:
+            counts += Counter(self._patterns(urls))
         self._known.clear()
         self._counts.note(counts)
 
     def lines(self) -> Iterable[bytes]:
         """The file `new.hosts` of the intake."""
         return self._counts.noted()
+
+    def _patterns(self, urls: Sequence[bytes]) -> Iterator[bytes]:
+        """The patterns of those URLs that are not among the first of their hosts, however they are divided in calls."""
+        of_hosts = Counter(map(host_of_line, urls))
+        before = self._counts.get(of_hosts)
+        seen = {host: have for host, n in of_hosts.items() if (have := before.get(host, 0)) + n > _FIRST_OF_HOST}
+        for url in urls if seen else ():
+            host = host_of_line(url)
+            if host in seen:
+                seen[host] += 1
+                if seen[host] > _FIRST_OF_HOST:
+                    yield pattern_of(url, host)
 
     def _rules(self, url: bytes) -> list[Groups]:
         return [*self._groups(url), *_of_host(url, self._max_of_host)]

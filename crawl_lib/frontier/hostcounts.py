@@ -7,6 +7,7 @@ from pathlib import Path
 
 from crawl_lib.errors import SQLITE_ERRORS, DamagedFileError, StorageError
 from crawl_lib.frontier.directory import NodeDirectory
+from crawl_lib.urls import PATTERN_MARK
 
 COUNTS_TABLES = {"hosts": "host, admitted", "begun": "host, admitted", "applied": "move_id"}
 """The tables of the file with their columns."""
@@ -82,6 +83,17 @@ class HostCounts:
                 base.execute("DELETE FROM begun")
                 base.execute("DELETE FROM applied")
                 base.execute("INSERT INTO applied VALUES (?)", (move_id,))
+
+    def patterns(self, count: int) -> list[str]:
+        """The names of patterns (`urls.pattern_of`) of which so many URLs were admitted, sorted."""
+        if not self.path.exists():
+            return []
+        with self._open() as base:
+            rows = base.execute(
+                "SELECT host FROM hosts WHERE admitted >= ? AND instr(host, ?) ORDER BY host",
+                (count, PATTERN_MARK.decode()),
+            )
+            return [name for (name,) in rows]
 
     def lower(self, name: str, counts: Mapping[bytes, int]) -> None:
         """Take URLs out of the counts of hosts, once by `name`, never below 0. Durable when it returns.

@@ -20,6 +20,8 @@ from crawl_lib.errors import DamagedFileError, PathNotFoundError, QueueError
 from crawl_lib.fetch import HostStore, Turns, costs_a_retry, make_hosts_folder, user_agent_header
 from crawl_lib.frontier import (
     HANDED_ON,
+    LARGE_PATTERN,
+    HostCounts,
     NodeDirectory,
     Take,
     TakeHeader,
@@ -60,7 +62,7 @@ from crawl_lib.states import KEY_STATE_OF_OUTCOME, KeyState, Outcome
 from crawl_lib.stores import Stores, open_stores
 from crawl_lib.urls import Owners, host_of
 from crawl_lib.version import VERSION
-from crawl_lib.worker import WorkerTask, run_workers
+from crawl_lib.worker import WorkerTask, room_of, run_workers
 
 URLS_OF_A_PROCESS = 1000
 
@@ -106,10 +108,18 @@ def decide(task: NodeTask, own: Iteration, size: int, new: int | None = None) ->
     processes = task.stores.config.fetch.processes or os.cpu_count() or 1
     queued = min(size, task.queue.length())
     processes = max(1, min(processes, queued // URLS_OF_A_PROCESS))
-    extra = {"started_s": time.time()}
-    header = TakeHeader(uuid.uuid4().hex, own.run_id, own.iteration, own.folder, processes, extra)
+    extra: dict[str, Any] = {"started_s": time.time()}
     with HostStore(make_hosts_folder(task.directory)) as hosts:
+        extra |= _large_patterns(task, hosts)
+        header = TakeHeader(uuid.uuid4().hex, own.run_id, own.iteration, own.folder, processes, extra)
         return make_take(task.queue, shares_of(task.stores.config, hosts, size, new), header)
+
+
+def _large_patterns(task: NodeTask, hosts: HostStore) -> dict[str, Any]:
+    """What the header of a take says of patterns with many URLs: how many of each are fetched (`Rooms`)."""
+    most = task.stores.config.traps.max_similar
+    names = HostCounts(task.directory).patterns(LARGE_PATTERN) if most else []
+    return {"patterns": {name: room_of(hosts, name, most) for name in names}} if most and names else {}
 
 
 def complete(task: NodeTask, take: Take) -> None:

@@ -20,6 +20,6 @@ from crawl_lib.parse.content import Content, decode_content
 from crawl_lib.parse.headers import Headers, parse_content_type, parse_head, x_robots_nofollow
 from crawl_lib.parse.html import Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
+from crawl_lib.parse.scan import SKETCH_BYTES, require_scanner, sketch
 from crawl_lib.parse.scan import load as load_native
-from crawl_lib.parse.scan import require_scanner
 from crawl_lib.parse.sitemap import GZIP_MAGIC, SITEMAP, SITEMAP_TYPES, may_be_sitemap, parse_sitemap, robots_sitemaps

@@ -10,6 +10,7 @@ from crawl_lib.errors import SetupError
 from crawl_lib.parse.native.compile import LIBRARY, sources_digest
 
 _SMALL_BYTES = 1 << 20
+SKETCH_BYTES = 64
 
 
 class _Answer(ctypes.Structure):
@@ -37,6 +38,8 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL:
     library.krake_links.argtypes = (text, size, text, size, size, size, ctypes.c_void_p)
     library.krake_free.argtypes = (ctypes.c_void_p,)
     library.krake_free.restype = None
+    library.krake_sketch.argtypes = (text, size, text)
+    library.krake_sketch.restype = None
     array = ctypes.c_void_p
     library.krake_sums.argtypes = (array, size, array, ctypes.c_int64, array, array)
     library.krake_sums.restype = None
@@ -77,3 +80,15 @@ def scan(html: bytes, agent: bytes, max_links: int, max_anchor_chars: int) -> tu
     else:  # each on its own: one emoji makes all of a Python text four bytes wide
         fields = [field.decode("utf-8", "replace") for field in data.split(b"\0")]
     return fields, answer.cut, answer.steps
+
+
+def sketch(html: bytes) -> bytes:
+    """The different words of a page in `SKETCH_BYTES` bytes: the share that two pages have in common is the share of
+    bytes that are equal, where not both are 0. See `native/sketch.c`.
+
+    `html`: in any charset that has ASCII's letters. Raises SetupError where the scanner was not compiled.
+    """
+    require_scanner()
+    slots = ctypes.create_string_buffer(SKETCH_BYTES)
+    _library.krake_sketch(html, len(html), slots)
+    return slots.raw

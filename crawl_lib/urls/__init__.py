@@ -32,4 +32,4 @@ from crawl_lib.urls.names import (
     whole_hosts,
 )
 from crawl_lib.urls.rejections import Rejection
-from crawl_lib.urls.traps import Groups, Traps
+from crawl_lib.urls.traps import PATTERN_MARK, Groups, Traps, pattern_of

@@ -45,5 +45,7 @@ class Rejection(StrEnum):
     """`traps.max_dates` URLs that differ from it in dates only were queued before it."""
     QUERY_EXPLOSION = "query_explosion"
     """Each part of its query is in `traps.max_combined` URLs of its path that were queued before it."""
+    SIMILAR = "similar"
+    """`traps.max_similar` pages of its pattern had nearly the same words, of the newest twice as many."""
     KNOWN = "known"
     """Its key is in the key store already: it was queued or fetched before."""

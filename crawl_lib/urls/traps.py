@@ -13,6 +13,8 @@ groups that it puts it into are full.
 
 The last one tells `?topic=812&page=3`, where `topic=812` is new, from the combinations of six filters. Most URLs are in
 no group, and finding that out takes 1 us.
+
+`pattern_of` is for the rule `similar`, which looks at pages: `crawl_lib.worker.patterns`.
 """
 
 import re
@@ -25,7 +27,10 @@ from crawl_lib.urls.rejections import Rejection
 Groups = tuple[Rejection, int, list[bytes]]
 """A rule, how many URLs a group of it may have, and the names of the groups that a URL is in."""
 
+PATTERN_MARK = b"/~"
+"""What follows the host in names of patterns, and not in those of groups."""
 _BEFORE_PATH = 3
+_WITH_DIGIT = re.compile(rb"[^/?&]*\d[^/?&]*")
 _PARTS = re.compile(rb"[&;]")
 _DIGIT = re.compile(rb"\d")
 _NUMBERS = re.compile(rb"\d+|(?<=[-/_.])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*", re.IGNORECASE)
@@ -74,6 +79,7 @@ class Traps:
             (Rejection.QUERY_EXPLOSION, config.max_combined, _combined),
         )
         self._max_sessions = config.max_sessions
+        self.has_patterns = config.max_similar is not None
 
     def groups(self, url: bytes, host_of: Callable[[bytes], bytes]) -> list[Groups]:
         """What a canonical URL is in, a rule at a time. The names begin with its host (`host_of`) and a slash."""
@@ -134,3 +140,22 @@ def _without_numbers(match: re.Match[bytes]) -> bytes:
 def _combined(_: bytes, path: bytes, query: bytes) -> list[bytes]:
     parts = set(_PARTS.split(query)) if b"&" in query or b";" in query else ()
     return [b"%b?%b" % (path, part) for part in sorted(parts)] if len(parts) > 1 else []
+
+
+def pattern_of(url: bytes, host: bytes) -> bytes:
+    """The name of what a canonical URL has in common with others of its host: where it is, and what it is asked for.
+
+    That is the folder of its path, segments with a digit being all alike; with a query the path and the names of its
+    parts. It begins with the host, as those of groups do.
+    """
+    path, _, query = url.partition(b"?")
+    if query:
+        path += b"?" + b"&".join(sorted({_asked(part) for part in _PARTS.split(query)}))
+    else:
+        path = path.rstrip(b"/").rpartition(b"/")[0]
+    return _name(Rejection.SIMILAR, host, _WITH_DIGIT.sub(b"#", path)).replace(b"/", PATTERN_MARK, 1)
+
+
+def _asked(part: bytes) -> bytes:
+    name, mark, _ = part.partition(b"=")
+    return name if mark else b""

@@ -5,7 +5,7 @@ modules (`forkserver`), without secrets in their environment, and can open next 
 task can get for them, turns that nodes share, they ask it for.
 A `worker` fetches its URLs (`crawl_lib.fetch`), appends their records, and has `page` make the rows: content and links
 (`crawl_lib.parse`), then which links are followed (`discovery`). Large pages are read by a process of their own
-(`large`, `aside`), so that the loop goes on.
+(`large`, `aside`), so that the loop goes on. `patterns` ends URLs whose pages are nearly all the same.
 
 After a kill the records in the spool count: only URLs without a record are fetched again. A page at which two readers
 died is skipped, since its place is noted before it is read.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crawl_lib.worker.aside import data_bytes
     from crawl_lib.worker.forkserver import die_with_parent
     from crawl_lib.worker.page import PageHandler
+    from crawl_lib.worker.patterns import room_of
     from crawl_lib.worker.process import bar_packages, keep_memory
     from crawl_lib.worker.sandbox import clean_environment, shut_in
     from crawl_lib.worker.worker import WorkerTask
@@ -31,6 +32,7 @@ else:
             "aside": ("data_bytes",),
             "forkserver": ("die_with_parent",),
             "page": ("PageHandler",),
+            "patterns": ("room_of",),
             "process": ("bar_packages", "keep_memory"),
             "sandbox": ("clean_environment", "shut_in"),
             "worker": ("WorkerTask",),

@@ -12,6 +12,7 @@ of an open part are made again from its records.
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from crawl_lib.config import Config
@@ -19,10 +20,11 @@ from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
 from crawl_lib.segment import PageRow, PartWriter, Position
 from crawl_lib.states import WITH_RESPONSE, Outcome
-from crawl_lib.urls import UrlFilter, host_of, target_of_error
+from crawl_lib.urls import Rejection, UrlFilter, host_of, target_of_error
 from crawl_lib.worker.aside import Aside
 from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.large import Handled, LargePages, ReadingNotes
+from crawl_lib.worker.patterns import SIMILAR, Patterns
 from crawl_lib.worker.reading import NOTED_BYTES, SLICE_LINKS, UNREAD, Pieces, Reader, Reading, barred, slices
 
 MOST_FETCHES = 64
@@ -38,8 +40,9 @@ class PageHandler:
     `own_index`: index of this node among `nodes`, for `local` routing, where every URL stays here. `url_filter`: the
     crawl's filter with the scope of this iteration. `seeds_widen_scope`: whether a URL of depth 0 is a seed, whose
     redirect brings its target's host into the scope; imported pages have that depth and are none. `aside`: reads large
-    pages (`large`); without it they are read in place. Their rows come later, at the latest with `drain`.
-    `rule_errors`: rules that raised, by name, which are still to be counted. Raises SetupError.
+    pages (`large`); without it they are read in place. Their rows come later, at the latest with `drain`. `patterns`:
+    what notes pages of large patterns, where a task has such. `rule_errors`: rules that raised, by name, which are
+    still to be counted. Raises SetupError.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class PageHandler:
         self.large = LargePages(aside, self._notes, self._write)
         self._waiting: list[Handled] = []
         self._waiting_bytes = 0
+        self.patterns = Patterns({}, None, Path())
         self.rule_errors = url_filter.chain.errors
         self._discovery = Discovery(config, nodes, own_index, url_filter, writer, seeds_widen_scope=seeds_widen_scope)
 
@@ -86,6 +90,7 @@ class PageHandler:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         self.handle_all(waiting)
         self.large.drain()
+        self.patterns.save()
         self._note_errors()
 
     def _note_errors(self) -> None:
@@ -144,11 +149,10 @@ class PageHandler:
 
     def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Page | None, bool]:
         """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""
+        if self.patterns:
+            self.patterns.note(taken, fetched, None, b"")
         if fetched.outcome not in WITH_RESPONSE:
-            row = PageRow(*_always(taken, fetched, position))
-            if fetched.outcome is Outcome.FILTERED and (target := target_of_error(fetched.error)):
-                row = row._replace(redirect_url=self._discovery.redirect(taken, fetched.url, target))
-            self._writer.part.pages.add(row)
+            self._without_response(taken, fetched, position)
             return None, False
         headers = parse_head(fetched.head)
         if fetched.revisits is not None:
@@ -158,6 +162,8 @@ class PageHandler:
             self.large.read(taken, fetched, position)
             return None, False
         reading = self._reader.facts(headers, fetched, content)
+        if self.patterns:
+            self.patterns.note(taken, fetched, reading.mime, content.data)
         if self._reader.is_page(fetched.outcome, reading.mime, content.data):
             is_noted = len(content.data) > NOTED_BYTES
             if is_noted and self._notes.is_barred(taken.position):
@@ -169,6 +175,14 @@ class PageHandler:
                 if is_noted:
                     self._notes.end(taken.position)
         return reading.page, self._row((taken, fetched, position), headers, reading)
+
+    def _without_response(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
+        row, counts = PageRow(*_always(taken, fetched, position)), self._writer.part.counts
+        if fetched.outcome is Outcome.FILTERED:
+            if target := target_of_error(fetched.error):
+                row = row._replace(redirect_url=self._discovery.redirect(taken, fetched.url, target))
+            counts.rejections[Rejection.SIMILAR] += fetched.error == SIMILAR
+        self._writer.part.pages.add(row)
 
     def _row(self, handled: Handled, headers: Headers, reading: Reading) -> bool:
         """Write the row of an answer; returns whether it says nofollow."""

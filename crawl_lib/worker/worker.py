@@ -13,8 +13,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -24,13 +26,14 @@ import uvloop
 from crawl_lib.config import Config, from_mapping
 from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Spans, Turns, boot_id, fetch_all
-from crawl_lib.frontier import NodeDirectory, open_take
+from crawl_lib.frontier import NodeDirectory, Take, open_take
 from crawl_lib.records import Fetched, TakenUrl
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions, kept_outcomes
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, Scope, UrlFilter, host_of
 from crawl_lib.worker.aside import Aside, data_bytes
 from crawl_lib.worker.page import PageHandler
+from crawl_lib.worker.patterns import SIMILAR, Patterns
 from crawl_lib.worker.sandbox import shut_in
 from crawl_lib.worker.workers import PAUSE_SIGNAL
 
@@ -97,16 +100,36 @@ class _Worker:
             self.writer.before_close = self.handler.drain
             self.writer.may_close = self.handler.is_empty
             try:
+                self.handler.patterns = self._patterns(take)
                 finished = finished_positions(spool, task.prefix) | self._take_back()
                 # The same share for every attempt of a take, so the spool's files stay apart; `hash` would differ.
                 ours = (t for t in take.urls() if crc32(host_of(t.queued.url).encode()) % task.processes == task.number)
-                if items := self._admitted([taken for taken in ours if taken.position not in finished]):
-                    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                        runner.run(self._fetch(items))
+                self._visit(ours, finished)
                 self.writer.close()
             except BaseException:
                 self.handler.large.withdraw()
                 raise
+
+    def _patterns(self, take: Take) -> Patterns:
+        hosts = NodeDirectory(Path(self.task.node_dir)).hosts
+        return Patterns(take.header.extra.get("patterns", {}), self.config.traps.max_similar, hosts)
+
+    def _visit(self, items: Iterable[TakenUrl], finished: Collection[int]) -> None:
+        """Fetch what is not finished, first those whose patterns have room; then it is known what the others are."""
+        self.deadline_s = time.monotonic() + self.task.seconds_left
+        patterns = self.handler.patterns
+        while True:
+            now, later, traps = patterns.divided(items)
+            self._end([taken for taken in traps if taken.position not in finished], repeat(SIMILAR))
+            if fresh := self._admitted([taken for taken in now if taken.position not in finished]):
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    runner.run(self._fetch(fresh))
+            if not later or self.stopping or self.close():
+                self.left += len(later)
+                return
+            self.handler.drain()
+            patterns.compare(later)
+            items = later
 
     def _take_back(self) -> set[int]:
         """Make the rows of the part that a kill left open again; returns the positions it holds."""
@@ -129,26 +152,30 @@ class _Worker:
         chain = Chain(self.config.urls, Scope.FETCH)
         if chain.is_empty:
             return items
-        admitted = []
-        for taken in items:
-            if error := chain.objection(taken.queued.url):
-                self.on_fetched(taken, Fetched(taken.queued.url, time.time(), Outcome.FILTERED, error=error))
-            else:
-                admitted.append(taken)
-            if self.stopping:
-                raise StoppedError("stopped while rules were asked; run the task again to go on")
+        admitted = self._end(items, (chain.objection(taken.queued.url) for taken in items))
         self.handler.rule_errors.update(chain.errors)
         return admitted
 
+    def _end(self, items: list[TakenUrl], errors: Iterable[str | None]) -> list[TakenUrl]:
+        """Have URLs end where something speaks against them; returns the others."""
+        others = []
+        for taken, error in zip(items, errors, strict=False):
+            if error:
+                self.on_fetched(taken, Fetched(taken.queued.url, time.time(), Outcome.FILTERED, error=error))
+            else:
+                others.append(taken)
+            if self.stopping:
+                raise StoppedError("stopped while rules were asked; run the task again to go on")
+        return others
+
     async def _fetch(self, items: list[TakenUrl]) -> None:
         self.handler.large.attach(asyncio.get_running_loop())
-        self.deadline_s = time.monotonic() + self.task.seconds_left
         place, fetch, retry = NodeDirectory(Path(self.task.node_dir)).hosts, self.config.fetch, self.config.retry
         with (
             HostStore(place, robots_ttl_s=max(fetch.robots_ttl_s, MIN_TTL_S)) as store,
             Turns.of(place, fetch, shared_spans(self.config)) as turns,
         ):
-            self.left = await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=self)
+            self.left += await fetch_all(items, config=fetch, retry=retry, store=store, turns=turns, caller=self)
         self.handler.large.detach()
 
     def stop(self) -> bool:

@@ -52,6 +52,21 @@ def test_hosts_wait_as_after_an_unclean_stop_where_the_caller_asks_for_it(tmp_pa
         assert store.hold_from() == 500.0
 
 
+def test_the_newest_sketches_of_a_pattern_stay_and_a_page_that_is_noted_again_changes_nothing(tmp_path):
+    with HostStore(tmp_path) as store:
+        for _ in range(2):
+            store.save_sketches("a.test/~1", {30: b"c", 10: b"a", 20: b"b"}, 3)
+        store.save_sketches("a.test/~2", {1: b"z"}, 3)
+        assert store.sketches("a.test/~1") == [b"a", b"b", b"c"]
+        store.save_sketches("a.test/~1", {40: b"", 5: b"e"}, 3)
+        assert store.sketches("a.test/~1") == [b"b", b"c", b""]
+        assert store.sketches("a.test/~2") == [b"z"]
+        with closing(sqlite3.connect(store.path)) as base:  # fetching processes may write to it
+            base.execute("INSERT INTO sketches VALUES ('a.test/~2', 2, 'no bytes')")
+            base.commit()
+        assert store.sketches("a.test/~2") == [b"z"]
+
+
 def test_a_clean_stop_holds_nobody(tmp_path):
     with HostStore(tmp_path, wall=Wall()) as store:
         assert store.begin() is False

@@ -12,7 +12,7 @@ from crawl_lib.frontier.hostcounts import host_of_line
 from crawl_lib.frontier.journal import IntakeReport
 from crawl_lib.records import QueuedUrl
 from crawl_lib.repair.queue.queue import repair_queue
-from crawl_lib.urls import Traps
+from crawl_lib.urls import Traps, pattern_of
 from tests.frontier.helpers import Keys, key, source, take_in, urls_of
 
 TRAPS = Traps(TrapsConfig(max_repeated=2, max_dates=3, max_sessions=1, max_combined=2))
@@ -54,6 +54,24 @@ def test_what_is_over_the_limit_is_rejected_and_counted(queue: Queue, reason: st
     assert rejected(report) == {reason: 2}
     assert urls_of(queue) == [*urls[:-2], "http://a.test/"]
     assert not keys.keys & {key(url) for url in urls[-2:]}, "a rejected URL stays unknown"
+
+
+@pytest.mark.parametrize("divided", [[500], [90, 20, 390], [100, 1, 399]])
+def test_patterns_are_counted_from_a_hosts_101st_url_on_however_they_come(queue: Queue, divided: list[int]) -> None:
+    urls, keys = [f"http://a.test/x/{number}" for number in range(500)], Keys()
+    for place, count in enumerate(divided):
+        some = urls[sum(divided[:place]) :][:count]
+        take_in(queue, keys, source(str(place), "n1", found(*some)), traps=TRAPS, chunk_lines=37)
+    counts = HostCounts(queue.directory)
+    [name] = counts.patterns(400)
+    assert name == pattern_of(urls[0].encode(), b"a.test").decode()
+    assert counts.patterns(401) == []
+
+
+def test_where_pages_are_not_compared_no_pattern_is_counted(queue: Queue) -> None:
+    urls = [f"http://a.test/x/{number}" for number in range(200)]
+    take_in(queue, Keys(), source("1", "n1", found(*urls)), traps=Traps(TrapsConfig(max_similar=None)))
+    assert HostCounts(queue.directory).patterns(1) == []
 
 
 def test_a_query_passes_while_one_of_its_parts_is_not_in_too_many(queue: Queue) -> None:

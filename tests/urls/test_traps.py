@@ -12,7 +12,7 @@ import pytest
 from benchmarks.crawl import DOC, TREES
 from crawl_lib.config import ParseConfig, TrapsConfig, UrlsConfig
 from crawl_lib.parse import parse_html
-from crawl_lib.urls import LinkResolver, Rejection, Traps, UrlFilter, canonicalize, host_of
+from crawl_lib.urls import LinkResolver, Rejection, Traps, UrlFilter, canonicalize, host_of, pattern_of
 
 SID = "0123456789abcdef0123456789ABCDEF"
 OTHER_SID = "fedcba98765432100123456789abcdef"
@@ -139,6 +139,27 @@ def test_names_of_groups_begin_with_the_host_so_that_they_go_with_it() -> None:
     assert (rule, most) == (Rejection.REPEATED_SEGMENT, 5)
     assert name.startswith(b"h.test/")
     assert len(name) < 30
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_alike"),
+    [
+        ("http://h/x/tables.html", "http://h/x/chairs.html", True),
+        ("http://h/x/tables/", "http://h/x/chairs/", True),
+        ("http://h/x/tables.html", "http://h/y/tables.html", False),
+        ("http://h/2031/5/a", "http://h/1999/12/b", True),
+        ("http://h/x?id=1", "http://h/x?id=abc", True),
+        ("http://h/x?id=1&page=2", "http://h/x?page=9&id=3", True),
+        ("http://h/x?id=1", "http://h/x?page=1", False),
+        ("http://h/x?id=1", "http://h/y?id=1", False),
+        ("http://h/x?abc", "http://h/x?def", True),
+        ("http://h/x?a1=1", "http://h/x?a2=1", True),
+    ],
+)
+def test_a_pattern_is_a_folder_or_the_names_in_a_query(one: str, other: str, are_alike: bool) -> None:
+    assert (pattern_of(one.encode(), b"h") == pattern_of(other.encode(), b"h")) is are_alike
+    assert pattern_of(one.encode(), b"h").startswith(b"h/~")
+    assert pattern_of(one.encode(), b"h") != pattern_of(one.encode(), b"i")
 
 
 OTHERS = [

@@ -1,4 +1,4 @@
-"""Six sites that make URLs without end: each answers a million URLs, and more.
+"""Seven sites that make URLs without end: each answers a million URLs, and more.
 
     with TrapServing() as traps:
         traps.url("calendar")
@@ -68,6 +68,12 @@ def refreshes(path: str) -> Iterator[str]:
     yield f"/wait?n={int(path.partition('=')[2] or 0) + 1}"
 
 
+def offers(path: str) -> Iterator[str]:
+    """A page of nothing new that leads to twenty others like it, whose names are random."""
+    for number in range(20):
+        yield f"/offers/{md5(f'{path} {number}'.encode()).hexdigest()}.html"
+
+
 SITES: dict[str, Callable[[str], Iterator[str]]] = {
     "segments": segments,
     "depth": depth,
@@ -75,7 +81,9 @@ SITES: dict[str, Callable[[str], Iterator[str]]] = {
     "sessions": sessions,
     "facets": facets,
     "refreshes": refreshes,
+    "offers": offers,
 }
+WORDS = "Sorry, this offer is over. But there is more to see, so look at what our shop has: lamps, chairs, tables."
 
 
 def address(site: str) -> str:
@@ -94,7 +102,8 @@ class TrapAnswers:
         name, links = list(SITES.items())[target.site]
         hrefs = list(links(target.path))
         refresh = f'<meta http-equiv="refresh" content="0; url={hrefs[0]}">' if name == "refreshes" else ""
-        body = refresh + "".join(f'<a href="{href}">go on</a>\n' for href in hrefs)
+        body = f"<p>{WORDS} {target.path}</p>" if name == "offers" else refresh
+        body += "".join(f'<a href="{href}">go on</a>\n' for href in hrefs)
         return make_answer(200, [("Content-Type", "text/html")], body.encode())
 
 

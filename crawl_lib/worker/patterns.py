@@ -1,0 +1,118 @@
+"""Pages that are nearly the same, of a pattern with many URLs (`urls.pattern_of`): what ends the rule `similar`.
+
+The take names the patterns that have become large, and how many of each are fetched before it is known what their
+pages are like. Of those and of later ones the host store keeps 64 bytes a page (`parse.sketch`), by the time of the
+fetch: pages that are handled again after a kill change nothing. Where so many of the newest are nearly the same, the
+pattern's other URLs end without being fetched. Of a pattern that is large and no trap an eighth of the pages is looked
+at, since looking costs 0.1 ms.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+
+from crawl_lib.fetch import HostStore
+from crawl_lib.parse import HTML_TYPES, SKETCH_BYTES, sketch
+from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.states import Outcome
+from crawl_lib.urls import Rejection, host_of, pattern_of
+
+SIMILAR = Rejection.SIMILAR.value
+"""What the rows of pages that ended so have as their error."""
+_LIKENESS = 0.9
+_LOOKED_AT_BYTES = 64 << 10
+_ONE_IN = 8
+_COMPARED = 16
+Rooms = Mapping[str, int | None]
+"""How many URLs of each large pattern are fetched before its pages are compared: 0 if it is a trap, None if it has been
+looked at and is none."""
+
+
+def room_of(hosts: HostStore, pattern: str, max_similar: int) -> int | None:
+    """The room of a large pattern."""
+    sketches = hosts.sketches(pattern)
+    if _is_trap(sketches, max_similar):
+        return 0
+    return None if len(sketches) >= 2 * max_similar else max_similar
+
+
+def _is_trap(sketches: Iterable[bytes], max_similar: int) -> bool:
+    """Whether so many are nearly the same as one. As many as half of them can be, so some are looked at, not all."""
+    pages = [int.from_bytes(one) for one in sketches if len(one) == SKETCH_BYTES]
+    some = islice(pages, None, None, max(1, len(pages) // _COMPARED))
+    return any(sum(_likeness(one, page) >= _LIKENESS for page in pages) >= max_similar for one in some)
+
+
+def _likeness(one: int, other: int) -> float:
+    """An estimate of the share of their words that two pages have in common (Jaccard): of slots that either has."""
+    neither = (one | other).to_bytes(SKETCH_BYTES).count(0)
+    equal = (one ^ other).to_bytes(SKETCH_BYTES).count(0) - neither
+    return equal / (SKETCH_BYTES - neither) if neither < SKETCH_BYTES else 0.0
+
+
+class Patterns:
+    """The large patterns of one worker's share of a take. `folder`: of the host store."""
+
+    def __init__(self, rooms: Rooms, max_similar: int | None, folder: Path) -> None:
+        """Without `max_similar` there are none."""
+        self._rooms = dict(rooms) if max_similar else {}
+        self._most = max_similar or 0
+        self._folder = folder
+        self._hosts = {name.partition("/")[0] for name in self._rooms}
+        self._noted: defaultdict[str, dict[int, bytes]] = defaultdict(dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._rooms)
+
+    def _name(self, taken: TakenUrl) -> str | None:
+        """The pattern of a URL, if it has become large. Seeds, and what a list asked for, are wanted in any case."""
+        host = host_of(taken.queued.url)
+        if host not in self._hosts or taken.queued.via is None or taken.queued.list_name:
+            return None
+        name = pattern_of(taken.queued.url.encode(), host.encode()).decode()
+        return name if name in self._rooms else None
+
+    def note(self, taken: TakenUrl, fetched: Fetched, mime: str | None, html: bytes) -> None:
+        """Note what a page is like; of what is no page, that there is none."""
+        name = self._name(taken)
+        if name is None or fetched.outcome is Outcome.FILTERED:
+            return
+        if self._rooms[name] is None and taken.key[0] % _ONE_IN:
+            return
+        is_page = fetched.outcome is Outcome.OK and mime in HTML_TYPES
+        noted = self._noted[name]
+        noted[round(fetched.time * 1_000_000)] = sketch(html[:_LOOKED_AT_BYTES]) if is_page else b""
+        if len(noted) > 2 * self._most:
+            del noted[min(noted)]
+
+    def save(self) -> None:
+        """Write what was noted to the host store. Before the part that holds these pages is closed."""
+        if self._noted:
+            with HostStore(self._folder) as store:
+                for name, noted in self._noted.items():
+                    store.save_sketches(name, noted, 2 * self._most)
+            self._noted.clear()
+
+    def divided(self, items: Iterable[TakenUrl]) -> tuple[list[TakenUrl], list[TakenUrl], list[TakenUrl]]:
+        """What is fetched now, what has no room before the pages of its pattern are compared, and what is of traps."""
+        now: list[TakenUrl] = []
+        later: list[TakenUrl] = []
+        traps: list[TakenUrl] = []
+        left = dict(self._rooms)
+        for taken in items:
+            name = self._name(taken) if left else None
+            if name is None or (room := left[name]) is None:
+                now.append(taken)
+            elif room:
+                now.append(taken)
+                left[name] = room - 1
+            else:
+                (later if self._rooms[name] else traps).append(taken)
+        return now, later, traps
+
+    def compare(self, items: Iterable[TakenUrl]) -> None:
+        """Find out the room of the patterns of some URLs again. After `save`."""
+        with HostStore(self._folder) as store:
+            for name in {name for taken in items if (name := self._name(taken)) is not None}:
+                self._rooms[name] = room_of(store, name, self._most)
