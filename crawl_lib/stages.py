@@ -190,9 +190,14 @@ def rank_export(stores: Stores, *, export: str, of: str = "pages") -> Result:
     return asdict(ranks.rank_export(stores, name=export, of=of))
 
 
-def update_score(stores: Stores, *, export: str) -> Result:
-    """Make the ranks of an export's pages the scores of the CrawlDb's rows. Returns what `update_crawldb` does."""
+def update_score(stores: Stores, *, export: str | None = None) -> Result:
+    """Make the ranks of an export's pages the scores of the CrawlDb's rows. `export`: None: the newest that has arcs.
+
+    Returns what `update_crawldb` does, and `export`.
+    """
     from crawl_lib import crawldb, ranks  # noqa: PLC0415
+    from crawl_lib.export import ARCS_IN, ARCS_OUT, newest_export  # noqa: PLC0415
 
     require_crawldb(stores)
-    return crawldb.counts_of(ranks.update_score(stores, export=export, now=datetime.now(UTC)))
+    name = export or newest_export(stores, having=(ARCS_OUT, ARCS_IN))
+    return {**crawldb.counts_of(ranks.update_score(stores, export=name, now=datetime.now(UTC))), "export": name}

@@ -168,6 +168,6 @@ def rank(arguments: argparse.Namespace) -> int:
 def score(arguments: argparse.Namespace) -> int:
     """Make ranks the scores of the CrawlDb."""
     with stage_stores(arguments) as stores:
-        found = stages.update_score(stores, export=arguments.export or newest_export(stores))
+        found = stages.update_score(stores, export=arguments.export)
     print_result(arguments, found, partial(print_counts, "CrawlDb", found))
     return 0

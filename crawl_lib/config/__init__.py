@@ -37,6 +37,7 @@ from crawl_lib.config.model import (
     RuleConfig,
     ScheduleConfig,
     ScheduleRuleConfig,
+    ScoresConfig,
     ScratchConfig,
     SegmentConfig,
     StepConfig,

@@ -296,6 +296,14 @@ class LinkDbConfig:
 
 
 @dataclass(frozen=True)
+class ScoresConfig:
+    """What Airflow makes of the links of a crawl, and when."""
+
+    tasks: tuple[str, ...] = option((), unique=True, choices=("score",))
+    when: str = option("run", choices=("run", "segments"))
+
+
+@dataclass(frozen=True)
 class ScheduleRuleConfig:
     """One entry of `schedule.rules`: the intervals of rows that match all that it names; null: whatever.
 
@@ -388,6 +396,7 @@ class Config:
     crawldb: CrawlDbConfig = CrawlDbConfig()
     pagerank: PageRankConfig = PageRankConfig()
     linkdb: LinkDbConfig = LinkDbConfig()
+    scores: ScoresConfig = ScoresConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()

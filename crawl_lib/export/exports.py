@@ -15,14 +15,18 @@ log = logging.getLogger(__name__)
 _ENTRY = re.compile(r"newest \d+|\S+")
 
 
-def newest_export(stores: Stores) -> str:
+def newest_export(stores: Stores, having: Sequence[str] = ()) -> str:
     """The export that was made last: the largest time among those named by an iteration, else the last by name.
 
-    Raises PathNotFoundError if there is none: run `krake export` first.
+    `having`: only those count that have these files: others may be made just now. Raises PathNotFoundError if there is
+    none: run `krake export` first.
     """
-    names = list_exports(stores)
+    names = [name for name in list_exports(stores) if not having or ExportFolder(stores, name).has(*having)]
     if not names:
-        raise PathNotFoundError(f"{stores.config.export.directory}: no export yet; run `krake export` first")
+        what, command = f" with {', '.join(having)}" if having else "", " and `krake graph link`" if having else ""
+        raise PathNotFoundError(
+            f"{stores.config.export.directory}: no export{what} yet; run `krake export`{command} first"
+        )
     timed = [name for name in names if name.isdecimal()]
     return max(timed, key=int) if timed else names[-1]
 

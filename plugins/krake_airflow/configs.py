@@ -17,8 +17,8 @@ from crawl_lib.config import Config, load_config
 from crawl_lib.errors import ConfigError
 from krake_airflow.settings import config_path
 
-CRAWL, RECRAWL, PROCESS = "crawl", "recrawl", "process"
-"""How the ids of a crawl's DAGs end, behind its name: it has one of the first two, see `crawl_kind`."""
+CRAWL, RECRAWL, PROCESS, SCORES = "crawl", "recrawl", "process", "scores"
+"""How the ids of a crawl's DAGs end, behind its name, see `kinds_of`: it has one of the first two."""
 LINKS_FOLDER = "configs"
 """In the Airflow home of this machine: links to the configs of all crawls that it shows."""
 _DEFAULT_NAME = "krake"
@@ -35,6 +35,11 @@ class BadConfig:
 def crawl_kind(config: Config) -> str:
     """Which DAG crawls: with a CrawlDb another one than with queues alone (`frontier.order`)."""
     return RECRAWL if config.frontier.is_crawldb else CRAWL
+
+
+def kinds_of(config: Config) -> set[str]:
+    """Which DAGs a crawl has."""
+    return {crawl_kind(config), PROCESS, *([SCORES] if config.scores.tasks else [])}
 
 
 def dag_file(dag_id: str) -> str:

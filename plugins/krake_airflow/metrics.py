@@ -74,6 +74,7 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("late_segments", "segments that came too late for it", is_gauge=True),
     ),
     "linker": (),
+    "score": (),
     "finalizer": (
         Metric("nodes", "nodes of its web graph", is_gauge=True),
         Metric("arcs", "arcs of its web graph", is_gauge=True),

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from crawl_lib.config import NAME_PATTERN, Config
 from crawl_lib.errors import ConfigError
-from krake_airflow.configs import PROCESS, BadConfig, config_named, crawl_kind, read_configs
+from krake_airflow.configs import BadConfig, config_named, kinds_of, read_configs
 from krake_airflow.settings import config_path
 
 OWNER = "krake"
@@ -37,7 +37,7 @@ def configs_to_parse(kind: str) -> list[Config]:
             found = [config_named(name)] if its_kind == kind else []
     except ConfigError as error:
         raise AirflowException(f"Krake's config cannot be used: {error}") from None
-    return [config for config in found if kind in {PROCESS, crawl_kind(config)}]
+    return [config for config in found if kind in kinds_of(config)]
 
 
 def bad_configs() -> list[BadConfig]:

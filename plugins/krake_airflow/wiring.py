@@ -39,6 +39,7 @@ from krake_airflow.parsing import (
     settle_timeout,
     too_many_edges,
 )
+from krake_airflow.scores import add_scores
 
 
 def crawl_dag(config: Config, doc: str, add_rounds: Callable[[Config], list[BaseOperator]]) -> None:
@@ -171,3 +172,5 @@ def _add_outputs(config: Config, before: list[BaseOperator]) -> None:
         settles >> settled >> export
         maintains >> maintained >> export
     export >> linker >> finalizer
+    if config.scores.when == "run":
+        add_scores(config, finalizer)

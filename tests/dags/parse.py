@@ -52,6 +52,7 @@ def parse(folder: str) -> dict[str, Any]:
             "max_active_runs": dag.max_active_runs,
             "catchup": dag.catchup,
             "schedule": getattr(dag.timetable, "expression", None),
+            "waits_for": [asset.name for asset in getattr(dag.timetable.asset_condition, "objects", [])],
             "params": {name: {**param.schema, "value": param.value} for name, param in dag.params.items()},
         }
         for dag_id, dag in bag.dags.items()

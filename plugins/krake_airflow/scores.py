@@ -1,0 +1,44 @@
+"""Tasks that say what pages are worth, as `scores.tasks` names them: at the end of a run, or in a DAG of their own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+
+from crawl_lib import stages
+from crawl_lib.config import Config
+from crawl_lib.stores import Stores
+from krake_airflow.operators import KrakeOperator, exported
+from krake_airflow.parsing import BATCH_TIMEOUT
+
+
+class ScoreOperator(KrakeOperator):
+    """`score`: ranks become the scores of the CrawlDb. `of_run`: those of this run's export, else of the newest one."""
+
+    stage_name = "score"
+    ui_color = "#e6d5f0"
+
+    def __init__(self, *, of_run: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.of_run = of_run
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Rank the export's pages, where they are not ranked yet, and make a version of the CrawlDb."""
+        return stages.update_score(stores, export=exported(context) if self.of_run else None)
+
+
+TASKS: dict[str, type[ScoreOperator]] = {"score": ScoreOperator}
+"""Each by its name in `scores.tasks`, in the order in which they run."""
+
+
+def add_scores(config: Config, before: BaseOperator | None = None) -> None:
+    """The tasks of a config, one behind the other. `before`: what ends the run that they belong to, None for none."""
+    chosen: list[BaseOperator] = [
+        kind(task_id=name, of_run=before is not None, execution_timeout=BATCH_TIMEOUT)
+        for name, kind in TASKS.items()
+        if name in config.scores.tasks
+    ]
+    for one, other in pairwise([*([before] if before is not None else []), *chosen]):
+        one >> other
