@@ -333,6 +333,7 @@ class ScheduleConfig:
     faster: float = option(0.2, minimum=0, maximum=1)
     slower: float = option(0.4, minimum=0)
     rules: tuple[ScheduleRuleConfig, ...] = option(())
+    sitemaps: bool = option(False)
 
 
 @dataclass(frozen=True)

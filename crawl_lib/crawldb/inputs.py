@@ -34,6 +34,8 @@ HOPS_SCHEMA = columns(
     "key bytes, url text, moment time, depth int32, redirects int32, max_depth int32, score score, counts int32"
 )
 
+NAMED_SCHEMA = columns("key bytes, url text, moment time")
+
 
 @dataclass(frozen=True)
 class SeedFacts:
@@ -124,6 +126,13 @@ class UpdateInputs(SegmentInputs):
             self._filters[folder] = UrlFilter(self.stores.config.urls, scope, self.stores.config.traps)
         accepted, rule = self._filters[folder].verdict(url, host_of(url), depth)
         return accepted or (rule == "scope" and depth == 0)
+
+
+def named_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Rows of what robots.txt names, found when their iteration began. `batches`: answer of `crawldb/named`."""
+    for row in (row for batch in batches for row in batch.to_pylist()):
+        moment = datetime.fromtimestamp(int(row["name"].partition("/")[0]), UTC)
+        yield {"key": row["key"], "url": row["url"], "moment": moment}
 
 
 def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:

@@ -34,6 +34,8 @@ def schedule_table(schedule: ScheduleConfig, crawldb: CrawlDbConfig) -> pa.Table
         "max_s": schedule.max_s if adapts else NEVER_S,
         "faster": schedule.faster if adapts else 0.0,
         "slower": schedule.slower if adapts else 0.0,
+        "hints": schedule.sitemaps,
+        "hint_s": schedule.min_s,
         "orphans": "orphan" if crawldb.orphans == "keep" else crawldb.orphans,
     }
     return pa.Table.from_pylist([row])

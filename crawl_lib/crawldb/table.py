@@ -65,7 +65,7 @@ came of it; `modified_time`: of the visit that found the content that is known. 
 in a way that passes. `redirects`: hops since the last link. `capture_*`: the last full capture; `capture_segment` is
 `<folder>/<node>`. `depth`: links from a seed, whose own is 0. `fetch_status`: the status as the visits left it, where
 `status` is `duplicate` or `orphan`. `inlinks`: followed links and redirects to it on the newest captures of other
-pages."""
+pages; of a sitemap also in how many segments a robots.txt has named it."""
 
 
 CRAWLDB = Family(

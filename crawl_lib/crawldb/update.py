@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from crawl_lib.crawldb.filtering import RULED_SCHEMA, ruled
-from crawl_lib.crawldb.inputs import HOPS_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs
+from crawl_lib.crawldb.inputs import HOPS_SCHEMA, NAMED_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs, named_rows
 from crawl_lib.crawldb.matrix import matrix_table, outcome_table
 from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
 from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
@@ -53,6 +53,7 @@ STATE_SCHEMA = pa.schema(
 )
 _BEGUN = columns("name text, began time")
 _COUNT = columns("key bytes, inlinks int64")
+_HINTED = columns("key bytes, every_s int64, is_newer int32")
 _SIGNATURES = columns("key bytes, time time, signature bytes")
 
 
@@ -172,6 +173,8 @@ class _Update:
 
     def _events(self) -> None:
         """What happened, written down once: it is read often."""
+        named = named_rows(self.engine.stream("crawldb/named", GROUP_ROWS))
+        self.work.keep("named", NAMED_SCHEMA, tables_of(named, NAMED_SCHEMA))
         batches = self.engine.stream("crawldb/begun", GROUP_ROWS) if self.inputs.seeds else ()
         tables = (pa.Table.from_batches([batch]).cast(_BEGUN) for batch in batches)
         begun = [(row["name"], row["began"]) for table in tables for row in table.to_pylist()]
@@ -226,6 +229,10 @@ class _Update:
         engine.view("before", "crawldb/before" if states else "crawldb/old")
         engine.view("turn", "crawldb/last_turn")
         engine.view("after", "crawldb/after")
+        if self.stores.config.schedule.sitemaps:
+            engine.view("hinted", "crawldb/hinted")
+        else:
+            engine.values("hinted", table_of([], _HINTED))
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:

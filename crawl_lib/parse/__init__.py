@@ -22,4 +22,12 @@ from crawl_lib.parse.html import Links, Page, parse_html
 from crawl_lib.parse.mime import HTML_TYPES, detect_mime
 from crawl_lib.parse.scan import SKETCH_BYTES, require_scanner, sketch
 from crawl_lib.parse.scan import load as load_native
-from crawl_lib.parse.sitemap import GZIP_MAGIC, SITEMAP, SITEMAP_TYPES, may_be_sitemap, parse_sitemap, robots_sitemaps
+from crawl_lib.parse.sitemap import (
+    GZIP_MAGIC,
+    ROBOTS,
+    SITEMAP,
+    SITEMAP_TYPES,
+    may_be_sitemap,
+    parse_sitemap,
+    robots_sitemaps,
+)

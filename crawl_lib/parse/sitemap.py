@@ -6,6 +6,8 @@ whatever they are. No entity is expanded but those of characters, and nothing is
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from html import unescape
 from itertools import islice
 from typing import Any
@@ -25,6 +27,8 @@ SITEMAP_TYPES = frozenset(
 """The types that `parse_sitemap` is meant for."""
 SITEMAP = "sitemap"
 """The element of a link to a sitemap, in an index."""
+ROBOTS = "robots"
+"""The element of a link to a sitemap that a robots.txt names, whose key is the link's source."""
 GZIP_MAGIC = b"\x1f\x8b"
 
 _GZIP = Headers(0, (("content-encoding", "gzip"),))
@@ -39,6 +43,17 @@ _ATTRIBUTE = re.compile(r"""(?<![\w:.-])([\w:.-]++)\s*+=\s*+(?:"([^"]*+)"|'([^']
 _WORDS = re.compile(rb"\S++")
 _IS_URL = re.compile(rb"https?://", re.IGNORECASE)
 _ROBOTS_LINE = re.compile(rb"^[ \t]*+site-?map[ \t]*+:[ \t]*+([^\s#]\S*)", re.IGNORECASE | re.MULTILINE)
+_PRIORITY = re.compile(r"0(\.[0-9]{1,9})?|1(\.0{1,9})?")
+_DAY_S = 86400
+_EVERY_S = {
+    "always": 3600,
+    "hourly": 3600,
+    "daily": _DAY_S,
+    "weekly": 7 * _DAY_S,
+    "monthly": 30 * _DAY_S,
+    "yearly": 365 * _DAY_S,
+}
+"""What `changefreq` says; `never` says nothing."""
 
 _START_BYTES = 1 << 14
 
@@ -86,17 +101,53 @@ def robots_sitemaps(body: bytes) -> list[str]:
 def _in_xml(text: bytes, prefix: bytes, root: str) -> Iterator[_Found]:
     if root == "feed":
         return _in_atom(text, prefix)
-    element = {"urlset": "loc", "sitemapindex": SITEMAP}.get(root, "item")
+    if root == "urlset":
+        return _in_urlset(text, prefix)
+    element = SITEMAP if root == "sitemapindex" else "item"
     name = b"link" if element == "item" else prefix + b"loc"
     pattern = re.compile(_SKIPPED + rb"|<" + re.escape(name) + rb"(?:\s[^<>]*+)?>" + _TEXT)
-    texts = (_text_of(match) for match in pattern.finditer(text))
+    texts = (_text_of(match[1], match[2]) for match in pattern.finditer(text))
     return ((href, element, "", True) for href in texts if href)
 
 
-def _text_of(match: re.Match[bytes]) -> str:
-    if match[1] is not None:
-        return match[1].decode("utf-8", "replace").strip()
-    return unescape((match[2] or b"").decode("utf-8", "replace")).strip()
+def _in_urlset(text: bytes, prefix: bytes) -> Iterator[_Found]:
+    """Each `loc`, with what its `url` says of it as the rel: in any order, and without the ends of elements."""
+    names = rb"(url|loc|lastmod|changefreq|priority)"
+    pattern = re.compile(_SKIPPED + rb"|<" + re.escape(prefix) + names + rb"(?:\s[^<>]*+)?>" + _TEXT)
+    href, said = "", dict[str, str]()
+    for match in pattern.finditer(text):
+        name, value = (match[1] or b"").decode(), _text_of(match[2], match[3])
+        if name == "url" or (name == "loc" and href):
+            if href:
+                yield href, "loc", _hints(said), True
+            href, said = "", {}
+        if name == "loc":
+            href = value
+        elif name != "url":
+            said[name] = value
+    if href:
+        yield href, "loc", _hints(said), True
+
+
+def _hints(said: dict[str, str]) -> str:
+    """What can be read of `lastmod` (POSIX seconds), `changefreq` (seconds) and `priority` (0 to 1), as words."""
+    words = []
+    with suppress(ValueError, OverflowError):
+        at = datetime.fromisoformat(said.get("lastmod", ""))
+        if (at_s := int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())) > 0:
+            words.append(f"lastmod={at_s}")
+    if every_s := _EVERY_S.get(said.get("changefreq", "").lower()):
+        words.append(f"every_s={every_s}")
+    if _PRIORITY.fullmatch(said.get("priority", "")):
+        words.append(f"priority={said['priority']}")
+    return " ".join(words)
+
+
+def _text_of(marked: bytes | None, plain: bytes | None) -> str:
+    """The text of an element. `marked`: in a CDATA section."""
+    if marked is not None:
+        return marked.decode("utf-8", "replace").strip()
+    return unescape((plain or b"").decode("utf-8", "replace")).strip()
 
 
 def _in_atom(text: bytes, prefix: bytes) -> Iterator[_Found]:

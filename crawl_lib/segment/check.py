@@ -43,6 +43,8 @@ from crawl_lib.storage import Storage
 OUTCOMES = frozenset(map(str, Outcome))
 ACCOUNTED = ("deferred", "dropped", "lost")
 """Counts of taken URLs that have no row in `pages`."""
+_OF_ROBOTS = "robots"
+"""The element of links whose source is a robots.txt, which is no page (`parse.ROBOTS`)."""
 _RESPONSE, _NEEDS_ROW, _POINTED_AT = 1, 2, 4
 
 
@@ -248,10 +250,11 @@ class _Check:
             self._add("row_record", PAGES_NAME, f"{url}: the record at byte {offset} of {name} is another one")
 
     def _links(self) -> None:
-        columns = ("source", "target", "target_url")
-        for sources, targets, urls in self._rows(LINKS_NAME, self.manifest.counts["links"], columns):
+        columns = ("source", "target", "target_url", "element")
+        for sources, targets, urls, elements in self._rows(LINKS_NAME, self.manifest.counts["links"], columns):
             if PAGES_NAME not in self.useless:
-                found = np.array(sources, "S20")
+                pages = [key for key, element in zip(sources, elements, strict=True) if element != _OF_ROBOTS]
+                found = np.array(pages, "S20")
                 strangers = found[~np.isin(found, self.keys)]
                 if len(strangers):
                     self._add(

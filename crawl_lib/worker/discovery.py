@@ -10,7 +10,7 @@ from operator import not_
 from typing import Any
 
 from crawl_lib.config import Config
-from crawl_lib.parse import SITEMAP, Links, Page
+from crawl_lib.parse import ROBOTS, SITEMAP, Links, Page
 from crawl_lib.records import TakenUrl
 from crawl_lib.segment import LinkColumns, PartWriter
 from crawl_lib.urls import LinkResolver, Owners, Rejection, Target, UrlFilter, key_of
@@ -152,17 +152,27 @@ class Discovery:
         self._writer.part.outlinks.add(self._owner_index(target.host), taken.position + 1, index, found)
 
     def sitemaps(self, url: str, hrefs: Sequence[str]) -> None:
-        """Hand on the sitemaps that the robots.txt at a URL names, as if a seed linked to them; behind all links."""
+        """Hand on the sitemaps that the robots.txt at a URL names, as if a seed linked to them; behind all links.
+
+        Those that are accepted are rows of `links` too, since a CrawlDb learns of them there.
+        """
+        source, named = key_of(url), list[tuple[bytes, str, str]]()
         for index, target in enumerate(self._resolver.resolve_many(url, hrefs)):
             if target.rejection is None:
                 accepted, rule = self._filter.verdict(target.url, target.host, 1)
             else:
                 accepted, rule = False, target.rejection
             if accepted:
-                found = (target.url, key_of(url), 1, 0, "")
+                found = (target.url, source, 1, 0, "")
                 self._writer.part.outlinks.add(self._owner_index(target.host), _OF_ROBOTS, index, found)
+                named.append((target.key, target.url, rule))
             else:
                 self._writer.part.counts.rejections[rule] += 1
+        if named:
+            keys, urls, rules = zip(*named, strict=True)
+            texts, count = [""] * len(named), len(named)
+            columns = LinkColumns(source, keys, urls, texts, texts, [ROBOTS] * count, [True] * count, rules)
+            self._writer.part.links.add(columns)
 
     def redirect(self, taken: TakenUrl, url: str, location: str) -> str | None:
         """The target of a redirect, as a discovered URL. A seed's redirect widens the scope by its target's host."""

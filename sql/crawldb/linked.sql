@@ -1,5 +1,5 @@
 -- When new captures linked, or led, to seeds first: a seed that was known before is no new URL.
--- In: links, captures, seeds.
+-- In: links, captures, seeds, named (key, url, moment).
 select key, min(moment) as linked_at
 from (
   select links.target as key, captures.moment
@@ -10,5 +10,9 @@ from (
   select seeds.key, captures.moment
   from captures
   join seeds on seeds.url = captures.redirect_url
+  union all
+  select key, moment
+  from named
+  where key in (select key from seeds)
 ) as known
 group by key

@@ -1,6 +1,6 @@
 -- The rows of the new version, in order of keys: as visits and seeds left them, with what links say, and the rule of
 -- orphans. Host and domain of new rows are null: the writer knows them.
--- In: before, turn, after, found, lost (key, inlinks), matrix, schedule, facts, there (name: segments that are there),
+-- In: before, turn, after, hinted (key, every_s, is_newer), found, lost (key, inlinks), matrix, schedule, facts, there (name: segments that are there),
 -- taken_out (key, name: dropped pages).
 select
   key, url, host, domain, case when becomes is null then status else becomes end as status, fetch_time, modified_time,
@@ -29,7 +29,13 @@ from (
         when matrix.believed = 'restored' then joined.fetch_status
         else matrix.believed
       end as status,
-      coalesce(joined.fetch_time, joined.linked_at) as fetch_time, joined.modified_time, joined.retries,
+      case
+        when joined.retries = 0 and (hinted.is_newer = 1 or hinted.every_s is not null) then least(
+          joined.fetch_time,
+          joined.fetched_time + greatest(
+            schedule.hint_s, case when hinted.is_newer = 1 then 0 else hinted.every_s end) * interval '1' second)
+        else coalesce(joined.fetch_time, joined.linked_at)
+      end as fetch_time, joined.modified_time, joined.retries,
       coalesce(joined.interval_s, schedule.interval_s) as interval_s, joined.score, joined.signature,
       joined.fetched_time, joined.etag, joined.last_modified, joined.redirect_url, joined.redirects,
       joined.capture_segment, joined.capture_file, joined.capture_offset, joined.capture_time, joined.capture_digest,
@@ -85,6 +91,7 @@ from (
     ) as joined
     cross join schedule
     left join matrix on matrix.stored = joined.stored and matrix.seen = joined.seen
+    left join hinted on hinted.key = joined.key
     left join lost on lost.key = joined.key
     left join there on there.name = joined.capture_segment
     left join taken_out on taken_out.key = joined.key and taken_out.name = joined.capture_segment

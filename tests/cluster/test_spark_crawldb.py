@@ -14,7 +14,8 @@ from tests.cluster.spark import LIMIT_S, with_spark
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_determinism import grow, sums
 from tests.crawldb.test_six_pages import HOME, ROUNDS
-from tests.crawldb.test_update import DAY, NOW, A, B, T
+from tests.crawldb.test_update import DAY, NOW, A, B, C, T
+from tests.export.crawls import key
 from tests.stores import stores_on
 
 pytestmark = pytest.mark.timeout(LIMIT_S)
@@ -26,7 +27,7 @@ def test_an_update_by_spark_is_that_of_duckdb(many_tasks: None, tmp_path: Path) 
     for name in ("duckdb", "spark"):
         (tmp_path / name).mkdir()
         rules = [{"status": "gone", "fixed_s": 77}, {"kind": "domain", "value": "7.example", "max_s": 99}]
-        schedule = {"kind": "adaptive", "rules": rules}
+        schedule = {"kind": "adaptive", "rules": rules, "sitemaps": True}
         options = {"servers": ["node-a"], "dfs_primary": "dfs", "urls": {"scope": "any"}, "schedule": schedule}
         config = from_mapping({**options, "scratch": {"directory": "scratch"}}, tmp_path / name)
         crawl = Crawl(stores_on(open_storage(config), config))
@@ -38,6 +39,10 @@ def test_an_update_by_spark_is_that_of_duckdb(many_tasks: None, tmp_path: Path) 
         crawl.seeds(f"{A}\tinterval_fixed_s=60\n{HOME}", "another run")
         crawl.segment(ROUNDS[2][0], ROUNDS[2][1])
         crawl.segment(T + 50 * DAY, [Visit(HOME, "timeout", retry_s=9), Visit(A, "redirect", redirect_url=B)])
+        said = {"element": "loc", "rel": f"lastmod={T + 60 * DAY} every_s=90 priority=0.123456789"}
+        robots = {"source": key(f"{HOME}robots.txt"), "element": "robots"}
+        crawl.segment(T + 60 * DAY, [Visit(B, links=[HOME, A, C, f"{HOME}only"], link=said)])
+        crawl.segment(T + 61 * DAY, [Visit(HOME, links=[f"{HOME}map"], link=robots)])
         if name == "spark":
             crawl = replace(crawl, stores=replace(crawl.stores, config=with_spark(config)))
         update(crawl.stores, now=NOW)

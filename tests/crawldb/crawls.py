@@ -30,14 +30,15 @@ class Visit:
     """A row of `pages` with its links. `at`: seconds after the iteration's start; `body`: what its digest is of.
     `links`: URLs, or each with its text.
 
-    `retry_s`: seconds after the visit at which it is tried again, for a failure that passes. `refers_to`: the segment
-    and file of the full capture that this one refers to.
+    `link`: other columns of its links. `retry_s`: seconds after the visit at which it is tried again, for a failure
+    that passes. `refers_to`: the segment and file of the full capture that this one refers to.
     """
 
     url: str
     outcome: str = "ok"
     body: str = ""
     links: Sequence[str | tuple[str, str]] = ()
+    link: dict[str, Any] = field(default_factory=dict)
     at: float = 10.0
     status: int | None = None
     redirect_url: str | None = None
@@ -113,6 +114,7 @@ class Crawl:
         links = [
             {"source": key(visit.url), "target": key(url), "target_url": url, "followed": True, "element": "a"}
             | {"anchor": anchor}
+            | visit.link
             for visit in visits
             for url, anchor in ((link, None) if isinstance(link, str) else link for link in visit.links)
         ]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from crawl_lib.config import Config, from_mapping, to_mapping
-from crawl_lib.crawldb import update
+from crawl_lib.crawldb import rebuild, update
 from crawl_lib.crawldb.inputs import SeedFacts
 from crawl_lib.errors import ConfigError
 from crawl_lib.storage import open_storage
 from tests.crawldb.crawls import Crawl, Visit
-from tests.crawldb.test_update import DAY, NOW, A, B, T, at
+from tests.crawldb.test_update import DAY, NOW, A, B, C, T, at
 from tests.stores import stores_on
 
 
@@ -138,3 +138,52 @@ def test_where_the_schedule_changes_only_later_visits_do(config: Config) -> None
     crawl.segment(T + DAY, [Visit(A)])
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[A]["interval_s"], rows[B]["interval_s"]) == (3600, 30 * DAY)
+
+
+SAID = {
+    f"lastmod={T + 3600}": 60,
+    f"lastmod={T + 40 * DAY}": 60,
+    f"lastmod={T}": 30 * DAY,
+    f"every_s={DAY}": DAY,
+    "every_s=10": 60,
+    f"lastmod={T} every_s={DAY}": DAY,
+    f"lastmod={T + 3600} every_s={DAY}": 60,
+    "": 30 * DAY,
+}
+"""What a sitemap says a day after a visit at T: how many seconds after it the next one is."""
+
+
+def test_what_a_sitemap_says_brings_a_visit_forward(config: Config, tmp_path: Any) -> None:
+    """Not before `min_s` have passed since the last one; and of a visit that came later, or has failed, nothing."""
+    crawl = crawl_with(config, tmp_path, sitemaps=True)
+    maps, pages, later = ([f"http://{name}.example/{number}" for number in range(len(SAID))] for name in "mpl")
+    crawl.seeds("\n".join([*maps, *pages, *later, A]))
+    crawl.segment(T, [*map(Visit, [*pages, *later]), Visit(A, "timeout", retry_s=7 * DAY)])
+    update(crawl.stores, now=NOW)
+    links = [{"element": "loc", "rel": said} for said in SAID]
+    listed = zip(maps, pages, later, links, strict=True)
+    crawl.segment(T + DAY, [Visit(one, links=[page, other, A], link=link) for one, page, other, link in listed])
+    update(crawl.stores, now=NOW)
+    crawl.segment(T + 2 * DAY, list(map(Visit, later)))
+    grown, built = (crawl.rows(make(crawl.stores, now=NOW)) for make in (update, rebuild))
+    waits = {
+        url: (row["fetch_time"] - (row["fetched_time"] or row["fetch_time"])).total_seconds()
+        for url, row in grown.items()
+    }
+    assert dict(zip(SAID, map(waits.get, pages), strict=True)) == SAID
+    assert {waits[url] for url in later} == {30 * DAY}
+    assert waits[A] == 7 * DAY
+    assert {url: row["fetch_time"] for url, row in built.items()} == {u: row["fetch_time"] for u, row in grown.items()}
+
+
+@pytest.mark.parametrize(("counts", "score"), [(True, "0.250000000"), (False, "1.000000000")])
+def test_hints_count_by_option_only(counts: bool, score: str, config: Config, tmp_path: Any) -> None:
+    crawl = crawl_with(config, tmp_path, sitemaps=counts)
+    crawl.seeds(f"{A}\n{B}")
+    update(crawl.stores, now=NOW)
+    crawl.segment(T, [Visit(B)])
+    said = {"element": "loc", "rel": f"lastmod={T + 3600} priority=0.25"}
+    crawl.segment(T + DAY, [Visit(A, links=[B, C], link=said)])
+    rows = crawl.rows(update(crawl.stores, now=NOW))
+    assert str(rows[C]["score"]) == score
+    assert (rows[B]["fetch_time"] < at(T + DAY)) is counts

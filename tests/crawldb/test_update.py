@@ -62,6 +62,17 @@ def test_seeds_come_before_what_their_iteration_fetched_also_if_it_was_named_by_
     ]
 
 
+def test_what_only_a_robots_txt_names_is_found_and_is_no_orphan(crawl: Crawl) -> None:
+    crawl.seeds(A)
+    robots = {"source": key("http://a.example/robots.txt"), "element": "robots"}
+    crawl.segment(T, [Visit(A, links=[B], link=robots)])
+    row = crawl.rows(update(crawl.stores, now=NOW))[B]
+    assert (row["status"], row["depth"], row["inlinks"], row["fetch_time"]) == ("unfetched", 1, 1, at(T, 0))
+    crawl.segment(T + DAY, [Visit(A, body="x"), Visit(B)])
+    assert crawl.rows(update(crawl.stores, now=NOW))[B]["status"] == "fetched"
+    assert crawl.rows(rebuild(crawl.stores, now=NOW))[B]["status"] == "fetched"
+
+
 def test_a_round(crawl: Crawl) -> None:
     crawl.seeds(A)
     update(crawl.stores, now=NOW)

@@ -11,6 +11,7 @@ import pytest
 from crawl_lib import stages
 from crawl_lib.repair.segments.salvage import salvage_segment
 from crawl_lib.rounds import start_iteration
+from crawl_lib.segment import check_segment
 from crawl_lib.stores import open_stores
 from tests.e2e.crawl import Result, check_counts, make_config, run_crawl, run_iteration
 from tests.repair.crawled import garbage, stores_of
@@ -32,8 +33,10 @@ def paths(result: Result) -> set[str]:
     return {"/" + url.split("/", 3)[3] for url in result.visited()}
 
 
-def test_what_sitemaps_and_feeds_list_is_crawled(tmp_path: Path, site: SitemapServing) -> None:
-    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"sitemaps": True})
+@pytest.mark.parametrize("order", ["fifo", "crawldb"])
+def test_what_sitemaps_and_feeds_list_is_crawled(order: str, tmp_path: Path, site: SitemapServing) -> None:
+    frontier = {"order": order}
+    config = make_config(tmp_path, nodes=1, fetch={"host_delay_s": 0.0}, parse={"sitemaps": True}, frontier=frontier)
     result = run_crawl(config, [site.url("/"), site.url("/notes")], process=False)
     assert paths(result) == {"/", "/notes"} | LISTED | ENDLESS, "an enclosure is no page; indexes end after ten hops"
     check_counts(result)
@@ -44,7 +47,10 @@ def test_what_sitemaps_and_feeds_list_is_crawled(tmp_path: Path, site: SitemapSe
     rows = {row["url"].split("/", 3)[3]: row for row in result.rows("pages", ["url", "depth", "parse_error"])}
     assert [rows[path]["depth"] for path in ("", "index.xml", "map.xml.gz", "a", "c")] == [0, 1, 2, 3, 2]
     assert {row["parse_error"] for row in rows.values()} == {None}
-    assert {row["element"] for row in result.rows("links", ["element"])} == {"sitemap", "loc", "item", "link", "entry"}
+    elements = {"sitemap", "loc", "item", "link", "entry", "robots"}
+    assert {row["element"] for row in result.rows("links", ["element"])} == elements
+    stores = open_stores(config)
+    assert [one for path in stores.crawl.segments() for one in check_segment(stores.storage, path.path)] == []
 
 
 def test_by_default_none_is_read(tmp_path: Path, site: SitemapServing) -> None:

@@ -160,3 +160,22 @@ for piece in {json.dumps([*HOSTILE, "a", "<a:", "http://a "])}:
     read({root!r} + piece * (500_000 // len(piece)))
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_what_a_sitemap_says_of_its_pages_is_their_rel() -> None:
+    text = """<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+    <url><loc>/a</loc><lastmod>2026-11-01</lastmod><changefreq>Daily</changefreq><priority>0.8</priority></url>
+    <url><lastmod><![CDATA[2026-11-01T01:00:00+01:00]]></lastmod><loc>/b</loc></url>
+    <url><loc>/c</loc><lastmod>soon</lastmod><changefreq>never</changefreq><priority>1.1</priority></url>
+    <url><loc>/d</loc><loc>/e</loc><priority>1.0</priority></url>
+    <url><lastmod>0001-01-01</lastmod><loc>/f</loc></url></urlset>"""
+    page = read(text)
+    assert page is not None
+    assert dict(zip(page.links.hrefs, page.links.rels, strict=True)) == {
+        "/a": "lastmod=1793491200 every_s=86400 priority=0.8",
+        "/b": "lastmod=1793491200",
+        "/c": "",
+        "/d": "",
+        "/e": "priority=1.0",
+        "/f": "",
+    }
