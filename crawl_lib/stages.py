@@ -37,6 +37,7 @@ __all__ = [
     "finalize_export",
     "generate",
     "inject",
+    "invert_links",
     "link_export",
     "maintain_keys",
     "rank_export",
@@ -201,3 +202,11 @@ def update_score(stores: Stores, *, export: str | None = None) -> Result:
     require_crawldb(stores)
     name = export or newest_export(stores, having=(ARCS_OUT, ARCS_IN))
     return {**crawldb.counts_of(ranks.update_score(stores, export=name, now=datetime.now(UTC))), "export": name}
+
+
+def invert_links(stores: Stores) -> Result:
+    """Take new segments into the LinkDb. Returns the newest `version`, its `path`, and how many `rows` it has."""
+    from crawl_lib import linkdb  # noqa: PLC0415
+
+    version = linkdb.update_linkdb(stores, now=datetime.now(UTC))
+    return {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}

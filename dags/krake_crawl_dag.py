@@ -13,6 +13,7 @@ One run adds some iterations to the crawl that Krake's config describes, and the
    **maintain_keys.server_N** counts the keys of the N-th key server, compares all replicas of its own interval of
    keys, and fills those that miss some; the task shows the server's name. All of them work side by side.
 4. **export**, **linker** and **finalizer** write mapping, content and offsets, then arcs, then the web graph.
+   With `scores.tasks: [invert_links]` the LinkDb then takes in new segments.
 
 #### Parameters
 *seeds*: URLs, a line each (`key=value` metadata after tabs), or the path of a file or of a folder of files in

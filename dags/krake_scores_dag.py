@@ -5,6 +5,7 @@ What `scores.tasks` of Krake's config names, alone. With `scores.when: segments`
 committed (the asset of segments); with `run` these tasks are the end of each run of the crawl, and this DAG is for
 runs by hand.
 
+* **invert_links** takes new segments into the LinkDb: who links to a page, and with which words.
 * **score** ranks the pages of the newest export that has arcs, where they are not ranked yet, and makes their ranks the
   scores of the CrawlDb, as a new version of it. Where the newest version has these scores, nothing is left to be done.
 

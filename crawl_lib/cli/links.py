@@ -2,20 +2,18 @@
 
 import argparse
 import sys
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from crawl_lib import stages
 from crawl_lib.ask import dump_links, inlinks_of
 from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
-from crawl_lib.linkdb import update_linkdb
 
 
 def update(arguments: argparse.Namespace) -> int:
     """Take in segments."""
     with stage_stores(arguments) as stores:
-        version = update_linkdb(stores, now=datetime.now(UTC))
-    found = {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
+        found = stages.invert_links(stores)
     print_result(arguments, found, partial(print_counts, "LinkDb", found))
     return 0
 

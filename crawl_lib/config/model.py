@@ -299,7 +299,7 @@ class LinkDbConfig:
 class ScoresConfig:
     """What Airflow makes of the links of a crawl, and when."""
 
-    tasks: tuple[str, ...] = option((), unique=True, choices=("score",))
+    tasks: tuple[str, ...] = option((), unique=True, choices=("invert_links", "score"))
     when: str = option("run", choices=("run", "segments"))
 
 

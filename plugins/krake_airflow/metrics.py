@@ -74,6 +74,7 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
         Metric("late_segments", "segments that came too late for it", is_gauge=True),
     ),
     "linker": (),
+    "invert_links": (Metric("rows", "links that the LinkDb has", is_gauge=True),),
     "score": (),
     "finalizer": (
         Metric("nodes", "nodes of its web graph", is_gauge=True),

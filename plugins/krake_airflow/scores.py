@@ -14,22 +14,37 @@ from krake_airflow.operators import KrakeOperator, exported
 from krake_airflow.parsing import BATCH_TIMEOUT
 
 
-class ScoreOperator(KrakeOperator):
-    """`score`: ranks become the scores of the CrawlDb. `of_run`: those of this run's export, else of the newest one."""
+class _OfLinks(KrakeOperator):
+    """A task of `TASKS`. `of_run`: of this run's export, where it needs one, else of the newest."""
 
-    stage_name = "score"
     ui_color = "#e6d5f0"
 
     def __init__(self, *, of_run: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.of_run = of_run
 
+
+class InvertLinksOperator(_OfLinks):
+    """`invert_links`: the LinkDb takes in new segments."""
+
+    stage_name = "invert_links"
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Make the version that has them."""
+        return stages.invert_links(stores)
+
+
+class ScoreOperator(_OfLinks):
+    """`score`: ranks become the scores of the CrawlDb."""
+
+    stage_name = "score"
+
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
         """Rank the export's pages, where they are not ranked yet, and make a version of the CrawlDb."""
         return stages.update_score(stores, export=exported(context) if self.of_run else None)
 
 
-TASKS: dict[str, type[ScoreOperator]] = {"score": ScoreOperator}
+TASKS: dict[str, type[_OfLinks]] = {"invert_links": InvertLinksOperator, "score": ScoreOperator}
 """Each by its name in `scores.tasks`, in the order in which they run."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from krake_airflow.scores import ScoreOperator
+from krake_airflow.scores import TASKS, InvertLinksOperator, ScoreOperator
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping
@@ -30,7 +30,8 @@ A, B = "http://a.example/", "http://b.example/"
 def bags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The DAGs of configs by their `scores`, and those that a task of `krake_scores` finds."""
     directory = tmp_path_factory.mktemp("scores")
-    scores = {"none": {}, "run": {"tasks": ["score"]}, "segments": {"tasks": ["score"], "when": "segments"}}
+    both = ["score", "invert_links"]
+    scores = {"none": {}, "run": {"tasks": both}, "segments": {"tasks": ["score"], "when": "segments"}}
     for name, section in scores.items():
         write(directory / f"{name}.yml", {"frontier": CRAWLDB, "scores": section})
     files = [directory / f"{name}.yml" for name in scores]
@@ -46,10 +47,12 @@ def test_without_tasks_nothing_is_added(bags: dict[str, dict[str, Any]]) -> None
 
 def test_at_the_end_of_a_run_they_follow_all_else(bags: dict[str, dict[str, Any]]) -> None:
     tasks = bags["run"]["krake_recrawl"]["tasks"]
-    assert set(tasks) - set(bags["none"]["krake_recrawl"]["tasks"]) == {"score"}
-    assert tasks["score"]["upstream"] == ["finalizer"]
+    assert set(tasks) - set(bags["none"]["krake_recrawl"]["tasks"]) == {"invert_links", "score"}
+    assert [tasks[name]["upstream"] for name in ("invert_links", "score")] == [["finalizer"], ["invert_links"]]
     assert ancestors(tasks, "score") == set(tasks) - {"score"}
-    assert bags["run"]["krake_scores"]["waits_for"] == []
+    alone = bags["run"]["krake_scores"]
+    assert (alone["tasks"]["score"]["upstream"], alone["waits_for"]) == (["invert_links"], [])
+    assert all(f"**{name}**" in alone["doc"] for name in TASKS)
 
 
 def test_in_a_dag_of_their_own_they_wait_for_segments(bags: dict[str, dict[str, Any]]) -> None:
@@ -102,3 +105,9 @@ def test_without_an_export_that_has_arcs_it_is_named(tmp_path: Path) -> None:
     config, _ = small_config(tmp_path, frontier=CRAWLDB)
     with pytest.raises(PathNotFoundError, match=r"no export with arcs-out\.parquet.*run `krake export` and"):
         stages.update_score(open_stores(config))
+
+
+def test_the_linkdb_takes_in_segments(crawled: Config) -> None:
+    result = run(InvertLinksOperator(task_id="invert_links", of_run=True), context())
+    assert (result["version"], result["rows"]) == (1, 1)
+    assert run(InvertLinksOperator(task_id="invert_links", of_run=True), context()) == result
