@@ -165,7 +165,13 @@ def export_pages(
     from crawl_lib import export as room  # noqa: PLC0415
 
     name, segments = room.choose(stores, run_id=run_id, label=label, folders=folders)
-    report = room.export_pages(stores, name=name, segments=segments)
+    parts: Sequence[str] = ()
+    if stores.config.frontier.is_crawldb and stores.config.export.duplicates == "drop":
+        from crawl_lib import crawldb  # noqa: PLC0415
+
+        version = crawldb.newest_version(stores)
+        parts = version.paths if version else ()
+    report = room.export_pages(stores, name=name, segments=segments, crawldb=parts)
     return {**asdict(report), "export": name, "path": f"{stores.config.export.directory}/{name}"}
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.crawldb import CRAWLDB_SCHEMA, Status
+from crawl_lib.duplicates import DUPLICATES_SCHEMA
 from crawl_lib.export import export_pages
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.frontier.outlinks import encode_meta
@@ -113,6 +114,7 @@ TABLES = [
     ("outlinks", OUTLINKS_SCHEMA),
     ("linkdb", INLINKS_SCHEMA),
     ("text", TEXT_SCHEMA),
+    ("duplicates", DUPLICATES_SCHEMA),
 ]
 
 

@@ -94,6 +94,7 @@ _GROUPS = {
     "segment": "look at segments, and take pages out of them",
     "crawldb": "the table of all URLs, and the lists of what is due (frontier.order: crawldb)",
     "linkdb": "who links to a page, and with which words",
+    "duplicates": "pages that say the same, hosts that mirror others, blocks that repeat",
     "nodes": "the crawl's nodes; take one out, or in again",
     "graph": "the web graph of an export",
     "score": "scores of the CrawlDb",
@@ -239,6 +240,20 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
             _option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),
         ),
     ),
+    (
+        "duplicates mark",
+        "duplicates.mark",
+        "of equal pages one stays, in the CrawlDb the others are duplicates",
+        (_JSON,),
+    ),
+    (
+        "duplicates near",
+        "duplicates.near",
+        "make the table of pages whose words are nearly the same, or find it",
+        (_JSON,),
+    ),
+    ("duplicates mirrors", "duplicates.mirrors", "hosts that share most of their texts", (_JSON,)),
+    ("duplicates templates", "duplicates.templates", "lines of text on half of a host's pages or more", (_JSON,)),
     ("segment list", "reading.list_all", "all segments, and what they hold", (_JSON,)),
     (
         "segment get",

@@ -77,6 +77,7 @@ class ExportConfig:
     mime_types: tuple[str, ...] | None = option(None)
     max_content_bytes: int = option(1 << 30, minimum=1, maximum=(1 << 31) - 1)
     keep: int | None = option(None, minimum=1)
+    duplicates: str = option("keep", choices=("keep", "drop"))
 
 
 @dataclass(frozen=True)
@@ -304,6 +305,15 @@ class ScoresConfig:
 
 
 @dataclass(frozen=True)
+class DuplicatesConfig:
+    """Which pages count as the same."""
+
+    among: str = option("none", choices=("none", "host", "domain"))
+    near: bool = option(False)
+    cosine: float = option(0.9, minimum=0.5, maximum=1)
+
+
+@dataclass(frozen=True)
 class ScheduleRuleConfig:
     """One entry of `schedule.rules`: the intervals of rows that match all that it names; null: whatever.
 
@@ -398,6 +408,7 @@ class Config:
     pagerank: PageRankConfig = PageRankConfig()
     linkdb: LinkDbConfig = LinkDbConfig()
     scores: ScoresConfig = ScoresConfig()
+    duplicates: DuplicatesConfig = DuplicatesConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()

@@ -38,6 +38,7 @@ class Inputs:
 
     `segments`: in order of folder (as a number) and node. `mime_types`: patterns in lower case, or None. `compressor`,
     `level`: of the content file. `revisited`: whether pages are visited again, and one that is gone does not count.
+    `duplicates`: what becomes of pages that the CrawlDb calls so (keep, drop); `crawldb`: the parts of its version.
     """
 
     segments: tuple[SegmentInput, ...]
@@ -46,12 +47,16 @@ class Inputs:
     compressor: str = COMPRESSOR
     level: int = LEVEL
     revisited: bool = False
+    duplicates: str = "keep"
+    crawldb: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The file `inputs`: JSON, equal for equal inputs."""
         options = asdict(self)
         if not self.revisited:
             del options["revisited"]  # as older versions wrote it
+        if self.duplicates == "keep":
+            del options["duplicates"], options["crawldb"]
         value = {
             "format_version": FORMAT_VERSION,
             "segments": options.pop("segments"),
@@ -78,26 +83,29 @@ class Inputs:
                 options["compressor"],
                 options["level"],
                 options.get("revisited", False),
+                options.get("duplicates", "keep"),
+                tuple(options.get("crawldb", ())),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedFileError(f"{place}: is not the inputs of an export: {error!r}; {REMEDY}") from error
 
     def late(self, now: "Inputs") -> tuple[SegmentInput, ...] | None:
-        """Segments that came late: `now` has them besides these, in the same iterations, and differs in nothing else.
+        """Segments that came late: `now` has them besides these, in the same iterations, and differs in nothing else
+        but in the version of the CrawlDb.
 
         None where it does. `crawl.min_nodes` lets a round, and an export, go on without a node, whose segment comes
         later.
         """
         same_folders = {segment.folder for segment in self.segments} == {segment.folder for segment in now.segments}
-        same_options = replace(now, segments=self.segments) == self
+        same_options = replace(now, segments=self.segments, crawldb=self.crawldb) == self
         if not (same_options and same_folders and set(self.segments) <= set(now.segments)):
             return None
         here = set(self.segments)
         return tuple(segment for segment in now.segments if segment not in here)
 
 
-def gather_inputs(stores: Stores, segments: Sequence[SegmentInput]) -> Inputs:
-    """The inputs of an export over these segments, in whatever order they come.
+def gather_inputs(stores: Stores, segments: Sequence[SegmentInput], crawldb: Sequence[str] = ()) -> Inputs:
+    """The inputs of an export over these segments, in whatever order they come. `crawldb`: parts of a version.
 
     Raises PathNotFoundError, StoppedError.
     """
@@ -113,4 +121,6 @@ def gather_inputs(stores: Stores, segments: Sequence[SegmentInput]) -> Inputs:
         None if config.mime_types is None else tuple(sorted({mime.lower() for mime in config.mime_types})),
         config.max_content_bytes,
         revisited=stores.config.frontier.is_crawldb,
+        duplicates=config.duplicates if stores.config.frontier.is_crawldb else "keep",
+        crawldb=tuple(crawldb),
     )

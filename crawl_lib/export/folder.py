@@ -129,7 +129,9 @@ class ExportFolder:
         if not self.has(INPUTS):
             with self.writing(INPUTS) as file:
                 file.write(inputs.to_bytes())
-        _, late = self.begun(inputs)
+        first, late = self.begun(inputs)
+        if first.crawldb != inputs.crawldb:
+            raise OutputConflictError(f"{self.path}: was begun by another attempt with another CrawlDb; run it again")
         if late:
             raise OutputConflictError(f"{self.path}: was begun by another attempt without {late[0].path}; run it again")
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crawl_lib.engine import Engine
-from crawl_lib.errors import DamagedFileError, InputError
+from crawl_lib.errors import DamagedFileError, InputError, PathNotFoundError
 from crawl_lib.export.choice import Inputs, SegmentInput, gather_inputs
 from crawl_lib.export.content import Buckets, Wanted, content_sizes, write_content, write_offsets
 from crawl_lib.export.folder import (
@@ -34,6 +34,8 @@ from crawl_lib.stores import Stores
 log = logging.getLogger(__name__)
 MAX_PAGES = (1 << 31) - 1
 BATCH_ROWS = 1 << 14
+STATUSES: pa.Schema = PAGES_SCHEMA.empty_table().select(["key"]).schema.append(pa.field("status", pa.string()))
+"""What is read of the CrawlDb."""
 OUTPUTS = (PAGES, URL_MAPPING, CONTENT, OFFSETS)
 NOT_EXPORTED = frozenset({"retry_at", "refers_to", "payload_digest"})
 """Columns of `pages` that would say nothing: what is exported is final, and a full capture."""
@@ -63,11 +65,14 @@ class ExportReport:
     late_segments: int = 0
 
 
-def export_pages(stores: Stores, *, name: str, segments: Sequence[SegmentInput]) -> ExportReport:
+def export_pages(
+    stores: Stores, *, name: str, segments: Sequence[SegmentInput], crawldb: Sequence[str] = ()
+) -> ExportReport:
     """Export the crawled pages of some segments to `<export.directory>/<name>/`.
 
     A crawled page is a key with a capture of status 200 whose detected type `export.mime_types` accepts. Where
-    pages are visited again (`frontier.order: crawldb`), one that is gone or has moved is none. Run again, it goes
+    pages are visited again (`frontier.order: crawldb`), one that is gone or has moved is none, nor, with
+    `export.duplicates: drop`, one that is a duplicate in the parts of the version `crawldb`. Run again, it goes
     on after the last file that is there, with the inputs that it was begun with: segments of late nodes
     (`crawl.min_nodes`) that came since are named in the log, and left to the next export. Equal inputs give equal
     bytes. Steps, each durable before the next: `inputs`, `pages.parquet`, `urlmapping`, `content`, `offsets`. Once
@@ -78,7 +83,7 @@ def export_pages(stores: Stores, *, name: str, segments: Sequence[SegmentInput])
     says), LockedError, StorageError, StoppedError.
     """
     folder = ExportFolder(stores, name)
-    inputs, late = folder.begun(gather_inputs(stores, segments))
+    inputs, late = folder.begun(gather_inputs(stores, segments, crawldb))
     if late:
         log.warning(
             "export %s was begun before %s came; the next export, or one with another label, has them",
@@ -130,7 +135,7 @@ class _Export:
         engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in segments], PAGES_SCHEMA)
         dropped = [bytes_array(keys, pa.binary()), int32_array(np.array(numbers, dtype=np.int32))]
         engine.values("dropped", pa.table(dropped, names=["key", "segment"]))
-        engine.view("visits", "export/visits")
+        self.leave_out(engine)
         names = [f"{segment.folder}/{segment.node}".encode() for segment in segments]
         columns = [int32_array(np.arange(len(names), dtype=np.int32)), bytes_array(names, pa.string())]
         engine.values("segments", pa.table(columns, names=["segment", "name"]))
@@ -146,6 +151,20 @@ class _Export:
                 f"export {self.folder.name!r}: {pages} crawled pages, and a NodeID counts {MAX_PAGES} at most; export"
                 " some of the iterations only (folders), or narrow export.mime_types, or crawl in several directories"
             )
+
+    def leave_out(self, engine: Engine) -> None:
+        """The view `visits`: without pages that were dropped, and duplicates where they are not exported."""
+        if self.inputs.duplicates == "keep":
+            engine.view("visits", "export/visits")
+            return
+        for path in self.inputs.crawldb:
+            if not self.folder.storage.exists(path):
+                raise PathNotFoundError(
+                    f"export {self.folder.name!r} was begun with {path}, which was deleted since; move"
+                    f" {self.folder.path} away, and export again"
+                )
+        engine.tables("crawldb", self.inputs.crawldb, STATUSES)
+        engine.view("visits", "export/visits_but_duplicates")
 
     def choose(self, engine: Engine) -> None:
         """Write `pages.parquet`."""

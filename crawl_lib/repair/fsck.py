@@ -29,6 +29,7 @@ from typing import Any
 from crawl_lib.config import is_sqlite_server
 from crawl_lib.crawldb import CRAWLDB
 from crawl_lib.crawldir import SegmentRef, unfilled, urls_of_lost_queue
+from crawl_lib.duplicates import DUPLICATES
 from crawl_lib.durable import delete_durable
 from crawl_lib.errors import DamagedFileError, KrakeError, LockedError, StoppedError
 from crawl_lib.export import list_exports
@@ -347,7 +348,7 @@ class _Pass:
         self._add("queues", found, 0)
         with suppress(DamagedFileError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
-        for family in (CRAWLDB, OUTLINKS, LINKDB):
+        for family in (CRAWLDB, OUTLINKS, LINKDB, DUPLICATES):
             self._add(f"versions of {family.name}", Versions(self.stores, family).check(full=self.report.full), 0)
 
     def exports(self) -> None:

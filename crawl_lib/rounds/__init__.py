@@ -22,6 +22,7 @@ from crawl_lib.rounds.crawlname import (
     note_crawldb,
     note_name,
     note_name_on_node,
+    note_texts,
     other_crawls,
     require_own_places,
 )

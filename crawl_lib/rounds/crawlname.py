@@ -52,6 +52,14 @@ def note_name(stores: Stores) -> None:
         _note(stores, *place)
 
 
+def note_texts(stores: Stores) -> None:
+    """Note the crawl's name in the directory of texts, before one is made that `crawldb.signature` does not ask for.
+
+    Raises ConfigError if it is another crawl's.
+    """
+    _note(stores, stores.storage, stores.config.text.directory.strip("/"), "text.directory")
+
+
 def note_name_on_node(stores: Stores, directory: Path) -> None:
     """The same in a node's directory too; its key servers are seen to when they are opened. Raises ConfigError."""
     for place in (*_on_the_dfs(stores), (LocalStorage(directory.parent), directory.name, "queue.local_dir")):

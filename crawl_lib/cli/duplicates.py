@@ -1,0 +1,65 @@
+"""`krake duplicates ...`: which pages say the same, and which of them stay."""
+
+import argparse
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from rich.table import Table
+
+from crawl_lib import stages
+from crawl_lib.cli.common import console, plain, print_counts, print_result, stage_stores
+from crawl_lib.crawldb import counts_of
+from crawl_lib.duplicates import find_mirrors, find_near, find_templates, mark_duplicates
+from crawl_lib.rounds import require_own_places
+from crawl_lib.stores import Stores
+
+
+def mark(arguments: argparse.Namespace) -> int:
+    """Give the status `duplicate` in the CrawlDb."""
+    with stage_stores(arguments) as stores:
+        stages.require_crawldb(stores)
+        require_own_places(stores)
+        found = counts_of(mark_duplicates(stores, now=datetime.now(UTC)))
+    print_result(arguments, found, partial(print_counts, "CrawlDb", found))
+    return 0
+
+
+def near(arguments: argparse.Namespace) -> int:
+    """Make the table of near duplicates."""
+    with stage_stores(arguments) as stores:
+        require_own_places(stores)
+        version = find_near(stores, now=datetime.now(UTC))
+    counts = {name: version.manifest[name] for name in ("version", "cosine", "pages", "groups", "rows")}
+    found = {**counts, "path": version.path}
+    print_result(arguments, found, partial(print_counts, "near duplicates", found))
+    return 0
+
+
+def mirrors(arguments: argparse.Namespace) -> int:
+    """Hosts that share most texts."""
+    return _report(arguments, find_mirrors, "no two hosts share most of their texts")
+
+
+def templates(arguments: argparse.Namespace) -> int:
+    """Blocks that repeat over a host."""
+    return _report(arguments, find_templates, "no block is on half of a host's pages")
+
+
+def _report(arguments: argparse.Namespace, find: Callable[[Stores], list[dict[str, Any]]], none: str) -> int:
+    with stage_stores(arguments) as stores:
+        require_own_places(stores)
+        found = find(stores)
+    print_result(arguments, found, partial(_show, found, none))
+    return 0
+
+
+def _show(found: list[dict[str, Any]], none: str) -> None:
+    if not found:
+        print(none)
+        return
+    table = Table(*(name.replace("_", " ") for name in found[0]))
+    for row in found:
+        table.add_row(*(f"{value:,}" if isinstance(value, int) else plain(value) for value in row.values()))
+    console().print(table)

@@ -1,0 +1,67 @@
+"""Of equal pages one stays, and the others get the status `duplicate` in the CrawlDb.
+
+The statuses follow from the newest version alone: a page that has changed, or has become the best, has the status of
+its visits again. The order is that of Nutch (DeduplicationJob), with the key in the end, so that there is one answer:
+the highest score, the newest visit, https before http, the shortest URL after decoding, the smallest key.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from hashlib import sha256
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from crawl_lib.crawldb import newest_version, revise
+from crawl_lib.duplicates.near import DUPLICATES, DUPLICATES_SCHEMA
+from crawl_lib.errors import InputError
+from crawl_lib.stores import Stores
+from crawl_lib.versions import GROUP_ROWS, Version, Versions, Work, columns
+
+_EQUALS = columns(
+    "key bytes, kind int32, content bytes, part text, score score, fetched_time time, is_https int32, "
+    "length_chars int32"
+)
+
+
+def mark_duplicates(stores: Stores, *, now: datetime) -> Version:
+    """Make a version of the CrawlDb with the statuses `duplicate` as the newest one's rows ask for, or find it.
+
+    With `duplicates.near` pages of one group of the newest table of groups are equal too. `now`: for the manifest.
+    Raises InputError before the first version, or where that table is not there yet; and as `crawldb.update` does.
+    """
+    config, groups = stores.config.duplicates, _groups(stores)
+
+    def prepare(work: Work) -> None:
+        work.engine.tables("near", groups.paths if groups else (), DUPLICATES_SCHEMA)
+        work.engine.values("options", pa.table({"among": [config.among]}))
+        rows = work.engine.stream("duplicates/equals", GROUP_ROWS, "duplicates.equals")
+        work.keep("equals", _EQUALS, _judged(rows))
+
+    parent = newest_version(stores)
+    scores = parent.manifest.get("revised", {}).get("score", "") if parent else ""
+    seed = f"{config.among} {groups.manifest['of'] if groups else ''} {scores}"
+    of = sha256(seed.encode()).hexdigest()
+    return revise(stores, what="duplicates", of=of, query="duplicates/marked", prepare=prepare, now=now)
+
+
+def _groups(stores: Stores) -> Version | None:
+    """The newest groups of near duplicates, None where they do not count."""
+    if not stores.config.duplicates.near:
+        return None
+    versions = Versions(stores, DUPLICATES)
+    if (version := versions.newest()) is None:
+        raise InputError(
+            f"{versions.folder}: is not there yet, and duplicates.near asks for it; run `krake duplicates near` first"
+        )
+    return version
+
+
+def _judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Equal pages with what their URLs say."""
+    for batch in batches:
+        urls = list(map(str, batch.column("url").to_pylist()))
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        found["is_https"] = pa.array([int(url.startswith("https:")) for url in urls], pa.int32())
+        found["length_chars"] = pa.array([len(unquote(url)) for url in urls], pa.int32())
+        yield pa.table({name: found[name] for name in _EQUALS.names})

@@ -1,0 +1,4 @@
+-- How many pages have words.
+-- In: vectors.
+select count(*) as pages
+from vectors

@@ -1,0 +1,14 @@
+-- Pairs of pages that have a band in common, with what is compared of them.
+-- In: vectors, bands, next_ones (places: of how many after it in its band a page is compared with).
+select
+  pairs.one, pairs.other, first.words as one_words, second.words as other_words, first.squares as one_squares,
+  second.squares as other_squares
+from (
+  select distinct bands.key as one, others.key as other
+  from bands
+  join bands as others on others.band = bands.band and others.value = bands.value
+  cross join next_ones
+  where others.place > bands.place and others.place <= bands.place + next_ones.places
+) as pairs
+join vectors as first on first.key = pairs.one
+join vectors as second on second.key = pairs.other

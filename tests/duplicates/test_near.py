@@ -1,0 +1,255 @@
+"""Near duplicates: what brute force finds is found, and nothing else; the same bytes, whatever happens."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from crawl_lib.config import Config
+from crawl_lib.crawldb import update
+from crawl_lib.duplicates import DUPLICATES, find_near
+from crawl_lib.duplicates.near import BANDS, Groups, bands_of, cosine
+from crawl_lib.durable import KILL_VARIABLE
+from crawl_lib.engine import duck
+from crawl_lib.errors import DamagedFileError, InputError
+from crawl_lib.storage import open_storage
+from crawl_lib.stores import Stores
+from crawl_lib.text import TEXT_SCHEMA
+from crawl_lib.versions import Version, Versions
+from tests.crawldb.test_update import DAY, NOW
+from tests.duplicates.web import FOLDER, Web, counts, leave, make_web
+from tests.export.crawls import key
+from tests.forked import run_forked
+from tests.stores import stores_on
+
+A, B, C, D = (f"http://{name}.example/" for name in "abcd")
+TEN = "one two three four five six seven eight nine ten"
+
+
+def stores_of(config: Config, order: str = "fifo", **options: Any) -> Stores:
+    config = replace(config, frontier=replace(config.frontier, order=order))
+    config = replace(config, duplicates=replace(config.duplicates, **options))
+    return stores_on(open_storage(config), config)
+
+
+def rows_of(stores: Stores, version: Version) -> list[dict[str, Any]]:
+    root = Path(stores.config.dfs_primary)
+    return [row for path in version.paths for row in pq.read_table(root / path).to_pylist()]
+
+
+def groups_of(stores: Stores) -> list[list[str]]:
+    """URLs of each group."""
+    found: dict[bytes, list[str]] = {}
+    for row in rows_of(stores, find_near(stores, now=NOW)):
+        found.setdefault(row["group_key"], []).append(row["url"])
+    for group, urls in found.items():
+        assert group == min(map(key, urls))
+    return sorted(map(sorted, found.values()))
+
+
+def brute_force(web: Web, least: float) -> dict[tuple[str, str], float]:
+    """All pairs whose cosine is at least this, by the product of all vectors: whole numbers, so without an error."""
+    words = counts(web)
+    urls, places = list(words), {word: n for n, word in enumerate(sorted({w for one in words.values() for w in one}))}
+    vectors = np.zeros((len(urls), len(places)))
+    for number, found in enumerate(words.values()):
+        for word, count in found.items():
+            vectors[number, places[word]] = count
+    dots = vectors @ vectors.T
+    squares = np.diag(dots)
+    near = dots**2 >= least**2 * np.outer(squares, squares) * 0.999999
+    pairs = {}
+    for one, other in zip(*map(np.ndarray.tolist, np.nonzero(np.triu(near, 1))), strict=True):
+        exact = int(dots[one, other]) / math.sqrt(int(squares[one]) * int(squares[other]))
+        if exact >= least:
+            pairs[urls[one], urls[other]] = exact
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def web() -> Web:
+    return make_web(1)
+
+
+def test_brute_force_on_2000_pages_finds_no_other_pairs_and_few_more(config: Config, web: Web) -> None:
+    """200 pairs, three of four at a cosine of 0.85 to 0.95; mirrors; hosts with a template."""
+    stores = stores_of(config)
+    leave(stores, web.texts)
+    alike = brute_force(web, 0.85)
+    truth = {pair: cosine for pair, cosine in alike.items() if cosine >= 0.9}
+    of_pairs = [cosine for pair, cosine in alike.items() if "//one" in pair[0] and cosine <= 0.95]
+    assert (len(web.texts), len(of_pairs) > 130) == (2000, True)
+    version = find_near(stores, now=NOW)
+    rows = {row["key"]: row for row in rows_of(stores, version)}
+    right = {frozenset((key(one), key(other))): cosine for (one, other), cosine in truth.items()}
+    found = {frozenset((one, row["nearest"])): row["cosine"] for one, row in rows.items()}
+    assert {pair: right.get(pair) for pair in found} == found, "precision 1, and the very cosine"
+    assert len(found) / len(right) >= 0.95, "recall"
+    assert len(right) > 240
+    assert version.manifest["pages"] == 2000
+    assert version.manifest["rows"] == len(rows)
+    assert version.manifest["groups"] == len({row["group_key"] for row in rows.values()})
+
+
+def test_groups_are_those_that_pairs_connect(config: Config) -> None:
+    """The very same words in another order; one word of ten that differs; two that differ, by way of that; others."""
+    stores = stores_of(config)
+    again = "ten nine eight seven six five four three two one"
+    other = TEN.replace("ten", "eleven")
+    texts = {A: TEN, B: again, C: other, D: other.replace("one", "twelve"), "http://e.example/": "something else"}
+    leave(stores, {**texts, "http://f.example/": "", "http://g.example/": ""})
+    assert groups_of(stores) == [sorted([A, B, C, D])]
+    rows = {row["url"]: row for row in rows_of(stores, find_near(stores, now=NOW))}
+    assert [rows[url]["cosine"] for url in (A, B, C, D)] == [1, 1, 0.9, 0.9]
+    assert (rows[A]["nearest"], rows[B]["nearest"]) == (key(B), key(A))
+    assert rows[C]["nearest"] in map(key, (A, B, D))
+    assert groups_of(stores_of(config, cosine=0.91)) == [sorted([A, B])]
+
+
+def test_the_newest_capture_of_a_page_counts_with_fifo(config: Config) -> None:
+    stores = stores_of(config)
+    leave(stores, {A: TEN, B: TEN})
+    assert groups_of(stores) == [[A, B]]
+    leave(stores, {B: "all of it is new", C: TEN}, FOLDER + DAY)
+    assert groups_of(stores) == [[A, C]]
+
+
+def test_with_a_crawldb_what_it_has_taken_in_counts(config: Config) -> None:
+    stores = stores_of(config, "crawldb")
+    with pytest.raises(InputError, match="krake crawldb update"):
+        find_near(stores, now=NOW)
+    leave(stores, {A: TEN, B: TEN})
+    update(stores, now=NOW)
+    leave(stores, {B: "all of it is new", C: TEN}, FOLDER + DAY)
+    assert groups_of(stores) == [[A, B]]
+    update(stores, now=NOW)
+    assert groups_of(stores) == [[A, C]]
+
+
+def test_without_a_segment_it_says_what_to_do(config: Config) -> None:
+    with pytest.raises(InputError, match="`krake crawl` makes some"):
+        find_near(stores_of(config), now=NOW)
+
+
+def test_of_many_pages_in_a_band_each_is_compared_with_some_and_all_are_one_group(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawl_lib.duplicates.near.NEXT", 2)
+    stores, compared = stores_of(config), Counter[bytes]()
+
+    def counted(*vectors: Any) -> float:
+        compared.update(vectors[:2])
+        return cosine(*vectors)
+
+    monkeypatch.setattr("crawl_lib.duplicates.near.cosine", counted)
+    urls = [f"http://{number}.example/" for number in range(60)]
+    base = " ".join(f"word{number}" for number in range(300))
+    leave(stores, {url: f"{base} own{number}" for number, url in enumerate(urls)})
+    assert groups_of(stores) == [sorted(urls)]
+    assert compared.total() / 2 < 60 * 2 * BANDS < 60 * 59 / 2 * 3
+    assert compared.total() / 2 < 60 * 59 / 2
+
+
+def test_signatures_are_those_of_before_and_of_every_machine() -> None:
+    """Else candidates would depend on where a version was made. By hand: rensa 0.5.0 on x86-64."""
+    words = TEN.split()
+    [bands] = bands_of([words])
+    assert bands_of([words[::-1]]) == [bands]
+    assert len(bands) == 16 * BANDS
+    assert bands[:32] == "3134ecae0fc63fb8b5d81d6020b87b57"
+
+
+def test_groups_do_not_depend_on_the_order_of_pairs() -> None:
+    rng, keys = random.Random(3), [bytes([number]) * 20 for number in range(40)]
+    pairs = [(*sorted(rng.sample(keys, 2)), rng.choice([0.9, 0.95, 1.0])) for _ in range(30)]
+    found = []
+    for _ in range(5):
+        groups = Groups()
+        rng.shuffle(pairs)
+        for pair in pairs:
+            groups.join(*pair)
+        found.append(groups.rows())
+    assert all(one == found[0] for one in found)
+    assert all(row["group_key"] <= row["key"] for row in found[0])
+
+
+def few(config: Config, pairs: int = 60) -> Stores:
+    """A crawl of 160 pages or more."""
+    stores = stores_of(config)
+    leave(stores, make_web(2, mirrors=1, pairs=pairs, templates=1, others=10).texts)
+    return stores
+
+
+def sums(version: Version) -> list[str]:
+    return [part["sha256"] for part in version.manifest["parts"]]
+
+
+def test_one_thread_and_two_give_the_same_bytes_and_a_second_call_finds_them(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores, found, opened = few(config), [], duck.open_duck
+    for threads in (1, 2, 2):
+
+        def with_threads(room: Any, threads: int = threads) -> Any:
+            engine = opened(room)
+            engine.execute(f"set threads = {threads}")
+            return engine
+
+        monkeypatch.setattr(duck, "open_duck", with_threads)
+        version = find_near(stores, now=NOW)
+        assert find_near(stores, now=NOW) == version
+        found.append(sums(version))
+        stores.storage.delete(version.path)
+    assert found[0] == found[1] == found[2]
+    assert version.manifest["rows"] > 50
+
+
+@pytest.mark.parametrize("step", ["versions.written", "versions.renamed"])
+def test_killed_and_run_again_it_is_the_same(config: Config, step: str) -> None:
+    stores = few(config, 5)
+    assert run_forked(find_and_die, config, step) == -9
+    version = find_near(stores, now=NOW)
+    assert version.number == 1
+    again = Versions(stores, DUPLICATES)
+    stores.storage.delete(version.path)
+    assert sums(find_near(stores, now=NOW)) == sums(version)
+    assert not [entry.name for entry in stores.storage.list(again.folder) if entry.name.startswith(".")]
+
+
+def find_and_die(config: Config, step: str) -> None:
+    os.environ[KILL_VARIABLE] = step
+    find_near(stores_of(config), now=NOW)
+
+
+def text_file(stores: Stores) -> Path:
+    [path] = Path(stores.config.dfs_primary, "text").rglob("*.parquet")
+    return path
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "other"])
+def test_damaged_texts_are_named_with_what_to_do(config: Config, damage: str) -> None:
+    stores = stores_of(config)
+    leave(stores, {A: TEN, B: TEN})
+    path = text_file(stores)
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        path.write_bytes(data[:-20])
+    elif damage == "flipped":
+        chunk = pq.read_metadata(path).row_group(0).column(4)
+        assert chunk.path_in_schema.startswith("terms")
+        data[chunk.dictionary_page_offset + chunk.total_compressed_size // 2] ^= 1
+        path.write_bytes(data)
+    else:
+        pq.write_table(TEXT_SCHEMA.empty_table().select(["key", "time"]), path)
+    with pytest.raises(DamagedFileError, match=r"text-\w+\.parquet.*delete it, and run this again"):
+        find_near(stores, now=NOW)
+    assert Versions(stores, DUPLICATES).newest() is None
