@@ -76,6 +76,7 @@ def explain(stores: Stores, text: str) -> Facts:
     found["full"] = _full(stores, owner, url, notes) if found["link"] and found["link"]["followed"] else []
     found |= _host(stores, owner, url, host, notes)
     if stores.config.frontier.is_crawldb:
+        found["crawldb"] = None
         with _noted(notes):
             found["crawldb"] = {name: value for name, value in explain_listing(stores, url).items() if name != "url"}
     return {"answer": _answer(found), **found, "notes": notes}
@@ -268,7 +269,9 @@ def _answer(found: Facts) -> str:
     if capture:
         new = "; it was forgotten, and is fetched again once it is found or injected"
         why = f": {capture['error']}" if capture["error"] else ""
-        return f"ended as {capture['outcome']}{why}{new if found['state'] == 'unknown' else ''}"
+        return (
+            f"ended as {capture['outcome']}{why}{new if found['state'] == 'unknown' and 'crawldb' not in found else ''}"
+        )
     if found["state"] not in {"unknown", None}:
         return "is known, and neither a queue of this machine nor a segment has it: it waits elsewhere, or was dropped"
     return _rejected(link, found["full"]) if link else _NOT_FOUND

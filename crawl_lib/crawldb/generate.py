@@ -41,7 +41,7 @@ from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.errors import DamagedFileError, InputError
 from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import HANDED_ON, encode_line
-from crawl_lib.records import Earlier, QueuedUrl
+from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
 from crawl_lib.rounds import list_number, nothing_due, start_iteration
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
@@ -235,7 +235,10 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
-    """How many URLs wait for each node: in its queue, as its newest segment says, and in lists that came after that."""
+    """How many URLs wait for each node: in its queue, as its newest segment says, and in lists that came after that,
+    those of `krake retry` among them."""
+    names = (name for name in stores.crawl.lists() if name.startswith(RETRY_LISTS))
+    retries = [MadeList(name, stores.crawl.seeds_manifest(name, LISTS_FOLDER)) for name in names]
     found = dict.fromkeys(stores.config.servers, 0)
     for node in found:
         folders = islice(reversed(stores.crawl.folders()), OLDER_FOLDERS)
@@ -244,6 +247,7 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
             found[node] = int(segment.manifest().get("queue_after") or 0)
         newest = int(segment.folder) if segment is not None else -1
         found[node] += sum(one.count_of(node) for one in lists if int(one.manifest["folder"] or -1) > newest)
+        found[node] += sum(one.count_of(node) for one in retries if int(one.manifest["newest"]) >= newest)
     return found
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from crawl_lib.crawldir import IMPORT_NODE, OPEN_PREFIX, Forget, Forgotten, Keys, is_among, key_array, key_bytes
 from crawl_lib.durable import reached
-from crawl_lib.errors import InputError
+from crawl_lib.errors import ConfigError, InputError
 from crawl_lib.frontier import HostCounts, NodeLock
 from crawl_lib.keys import KEY_BYTES, ShardedKeyStore
 from crawl_lib.repair import held_keys, keys_of, urls_on_their_way
@@ -79,10 +79,15 @@ def forget(
 ) -> ForgetReport:
     """Make pages new again.
 
-    Raises InputError for a host without pages,
+    Raises ConfigError for a crawl with a CrawlDb, which has no keys to forget; InputError for a host without pages,
     KeyServerDownError or KeyTablesError naming a server that is down or has no tables, before anything is decided;
     LockedError; DamagedFileError naming what cannot be read.
     """
+    if stores.config.frontier.is_crawldb:
+        raise ConfigError(
+            "frontier.order: with crawldb no key says what was crawled, so there is nothing to forget: set"
+            " crawldb.seeds: overwrite and inject the URLs, and each begins again as a seed"
+        )
     report, now_us = ForgetReport(dry_run), round(clock() * 1_000_000)
     if not dry_run:
         report.finished = finish_open(stores, store)

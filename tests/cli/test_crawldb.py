@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 
 import pytest
 
@@ -112,6 +113,13 @@ def test_a_fifo_crawl_gets_a_crawldb_and_there_is_no_way_back(krake: Krake, serv
     assert "nothing is due before 20" in krake.ok("crawl").out
     krake.configure()
     assert "no way back" in krake("crawl").error()
+
+
+def test_a_page_that_the_table_lacks_was_not_forgotten(crawled: Krake, serving: Serving) -> None:
+    shutil.rmtree(crawled.directory / "dfs/crawl/crawldb")
+    said = crawled.ok("why", serving.seeds[0]).out
+    assert "ended as ok" in said
+    assert "forgotten" not in said
 
 
 def test_a_crawl_without_a_version_says_what_makes_one(krake: Krake) -> None:

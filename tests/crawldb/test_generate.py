@@ -23,13 +23,15 @@ from crawl_lib.config import Config
 from crawl_lib.config.model import STATUSES
 from crawl_lib.crawldb import Reason, Status, explain, generate
 from crawl_lib.crawldb.lists import aside_lists, delete_over, held_urls
-from crawl_lib.crawldir import LISTS_FOLDER
+from crawl_lib.crawldir import LISTS_FOLDER, write_json_bytes
+from crawl_lib.curate.forget import Pages, forget
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError
-from crawl_lib.frontier import OUTLINKS_NAME, decode_line, read_outlinks
-from crawl_lib.records import Earlier, QueuedUrl
+from crawl_lib.frontier import HANDED_ON, OUTLINKS_NAME, decode_line, encode_line, read_outlinks
+from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
 from crawl_lib.repair import fsck, repair_crawl, restart_node, sweep
 from crawl_lib.rounds import ended_before, start_iteration
+from crawl_lib.seeds import Division, hand_over
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners, host_of
 from tests.crawldb.tables import NOW, at, leave_version, row_of
@@ -454,6 +456,28 @@ def test_what_all_nodes_have_begun_with_stays_leased_when_its_list_is_set_aside(
     assert delete_over(open_stores(config), held, [0], [0], NOW) == 0
     assert delete_over(open_stores(config), held, [0], [0], NOW + WEEK) == 1, "as `generate` does with its `now`"
     assert list((Path(config.dfs_primary) / "crawl" / LISTS_FOLDER).iterdir()) == []
+
+
+def test_rounds_do_not_end_while_a_list_of_retry_waits(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    leave_version(open_stores(config), 1, [row_of("http://a.example/", fetch_time=NOW + WEEK)])
+    name = f"{RETRY_LISTS}0-0123"
+    line = encode_line(QueuedUrl("http://a.example/", list_name=name), HANDED_ON)
+    facts = {"newest": "0", "outcome": "timeout", "host": None}
+    hand_over(open_stores(config).crawl, name, [line], Division.of(config), facts=facts, scope=None)
+    made = make(config)
+    assert ("ended" in made, made["listed"], made["folder"]) == (False, 0, str(NOW))
+    segment = Path(config.dfs_primary) / open_stores(config).crawl.segment(made["folder"], "node-0").path
+    segment.mkdir(parents=True)
+    parts = {"counts": {}, "outlinks": {}, "scope_added": [], "files": []}
+    (segment / "manifest.json").write_bytes(write_json_bytes({**parts, "queue_after": 0}))
+    assert "ended" in make(config, 2), "it was taken in, and fetched"
+
+
+def test_there_is_nothing_to_forget(tmp_path: Path) -> None:
+    stores = open_stores(config_of(tmp_path))
+    with stores.keys() as keys, pytest.raises(ConfigError, match=r"crawldb\.seeds: overwrite and inject"):
+        forget(stores, keys, Pages(["http://a.example/"]))
 
 
 def test_a_version_that_is_damaged_is_passed_over(tmp_path: Path) -> None:
