@@ -17,7 +17,20 @@ import crawl_lib
 from benchmarks.report import Row, ahead, load, loop_ms, machine, markdown, print_rows
 from crawl_lib.version import VERSION
 
-PARTS = ("crawl", "peers", "memory", "growth", "keys", "batch", "hdfs", "airflow", "parsing", "recrawl", "crawldb")
+PARTS = (
+    "crawl",
+    "peers",
+    "memory",
+    "growth",
+    "keys",
+    "batch",
+    "hdfs",
+    "airflow",
+    "parsing",
+    "recrawl",
+    "crawldb",
+    "ranks",
+)
 PAIRS = "pairs"
 """The part that needs a commit to compare with, so runs only when it is named."""
 MARKS = ("<!-- bench:begin -->", "<!-- bench:end -->")
