@@ -22,6 +22,7 @@ from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.keys import open_key_store
 from crawl_lib.keys.dump import dump_keys
 from crawl_lib.linkdb import INLINKS_SCHEMA, OUTLINKS_SCHEMA
+from crawl_lib.ranks import LINKRANK_SCHEMA
 from crawl_lib.records import Earlier, Fetched, QueuedUrl
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Position, cdxj_line
 from crawl_lib.states import KeyState, Outcome
@@ -113,6 +114,7 @@ TABLES = [
     ("crawldb", CRAWLDB_SCHEMA),
     ("outlinks", OUTLINKS_SCHEMA),
     ("linkdb", INLINKS_SCHEMA),
+    ("linkrank", LINKRANK_SCHEMA),
     ("text", TEXT_SCHEMA),
     ("duplicates", DUPLICATES_SCHEMA),
 ]

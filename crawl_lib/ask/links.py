@@ -6,11 +6,12 @@ from crawl_lib.ask.table import dump_version
 from crawl_lib.errors import InputError
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.linkdb import LINKDB, OUTLINKS
+from crawl_lib.ranks import LINKRANK
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.versions import Family, Version, Versions
 
-TABLES = {"inlinks": LINKDB, "outlinks": OUTLINKS}
+TABLES = {"inlinks": LINKDB, "outlinks": OUTLINKS, "ranks": LINKRANK}
 """What may be dumped."""
 
 
@@ -32,5 +33,6 @@ def dump_links(stores: Stores, table: str, out: TextIO, *, as_csv: bool) -> int:
 def _version(stores: Stores, family: Family) -> Version:
     version = Versions(stores, family).newest()
     if version is None:
-        raise InputError(f"{stores.crawl.path}: has no {family.folder} yet; `krake linkdb update` makes it")
+        command = "krake linkdb rank" if family is LINKRANK else "krake linkdb update"
+        raise InputError(f"{stores.crawl.path}: has no {family.folder} yet; `{command}` makes it")
     return version

@@ -1,13 +1,15 @@
-"""`krake linkdb ...`: who links to a page, and with which words."""
+"""`krake linkdb ...`: who links to a page, and with which words; ranks by links."""
 
 import argparse
 import sys
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from crawl_lib import stages
 from crawl_lib.ask import dump_links, inlinks_of
 from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
+from crawl_lib.ranks import update_linkrank
 
 
 def update(arguments: argparse.Namespace) -> int:
@@ -15,6 +17,15 @@ def update(arguments: argparse.Namespace) -> int:
     with stage_stores(arguments) as stores:
         found = stages.invert_links(stores)
     print_result(arguments, found, partial(print_counts, "LinkDb", found))
+    return 0
+
+
+def rank(arguments: argparse.Namespace) -> int:
+    """Take in segments, and rank."""
+    with stage_stores(arguments) as stores:
+        version = update_linkrank(stores, now=datetime.now(UTC))
+    found = {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
+    print_result(arguments, found, partial(print_counts, "LinkRank", found))
     return 0
 
 

@@ -230,13 +230,16 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     ),
     ("crawldb filter", "table.filter_rows", "apply changed normalisers and filters to its rows", (_JSON,)),
     ("linkdb update", "links.update", "take in segments that it lacks", (_JSON,)),
+    ("linkdb rank", "links.rank", "rank all URLs that pages link to, crawled or not (LinkRank)", (_JSON,)),
     ("linkdb get", "links.get", "who links to a URL, and with which words", (_URL, _JSON)),
     (
         "linkdb dump",
         "links.dump",
         "write all rows of a table, a line each",
         (
-            _option("--table", "default: inlinks, by target", choices=("inlinks", "outlinks"), default="inlinks"),
+            _option(
+                "--table", "default: inlinks, by target", choices=("inlinks", "outlinks", "ranks"), default="inlinks"
+            ),
             _option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),
         ),
     ),

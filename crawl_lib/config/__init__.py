@@ -30,6 +30,7 @@ from crawl_lib.config.model import (
     InjectConfig,
     KeyStorageConfig,
     LinkDbConfig,
+    LinkRankConfig,
     PageRankConfig,
     ParseConfig,
     QueueConfig,

@@ -30,6 +30,7 @@ MAY_DIFFER = {
     "crawl.schedule": "asked by the scheduler's machine alone",
     "generate": "asked by the machine that makes the lists alone",
     "inject": "asked by the machine of the batch stages alone",
+    "linkrank": "asked by the machine of the batch stages alone",
     "linkdb": "asked by the machine of the batch stages alone",
     "export": "asked by the machine of the batch stages alone",
     "pagerank": "asked by the machine of the batch stages alone",

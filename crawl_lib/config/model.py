@@ -314,6 +314,20 @@ class DuplicatesConfig:
 
 
 @dataclass(frozen=True)
+class LinkRankConfig:
+    """Which links LinkRank has, and how far they hand ranks on."""
+
+    within_host: bool = option(False)
+    within_domain: bool = option(False)
+    one_per_page: bool = option(True)
+    one_per_domain: bool = option(True)
+    drop_reciprocal: bool = option(False)
+    drop_triangles: bool = option(False)
+    damping: float = option(0.85, minimum=0, maximum=0.999)
+    rounds: int = option(10, minimum=1)
+
+
+@dataclass(frozen=True)
 class ScheduleRuleConfig:
     """One entry of `schedule.rules`: the intervals of rows that match all that it names; null: whatever.
 
@@ -409,6 +423,7 @@ class Config:
     linkdb: LinkDbConfig = LinkDbConfig()
     scores: ScoresConfig = ScoresConfig()
     duplicates: DuplicatesConfig = DuplicatesConfig()
+    linkrank: LinkRankConfig = LinkRankConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()

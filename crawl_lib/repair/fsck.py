@@ -38,6 +38,7 @@ from crawl_lib.frontier import NodeDirectory, NodeLock, Queue, finish_open_move,
 from crawl_lib.graph import check_export
 from crawl_lib.keys import check, open_key_store, repair
 from crawl_lib.linkdb import LINKDB, OUTLINKS
+from crawl_lib.ranks import LINKRANK
 from crawl_lib.repair.folders.folders import SmallFiles
 from crawl_lib.repair.folders.identity import nodes_left
 from crawl_lib.repair.folders.nodes import check_lost, check_nodes
@@ -348,7 +349,7 @@ class _Pass:
         self._add("queues", found, 0)
         with suppress(DamagedFileError):  # a finding of the segment
             self._add("segments", check_revisits(self.stores) if self.report.full else [], 0)
-        for family in (CRAWLDB, OUTLINKS, LINKDB, DUPLICATES):
+        for family in (CRAWLDB, OUTLINKS, LINKDB, LINKRANK, DUPLICATES):
             self._add(f"versions of {family.name}", Versions(self.stores, family).check(full=self.report.full), 0)
 
     def exports(self) -> None:

@@ -11,7 +11,9 @@ from tests.cli.conftest import Krake
 
 
 def test_the_links_of_a_crawl(krake: Krake, serving: Serving) -> None:
-    krake.configure(linkdb={"within_host": True, "max_outlinks": 1000})
+    krake.configure(
+        linkdb={"within_host": True, "max_outlinks": 1000}, linkrank={"within_host": True, "within_domain": True}
+    )
     seed = serving.seeds[0]
     assert "has no linkdb yet; `krake linkdb update` makes it" in krake("linkdb", "get", seed).error()
     assert "has no segment yet, and so no links; crawl first" in krake("linkdb", "update").error()
@@ -30,4 +32,6 @@ def test_the_links_of_a_crawl(krake: Krake, serving: Serving) -> None:
     table = list(csv.DictReader(io.StringIO(krake.ok("linkdb", "dump", "--table", "outlinks", "--format", "csv").out)))
     sources = {row["key"] for row in table if not row["target"]}
     assert sources >= {row["source"] for row in rows}
+    ranked = krake.ok("linkdb", "rank", "--json").json
+    assert len(krake.ok("linkdb", "dump", "--table", "ranks").out.splitlines()) == ranked["rows"] > 10
     assert "clean" in krake.ok("settle").out + krake.ok("fsck").out
