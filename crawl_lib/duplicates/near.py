@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from rensa import RMinHash
 
-from crawl_lib.duplicates.pages import Inputs, find_inputs, read_pages
+from crawl_lib.duplicates.pages import Inputs, digest_of, find_inputs, prepare, read_pages
 from crawl_lib.stores import Stores
 from crawl_lib.versions import GROUP_ROWS, Family, Version, Versions, Work, columns, write_version
 
@@ -67,16 +67,16 @@ def find_near(stores: Stores, *, now: datetime) -> Version:
     """
     versions, least = Versions(stores, DUPLICATES), stores.config.duplicates.cosine
     while True:
-        inputs = find_inputs(stores)
-        limits = f"{least} {BANDS} {ROWS} {NEXT} {stores.config.text.max_chars}"
-        made_by = f"{inputs.digest} rensa {version('rensa')} resiliparse {version('resiliparse')} {REVISION} {limits}"
-        of = sha256(made_by.encode()).hexdigest()
-        newest = versions.newest()
-        if newest is not None and newest.manifest["of"] == of:
-            return newest
+        inputs, newest = find_inputs(stores), versions.newest()
         number = max(versions.numbers(), default=0) + 1
-        facts: dict[str, Any] = {"now": int(now.timestamp()), "of": of, "cosine": least}
         with Work.of(versions, number) as work:
+            prepare(work, inputs)
+            limits = f"{least} {BANDS} {ROWS} {NEXT} {stores.config.text.max_chars}"
+            made_by = f"rensa {version('rensa')} resiliparse {version('resiliparse')} {REVISION} {limits}"
+            of = sha256(f"{digest_of(work, inputs)} {made_by}".encode()).hexdigest()
+            if newest is not None and newest.manifest["of"] == of:
+                return newest
+            facts: dict[str, Any] = {"now": int(now.timestamp()), "of": of, "cosine": least}
             if made := write_version(versions, number, _rows(work, inputs, least, facts), facts):
                 return made
 

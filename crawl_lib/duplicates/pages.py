@@ -31,12 +31,9 @@ class Inputs:
     version: Version | None
 
     @property
-    def digest(self) -> str:
-        """Of what is read, in hex. Raises PathNotFoundError."""
-        storage = self.stores.storage
-        facts = [f"{segment} {SegmentReader(storage, segment.path).digest}" for segment in self.segments]
-        facts += [part["sha256"] for part in self.version.manifest["parts"]] if self.version else []
-        return sha256("\n".join(facts).encode()).hexdigest()
+    def query(self) -> str:
+        """That answers which captures count."""
+        return "duplicates/known" if self.version else "duplicates/newest"
 
 
 def find_inputs(stores: Stores) -> Inputs:
@@ -54,26 +51,35 @@ def find_inputs(stores: Stores) -> Inputs:
     return Inputs(stores, tuple(sorted(segments, key=str)), version)
 
 
-def read_pages(work: Work, inputs: Inputs, wanted: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
-    """Pages with `key`, `url`, `host`, and the columns `wanted` of their texts, in batches, without those that
-    have no row there.
+def digest_of(work: Work, inputs: Inputs) -> str:
+    """Of which captures count, and of the segments that have them, in hex: a version of the CrawlDb with other scores
+    or duplicates, and the same captures, has the same. Raises PathNotFoundError, StorageError, StoppedError."""
+    storage, digest = inputs.stores.storage, sha256()
+    for segment in inputs.stores.until_stopped(inputs.segments):
+        digest.update(f"{segment} {SegmentReader(storage, segment.path).digest}\n".encode())
+    for batch in work.engine.stream(inputs.query, GROUP_ROWS, "duplicates.pages"):
+        digest.update(repr([batch.column(name).to_pylist() for name in ("key", "time", "segment")]).encode())
+    return digest.hexdigest()
 
-    Texts that no task has made yet are made first. Raises DamagedFileError naming a table that cannot be read,
-    ConfigError if the texts are of another crawl, and what `extract_text` does.
+
+def read_pages(work: Work, inputs: Inputs, wanted: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    """Pages with `key`, `url`, `host`, and the columns `wanted` of their texts, in batches, without those that have no
+    row there.
+
+    The tables of `prepare` are there. Texts that no task has made yet are made first. Raises DamagedFileError naming a
+    table that cannot be read, ConfigError if the texts are of another crawl, and what `extract_text` does.
     """
     stores = inputs.stores
     note_texts(stores)
     extract_text(stores, inputs.segments)
-    _prepare(work, inputs)
-    query = "duplicates/known" if inputs.version else "duplicates/newest"
-    batches = work.engine.stream(query, GROUP_ROWS, "duplicates.pages")
+    batches = work.engine.stream(inputs.query, GROUP_ROWS, "duplicates.pages")
     rows = (row for batch in batches for row in batch.to_pylist())
     for number, found in groupby(rows, lambda row: int(row["segment"])):
         yield from _texts_of(stores, inputs.segments[number], {row["key"]: row for row in found}, wanted)
 
 
-def _prepare(work: Work, inputs: Inputs) -> None:
-    """The tables that say which captures count."""
+def prepare(work: Work, inputs: Inputs) -> None:
+    """The tables that say which captures count. Raises DamagedFileError, StorageError."""
     engine, storage = work.engine, inputs.stores.storage
     if inputs.version is not None:
         engine.tables("crawldb", inputs.version.paths, CRAWLDB_SCHEMA)

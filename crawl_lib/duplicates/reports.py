@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from crawl_lib.duplicates.near import DUPLICATES
-from crawl_lib.duplicates.pages import find_inputs, read_pages
+from crawl_lib.duplicates.pages import Inputs, find_inputs, prepare, read_pages
 from crawl_lib.stores import Stores
 from crawl_lib.versions import GROUP_ROWS, Versions, Work, columns, table_of
 
@@ -33,8 +34,8 @@ def find_mirrors(stores: Stores) -> list[Row]:
         for batch in batches:
             yield pa.table({name: [row[name] for row in batch] for name in _SIGNATURES.names}, _SIGNATURES)
 
-    with _work(stores) as work:
-        work.keep("texts_of_hosts", _SIGNATURES, rows(read_pages(work, find_inputs(stores), ("signature",))))
+    with _work(stores) as (work, inputs):
+        work.keep("texts_of_hosts", _SIGNATURES, rows(read_pages(work, inputs, ("signature",))))
         return _asked(work, "mirrors", {"least": LEAST_PAGES, "most_hosts": MOST_HOSTS})
 
 
@@ -52,17 +53,20 @@ def find_templates(stores: Stores) -> list[Row]:
             found = [(row["host"], line) for row in batch for line in _lines(row["text"] or "")]
             yield pa.table([list(column) for column in zip(*found, strict=True)] or [[], []], schema=_LINES)
 
-    with _work(stores) as work:
-        work.keep("lines", _LINES, rows(read_pages(work, find_inputs(stores), ("text",))))
+    with _work(stores) as (work, inputs):
+        work.keep("lines", _LINES, rows(read_pages(work, inputs, ("text",))))
         counted = [{"host": host, "pages": number} for host, number in pages.items()]
         work.engine.values("hosts", table_of(counted, columns("host text, pages int64")))
         return _asked(work, "templates", {"least": LEAST_PAGES})
 
 
-def _work(stores: Stores) -> Any:
+@contextmanager
+def _work(stores: Stores) -> Iterator[tuple[Work, Inputs]]:
     """Room for a report; no version is made."""
-    versions = Versions(stores, DUPLICATES)
-    return Work.of(versions, max(versions.numbers(), default=0) + 1)
+    versions, inputs = Versions(stores, DUPLICATES), find_inputs(stores)
+    with Work.of(versions, max(versions.numbers(), default=0) + 1) as work:
+        prepare(work, inputs)
+        yield work, inputs
 
 
 def _asked(work: Work, name: str, limits: dict[str, int]) -> list[Row]:

@@ -140,7 +140,12 @@ def test_near_duplicates_are_duplicates_by_option(config: Config) -> None:
     found = duplicates(stores)
     assert len(found) == 1
     assert found < {A, B}
-    assert find_near(stores, now=NOW).manifest["rows"] == 2, "a duplicate is in its group still"
+    near = find_near(stores, now=NOW)
+    assert (near.number, near.manifest["rows"]) == (1, 2), "other statuses change nothing"
+    leave(stores, {A: texts[B]}, T + DAY)
+    update(stores, now=NOW)
+    assert find_near(stores, now=NOW).number == 2
+    assert len(duplicates(stores)) == 1, "a duplicate is in its group still"
 
 
 def exported(stores: Stores, label: str) -> set[bytes]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import Config
+from crawl_lib.config import Config, TextConfig
 from crawl_lib.crawldb import update
 from crawl_lib.duplicates import DUPLICATES, find_near
 from crawl_lib.duplicates.near import BANDS, Groups, bands_of, cosine
@@ -27,7 +27,7 @@ from crawl_lib.text import TEXT_SCHEMA
 from crawl_lib.versions import Version, Versions
 from tests.crawldb.test_update import DAY, NOW
 from tests.duplicates.web import FOLDER, Web, counts, leave, make_web
-from tests.export.crawls import key
+from tests.export.crawls import Capture, CrawlMaker, key
 from tests.forked import run_forked
 from tests.stores import stores_on
 
@@ -113,6 +113,16 @@ def test_groups_are_those_that_pairs_connect(config: Config) -> None:
     assert (rows[A]["nearest"], rows[B]["nearest"]) == (key(B), key(A))
     assert rows[C]["nearest"] in map(key, (A, B, D))
     assert groups_of(stores_of(config, cosine=0.91)) == [sorted([A, B])]
+
+
+def test_texts_that_are_not_there_yet_are_made_of_the_segments(config: Config) -> None:
+    stores = stores_of(replace(config, text=TextConfig(processes=1)))
+    pages = {A: "a page about cats", B: "a page about cats", C: "all of it is about dogs"}
+    maker = CrawlMaker(Path(config.dfs_primary))
+    captures = [Capture(url, f"<html><body><p>{text}</p></body></html>".encode()) for url, text in pages.items()]
+    maker.segment(str(FOLDER), "node-a", captures)
+    assert groups_of(stores) == [[A, B]]
+    assert find_near(stores, now=NOW).manifest["pages"] == 3
 
 
 def test_the_newest_capture_of_a_page_counts_with_fifo(config: Config) -> None:
