@@ -10,5 +10,12 @@ from crawl_lib.ask.check import check_url
 from crawl_lib.ask.links import dump_links, inlinks_of
 from crawl_lib.ask.page import Answer, find_page, newest_rows, read_answer
 from crawl_lib.ask.segments import captures_of, dump_rows, list_segments, require_segments
-from crawl_lib.ask.table import best_rows, crawldb_stats, dump_crawldb, explain_listing, row_of_url
+from crawl_lib.ask.table import (
+    best_rows,
+    crawldb_stats,
+    dump_crawldb,
+    dump_hosts,
+    explain_listing,
+    row_of_url,
+)
 from crawl_lib.ask.why import explain, says_listing

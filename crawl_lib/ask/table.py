@@ -1,17 +1,27 @@
-"""What people ask of the CrawlDb: `krake crawldb stats|get|top|dump|explain`. Nothing is written."""
+"""What people ask of the CrawlDb: `krake crawldb stats|get|top|dump|hosts|explain`. Nothing is written."""
 
 import csv
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any, TextIO
 
 import pyarrow as pa
 
 from crawl_lib import crawldb
-from crawl_lib.crawldb import CRAWLDB, CRAWLDB_SCHEMA, counts_of, newest_version
+from crawl_lib.crawldb import (
+    CRAWLDB,
+    CRAWLDB_SCHEMA,
+    HostStatistics,
+    counts_of,
+    host_statistics,
+    newest_version,
+)
 from crawl_lib.errors import InputError
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.rounds import generated
@@ -79,6 +89,23 @@ def dump_version(versions: Versions, version: Version, out: TextIO, *, as_csv: b
                 out.write(json.dumps(row) + "\n")
         count += batch.num_rows
     return count
+
+
+def dump_hosts(stores: Stores, out: TextIO, *, now: datetime, as_csv: bool, count: int | None = None) -> None:
+    """Write what is known of each host, those with most URLs first, as `dump_crawldb` writes rows.
+
+    `now`: for what is due; `count`: how many hosts, None: all. Raises as `host_statistics`.
+    """
+    names = [column.name for column in fields(HostStatistics)]
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    if as_csv:
+        writer.writeheader()
+    with closing(host_statistics(stores, _version(stores), now=now)) as found:
+        for facts in map(asdict, islice(found, count)):
+            if as_csv:
+                writer.writerow(facts)
+            else:
+                out.write(json.dumps(facts) + "\n")
 
 
 def explain_listing(stores: Stores, text: str) -> Facts:

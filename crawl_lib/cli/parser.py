@@ -213,6 +213,15 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
         "write all rows, a line each",
         (_option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),),
     ),
+    (
+        "crawldb hosts",
+        "table.hosts",
+        "what is known of each host, a line each, those with most URLs first",
+        (
+            _option("--count", "how many; default: all", type=_count, metavar="N"),
+            _option("--format", "default: json, an object a line", choices=("json", "csv"), default="json"),
+        ),
+    ),
     ("crawldb explain", "table.explain", "why the newest list has a URL, or not", (_URL, _JSON)),
     ("crawldb init", "table.init", "make the CrawlDb of a crawl that was made with fifo; no way back", (_JSON,)),
     ("crawldb rebuild", "table.make_again", "make it again, of all seeds and segments", (_JSON,)),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from crawl_lib import crawldb, stages
-from crawl_lib.ask import best_rows, crawldb_stats, dump_crawldb, explain_listing, row_of_url, says_listing
+from crawl_lib.ask import best_rows, crawldb_stats, dump_crawldb, dump_hosts, explain_listing, row_of_url, says_listing
 from crawl_lib.cli.common import plain, print_counts, print_result, stage_stores, tool_stores
 from crawl_lib.crawldb import counts_of, filter_crawldb, init_crawldb, rebuild
 from crawl_lib.rounds import note_crawldb, note_name, other_crawls, require_own_places
@@ -57,6 +57,14 @@ def dump(arguments: argparse.Namespace) -> int:
     """All rows."""
     with tool_stores(arguments) as stores:
         dump_crawldb(stores, sys.stdout, as_csv=arguments.format == "csv")
+    return 0
+
+
+def hosts(arguments: argparse.Namespace) -> int:
+    """What is known of each host."""
+    as_csv = arguments.format == "csv"
+    with tool_stores(arguments) as stores:
+        dump_hosts(stores, sys.stdout, now=datetime.now(UTC), as_csv=as_csv, count=arguments.count)
     return 0
 
 

@@ -153,6 +153,7 @@ class GenerateConfig:
     min_score: float | None = option(None)
     statuses: tuple[str, ...] | None = option(None, nonempty=True, unique=True, choices=STATUSES)
     max_per_host: int | None = option(None, minimum=1)
+    max_per_failing_host: int | None = option(None, minimum=1)
     max_per_domain: int | None = option(None, minimum=1)
     spread: bool = option(False)
 

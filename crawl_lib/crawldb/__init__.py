@@ -1,9 +1,11 @@
 """The CrawlDb: a row a URL, with its state and when it is due, made of seeds and committed segments.
 
 `table` has its columns; `update` makes a version of the one before (`crawl_lib.versions`), `generate` a list of one.
+`hosts` says what is known of each host.
 """
 
 from crawl_lib.crawldb.generate import Reason, explain, generate
+from crawl_lib.crawldb.hosts import HostStatistics, host_statistics
 from crawl_lib.crawldb.init import init_crawldb
 from crawl_lib.crawldb.lists import aside_lists
 from crawl_lib.crawldb.revise import revise

@@ -71,7 +71,7 @@ class Reason(StrEnum):
     STATUS = "status"
     """`generate.statuses` does not name its state."""
     HOST_LIMIT = "host_limit"
-    """`generate.max_per_host` better ones of its host are there."""
+    """`generate.max_per_host` better ones of its host are there, or `generate.max_per_failing_host`."""
     DOMAIN_LIMIT = "domain_limit"
     """The same of `generate.max_per_domain`."""
     ROOM = "room"
@@ -269,8 +269,14 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
                 rooms, nodes = {"": len(nodes) * min(rooms.values())}, []
             engine.values("owners", _owners(engine, nodes))
             engine.values("rooms", pa.table({"node": list(rooms), "room": list(rooms.values())}))
-            limits_hosts = basis.settings.max_per_host or basis.settings.spread
-            engine.view("of_hosts", "crawldb/by_host" if limits_hosts else "crawldb/any_host")
+            if basis.settings.max_per_failing_host:
+                engine.view("failing", "crawldb/failing")
+            else:
+                engine.values("failing", pa.table({"host": pa.array([], pa.string())}))
+            looks_at_hosts = any(
+                (basis.settings.max_per_host, basis.settings.max_per_failing_host, basis.settings.spread)
+            )
+            engine.view("of_hosts", "crawldb/by_host" if looks_at_hosts else "crawldb/any_host")
             engine.view("of_domains", "crawldb/by_domain" if basis.settings.max_per_domain else "crawldb/any_domain")
             engine.view("of_nodes", "crawldb/by_node")
             engine.view("judged", "crawldb/by_place" if basis.settings.top_n else "crawldb/any_place")
@@ -280,6 +286,7 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
 def _settings(stores: Stores, config: GenerateConfig, now: int) -> pa.Table:
     """The one row of the table of that name."""
     least = None if config.min_score is None else Decimal(str(config.min_score)).quantize(Decimal("1e-9"))
+    of_host = (config.max_per_host, config.max_per_failing_host)
     values: dict[str, tuple[Any, Any]] = {
         "now": (utc(now), pa.timestamp("us", "UTC")),
         "rank_by": (config.order, pa.string()),
@@ -287,6 +294,7 @@ def _settings(stores: Stores, config: GenerateConfig, now: int) -> pa.Table:
         "min_score": (least, pa.decimal128(18, 9)),
         "has_statuses": (config.statuses is not None, pa.bool_()),
         "max_per_host": (config.max_per_host, pa.int64()),
+        "max_per_failing": (min(filter(None, of_host), default=None), pa.int64()),
         "max_per_domain": (config.max_per_domain, pa.int64()),
         "spread": (config.spread, pa.bool_()),
         "top_n": (config.top_n, pa.int64()),

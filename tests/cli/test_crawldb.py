@@ -54,6 +54,15 @@ def test_the_row_of_a_url_the_best_and_all(crawled: Krake, serving: Serving) -> 
     assert [one["url"] for one in table] == [one["url"] for one in rows]
 
 
+def test_hosts_are_a_line_each(crawled: Krake) -> None:
+    stats = crawled.ok("crawldb", "stats", "--json").json
+    found = [json.loads(line) for line in crawled.ok("crawldb", "hosts").out.splitlines()]
+    assert {one["host"]: one["urls"] for one in found[:10]} == stats["rows_of_host"]
+    assert sum(one["fetched"] for one in found) == stats["statuses"]["fetched"]
+    table = list(csv.DictReader(io.StringIO(crawled.ok("crawldb", "hosts", "--format", "csv", "--count", "2").out)))
+    assert [one["host"] for one in table] == [one["host"] for one in found[:2]]
+
+
 def test_why_and_explain_say_the_same_of_the_newest_list(crawled: Krake, serving: Serving) -> None:
     seed = serving.seeds[0]
     said = crawled.ok("crawldb", "explain", seed, "--json").json

@@ -1,4 +1,4 @@
-"""A version of the CrawlDb that Spark makes has the bytes of the one that DuckDB makes."""
+"""A version of the CrawlDb that Spark makes has the bytes of the one that DuckDB makes, and says the same of hosts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crawl_lib.config import from_mapping
-from crawl_lib.crawldb import update
+from crawl_lib.crawldb import host_statistics, newest_version, update
 from crawl_lib.storage import open_storage
 from tests.cluster.spark import LIMIT_S, with_spark
 from tests.crawldb.crawls import Crawl, Visit
@@ -46,6 +46,9 @@ def test_an_update_by_spark_is_that_of_duckdb(many_tasks: None, tmp_path: Path) 
         if name == "spark":
             crawl = replace(crawl, stores=replace(crawl.stores, config=with_spark(config)))
         update(crawl.stores, now=NOW)
-        found.append((sums(crawl.stores), len(crawl.rows())))
+        version = newest_version(crawl.stores)
+        assert version is not None
+        found.append((sums(crawl.stores), len(crawl.rows()), list(host_statistics(crawl.stores, version, now=NOW))))
     assert found[0] == found[1]
     assert found[0][1] > 300
+    assert len(found[0][2]) > 40

@@ -30,7 +30,7 @@ def test_a_list_of_spark_is_that_of_duckdb(many_tasks: None, tmp_path: Path) -> 
         make(with_generate(config, top_n=30), 1, NOW - DAY)
         config = replace(config, scratch=replace(config.scratch, directory=str(tmp_path / name / "scratch")))
         config = with_generate(config, order="score", min_score=0.6, statuses=("unfetched", "gone"), max_per_host=5)
-        config = with_generate(config, max_per_domain=9, spread=True, top_n=40)
+        config = with_generate(config, max_per_domain=9, spread=True, top_n=40, max_per_failing_host=2)
         config = with_spark(config) if name == "spark" else config
         result = make(config, 2)
         folder = Path(config.dfs_primary) / "crawl" / "lists" / result["list"]

@@ -172,7 +172,14 @@ def model(
         return kept
 
     left = [row for row in rows if row["url"] not in said]
-    left = cut(left, lambda row: row["host"], lambda _: settings.max_per_host, Reason.HOST_LIMIT)
+    visited = Counter(row["host"] for row in rows if row["fetched_time"])
+    failed = Counter(row["host"] for row in rows if row["retries"])
+    limits = [most for most in (settings.max_per_host, settings.max_per_failing_host) if most]
+
+    def of_host(host: str) -> int | None:
+        return min(limits, default=None) if 2 * failed[host] > visited[host] else settings.max_per_host
+
+    left = cut(left, lambda row: row["host"], of_host, Reason.HOST_LIMIT)
     seen = Counter[str]()
     for row in best(left) if settings.spread else ():
         worth[row["url"]] -= seen[row["host"]]
@@ -195,7 +202,8 @@ def some_rows(choose: random.Random, count: int) -> list[dict[str, Any]]:
                 depth=choose.randrange(6),
                 score=Decimal(choose.randrange(20)) / 8,
                 status=choose.choice(["unfetched", "fetched", "gone"]),
-                fetched_time=choose.choice([None, NOW - 9 * DAY]),
+                fetched_time=(fetched := choose.choice([None, NOW - 9 * DAY])),
+                retries=(fetched and choose.choice([0, 0, 1] if site in "abc" else [0, 1, 2])) or 0,
             )
         )
     return rows
@@ -223,6 +231,7 @@ def test_each_url_has_the_reason_that_a_model_gives_it(seed: int, tmp_path: Path
         min_score=choose.choice([None, 0.6]),
         statuses=choose.choice([None, ("unfetched", "gone")]),
         max_per_host=choose.choice([None, 1, 5]),
+        max_per_failing_host=choose.choice([None, 1, 3]),
         max_per_domain=choose.choice([None, 2, 9]),
         spread=choose.choice([True, False]),
     )

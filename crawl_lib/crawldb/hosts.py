@@ -1,0 +1,68 @@
+"""What the CrawlDb and the visits say of each host. Nothing is kept: one query finds it out when it is asked for."""
+
+import uuid
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from crawl_lib.crawldb.table import CRAWLDB_SCHEMA, TIME
+from crawl_lib.engine import Room, open_engine
+from crawl_lib.export import scratch_folder
+from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA
+from crawl_lib.stores import Stores
+from crawl_lib.versions import Version
+
+_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class HostStatistics:
+    """One host: how many `urls` the CrawlDb has of it, of which so many are in each state, `failing` (their last visit
+    failed in a way that passes) and `due`; how many `visits` the segments have of it, and `answers` they brought.
+
+    `mean_ms`: from request to the end of an answer, of those that came; `mean_bytes`: of contents; rounded down, None
+    where there are none.
+    """
+
+    host: str
+    urls: int
+    unfetched: int
+    fetched: int
+    redirected: int
+    gone: int
+    duplicates: int
+    failing: int
+    due: int
+    visits: int
+    answers: int
+    mean_ms: int | None
+    mean_bytes: int | None
+
+
+def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Generator[HostStatistics]:
+    """The statistics of each host, those with most URLs first, then by name. `now`: for what is due.
+
+    Of visits those count that the version has taken in and whose segments are still there. Raises StorageError,
+    NoRoomError, StoppedError.
+    """
+    segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
+    limits, name = stores.config.scratch, f"read-hosts-{uuid.uuid4().hex}"
+    hidden = stores.crawl.at(f".{name}")
+    try:
+        with scratch_folder(stores.config, name) as scratch:
+            room = Room(stores.storage, scratch, hidden, limits.memory_bytes, stores, limits.max_bytes)
+            with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
+                engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
+                there = [f"{segment.path}/{PAGES_NAME}" for segment in segments if segment.exists()]
+                engine.tables("pages", there, PAGES_SCHEMA)
+                engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
+                for batch in engine.stream("crawldb/host_statistics", _ROWS, "hosts"):
+                    for row in batch.to_pylist():
+                        ms, answers = row.pop("answers_ms"), row["answers"]
+                        size, contents = row.pop("contents_bytes"), row.pop("contents")
+                        mean_ms = ms // answers if answers else None
+                        yield HostStatistics(**row, mean_ms=mean_ms, mean_bytes=size // contents if contents else None)
+    finally:
+        stores.storage.delete(hidden)
