@@ -40,6 +40,7 @@ __all__ = [
     "invert_links",
     "link_export",
     "maintain_keys",
+    "mark_duplicates",
     "rank_export",
     "require_usable",
     "retire_node",
@@ -216,3 +217,11 @@ def invert_links(stores: Stores) -> Result:
 
     version = linkdb.update_linkdb(stores, now=datetime.now(UTC))
     return {"version": version.number, "path": version.path, "rows": version.manifest["rows"]}
+
+
+def mark_duplicates(stores: Stores) -> Result:
+    """Give all but the best of equal pages the status `duplicate`. Returns what `update_crawldb` does."""
+    from crawl_lib import crawldb, duplicates  # noqa: PLC0415
+
+    require_crawldb(stores)
+    return crawldb.counts_of(duplicates.mark_duplicates(stores, now=datetime.now(UTC)))

@@ -14,7 +14,8 @@ the DAG of a config with `frontier.order: crawldb`: the CrawlDb, a table of all 
 3. **settle.NODE**, **maintain_keys.server_N** (the key servers keep the hosts' turns only), **export**, **linker** and
    **finalizer** are as in a crawl without a CrawlDb. The export has what is there now: no page that is gone.
 4. What `scores.tasks` of the config names, with `scores.when: run`: **invert_links** takes new segments into the
-   LinkDb, **score** makes the ranks of the export's pages the scores of the CrawlDb.
+   LinkDb, **duplicates** gives all but the best of equal pages that status, **score** makes the ranks of the export's
+   pages the scores of the CrawlDb.
 
 #### Parameters
 *seeds*: URLs, a line each (`key=value` metadata after tabs), or the path of a file or of a folder of files in

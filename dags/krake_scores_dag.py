@@ -6,6 +6,7 @@ committed (the asset of segments); with `run` these tasks are the end of each ru
 runs by hand.
 
 * **invert_links** takes new segments into the LinkDb: who links to a page, and with which words.
+* **duplicates** gives all but the best of equal pages the status `duplicate` in the CrawlDb.
 * **score** ranks the pages of the newest export that has arcs, where they are not ranked yet, and makes their ranks the
   scores of the CrawlDb, as a new version of it. Where the newest version has these scores, nothing is left to be done.
 

@@ -178,8 +178,8 @@ def _scope_problems(config: Any) -> Iterator[str]:
 def _order_problems(config: Any) -> Iterator[str]:
     if config.frontier.is_crawldb and config.urls.max_pages_per_host is not None:
         yield "urls.max_pages_per_host: is for frontier.order: fifo; with crawldb, set generate.max_per_host"
-    if "score" in config.scores.tasks and not config.frontier.is_crawldb:
-        yield "scores.tasks: score needs frontier.order: crawldb, whose rows have scores"
+    changing = [] if config.frontier.is_crawldb else [task for task in config.scores.tasks if task != "invert_links"]
+    yield from (f"scores.tasks: {task} needs frontier.order: crawldb, whose rows it changes" for task in changing)
 
 
 _TOGETHER = (

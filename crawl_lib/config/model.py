@@ -301,7 +301,7 @@ class LinkDbConfig:
 class ScoresConfig:
     """What Airflow makes of the links of a crawl, and when."""
 
-    tasks: tuple[str, ...] = option((), unique=True, choices=("invert_links", "score"))
+    tasks: tuple[str, ...] = option((), unique=True, choices=("invert_links", "duplicates", "score"))
     when: str = option("run", choices=("run", "segments"))
 
 

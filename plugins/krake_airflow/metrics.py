@@ -75,6 +75,7 @@ METRICS: Mapping[str, tuple[Metric, ...]] = {
     ),
     "linker": (),
     "invert_links": (Metric("rows", "links that the LinkDb has", is_gauge=True),),
+    "duplicates": (),
     "score": (),
     "finalizer": (
         Metric("nodes", "nodes of its web graph", is_gauge=True),

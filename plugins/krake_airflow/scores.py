@@ -34,6 +34,16 @@ class InvertLinksOperator(_OfLinks):
         return stages.invert_links(stores)
 
 
+class DuplicatesOperator(_OfLinks):
+    """`duplicates`: of equal pages all but the best become duplicates in the CrawlDb."""
+
+    stage_name = "duplicates"
+
+    def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
+        """Make a version of the CrawlDb, unless the newest one says so already."""
+        return stages.mark_duplicates(stores)
+
+
 class ScoreOperator(_OfLinks):
     """`score`: ranks become the scores of the CrawlDb."""
 
@@ -44,7 +54,11 @@ class ScoreOperator(_OfLinks):
         return stages.update_score(stores, export=exported(context) if self.of_run else None)
 
 
-TASKS: dict[str, type[_OfLinks]] = {"invert_links": InvertLinksOperator, "score": ScoreOperator}
+TASKS: dict[str, type[_OfLinks]] = {
+    "invert_links": InvertLinksOperator,
+    "duplicates": DuplicatesOperator,
+    "score": ScoreOperator,
+}
 """Each by its name in `scores.tasks`, in the order in which they run."""
 
 

@@ -19,7 +19,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from krake_airflow import operators
 from krake_airflow.metrics import DURATION, FAILURES, METRICS, tell_result
-from krake_airflow.scores import InvertLinksOperator, ScoreOperator
+from krake_airflow.scores import DuplicatesOperator, InvertLinksOperator, ScoreOperator
 from krake_airflow.settings import PROJECT
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
@@ -109,6 +109,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "linker": operators.LinkOperator(task_id="linker"),
         "finalizer": operators.FinalizeOperator(task_id="finalizer"),
         "invert_links": InvertLinksOperator(task_id="invert_links", of_run=True),
+        "duplicates": DuplicatesOperator(task_id="duplicates", of_run=True),
         "score": ScoreOperator(task_id="score", of_run=True),
     }
     for stage, task in found.items():
@@ -168,6 +169,7 @@ def test_the_results_of_the_stages_have_these_fields(tmp_path: Path, received: R
     results["linker"] = stages.link_export(open_stores(config), export=results["export"]["export"])
     results["finalizer"] = stages.finalize_export(open_stores(config), export=results["export"]["export"])
     results["invert_links"] = stages.invert_links(open_stores(config))
+    results["duplicates"] = stages.mark_duplicates(open_stores(config))
     results["score"] = stages.update_score(open_stores(config), export=results["export"]["export"])
     for stage, metrics in METRICS.items():
         assert {metric.result for metric in metrics} <= results[stage].keys()

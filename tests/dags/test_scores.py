@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from krake_airflow.scores import TASKS, InvertLinksOperator, ScoreOperator
+from krake_airflow.scores import TASKS, DuplicatesOperator, InvertLinksOperator, ScoreOperator
 
 from crawl_lib import stages
 from crawl_lib.config import Config, from_mapping
@@ -30,8 +30,8 @@ A, B = "http://a.example/", "http://b.example/"
 def bags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The DAGs of configs by their `scores`, and those that a task of `krake_scores` finds."""
     directory = tmp_path_factory.mktemp("scores")
-    both = ["score", "invert_links"]
-    scores = {"none": {}, "run": {"tasks": both}, "segments": {"tasks": ["score"], "when": "segments"}}
+    every = ["score", "duplicates", "invert_links"]
+    scores = {"none": {}, "run": {"tasks": every}, "segments": {"tasks": ["score"], "when": "segments"}}
     for name, section in scores.items():
         write(directory / f"{name}.yml", {"frontier": CRAWLDB, "scores": section})
     files = [directory / f"{name}.yml" for name in scores]
@@ -47,11 +47,11 @@ def test_without_tasks_nothing_is_added(bags: dict[str, dict[str, Any]]) -> None
 
 def test_at_the_end_of_a_run_they_follow_all_else(bags: dict[str, dict[str, Any]]) -> None:
     tasks = bags["run"]["krake_recrawl"]["tasks"]
-    assert set(tasks) - set(bags["none"]["krake_recrawl"]["tasks"]) == {"invert_links", "score"}
-    assert [tasks[name]["upstream"] for name in ("invert_links", "score")] == [["finalizer"], ["invert_links"]]
+    assert set(tasks) - set(bags["none"]["krake_recrawl"]["tasks"]) == set(TASKS)
+    assert [tasks[name]["upstream"] for name in TASKS] == [["finalizer"], ["invert_links"], ["duplicates"]]
     assert ancestors(tasks, "score") == set(tasks) - {"score"}
     alone = bags["run"]["krake_scores"]
-    assert (alone["tasks"]["score"]["upstream"], alone["waits_for"]) == (["invert_links"], [])
+    assert (alone["tasks"]["score"]["upstream"], alone["waits_for"]) == (["duplicates"], [])
     assert all(f"**{name}**" in alone["doc"] for name in TASKS)
 
 
@@ -67,9 +67,10 @@ def test_in_a_dag_of_their_own_they_wait_for_segments(bags: dict[str, dict[str, 
     assert list(bags["task"]) == ["krake_scores"]
 
 
-def test_scores_need_a_crawldb() -> None:
-    with pytest.raises(ConfigError, match=r"scores\.tasks: score needs frontier\.order: crawldb"):
-        from_mapping({"servers": ["node-a"], "dfs_primary": "dfs", "scores": {"tasks": ["score"]}}, base=Path("/"))
+@pytest.mark.parametrize("task", ["duplicates", "score"])
+def test_what_changes_a_crawldb_needs_one(task: str) -> None:
+    with pytest.raises(ConfigError, match=rf"scores\.tasks: {task} needs frontier\.order: crawldb"):
+        from_mapping({"servers": ["node-a"], "dfs_primary": "dfs", "scores": {"tasks": [task]}}, base=Path("/"))
 
 
 @pytest.fixture
@@ -111,3 +112,10 @@ def test_the_linkdb_takes_in_segments(crawled: Config) -> None:
     result = run(InvertLinksOperator(task_id="invert_links", of_run=True), context())
     assert (result["version"], result["rows"]) == (1, 1)
     assert run(InvertLinksOperator(task_id="invert_links", of_run=True), context()) == result
+
+
+def test_of_equal_pages_one_stays(crawled: Config) -> None:
+    same = {"status": "fetched", "fetch_status": "fetched", "signature": b"x"}
+    leave_version(open_stores(crawled), 2, [row_of(A, **same), row_of(B, **same)])
+    result = run(DuplicatesOperator(task_id="duplicates", of_run=True), context())
+    assert (result["version"], result["statuses"]) == (3, {"duplicate": 1, "fetched": 1})
