@@ -39,6 +39,7 @@ from crawl_lib.config.model import (
     ScheduleConfig,
     ScheduleRuleConfig,
     ScoresConfig,
+    ScoringConfig,
     ScratchConfig,
     SegmentConfig,
     StepConfig,

@@ -362,6 +362,15 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True)
+class ScoringConfig:
+    """Which plug-ins score URLs, in which order, and what Krake's own ones need to know."""
+
+    plugins: tuple[str, ...] = option((), unique=True, pattern=NAME_PATTERN)
+    max_depth: int = option(1000, minimum=0)
+    opic_gives: str = option("changed", choices=("changed", "always"))
+
+
+@dataclass(frozen=True)
 class ParseConfig:
     """What is read out of a page."""
 
@@ -426,6 +435,7 @@ class Config:
     duplicates: DuplicatesConfig = DuplicatesConfig()
     linkrank: LinkRankConfig = LinkRankConfig()
     schedule: ScheduleConfig = ScheduleConfig()
+    scoring: ScoringConfig = ScoringConfig()
     parse: ParseConfig = ParseConfig()
     text: TextConfig = TextConfig()
     segment: SegmentConfig = SegmentConfig()

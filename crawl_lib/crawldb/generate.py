@@ -35,7 +35,7 @@ from crawl_lib.crawldb.lists import (
     read_lists,
     utc,
 )
-from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
+from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, columns, newest_version
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
 from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.errors import DamagedFileError, InputError
@@ -43,15 +43,17 @@ from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
 from crawl_lib.rounds import list_number, nothing_due, start_iteration
+from crawl_lib.scoring import Scoring
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Owners, Scope, UrlFilter, key_of
-from crawl_lib.versions import Version, Versions
+from crawl_lib.versions import Version, Versions, Work
 
 ROWS = 1 << 16
 OLDER_FOLDERS = 10
 """How many folders are looked at for a node's newest segment: one that was down for longer has an empty queue here."""
+_WORTHS = columns("key bytes, sort_value score")
 Row = dict[str, Any]
 
 
@@ -262,6 +264,7 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
             engine.values("settings", _settings(stores, basis.settings, basis.now))
             engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
             engine.values("listed", basis.held)
+            _sort_values(Work(stores, engine, room.hidden), basis)
             engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
             engine.view("candidates", "crawldb/candidates")
             rooms, nodes = basis.rooms, list(basis.rooms)
@@ -280,7 +283,19 @@ def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
             engine.view("of_domains", "crawldb/by_domain" if basis.settings.max_per_domain else "crawldb/any_domain")
             engine.view("of_nodes", "crawldb/by_node")
             engine.view("judged", "crawldb/by_place" if basis.settings.top_n else "crawldb/any_place")
-            yield engine
+            try:
+                yield engine
+            finally:
+                stores.storage.delete(room.hidden)
+
+
+def _sort_values(work: Work, basis: _Basis) -> None:
+    """What each URL is worth by plug-ins, if scores say what comes first: the table `worths`."""
+    scoring = Scoring.of(work.stores.config, now=basis.now, version=basis.version.number)
+    if basis.settings.order == "score" and scoring.wanting("sort_value"):
+        scoring.apply(work, "sort_value", "crawldb", "worths", _WORTHS)
+    else:
+        work.engine.values("worths", _WORTHS.empty_table())
 
 
 def _settings(stores: Stores, config: GenerateConfig, now: int) -> pa.Table:

@@ -31,7 +31,8 @@ SEEDS_SCHEMA = columns(
     "score score, interval_s int64"
 )
 HOPS_SCHEMA = columns(
-    "key bytes, url text, moment time, depth int32, redirects int32, max_depth int32, score score, counts int32"
+    "key bytes, url text, moment time, depth int32, redirects int32, max_depth int32, score score, counts int32, "
+    "source bytes, segment int32, given score"
 )
 
 NAMED_SCHEMA = columns("key bytes, url text, moment time")
@@ -114,8 +115,9 @@ class UpdateInputs(SegmentInputs):
             hops[key] = min(hops.get(key, redirects), redirects)
             limit = UNLIMITED if facts.max_depth is None else facts.max_depth
             score = row["score"] or facts.score or Decimal(0)
+            origin = {"source": row["key"], "segment": row["segment"], "given": Decimal(0)}
             place = {"key": key, "url": url, "moment": row["moment"], "depth": row["depth"], "redirects": redirects}
-            yield {**place, "max_depth": limit, "score": score, "counts": int(row["is_other"])}
+            yield {**place, "max_depth": limit, "score": score, "counts": int(row["is_other"]), **origin}
 
     def _accepts(self, segment: int, url: str, depth: int) -> bool:
         """Whether the crawl takes a redirect's target, by the scope of the iteration; a seed's widens it."""

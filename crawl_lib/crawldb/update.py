@@ -18,10 +18,12 @@ from crawl_lib.crawldb.filtering import RULED_SCHEMA, ruled
 from crawl_lib.crawldb.inputs import HOPS_SCHEMA, NAMED_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs, named_rows
 from crawl_lib.crawldb.matrix import matrix_table, outcome_table
 from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedule_table
+from crawl_lib.crawldb.scores import Scores
 from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
 from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine import Engine
 from crawl_lib.errors import InputError
+from crawl_lib.scoring import Scoring
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA
 from crawl_lib.stores import Stores
 from crawl_lib.text import extract_text, text_table
@@ -112,8 +114,10 @@ def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: da
         "segments": inputs.taken_in(before["segments"]),
         "seeds": sorted(seeds.intersection(stores.crawl.seeds())),
     }
+    scoring = Scoring.of(stores.config, now=facts["now"], version=number)
     with Work.of(versions, number) as work:
-        return write_version(versions, number, _Update(work, parent, inputs).ruled(facts), facts)
+        made = _Update(work, parent, inputs, Scores(work, scoring))
+        return write_version(versions, number, made.ruled(facts), facts)
 
 
 @dataclass
@@ -123,6 +127,7 @@ class _Update:
     work: Work
     parent: Version | None
     inputs: UpdateInputs
+    scores: Scores
 
     @property
     def stores(self) -> Stores:
@@ -150,15 +155,16 @@ class _Update:
         self._captures()
         self._events()
         self._schedule()
-        self._links()
         self._waves()
+        self._links()
         for batch in self.engine.stream("crawldb/rows", GROUP_ROWS, "crawldb.update"):
             yield with_names(batch)
 
     def _captures(self) -> None:
         engine = self.engine
-        self.inputs.give(engine)
+        self.inputs.give(engine, self.scores.pages())
         engine.tables("old", self.parent.paths if self.parent else (), CRAWLDB_SCHEMA)
+        self.scores.read_pages()
         engine.tables("texts", self._texts([segment for segment, _ in self.inputs.segments]), _SIGNATURES)
         engine.values("outcomes", outcome_table())
         engine.values("there", numbered(map(str, self.inputs.there)))
@@ -178,7 +184,8 @@ class _Update:
         batches = self.engine.stream("crawldb/begun", GROUP_ROWS) if self.inputs.seeds else ()
         tables = (pa.Table.from_batches([batch]).cast(_BEGUN) for batch in batches)
         begun = [(row["name"], row["began"]) for table in tables for row in table.to_pylist()]
-        self.work.keep("seeds", SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(begun), SEEDS_SCHEMA))
+        self.work.keep(self.scores.seeds(), SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(begun), SEEDS_SCHEMA))
+        self.scores.inject()
         self.engine.view("linked", "crawldb/linked")
         self.work.ask("events", EVENTS_SCHEMA, "crawldb/events", "crawldb.events")
 
@@ -195,10 +202,13 @@ class _Update:
 
     def _links(self) -> None:
         engine = self.engine
-        engine.view("sources", "crawldb/sources")
-        hops = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS))
-        self.work.keep("hops", HOPS_SCHEMA, tables_of(hops, HOPS_SCHEMA))
-        engine.view("found", "crawldb/found")
+        sources, hops = self.scores.links()
+        engine.view(sources, "crawldb/sources")
+        rows = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS))
+        self.work.keep(hops, HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
+        engine.view("base", "crawldb/base")
+        self.scores.share()
+        self.scores.judge()
         there = {str(segment): segment for segment in self.inputs.there}
         names = [name for name in engine.column("crawldb/lost_segments") if name in there] if self.parent else []
         if names:

@@ -47,8 +47,8 @@ class Duck(Engine):
             self._connection.register(f"{name}_given", rows)
         self.execute(f"create or replace table {name} as select * from {name}_given")
 
-    def view(self, name: str, query: str) -> None:
-        self.execute(f"create or replace view {name} as {sql_text(query)}")
+    def define(self, name: str, text: str) -> None:
+        self.execute(f"create or replace view {name} as {text}")
 
     def column(self, query: str) -> list[Any]:
         return [row[0] for row in self._do(lambda: self._connection.execute(sql_text(query)).fetchall())]

@@ -70,9 +70,13 @@ class Engine(ABC):
     def values(self, name: str, rows: pa.Table) -> None:
         """A small table that is given here."""
 
-    @abstractmethod
     def view(self, name: str, query: str) -> None:
         """A query as a table of other queries."""
+        self.define(name, sql_text(query))
+
+    @abstractmethod
+    def define(self, name: str, text: str) -> None:
+        """The same of a query that is made of configured expressions."""
 
     @abstractmethod
     def column(self, query: str) -> list[Any]:

@@ -80,8 +80,8 @@ class Spark(Engine):
     def values(self, name: str, rows: pa.Table) -> None:
         self._do(lambda: self._given(rows).createOrReplaceTempView(name))
 
-    def view(self, name: str, query: str) -> None:
-        self._do(lambda: self._session.sql(sql_text(query)).createOrReplaceTempView(name))
+    def define(self, name: str, text: str) -> None:
+        self._do(lambda: self._session.sql(text).createOrReplaceTempView(name))
 
     def column(self, query: str) -> list[Any]:
         return [row[0] for row in self._do(lambda: self._session.sql(sql_text(query)).collect())]

@@ -38,9 +38,9 @@ class SegmentInputs:
         kept = {name: digest for name, digest in before.items() if name in there}
         return kept | {str(segment): digest for segment, digest in self.segments}
 
-    def give(self, engine: Engine) -> None:
+    def give(self, engine: Engine, pages: str = "pages") -> None:
         """Tables of an engine: `pages` and `links` of the new segments, whose places and names are `segments`;
-        `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there."""
+        `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there. `pages`: another name for that table."""
         fresh = [segment for segment, _ in self.segments]
         marked = {name for _, name in self.taken_out}
         dropped = [
@@ -49,7 +49,7 @@ class SegmentInputs:
             if str(segment) in marked
             for key in sorted(SegmentReader(self.stores.storage, segment.path).dropped)
         ]
-        engine.tables("pages", [f"{segment.path}/{PAGES_NAME}" for segment in fresh], PAGES_SCHEMA)
+        engine.tables(pages, [f"{segment.path}/{PAGES_NAME}" for segment in fresh], PAGES_SCHEMA)
         engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in fresh], LINKS_SCHEMA)
         engine.values("dropped", _table(dropped, _DROPPED))
         engine.values("taken_out", _table(self.taken_out, _TAKEN_OUT))

@@ -1,7 +1,7 @@
 -- The rows of the new version, in order of keys: as visits and seeds left them, with what links say, and the rule of
 -- orphans. Host and domain of new rows are null: the writer knows them.
--- In: before, turn, after, hinted (key, every_s, is_newer), found, lost (key, inlinks), matrix, schedule, facts, there (name: segments that are there),
--- taken_out (key, name: dropped pages).
+-- In: base, hinted (key, every_s, is_newer), found, lost (key, inlinks), matrix, schedule, facts, there (name: segments
+-- that are there), taken_out (key, name: dropped pages), scores (key, score: of plug-ins).
 select
   key, url, host, domain, case when becomes is null then status else becomes end as status, fetch_time, modified_time,
   retries, case when becomes = 'gone' and fetch_status <> 'gone' then longer_s else interval_s end as interval_s,
@@ -50,6 +50,7 @@ from (
         coalesce(base.status, 'none') as stored, case when found.key is null then 'nothing' else 'link' end as seen,
         base.fetch_time, found.linked_at, base.modified_time, coalesce(base.retries, 0) as retries, base.interval_s,
         case
+          when scores.key is not null then scores.score
           when base.key is null then found.score
           when base.depth = 0 or found.key is null then base.score
           else greatest(base.score, found.score)
@@ -71,22 +72,10 @@ from (
         coalesce(base.inlinks, 0) + coalesce(found.inlinks, 0)
           + case when base.began < coalesce(found.linked_at, base.began + interval '1' second) then 1 else 0 end
           as inlinks
-      from (
-        select
-          key, url, host, domain, status, fetch_time, modified_time, retries, interval_s, score, signature, fetched_time, etag,
-          last_modified, redirect_url, redirects, capture_segment, capture_file, capture_offset, capture_time, capture_digest,
-          depth, metadata, fetch_status, inlinks, began
-        from before
-        where not exists (select 1 from turn where turn.key = before.key)
-        union all
-        select
-          key, url, host, domain, status, fetch_time, modified_time, retries, interval_s, score, signature, fetched_time, etag,
-          last_modified, redirect_url, redirects, capture_segment, capture_file, capture_offset, capture_time, capture_digest,
-          depth, metadata, fetch_status, inlinks, began
-        from after
-      ) as base
+      from base
       full outer join found on found.key = base.key
       left join facts on facts.metadata = base.metadata
+      left join scores on scores.key = coalesce(base.key, found.key)
       where base.key is not null or found.linked_at is not null
     ) as joined
     cross join schedule

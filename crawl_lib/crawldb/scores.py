@@ -1,0 +1,92 @@
+"""Scores in an update, where plug-ins say what seeds, links and visits bring (`crawl_lib.scoring`).
+
+Without plug-ins a new URL has the highest score of what links to it, and none of this is done. With them `injected` is
+asked of seeds, `distribute` of each page with new links (what each link hands on; null: they lead nowhere), `initial`
+of new URLs, and `update` of what was visited, or is linked to, with the sum of what it was given.
+"""
+
+from dataclasses import dataclass
+
+from crawl_lib.crawldb.inputs import SEEDS_SCHEMA
+from crawl_lib.crawldb.table import columns
+from crawl_lib.scoring import Scoring
+from crawl_lib.versions import Work, table_of
+
+_SHARES = columns("key bytes, segment int32, given score")
+_SCORES = columns("key bytes, score score")
+_DROPPING = columns("key bytes")
+_FOUND = columns(
+    "key bytes, url text, linked_at time, depth int32, redirects int32, max_depth int32, score score, inlinks int64, "
+    "given score"
+)
+_GIVEN = "_given"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of one update."""
+
+    work: Work
+    scoring: Scoring
+
+    @property
+    def makes_scores(self) -> bool:
+        """Whether plug-ins say what becomes of scores."""
+        return bool(self.scoring.wanting("initial", "update"))
+
+    @property
+    def looks_at_links(self) -> bool:
+        """Whether they need to know whose links are new."""
+        return self.makes_scores or bool(self.scoring.wanting("distribute"))
+
+    def pages(self) -> str:
+        """The name that the table of captures gets, before `read_pages`."""
+        return f"pages{_GIVEN}" if self.scoring.columns else "pages"
+
+    def read_pages(self) -> None:
+        """Take out of metadata what was noted of pages."""
+        if self.scoring.columns:
+            self.scoring.read_pages(self.work.engine, self.pages())
+
+    def seeds(self) -> str:
+        """The name that the table of seeds gets, before `inject`."""
+        return f"seeds{_GIVEN}" if self.scoring.wanting("injected") else "seeds"
+
+    def inject(self) -> None:
+        """The first scores of seeds."""
+        if self.scoring.wanting("injected"):
+            self.work.engine.view("seeds_seen", "scoring/injected")
+            self.scoring.apply(self.work, "injected", "seeds_seen", "seeds", SEEDS_SCHEMA)
+
+    def links(self) -> tuple[str, str]:
+        """The names that the tables of pages with links, and of redirects, get before `share`."""
+        return ("sources_given", "hops_given") if self.looks_at_links else ("sources", "hops")
+
+    def share(self) -> None:
+        """What each link hands on, and which lead nowhere."""
+        engine = self.work.engine
+        if not self.looks_at_links:
+            engine.values("dropping", table_of([], _DROPPING))
+            return
+        engine.view("changes", "scoring/changes")
+        engine.view("givers", "scoring/givers")
+        self.scoring.apply(self.work, "distribute", "givers", "shares", _SHARES)
+        for name in ("sources", "hops", "dropping"):
+            engine.view(name, f"scoring/{name}")
+
+    def judge(self) -> None:
+        """The scores of new, linked and visited URLs. Without plug-ins there are none, and the rule holds."""
+        engine = self.work.engine
+        if not self.makes_scores:
+            engine.view("found", "crawldb/found")
+            engine.values("scores", table_of([], _SCORES))
+            return
+        self.work.ask("found", _FOUND, "crawldb/found", "crawldb.links")
+        engine.view("touched", "scoring/touched")
+        engine.view("new", "scoring/new")
+        if self.scoring.wanting("initial"):
+            self.scoring.apply(self.work, "initial", "new", "initials", _SCORES)
+        else:
+            engine.values("initials", table_of([], _SCORES))
+        engine.view("updated", "scoring/updated")
+        self.scoring.apply(self.work, "update", "updated", "scores", _SCORES)

@@ -1,0 +1,96 @@
+"""What a scoring plug-in is, and the eight moments at which it may say something.
+
+The moments are those of ScoringFilter in Apache Nutch. Six are about rows of a table (`MOMENTS`): what a plug-in says
+there is an SQL expression over the moment's columns, in the words that DuckDB and Spark share, or a function from
+record batch to record batch. Both have `now` (POSIX seconds) and `version` (of the CrawlDb), and read no clock. Numbers
+are doubles; when the whole chain has spoken, they are rounded to nine decimals, half away from zero: so both engines,
+which compute `+ - * /` as IEEE 754 says, give the same bytes.
+
+Two moments are about one page, in the crawl: functions over its fields, which note numbers of it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from crawl_lib.config import ScoringConfig
+
+Row = str | Callable[[pa.RecordBatch], pa.RecordBatch] | None
+"""What a plug-in says of rows: an expression, or a function that answers the same rows with another result."""
+Page = Callable[[Mapping[str, Any]], Mapping[str, float]] | None
+"""What it notes of a page: some of its `columns`."""
+PAGE_MOMENTS = ("before_parsing", "after_parsing")
+
+
+class Plugin:
+    """The base of all plug-ins. A moment that is None is not wanted.
+
+    `name`: as `scoring.plugins` and the entry point have it. `columns`: names of the numbers that its moments in the
+    crawl note of a page; `distribute` and `update` have them as columns, null where nothing was noted. `config`: the
+    section `scoring`.
+    """
+
+    name: ClassVar[str] = ""
+    columns: ClassVar[tuple[str, ...]] = ()
+    injected: Row = None
+    initial: Row = None
+    distribute: Row = None
+    update: Row = None
+    sort_value: Row = None
+    index_boost: Row = None
+    before_parsing: Page = None
+    after_parsing: Page = None
+
+    def __init__(self, config: ScoringConfig) -> None:
+        self.config = config
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment that is about rows. `result`: the column that the chain makes; `start`: what it begins with, None: what
+    the rows have. `columns`: what expressions may name; `has_noted`: and what was noted of a page. `may_be_null`: null
+    is an answer."""
+
+    result: str
+    columns: pa.Schema
+    start: float | None = None
+    has_noted: bool = False
+    may_be_null: bool = False
+
+
+_TYPES: "dict[str, pa.DataType]" = {
+    "text": pa.string(),
+    "flag": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "number": pa.float64(),
+}
+
+
+def _columns(text: str) -> pa.Schema:
+    pairs = (words.split() for words in f"{text}, now int64, version int64".split(","))
+    return pa.schema([(name, _TYPES[kind]) for name, kind in pairs])
+
+
+_ROW = "url text, host text, domain text, status text, depth int32, retries int32, interval_s int64, inlinks int64"
+MOMENTS = {
+    "injected": Moment("score", _columns("url text, host text, depth int32, metadata text, score number")),
+    "initial": Moment("score", _columns("url text, depth int32, score number")),
+    "distribute": Moment(
+        "given",
+        _columns("url text, depth int32, max_depth int32, score number, outlinks int64, is_changed flag, given number"),
+        start=0.0,
+        has_noted=True,
+        may_be_null=True,
+    ),
+    "update": Moment(
+        "score",
+        _columns("url text, status text, depth int32, is_visited flag, is_changed flag, given number, score number"),
+        has_noted=True,
+    ),
+    "sort_value": Moment("sort_value", _columns(f"{_ROW}, score number, sort_value number"), start=1.0),
+    "index_boost": Moment("boost", _columns(f"{_ROW}, score number, boost number"), start=1.0),
+}
+"""In the order in which a URL meets them; docs/scoring.md says what each column is."""

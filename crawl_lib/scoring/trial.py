@@ -1,0 +1,107 @@
+"""What a plug-in says of rows that are at hand: to look at it before a stage, to find the URL that it cannot judge, and
+where no engine is open."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from crawl_lib.errors import ConfigError
+from crawl_lib.scoring.plugin import MOMENTS, Moment, Plugin, Row
+
+MOST = 1e9
+"""Scores are smaller: `decimal(18, 9)`."""
+_CLOCKS = re.compile(r"\b(current_\w+|localtime\w*|today|transaction_timestamp)\b", re.IGNORECASE)
+_CALLS = re.compile(r"\b(\w+)\s*\(")
+_VOLATILE = "select distinct function_name from duckdb_functions() where stability <> 'CONSISTENT'"
+
+
+def answer(plugin: Plugin, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]":
+    """The result of a plug-in for each row. Raises ConfigError naming plug-in, moment, and the first URL that it cannot
+    judge; without rows, what is wrong with it as such."""
+    try:
+        found = _asked(getattr(plugin, moment), MOMENTS[moment], batch)
+        if problem := _problem(found, MOMENTS[moment]):
+            raise ValueError(problem)
+    except Exception as error:  # it may do anything
+        if len(batch) > 1:
+            half = len(batch) // 2
+            pieces = [answer(plugin, moment, piece) for piece in (batch.slice(0, half), batch.slice(half))]
+            return pa.concat_arrays(pieces)
+        where = [batch.column("url")[0].as_py()] if len(batch) else []
+        raise blamed(plugin, moment, error, *where) from error
+    return found
+
+
+def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> ConfigError:
+    """The error that names a plug-in, its moment, and a URL."""
+    kind = "" if isinstance(error, duckdb.Error) else f"{type(error).__name__}: "
+    text = str(error).split("\n\n")[0].split("\nLINE ")[0]
+    return ConfigError(
+        ": ".join(["scoring.plugins", f"{plugin.name}, {moment}", *where, kind + " ".join(text.split())])
+    )
+
+
+def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
+    if isinstance(what, str):
+        with duckdb.connect(config={"threads": "1", "autoinstall_known_extensions": "false"}) as connection:
+            connection.register("given", pa.Table.from_batches([batch]))
+            query = f"select url, cast(({what}) as double) as value from given"
+            values: pa.ChunkedArray[Any] = connection.sql(query).to_arrow_table()["value"]
+            return pa.concat_arrays([pa.array([], pa.float64()), *values.chunks])
+    assert what is not None
+    found = what(batch)
+    if not isinstance(found, pa.RecordBatch) or len(found) != len(batch):
+        raise ValueError(f"answers {type(found).__name__}, and not a record batch of {len(batch)} rows")
+    return found.column(moment.result).cast(pa.float64())
+
+
+def _problem(found: "pa.Array[Any]", moment: Moment) -> str:
+    """Why what was answered is no result."""
+    if not moment.may_be_null and found.null_count:
+        return f"{moment.result} is null"
+    values = found.drop_null().to_numpy(zero_copy_only=False)
+    wrong = values[~(np.abs(values) < MOST)]
+    return f"{moment.result} is {wrong[0]}, which is not between -1e9 and 1e9" if len(wrong) else ""
+
+
+def with_result(batch: pa.RecordBatch, name: str, values: "pa.Array[Any]") -> pa.RecordBatch:
+    """The rows with other values of a column."""
+    return batch.set_column(batch.schema.get_field_index(name), pa.field(name, values.type), values)
+
+
+def chained(plugins: Iterable[Plugin], moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]":
+    """The result of a chain for each row. Raises ConfigError as `answer` does."""
+    for plugin in plugins:
+        batch = with_result(batch, MOMENTS[moment].result, answer(plugin, moment, batch))
+    return batch.column(MOMENTS[moment].result)
+
+
+def require_steady(plugin: Plugin, moment: str) -> None:
+    """Raise ConfigError if an expression reads clock or chance."""
+    what = getattr(plugin, moment)
+    if not isinstance(what, str):
+        return
+    with duckdb.connect() as connection:
+        volatile = {name for (name,) in connection.execute(_VOLATILE).fetchall()}
+    calls = {name.lower() for name in _CALLS.findall(what)}
+    for name in sorted((calls & volatile) | set(_CLOCKS.findall(what))):
+        raise blamed(plugin, moment, ValueError(f"{name}: reads clock or chance; use the columns now and version"))
+
+
+def noted(plugin: Plugin, moment: str, page: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers that a plug-in notes of a page. Raises ConfigError naming plug-in, moment and URL."""
+    try:
+        found = {str(name): float(value) for name, value in getattr(plugin, moment)(page).items()}
+        for name, value in found.items():
+            if name not in plugin.columns:
+                raise ValueError(f"{name}: is none of its columns")
+            if not math.isfinite(value):
+                raise ValueError(f"{name} is {value}")
+    except Exception as error:  # it may do anything
+        raise blamed(plugin, moment, error, str(page["url"])) from error
+    return found
