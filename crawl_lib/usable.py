@@ -94,6 +94,10 @@ def _rules(config: Config) -> Problems:
     require_chains(config.urls)
     yield from ()
     UrlFilter(config.urls, ())
+    if config.scoring.plugins:
+        from crawl_lib.scoring import Scoring  # noqa: PLC0415 - with all that tables need; few crawls do
+
+        Scoring.of(config)
 
 
 def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:

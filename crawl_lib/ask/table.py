@@ -3,12 +3,14 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -25,11 +27,13 @@ from crawl_lib.crawldb import (
 from crawl_lib.errors import InputError
 from crawl_lib.export import plain_row, url_named
 from crawl_lib.rounds import generated
+from crawl_lib.scoring import Scoring
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
 from crawl_lib.versions import Version, Versions
 
 Facts = dict[str, Any]
+More = Mapping[str, Callable[[pa.RecordBatch], "pa.Array[Any]"]]
 MOST_HOSTS = 10
 _DUE = {"now": 0, "within a day": 1, "within a week": 7, "within 30 days": 30}
 
@@ -70,19 +74,32 @@ def best_rows(stores: Stores, count: int) -> list[Facts]:
 
 
 def dump_crawldb(stores: Stores, out: TextIO, *, as_csv: bool) -> int:
-    """Write all rows by key, as `dump_version` does."""
-    return dump_version(Versions(stores, CRAWLDB), _version(stores), out, as_csv=as_csv)
+    """Write all rows by key, as `dump_version` does.
+
+    With plug-ins that have an `index_boost` the last column is `boost`: what a search engine is told of the page.
+    """
+    version = _version(stores)
+    scoring = Scoring.of(stores.config, now=version.manifest["now"], version=version.number)
+    more: More = {"boost": partial(scoring.values, "index_boost")} if scoring.wanting("index_boost") else {}
+    return dump_version(Versions(stores, CRAWLDB), version, out, as_csv=as_csv, more=more)
 
 
-def dump_version(versions: Versions, version: Version, out: TextIO, *, as_csv: bool) -> int:
-    """Write the rows of a version, a line each: a JSON object, or values below a line of names. Returns how many."""
+def dump_version(
+    versions: Versions, version: Version, out: TextIO, *, as_csv: bool, more: "More" = MappingProxyType({})
+) -> int:
+    """Write the rows of a version, a line each: a JSON object, or values below a line of names. Returns how many.
+
+    `more`: columns behind those of the table, and what makes them of rows.
+    """
     count, writer, stores = 0, csv.writer(out, lineterminator="\n"), versions.stores
     names = versions.family.schema.names
     if as_csv:
-        writer.writerow(names)
+        writer.writerow([*names, *more])
     for batch in versions.batches(version, names):
         stores.report(rows=count)
-        for row in map(_plain, batch.to_pylist()):
+        made = [make(batch) for make in more.values()]
+        table = pa.Table.from_arrays([*batch.columns, *made], names=[*names, *more])
+        for row in map(_plain, table.to_pylist()):
             if as_csv:
                 writer.writerow(row.values())
             else:

@@ -203,16 +203,19 @@ class _Making:
         """The list's lines; `keys` and `fetched` are filled."""
         oldest = utc(self.now - self.stores.config.schedule.always_s)
         taken_out = cache(lambda segment: _taken_out(self.stores, segment))
+        scoring = Scoring.of(self.stores.config)
+        notes = bool(scoring.wanting("before_parsing"))
         for row in self.stores.until_stopped(rows):
             self.keys.append(row["key"])
             self.fetched.append(row["fetched_time"])
             captured = row["capture_segment"] is not None and row["capture_time"] > oldest
             gone = taken_out(row["capture_segment"]) if captured else None
+            metadata = scoring.noted("before_parsing", row["metadata"], row) if notes else row["metadata"]
             queued = QueuedUrl(
                 row["url"],
                 depth=row["depth"],
                 redirects=row["redirects"],
-                metadata=row["metadata"] or "",
+                metadata=metadata or "",
                 retries=row["retries"],
                 list_name=name,
                 earlier="" if gone is None or row["key"] in gone else _earlier(row),

@@ -15,7 +15,7 @@ from crawl_lib.scoring.trial import answer, chained, with_result
 from crawl_lib.versions import GROUP_ROWS, Work
 
 _QUERY = "scoring/scored"
-_AS_DOUBLE = "cast(cast(seen.{0} * 1000000000 as bigint) as double) / 1e9 as {0}"
+_AS_DOUBLE = "cast(cast(cast(seen.{0} as decimal(27, 9)) * 1000000000 as bigint) as double) / 1e9 as {0}"
 _BILLIONTHS = "cast(cast(round({0} * 1e9) as bigint) as decimal(19, 0))"
 _AS_SCORE = f"cast({_BILLIONTHS} * cast(0.000000001 as decimal(10, 9)) as decimal(18, 9)) as {{1}}"
 """What both engines compute alike: no decimal is divided, and no double with a fraction is cast to one."""

@@ -4,6 +4,7 @@ where no engine is open."""
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -46,11 +47,24 @@ def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> Config
     )
 
 
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """An empty one, for questions about a few rows."""
+    return duckdb.connect(config={"threads": "1", "autoinstall_known_extensions": "false"})
+
+
+@cache
+def _volatile() -> set[str]:
+    """Functions that answer otherwise when they are asked again."""
+    with _database().cursor() as connection:
+        return {name for (name,) in connection.execute(_VOLATILE).fetchall()}
+
+
 def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
     if isinstance(what, str):
-        with duckdb.connect(config={"threads": "1", "autoinstall_known_extensions": "false"}) as connection:
-            connection.register("given", pa.Table.from_batches([batch]))
-            query = f"select url, cast(({what}) as double) as value from given"
+        with _database().cursor() as connection:
+            connection.register("rows_at_hand", pa.Table.from_batches([batch]))
+            query = f"select url, cast(({what}) as double) as value from rows_at_hand"
             values: pa.ChunkedArray[Any] = connection.sql(query).to_arrow_table()["value"]
             return pa.concat_arrays([pa.array([], pa.float64()), *values.chunks])
     assert what is not None
@@ -86,10 +100,8 @@ def require_steady(plugin: Plugin, moment: str) -> None:
     what = getattr(plugin, moment)
     if not isinstance(what, str):
         return
-    with duckdb.connect() as connection:
-        volatile = {name for (name,) in connection.execute(_VOLATILE).fetchall()}
     calls = {name.lower() for name in _CALLS.findall(what)}
-    for name in sorted((calls & volatile) | set(_CLOCKS.findall(what))):
+    for name in sorted((calls & _volatile()) | set(_CLOCKS.findall(what))):
         raise blamed(plugin, moment, ValueError(f"{name}: reads clock or chance; use the columns now and version"))
 
 

@@ -252,13 +252,22 @@ def build_walls(node_dir: Path, spool: Path) -> None:
         sys.stderr.flush()
 
 
+def load_plugins(config: dict[str, Any]) -> None:
+    """Load the modules of scoring plug-ins, which may lie outside the walls. Raises ConfigError."""
+    if config["scoring"]["plugins"]:
+        from crawl_lib.scoring import Scoring  # noqa: PLC0415 - with all that tables need; few crawls do
+
+        Scoring.loaded(from_mapping(config, Path("/"), "the task of a worker"))
+
+
 def main() -> int:
     """Run the task that standard input gives."""
     given = json.loads(sys.stdin.readline())
     own_bytes = data_bytes()
     gc.set_threshold(200_000, 20, 100)
-    build_walls(Path(given["node_dir"]), Path(given["spool"]))
     try:
+        load_plugins(given["config"])
+        build_walls(Path(given["node_dir"]), Path(given["spool"]))
         worker = _Worker(WorkerTask(**given), own_bytes)
         signal.signal(signal.SIGTERM, lambda *_: setattr(worker, "stopping", True))
         signal.signal(PAUSE_SIGNAL, lambda *_: setattr(worker, "pausing", True))

@@ -14,7 +14,7 @@ join (
     union all
     select source, segment
     from hops_given
-  ) as leading
+  ) as leads
   group by source, segment
 ) as linking on linking.source = sources.key and linking.segment = sources.segment
 join base on base.key = sources.key
