@@ -43,7 +43,7 @@ from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
 from crawl_lib.rounds import list_number, nothing_due, start_iteration
-from crawl_lib.scoring import Scoring
+from crawl_lib.scoring import Scoring, note
 from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
@@ -203,14 +203,13 @@ class _Making:
         """The list's lines; `keys` and `fetched` are filled."""
         oldest = utc(self.now - self.stores.config.schedule.always_s)
         taken_out = cache(lambda segment: _taken_out(self.stores, segment))
-        scoring = Scoring.of(self.stores.config)
-        notes = bool(scoring.wanting("before_parsing"))
+        plugins = Scoring.of(self.stores.config).wanting("before_parsing")
         for row in self.stores.until_stopped(rows):
             self.keys.append(row["key"])
             self.fetched.append(row["fetched_time"])
             captured = row["capture_segment"] is not None and row["capture_time"] > oldest
             gone = taken_out(row["capture_segment"]) if captured else None
-            metadata = scoring.noted("before_parsing", row["metadata"], row) if notes else row["metadata"]
+            metadata = note(plugins, "before_parsing", row["metadata"], row) if plugins else row["metadata"]
             queued = QueuedUrl(
                 row["url"],
                 depth=row["depth"],

@@ -1,9 +1,19 @@
 """Scoring: plug-ins that say what a URL matters, chained in the order of `scoring.plugins`.
 
 `plugin` says what a plug-in is, and which moments it may choose from; `builtin` has Krake's own, `loading` finds those
-that others have installed, and looks at all of them before a stage begins. `chain` is what stages use; `layers` makes
-nested expressions of it, which the engine computes, and `trial` computes them for a few rows without one.
+that others have installed; `pages` is what fetching processes use. `chain` is what stages use; `layers` makes nested
+expressions of it, which the engine computes, and `trial` computes them for a few rows without one: to look at plug-ins
+before a stage begins, and to find the URL that one cannot judge.
 """
 
-from crawl_lib.scoring.chain import Scoring
+from typing import TYPE_CHECKING
+
+from crawl_lib.lazy import loads_later
+from crawl_lib.scoring.loading import load_plugins
+from crawl_lib.scoring.pages import note
 from crawl_lib.scoring.plugin import Plugin
+
+if TYPE_CHECKING:
+    from crawl_lib.scoring.chain import Scoring
+else:
+    __getattr__ = loads_later(__name__, {"chain": ("Scoring",)})

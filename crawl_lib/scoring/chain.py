@@ -1,12 +1,5 @@
-"""The chain of a config's plug-ins, in its order.
+"""The chain of a config's plug-ins, in its order, as stages ask it."""
 
-Numbers that were noted of pages are part of `metadata` of `pages`, an object `scoring`, and are taken out of it again
-before an update looks at metadata: what seeds say has few different texts, and what is noted may be different for each
-page.
-"""
-
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +7,14 @@ import pyarrow as pa
 
 from crawl_lib.config import Config
 from crawl_lib.engine import Engine
-from crawl_lib.records import json_object
 from crawl_lib.scoring.layers import Layers
-from crawl_lib.scoring.loading import load_plugins, require_right
+from crawl_lib.scoring.loading import load_plugins
+from crawl_lib.scoring.pages import FIELD
 from crawl_lib.scoring.plugin import MOMENTS, Plugin
-from crawl_lib.scoring.trial import chained, noted
+from crawl_lib.scoring.trial import chained, require_right
 from crawl_lib.segment import PAGES_SCHEMA
 from crawl_lib.versions import Work
 
-FIELD = "scoring"
 _NOTED = f'"{FIELD}": [{{][^}}]*[}}]'
 
 
@@ -37,14 +29,9 @@ class Scoring:
     @classmethod
     def of(cls, config: Config, *, now: int = 0, version: int = 0) -> "Scoring":
         """Those of a config, each looked at. Raises ConfigError naming plug-in, moment, and what is wrong."""
-        found = cls.loaded(config, now=now, version=version)
+        found = cls(load_plugins(config.scoring), now, version)
         require_right(found.plugins, found.columns)
         return found
-
-    @classmethod
-    def loaded(cls, config: Config, *, now: int = 0, version: int = 0) -> "Scoring":
-        """The same, not looked at: for the moments in the crawl, which need no engine."""
-        return cls(load_plugins(config.scoring), now, version)
 
     def wanting(self, *moments: str) -> list[Plugin]:
         """The plug-ins that have something to say at one of some moments."""
@@ -54,16 +41,6 @@ class Scoring:
     def columns(self) -> tuple[str, ...]:
         """The numbers that are noted of pages."""
         return tuple(column for plugin in self.plugins for column in plugin.columns)
-
-    def noted(self, moment: str, metadata: str | None, page: Mapping[str, Any]) -> str | None:
-        """Metadata with what a moment in the crawl notes of a page, by the names of its fields. Raises ConfigError."""
-        found: dict[str, float] = {}
-        for plugin in self.wanting(moment):
-            found |= noted(plugin, moment, page)
-        fields = json_object(metadata)
-        before = fields.pop(FIELD, None)
-        everything = {**(before if isinstance(before, dict) else {}), **found}
-        return json.dumps({**fields, FIELD: everything}) if everything else metadata
 
     def read_pages(self, engine: Engine, given: str) -> None:
         """Make `pages` of a table of captures: metadata without what was noted, which is the table `noted`."""

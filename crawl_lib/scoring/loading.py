@@ -1,16 +1,14 @@
-"""Finding the plug-ins that a config names, and looking at them before a stage begins."""
+"""Finding the plug-ins that a config names."""
 
 import re
 from collections import Counter
+from functools import cache
 from importlib.metadata import entry_points
-
-import pyarrow as pa
 
 from crawl_lib.config import ScoringConfig
 from crawl_lib.errors import ConfigError
 from crawl_lib.scoring.builtin import BUILT_IN
-from crawl_lib.scoring.plugin import MOMENTS, PAGE_MOMENTS, Plugin
-from crawl_lib.scoring.trial import answer, require_steady
+from crawl_lib.scoring.plugin import MOMENTS, Plugin
 
 GROUP = "krake.scoring"
 """Of entry points: https://packaging.python.org/specifications/entry-points/"""
@@ -20,7 +18,7 @@ _COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 def load_plugins(config: ScoringConfig) -> tuple[Plugin, ...]:
     """The plug-ins in the order of `scoring.plugins`. Raises ConfigError naming one that is not there, or no plug-in.
 
-    What they say is not looked at: see `require_right`.
+    What they say is not looked at: see `trial`.
     """
     plugins = tuple(_made(name, config) for name in config.plugins)
     counts = Counter(column for plugin in plugins for column in plugin.columns)
@@ -33,8 +31,19 @@ def load_plugins(config: ScoringConfig) -> tuple[Plugin, ...]:
 
 
 def _made(name: str, config: ScoringConfig) -> Plugin:
-    if name in BUILT_IN:
-        return BUILT_IN[name](config)
+    kind = BUILT_IN.get(name) or _installed(name)
+    try:
+        plugin = kind(config)
+    except Exception as error:  # it may do anything
+        raise ConfigError(f"scoring.plugins: {name}: {type(error).__name__}: {error}") from error
+    if plugin.name != name:
+        raise ConfigError(f"scoring.plugins: {name}: its name is {plugin.name!r}")
+    return plugin
+
+
+@cache
+def _installed(name: str) -> type[Plugin]:
+    """The class of an entry point. Found once: later the walls of a fetching process may hide it."""
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
     if len(found) != 1:
         there = sorted({*BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
@@ -45,22 +54,6 @@ def _made(name: str, config: ScoringConfig) -> Plugin:
         kind = entry.load()
         if not (isinstance(kind, type) and issubclass(kind, Plugin)):
             raise TypeError("is no class that is derived from crawl_lib.scoring.Plugin")
-        plugin = kind(config)
     except Exception as error:  # it may do anything
         raise ConfigError(f"scoring.plugins: {name}: {entry.value}: {type(error).__name__}: {error}") from error
-    if plugin.name != name:
-        raise ConfigError(f"scoring.plugins: {name}: {entry.value}: its name is {plugin.name!r}")
-    return plugin
-
-
-def require_right(plugins: tuple[Plugin, ...], columns: tuple[str, ...]) -> None:
-    """Ask each plug-in about no rows. Raises ConfigError naming plug-in, moment, and a column that is not there."""
-    for plugin in plugins:
-        for name, moment in MOMENTS.items():
-            if getattr(plugin, name) is not None:
-                fields = [*moment.columns, *(pa.field(one, pa.float64()) for one in columns if moment.has_noted)]
-                require_steady(plugin, name)
-                answer(plugin, name, pa.RecordBatch.from_pylist([], pa.schema(fields)))
-        for name in PAGE_MOMENTS:
-            if getattr(plugin, name) is not None and not callable(getattr(plugin, name)):
-                raise ConfigError(f"scoring.plugins: {plugin.name}, {name}: must be a function over a page's fields")
+    return kind

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from crawl_lib.config import ScoringConfig
+from crawl_lib.errors import ConfigError
 
 Row = str | Callable[[pa.RecordBatch], pa.RecordBatch] | None
 """What a plug-in says of rows: an expression, or a function that answers the same rows with another result."""
@@ -94,3 +95,10 @@ MOMENTS = {
     "index_boost": Moment("boost", _columns(f"{_ROW}, score number, boost number"), start=1.0),
 }
 """In the order in which a URL meets them; docs/scoring.md says what each column is."""
+
+
+def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> ConfigError:
+    """The error that names a plug-in, its moment, and a URL."""
+    kind = "" if "duckdb" in type(error).__module__ else f"{type(error).__name__}: "
+    text = " ".join(str(error).split("\n\n")[0].split("\nLINE ")[0].split())
+    return ConfigError(": ".join(["scoring.plugins", f"{plugin.name}, {moment}", *where, kind + text]))

@@ -1,9 +1,8 @@
 """What a plug-in says of rows that are at hand: to look at it before a stage, to find the URL that it cannot judge, and
 where no engine is open."""
 
-import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.errors import ConfigError
-from crawl_lib.scoring.plugin import MOMENTS, Moment, Plugin, Row
+from crawl_lib.scoring.plugin import MOMENTS, PAGE_MOMENTS, Moment, Plugin, Row, blamed
 
 MOST = 1e9
 """Scores are smaller: `decimal(18, 9)`."""
@@ -36,15 +35,6 @@ def answer(plugin: Plugin, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]
         where = [batch.column("url")[0].as_py()] if len(batch) else []
         raise blamed(plugin, moment, error, *where) from error
     return found
-
-
-def blamed(plugin: Plugin, moment: str, error: Exception, *where: str) -> ConfigError:
-    """The error that names a plug-in, its moment, and a URL."""
-    kind = "" if isinstance(error, duckdb.Error) else f"{type(error).__name__}: "
-    text = str(error).split("\n\n")[0].split("\nLINE ")[0]
-    return ConfigError(
-        ": ".join(["scoring.plugins", f"{plugin.name}, {moment}", *where, kind + " ".join(text.split())])
-    )
 
 
 @cache
@@ -105,15 +95,14 @@ def require_steady(plugin: Plugin, moment: str) -> None:
         raise blamed(plugin, moment, ValueError(f"{name}: reads clock or chance; use the columns now and version"))
 
 
-def noted(plugin: Plugin, moment: str, page: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers that a plug-in notes of a page. Raises ConfigError naming plug-in, moment and URL."""
-    try:
-        found = {str(name): float(value) for name, value in getattr(plugin, moment)(page).items()}
-        for name, value in found.items():
-            if name not in plugin.columns:
-                raise ValueError(f"{name}: is none of its columns")
-            if not math.isfinite(value):
-                raise ValueError(f"{name} is {value}")
-    except Exception as error:  # it may do anything
-        raise blamed(plugin, moment, error, str(page["url"])) from error
-    return found
+def require_right(plugins: tuple[Plugin, ...], columns: tuple[str, ...]) -> None:
+    """Ask each plug-in about no rows. Raises ConfigError naming plug-in, moment, and a column that is not there."""
+    for plugin in plugins:
+        for name, moment in MOMENTS.items():
+            if getattr(plugin, name) is not None:
+                fields = [*moment.columns, *(pa.field(one, pa.float64()) for one in columns if moment.has_noted)]
+                require_steady(plugin, name)
+                answer(plugin, name, pa.RecordBatch.from_pylist([], pa.schema(fields)))
+        for name in PAGE_MOMENTS:
+            if getattr(plugin, name) is not None and not callable(getattr(plugin, name)):
+                raise ConfigError(f"scoring.plugins: {plugin.name}, {name}: must be a function over a page's fields")

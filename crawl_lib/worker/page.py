@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crawl_lib.config import Config
 from crawl_lib.parse import Headers, Page, parse_head, require_scanner, x_robots_nofollow
 from crawl_lib.records import Fetched, TakenUrl, metadata_with_list
+from crawl_lib.scoring import load_plugins, note
 from crawl_lib.segment import PageRow, PartWriter, Position
 from crawl_lib.states import WITH_RESPONSE, Outcome
 from crawl_lib.urls import Rejection, UrlFilter, host_of, target_of_error
@@ -26,9 +27,6 @@ from crawl_lib.worker.discovery import Discovery
 from crawl_lib.worker.large import Handled, LargePages, ReadingNotes
 from crawl_lib.worker.patterns import SIMILAR, Patterns
 from crawl_lib.worker.reading import NOTED_BYTES, SLICE_LINKS, UNREAD, Pieces, Reader, Reading, barred, slices
-
-if TYPE_CHECKING:
-    from crawl_lib.scoring import Scoring
 
 MOST_FETCHES = 64
 MOST_BYTES = 4 << 20
@@ -70,7 +68,7 @@ class PageHandler:
         self._waiting_bytes = 0
         self.patterns = Patterns({}, None, Path())
         self.rule_errors = url_filter.chain.errors
-        self._scoring = _scoring_of(config)
+        self._plugins = [one for one in load_plugins(config.scoring) if one.after_parsing is not None]
         self._discovery = Discovery(config, nodes, own_index, url_filter, writer, seeds_widen_scope=seeds_widen_scope)
 
     def add(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
@@ -213,22 +211,12 @@ class PageHandler:
         page = reading.page
         of_page = (charset, None, None, None, None) if page is None else page[:5]
         row = PageRow._make((*_always(*handled), *of_response, *of_page))
-        if page is not None and self._scoring is not None:
-            row = row._replace(metadata=self._scoring.noted("after_parsing", row.metadata, row._asdict()))
+        if page is not None and self._plugins:
+            row = row._replace(metadata=note(self._plugins, "after_parsing", row.metadata, row._asdict()))
         self._writer.part.pages.add(row)
         if page is None:
             return False
         return page.nofollow or x_robots_nofollow(headers.all("x-robots-tag"), self._token)
-
-
-def _scoring_of(config: Config) -> "Scoring | None":
-    """The plug-ins, if one of them has something to say of a page that was read."""
-    if not config.scoring.plugins:
-        return None
-    from crawl_lib.scoring import Scoring  # noqa: PLC0415 - with all that tables need; few crawls do
-
-    scoring = Scoring.loaded(config)
-    return scoring if scoring.wanting("after_parsing") else None
 
 
 def _always(taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ from crawl_lib.errors import KrakeError, StoppedError, os_error
 from crawl_lib.fetch import MIN_TTL_S, HostStore, Spans, Turns, boot_id, fetch_all
 from crawl_lib.frontier import NodeDirectory, Take, open_take
 from crawl_lib.records import Fetched, TakenUrl
+from crawl_lib.scoring import load_plugins
 from crawl_lib.segment import PartWriter, WarcInfo, finished_positions, kept_outcomes
 from crawl_lib.states import Outcome
 from crawl_lib.urls import Chain, Scope, UrlFilter, host_of
@@ -252,21 +253,15 @@ def build_walls(node_dir: Path, spool: Path) -> None:
         sys.stderr.flush()
 
 
-def load_plugins(config: dict[str, Any]) -> None:
-    """Load the modules of scoring plug-ins, which may lie outside the walls. Raises ConfigError."""
-    if config["scoring"]["plugins"]:
-        from crawl_lib.scoring import Scoring  # noqa: PLC0415 - with all that tables need; few crawls do
-
-        Scoring.loaded(from_mapping(config, Path("/"), "the task of a worker"))
-
-
 def main() -> int:
     """Run the task that standard input gives."""
     given = json.loads(sys.stdin.readline())
     own_bytes = data_bytes()
     gc.set_threshold(200_000, 20, 100)
     try:
-        load_plugins(given["config"])
+        load_plugins(
+            from_mapping(given["config"], Path("/"), "the task of a worker").scoring
+        )  # whose modules may lie outside the walls
         build_walls(Path(given["node_dir"]), Path(given["spool"]))
         worker = _Worker(WorkerTask(**given), own_bytes)
         signal.signal(signal.SIGTERM, lambda *_: setattr(worker, "stopping", True))

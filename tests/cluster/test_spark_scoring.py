@@ -1,4 +1,4 @@
-"""Plug-ins make the same bytes with Spark as with DuckDB: OPIC, depth, and one of others, in expressions and functions."""
+"""Plug-ins make the same bytes with Spark as with DuckDB: OPIC, depth, and others, expressions and functions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Five rounds on the synthetic web with OPIC, depth, and a plug-in that looks at pages, installed as a wheel of its own:
-the scores are those of plain Python over what the segments say."""
+"""Five rounds on the synthetic web with OPIC, depth, and a plug-in of a wheel of its own, which looks at pages: the
+scores are those of plain Python over what the segments say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_DEPTH = 3
 
 def simulated(crawl: Crawl, folder: str, scores: dict[str, int], depths: dict[str, int]) -> int:
     """Add what a round has brought; returns how many pages with a title it had."""
-    pages = [row for row in pq.read_table(crawl.root / folder / "node-0" / "pages.parquet").to_pylist()]
+    pages = pq.read_table(crawl.root / folder / "node-0" / "pages.parquet").to_pylist()
     links = pq.read_table(crawl.root / folder / "node-0" / "links.parquet").to_pylist()
     targets: dict[bytes, list[str]] = {}
     for link in links:

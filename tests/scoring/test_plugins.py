@@ -18,7 +18,7 @@ from crawl_lib.config import Config
 from crawl_lib.crawldb import newest_version, update
 from crawl_lib.errors import ConfigError
 from crawl_lib.records import metadata_with_list
-from crawl_lib.scoring import Plugin, Scoring, loading
+from crawl_lib.scoring import Plugin, Scoring, load_plugins, loading, note
 from crawl_lib.storage import open_storage
 from tests.crawldb.crawls import Crawl, Visit
 from tests.crawldb.test_generate import config_of, lines_of, make
@@ -115,8 +115,8 @@ def test_what_is_noted_of_a_page_is_a_column_and_no_metadata(tmp_path: Path, mon
     made = make(config, now=T)
     [line] = lines_of(config, made["list"])
     assert json.loads(line.metadata) == {"a": "b", "scoring": {"was_worth": 1.0}}
-    scoring = Scoring.loaded(config)
-    known = scoring.noted("after_parsing", metadata_with_list(line), {"url": A, "title": "Title"})
+    plugins = load_plugins(config.scoring)
+    known = note(plugins, "after_parsing", metadata_with_list(line), {"url": A, "title": "Title"})
     assert json.loads(known) == {"a": "b", "list": "1-1", "scoring": {"was_worth": 1.0, "titled": 1.0}}
     crawl.known_seeds.clear()
     crawl.segment(T + DAY, [Visit(A, body="x", links=[B], more={"metadata": known})])
