@@ -35,7 +35,7 @@ from crawl_lib.crawldb.lists import (
     read_lists,
     utc,
 )
-from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, columns, newest_version
+from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
 from crawl_lib.engine import Engine, Room, open_engine
 from crawl_lib.errors import DamagedFileError, InputError
@@ -48,7 +48,7 @@ from crawl_lib.seeds import Division, hand_over
 from crawl_lib.segment import SegmentReader
 from crawl_lib.stores import Stores
 from crawl_lib.urls import Chain, Owners, Scope, UrlFilter, key_of
-from crawl_lib.versions import Version, Versions, Work
+from crawl_lib.versions import Version, Versions, Work, columns
 
 ROWS = 1 << 16
 OLDER_FOLDERS = 10

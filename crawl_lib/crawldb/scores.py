@@ -8,9 +8,8 @@ of new URLs, and `update` of what was visited, or is linked to, with the sum of 
 from dataclasses import dataclass
 
 from crawl_lib.crawldb.inputs import SEEDS_SCHEMA
-from crawl_lib.crawldb.table import columns
 from crawl_lib.scoring import Scoring
-from crawl_lib.versions import Work, table_of
+from crawl_lib.versions import Work, columns, table_of
 
 _SHARES = columns("key bytes, segment int32, given score")
 _SCORES = columns("key bytes, score score")

@@ -209,6 +209,10 @@ class _Update:
         engine.view("base", "crawldb/base")
         self.scores.share()
         self.scores.judge()
+        if self.stores.config.schedule.sitemaps:
+            engine.view("hinted", "crawldb/hinted")
+        else:
+            engine.values("hinted", table_of([], _HINTED))
         there = {str(segment): segment for segment in self.inputs.there}
         names = [name for name in engine.column("crawldb/lost_segments") if name in there] if self.parent else []
         if names:
@@ -239,10 +243,6 @@ class _Update:
         engine.view("before", "crawldb/before" if states else "crawldb/old")
         engine.view("turn", "crawldb/last_turn")
         engine.view("after", "crawldb/after")
-        if self.stores.config.schedule.sitemaps:
-            engine.view("hinted", "crawldb/hinted")
-        else:
-            engine.values("hinted", table_of([], _HINTED))
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -40,7 +40,10 @@ class SegmentInputs:
 
     def give(self, engine: Engine, pages: str = "pages") -> None:
         """Tables of an engine: `pages` and `links` of the new segments, whose places and names are `segments`;
-        `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there. `pages`: another name for that table."""
+        `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there.
+
+        `pages`: another name for the table of that name.
+        """
         fresh = [segment for segment, _ in self.segments]
         marked = {name for _, name in self.taken_out}
         dropped = [
