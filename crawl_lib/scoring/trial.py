@@ -25,8 +25,7 @@ def answer(plugin: Plugin, moment: str, batch: pa.RecordBatch) -> "pa.Array[Any]
     judge; without rows, what is wrong with it as such."""
     try:
         found = _asked(getattr(plugin, moment), MOMENTS[moment], batch)
-        if problem := _problem(found, MOMENTS[moment]):
-            raise ValueError(problem)
+        _require_numbers(found, MOMENTS[moment])
     except Exception as error:  # it may do anything
         if len(batch) > 1:
             half = len(batch) // 2
@@ -64,13 +63,12 @@ def _asked(what: Row, moment: Moment, batch: pa.RecordBatch) -> "pa.Array[Any]":
     return found.column(moment.result).cast(pa.float64())
 
 
-def _problem(found: "pa.Array[Any]", moment: Moment) -> str:
-    """Why what was answered is no result."""
+def _require_numbers(found: "pa.Array[Any]", moment: Moment) -> None:
     if not moment.may_be_null and found.null_count:
-        return f"{moment.result} is null"
+        raise ValueError(f"{moment.result} is null")
     values = found.drop_null().to_numpy(zero_copy_only=False)
-    wrong = values[~(np.abs(values) < MOST)]
-    return f"{moment.result} is {wrong[0]}, which is not between -1e9 and 1e9" if len(wrong) else ""
+    if len(wrong := values[~(np.abs(values) < MOST)]):
+        raise ValueError(f"{moment.result} is {wrong[0]}, which is not between -1e9 and 1e9")
 
 
 def with_result(batch: pa.RecordBatch, name: str, values: "pa.Array[Any]") -> pa.RecordBatch:
