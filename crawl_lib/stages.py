@@ -199,14 +199,17 @@ def rank_export(stores: Stores, *, export: str, of: str = "pages") -> Result:
 
 
 def update_score(stores: Stores, *, export: str | None = None) -> Result:
-    """Make the ranks of an export's pages the scores of the CrawlDb's rows. `export`: None: the newest that has arcs.
+    """Make ranks the scores of the CrawlDb's rows: those of `scores.of`, or of the pages of an `export`.
 
-    Returns what `update_crawldb` does, and `export`.
+    Returns what `update_crawldb` does, and `export`: None where it is LinkRank; else the newest that has arcs.
     """
     from crawl_lib import crawldb, ranks  # noqa: PLC0415
     from crawl_lib.export import ARCS_IN, ARCS_OUT, newest_export  # noqa: PLC0415
 
     require_crawldb(stores)
+    if export is None and stores.config.scores.of == "linkrank":
+        version = ranks.update_score_by_links(stores, now=datetime.now(UTC))
+        return {**crawldb.counts_of(version), "export": None}
     name = export or newest_export(stores, having=(ARCS_OUT, ARCS_IN))
     return {**crawldb.counts_of(ranks.update_score(stores, export=name, now=datetime.now(UTC))), "export": name}
 

@@ -448,7 +448,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[_Option, ...]], ...] = (
     (
         "score update",
         "crawling.score",
-        "make the ranks of an export's pages the scores of the CrawlDb",
+        "make ranks the scores of the CrawlDb: those of `scores.of`, or of an export's pages",
         (_EXPORT, _JSON),
     ),
     ("config", "looking.config", "check the config, this machine and the servers; print what is in force", ()),

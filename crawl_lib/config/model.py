@@ -299,8 +299,9 @@ class LinkDbConfig:
 
 @dataclass(frozen=True)
 class ScoresConfig:
-    """What Airflow makes of the links of a crawl, and when."""
+    """Which ranks are the scores of the CrawlDb; what Airflow makes of the links of a crawl, and when."""
 
+    of: str = option("pagerank", choices=("pagerank", "linkrank"))
     tasks: tuple[str, ...] = option((), unique=True, choices=("invert_links", "duplicates", "score"))
     when: str = option("run", choices=("run", "segments"))
 

@@ -10,4 +10,4 @@ from crawl_lib.ranks.exported import GRAPHS, RankReport, rank_export
 from crawl_lib.ranks.kernel import Inlinks, mapped, starts_of
 from crawl_lib.ranks.linkrank import LINKRANK, LINKRANK_SCHEMA, update_linkrank
 from crawl_lib.ranks.pagerank import Ranked, page_rank
-from crawl_lib.ranks.score import update_score
+from crawl_lib.ranks.score import update_score, update_score_by_links

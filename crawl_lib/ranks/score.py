@@ -1,8 +1,9 @@
 """`krake score update`: ranks become the scores of the CrawlDb's rows.
 
-A score is a decimal with 9 digits behind the point, and ranks of many pages are smaller than that. So the score of a
-page is its PageRank times the number of pages: 1 is the mean, (1 - damping) about the least, and 9 digits tell pages
-apart whose ranks differ by a billionth of the mean, whatever the size of the graph.
+A score is a decimal with 9 digits behind the point, and PageRanks of many pages are smaller than that. So the score of
+a page is its PageRank times the number of pages; a LinkRank is of that size as it is. 1 is the mean, (1 - damping)
+about the least, and 9 digits tell pages apart whose ranks differ by a billionth of the mean, whatever the size of the
+graph.
 """
 
 import hashlib
@@ -18,9 +19,10 @@ from crawl_lib.crawldb import CRAWLDB_SCHEMA, revise
 from crawl_lib.export import RANK_SCHEMAS, ExportFolder
 from crawl_lib.ranks.exported import BATCH_ROWS, rank_export, rank_table, read_said
 from crawl_lib.ranks.kernel import Floats
+from crawl_lib.ranks.linkrank import LINKRANK, update_linkrank
 from crawl_lib.segment import open_parquet
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Version, Work
+from crawl_lib.versions import Version, Versions, Work
 
 SCORES_SCHEMA = pa.schema([CRAWLDB_SCHEMA.field(name) for name in ("key", "score")])
 _DIGITS = 10**9
@@ -45,12 +47,28 @@ def update_score(stores: Stores, *, export: str, now: datetime) -> Version:
     return revise(stores, what="score", of=f"pagerank {digest}", query="crawldb/scored", prepare=prepare, now=now)
 
 
+def update_score_by_links(stores: Stores, *, now: datetime) -> Version:
+    """The same with the LinkRanks of all ends of links. Raises what `update_linkrank` does, and InputError as above."""
+    ranks = update_linkrank(stores, now=now)
+
+    def prepare(work: Work) -> None:
+        batches = Versions(stores, LINKRANK).batches(ranks, ["key", "rank"])
+        work.keep("ranks", SCORES_SCHEMA, (_table(batch, 1) for batch in batches))
+
+    return revise(stores, what="score", of=f"linkrank {ranks.digest}", query="crawldb/scored", prepare=prepare, now=now)
+
+
 def _scores(folder: ExportFolder, pages: int) -> Iterator[pa.Table]:
     name = rank_table("pages")
     with open_parquet(folder.storage, folder.file(name), RANK_SCHEMAS[name]) as table:
         for batch in folder.stores.until_stopped(table.batches(BATCH_ROWS, ["key", "rank"])):
-            ranks = np.from_dlpack(batch.column(1)).astype(np.float64)
-            yield pa.Table.from_arrays([batch.column(0), scores_of(ranks * pages)], ["key", "score"])
+            yield _table(batch, pages)
+
+
+def _table(batch: pa.RecordBatch, times: int) -> pa.Table:
+    """Keys with their scores, of keys with their ranks."""
+    ranks = np.from_dlpack(batch.column(1)).astype(np.float64)
+    return pa.Table.from_arrays([batch.column(0), scores_of(ranks * times)], ["key", "score"])
 
 
 def scores_of(values: Floats) -> "pa.Array[Any]":

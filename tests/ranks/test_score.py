@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from decimal import Decimal
 from typing import Any
 
@@ -9,12 +10,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from crawl_lib.config import Config
+from crawl_lib.config import Config, LinkRankConfig
 from crawl_lib.errors import InputError, PathNotFoundError
-from crawl_lib.ranks import update_score
+from crawl_lib.ranks import LINKRANK, update_score, update_score_by_links
 from crawl_lib.ranks.score import scores_of
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Version
+from crawl_lib.versions import Version, Versions
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.export.conftest import crawl, storage
 from tests.export.crawls import CrawlMaker
@@ -52,6 +53,21 @@ def test_scores_are_ranks_times_pages_and_0_where_the_graph_lacks_the_url(stores
 
 def test_the_same_ranks_make_no_other_version(stores: Stores) -> None:
     assert [update_score(stores, export="x", now=at(NOW + later)).number for later in (0, 5)] == [2, 2]
+
+
+def test_link_ranks_are_scores_as_they_are(stores: Stores) -> None:
+    stores = dataclasses.replace(
+        stores, config=dataclasses.replace(stores.config, linkrank=LinkRankConfig(within_host=True, within_domain=True))
+    )
+    version = update_score_by_links(stores, now=at(NOW))
+    ranks = Versions(stores, LINKRANK)
+    wanted = dict.fromkeys([*LINKS, LACKING], Decimal(0))
+    for batch in ranks.batches(ranks.newest(), ["url", "rank"]):
+        wanted |= {row["url"]: Decimal(round(row["rank"] * 10**9)).scaleb(-9) for row in batch.to_pylist()}
+    found = scores(stores, version)
+    assert found == {url: wanted[url] for url in found}
+    assert sum(score > 0 for score in found.values()) > 1
+    assert update_score_by_links(stores, now=at(NOW + 5)).number == version.number
 
 
 def test_scores_keep_order_and_fit_the_column() -> None:
