@@ -39,6 +39,7 @@ ELSEWHERE = {
     "hosts.moved": "only with files of before: tests/fetch/test_hoststore.py",
     "page.noted": "only on large pages: tests/worker/test_large_pages.py",
     "crawldb.": "only with a CrawlDb: tests/crawldb",
+    "versions.": "only of tables that are derived: tests/crawldb, tests/linkdb, tests/duplicates",
     "text.": "only where a CrawlDb compares the text of pages: tests/text",
     "export.buckets": "reached by name built at run time: tests/export",
 }
