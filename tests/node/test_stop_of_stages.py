@@ -85,8 +85,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "finalize_export": {"export": "x"},
     "generate": {"run_id": "run", "iteration": 1},
     "update_crawldb": {},
+    "rank_export": {"export": "x"},
+    "invert_links": {},
+    "update_score": {"export": "x"},
+    "mark_duplicates": {},
 }
-OF_CRAWLDB = {"generate", "update_crawldb"}
+OF_CRAWLDB = {"generate", "update_crawldb", "update_score", "mark_duplicates"}
 
 
 def config_for(name: str, config: Config) -> Config:
@@ -105,6 +109,25 @@ def test_a_stage_that_is_stopped_before_it_begins_touches_nothing(name: str, con
     with pytest.raises(StoppedError, match="run it again"):
         getattr(stages, name)(stores.open_stores(config_for(name, config), stop=stop), **ARGUMENTS[name])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_links_ranks_and_scores_that_are_stopped_go_on(crawled: Config) -> None:
+    folder = Path(crawled.dfs_primary) / crawled.export.directory
+    stages.export_pages(open_stores(crawled), label="x")
+    stages.link_export(open_stores(crawled), export="x")
+    stages.finalize_export(open_stores(crawled), export="x")
+    with_crawldb = config_for("generate", crawled)
+    stages.update_crawldb(open_stores(with_crawldb))
+    for name in ("invert_links", "rank_export", "update_score", "mark_duplicates"):
+        config = config_for(name, crawled)
+
+        def stage(stop: Event, name: str = name, config: Config = config) -> object:
+            return getattr(stages, name)(open_stores(config, stop=stop), **ARGUMENTS[name])
+
+        assert stopped_everywhere(stage) >= 2
+        before = files_of(folder)
+        stage(Event())
+        assert files_of(folder) == before
 
 
 def test_inject_that_is_stopped_leaves_no_seeds(config: Config, tmp_path: Path) -> None:
