@@ -6,7 +6,7 @@ case. All that joins is counted, but what a list asked for: that was counted whe
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -56,12 +56,13 @@ class Admission:
     def count(self, lines: Sequence[tuple[bytes, bytes]]) -> None:
         """Note URLs that have joined, by their lines of data and meta."""
         urls = [url for url, meta in lines if not is_listed(meta, is_meta=True)]
-        counts = Counter(map(host_of_line, urls))
+        hosts = [host_of_line(url) for url in urls]
+        counts = Counter(hosts)
+        patterns = self._patterns(urls, hosts, counts) if self._traps and self._traps.has_patterns else []
         for url in urls:
             if groups := self._groups(url):
                 counts.update(_names(groups))
-        if self._traps is not None and self._traps.has_patterns:
-            counts += Counter(self._patterns(urls))
+        counts.update(patterns)
         self._known.clear()
         self._counts.note(counts)
 
@@ -69,17 +70,17 @@ class Admission:
         """The file `new.hosts` of the intake."""
         return self._counts.noted()
 
-    def _patterns(self, urls: Sequence[bytes]) -> Iterator[bytes]:
+    def _patterns(self, urls: Sequence[bytes], hosts: Sequence[bytes], of_hosts: Counter[bytes]) -> list[bytes]:
         """The patterns of those URLs that are not among the first of their hosts, however they are divided in calls."""
-        of_hosts = Counter(map(host_of_line, urls))
         before = self._counts.get(of_hosts)
         seen = {host: have for host, n in of_hosts.items() if (have := before.get(host, 0)) + n > _FIRST_OF_HOST}
-        for url in urls if seen else ():
-            host = host_of_line(url)
+        found = []
+        for url, host in zip(urls, hosts, strict=True) if seen else ():
             if host in seen:
                 seen[host] += 1
                 if seen[host] > _FIRST_OF_HOST:
-                    yield pattern_of(url, host)
+                    found.append(pattern_of(url, host))
+        return found
 
     def _rules(self, url: bytes) -> list[Groups]:
         return [*self._groups(url), *_of_host(url, self._max_of_host)]

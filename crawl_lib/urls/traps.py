@@ -19,6 +19,7 @@ no group, and finding that out takes 1 us.
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 
 from crawl_lib.config import TrapsConfig
@@ -153,6 +154,11 @@ def pattern_of(url: bytes, host: bytes) -> bytes:
         path += b"?" + b"&".join(sorted({_asked(part) for part in _PARTS.split(query)}))
     else:
         path = path.rstrip(b"/").rpartition(b"/")[0]
+    return _pattern_name(path, host)
+
+
+@lru_cache(maxsize=4096)
+def _pattern_name(path: bytes, host: bytes) -> bytes:
     return _name(Rejection.SIMILAR, host, _WITH_DIGIT.sub(b"#", path)).replace(b"/", PATTERN_MARK, 1)
 
 

@@ -151,8 +151,6 @@ class PageHandler:
 
     def _page(self, taken: TakenUrl, fetched: Fetched, position: Position) -> tuple[Page | None, bool]:
         """Write the row of `pages`; returns the page, if it is one, and whether it says nofollow."""
-        if self.patterns:
-            self.patterns.note(taken, fetched, None, b"")
         if fetched.outcome not in WITH_RESPONSE:
             self._without_response(taken, fetched, position)
             return None, False
@@ -161,11 +159,11 @@ class PageHandler:
             return None, self._row((taken, fetched, position), headers, UNREAD)
         content = (self._reader.small_content if self._has_aside else self._reader.content)(headers, fetched)
         if content is None:
+            self.patterns.note(taken, fetched, None, b"")
             self.large.read(taken, fetched, position)
             return None, False
         reading = self._reader.facts(headers, fetched, content)
-        if self.patterns:
-            self.patterns.note(taken, fetched, reading.mime, content.data)
+        self.patterns.note(taken, fetched, reading.mime, content.data)
         if self._reader.is_page(fetched.outcome, reading.mime, content.data):
             is_noted = len(content.data) > NOTED_BYTES
             if is_noted and self._notes.is_barred(taken.position):
@@ -179,6 +177,7 @@ class PageHandler:
         return reading.page, self._row((taken, fetched, position), headers, reading)
 
     def _without_response(self, taken: TakenUrl, fetched: Fetched, position: Position) -> None:
+        self.patterns.note(taken, fetched, None, b"")
         row, counts = PageRow(*_always(taken, fetched, position)), self._writer.part.counts
         if fetched.outcome is Outcome.FILTERED:
             if target := target_of_error(fetched.error):

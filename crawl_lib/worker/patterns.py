@@ -9,7 +9,6 @@ at, since looking costs 0.1 ms.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 
 from crawl_lib.fetch import HostStore
@@ -40,8 +39,16 @@ def room_of(hosts: HostStore, pattern: str, max_similar: int) -> int | None:
 def _is_trap(sketches: Iterable[bytes], max_similar: int) -> bool:
     """Whether so many are nearly the same as one. As many as half of them can be, so some are looked at, not all."""
     pages = [int.from_bytes(one) for one in sketches if len(one) == SKETCH_BYTES]
-    some = islice(pages, None, None, max(1, len(pages) // _COMPARED))
-    return any(sum(_likeness(one, page) >= _LIKENESS for page in pages) >= max_similar for one in some)
+    some = pages[:: max(1, len(pages) // _COMPARED)]
+    # Most are found out by those that are looked at alone: half as many of them are alike as all would have to be.
+    return any(
+        2 * _alike(one, some) * len(pages) >= max_similar * len(some) and _alike(one, pages) >= max_similar
+        for one in some
+    )
+
+
+def _alike(one: int, pages: Iterable[int]) -> int:
+    return sum(_likeness(one, page) >= _LIKENESS for page in pages)
 
 
 def _likeness(one: int, other: int) -> float:
@@ -58,6 +65,8 @@ class Patterns:
         """Without `max_similar` there are none."""
         self._rooms = dict(rooms) if max_similar else {}
         self._most = max_similar or 0
+        # Whether there is a trap, or a pattern of which it is yet to be known what its pages are like.
+        self._finds_out = any(room is not None for room in self._rooms.values())
         self._folder = folder
         self._hosts = {name.partition("/")[0] for name in self._rooms}
         self._noted: defaultdict[str, dict[int, bytes]] = defaultdict(dict)
@@ -75,10 +84,11 @@ class Patterns:
 
     def note(self, taken: TakenUrl, fetched: Fetched, mime: str | None, html: bytes) -> None:
         """Note what a page is like; of what is no page, that there is none."""
-        name = self._name(taken)
-        if name is None or fetched.outcome is Outcome.FILTERED:
+        is_one = not taken.key[0] % _ONE_IN
+        if not (is_one or self._finds_out) or fetched.outcome is Outcome.FILTERED:
             return
-        if self._rooms[name] is None and taken.key[0] % _ONE_IN:
+        name = self._name(taken)
+        if name is None or (self._rooms[name] is None and not is_one):
             return
         is_page = fetched.outcome is Outcome.OK and mime in HTML_TYPES
         noted = self._noted[name]
@@ -99,7 +109,7 @@ class Patterns:
         now: list[TakenUrl] = []
         later: list[TakenUrl] = []
         traps: list[TakenUrl] = []
-        left = dict(self._rooms)
+        left = dict(self._rooms) if self._finds_out else {}
         for taken in items:
             name = self._name(taken) if left else None
             if name is None or (room := left[name]) is None:
@@ -116,3 +126,4 @@ class Patterns:
         with HostStore(self._folder) as store:
             for name in {name for taken in items if (name := self._name(taken)) is not None}:
                 self._rooms[name] = room_of(store, name, self._most)
+        self._finds_out = any(room is not None for room in self._rooms.values())
