@@ -54,6 +54,7 @@ STATE_SCHEMA = pa.schema(
     ]
 )
 _BEGUN = columns("name text, began time")
+_BASE = pa.schema([field for field in STATE_SCHEMA if field.name not in ("place", "places")])
 _COUNT = columns("key bytes, inlinks int64")
 _HINTED = columns("key bytes, every_s int64, is_newer int32")
 _SIGNATURES = columns("key bytes, time time, signature bytes")
@@ -206,7 +207,10 @@ class _Update:
         engine.view(sources, "crawldb/sources")
         rows = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS))
         self.work.keep(hops, HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
-        engine.view("base", "crawldb/base")
+        if self.scores.looks_at_links:  # it is read for each moment then, and Spark would make it each time
+            self.work.ask("base", _BASE, "crawldb/base", "crawldb.events")
+        else:
+            engine.view("base", "crawldb/base")
         self.scores.share()
         self.scores.judge()
         if self.stores.config.schedule.sitemaps:

@@ -160,7 +160,7 @@ class Hdfs:
         if len(self.names) > 1:
             self.bootstrap()
             self.start("nn2")
-            self.java("nn1", ADMIN, "-transitionToActive", "nn1")
+            self.make_active("nn1")
         self.start("dn")
         self.wait_ready()
         self._make_home()
@@ -228,7 +228,7 @@ class Hdfs:
     def fail_over(self) -> None:
         """Kill the active namenode nn1 and make nn2 active."""
         self.kill("nn1")
-        self.java("nn2", ADMIN, "-transitionToActive", "--forceactive", "nn2", answer=b"Y\n")
+        self.make_active("nn2", "--forceactive")
 
     def stop(self) -> None:
         """Stop everything that was started."""
@@ -262,16 +262,25 @@ class Hdfs:
         [state] = self.session.get(f"{self.url(name)}/jmx?qry={query}", timeout=ANSWER_LIMIT_S).json()["beans"]
         return bool(state["NumLiveDataNodes"] >= 1 and state["FSState"] == "Operational")
 
-    def java(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> None:
+    def java(self, name: str, main: str, *arguments: str) -> None:
         """Run one of Hadoop's tools to its end, with the configuration of a server."""
-        done = subprocess.run(
+        done = self.tool(name, main, *arguments)
+        assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")[-3000:]
+
+    def tool(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """The same, whatever comes of it."""
+        return subprocess.run(
             [*self._command(name, main), *arguments],
             input=answer,
             env=os.environ | self.environment,
             capture_output=True,
             timeout=START_LIMIT_S,
         )
-        assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")[-3000:]
+
+    def make_active(self, name: str, *options: str) -> None:
+        """A namenode that listens may still be starting: it says so then, and is asked again."""
+        asked = (name, ADMIN, "-transitionToActive", *options, name)
+        wait_for(f"{name} is active", lambda: self.tool(*asked, answer=b"Y\n").returncode == 0)
 
     def _command(self, name: str, main: str) -> list[str]:
         options = [*FAST_START, f"-XX:SharedArchiveFile={archive(main)}", "-Djava.net.preferIPv4Stack=true"]

@@ -228,10 +228,10 @@ class SecureHdfs(Hdfs):
         """See Hdfs."""
         return ""  # the ticket says it
 
-    def java(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> None:
+    def tool(self, name: str, main: str, *arguments: str, answer: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """See Hdfs. By the administrator's ticket."""
         self._administrator.credentials()
-        super().java(name, main, *arguments, answer=answer)
+        return super().tool(name, main, *arguments, answer=answer)
 
     def security(self, folder: Path) -> set[tuple[str, str]]:
         """As https://hadoop.apache.org/docs/r3.4.2/hadoop-project-dist/hadoop-common/SecureMode.html says."""

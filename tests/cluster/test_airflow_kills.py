@@ -31,9 +31,9 @@ from tests.torture.checks import refetched
 
 pytestmark = pytest.mark.timeout(3000)
 WEB = crawls.WEB
-KILLS_OF_MAKE_CRAWL = 14
-KILLS_OF_TASKS = 3
-KILLS_OF_AIRFLOW = 3
+KILLS_OF_MAKE_CRAWL = 16
+KILLS_OF_TASKS = KILLS_OF_AIRFLOW = 2
+"""Each costs a task one of its seven attempts, and on a busy machine Airflow loses one now and then by itself."""
 END_S = 900
 QUICK = {"AIRFLOW__CORE__MAX_TASK_RETRY_DELAY": "10"}
 """Else tasks that were killed several times wait minutes before they are tried again."""

@@ -70,14 +70,7 @@ def test_requests_wait_while_no_namenode_is_active(pair, open_in):
         renamed = other.submit(storage.rename, "a", "b")
         with pytest.raises(TimeoutError):
             renamed.result(timeout=1.0)
-        pair.java(
-            "nn2",
-            "org.apache.hadoop.hdfs.tools.DFSHAAdmin",
-            "-transitionToActive",
-            "--forceactive",
-            "nn2",
-            answer=b"Y\n",
-        )
+        pair.make_active("nn2", "--forceactive")
         renamed.result(LIMIT_S)
     assert storage.read_bytes("b") == b"1"
 
