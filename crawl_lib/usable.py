@@ -115,7 +115,7 @@ def _store(config: Config, secrets: Secrets, stop: Event | None) -> Problems:
         if not _there(root).is_dir():
             return
         store, room = LocalStorage(root), LocalStorage(_there(root))
-    for written in ("", config.crawl.directory, config.export.directory):
+    for written in (config.crawl.directory, config.export.directory):
         store.require_writable(written)
     with suppress(StorageError):  # what cannot be looked at says nothing of other crawls
         yield from map(ConfigError, other_crawls(Stores(config, secrets, store)))

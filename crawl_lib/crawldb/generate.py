@@ -37,9 +37,8 @@ from crawl_lib.crawldb.lists import (
 )
 from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
 from crawl_lib.crawldir import DAMAGED_PREFIX, LISTS_FOLDER, Iteration
-from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.engine import Engine
 from crawl_lib.errors import DamagedFileError, InputError
-from crawl_lib.export import scratch_folder
 from crawl_lib.frontier import HANDED_ON, encode_line
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
 from crawl_lib.rounds import list_number, nothing_due, start_iteration
@@ -258,37 +257,30 @@ def _waiting(stores: Stores, lists: Sequence[MadeList]) -> dict[str, int]:
 @contextmanager
 def _opened(stores: Stores, basis: _Basis) -> Iterator[Engine]:
     """An engine with the view `judged`: see `sql/crawldb`."""
-    limits, name = stores.config.scratch, f"read-generate-{uuid.uuid4().hex}"
-    with scratch_folder(stores.config, name) as scratch:
-        room = Room(stores.storage, scratch, stores.crawl.at(f".{name}"), limits.memory_bytes, stores, limits.max_bytes)
-        with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
-            engine.tables("crawldb", basis.version.paths, CRAWLDB_SCHEMA)
-            engine.values("settings", _settings(stores, basis.settings, basis.now))
-            engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
-            engine.values("listed", basis.held)
-            _sort_values(Work(stores, engine, room.hidden), basis)
-            engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
-            engine.view("candidates", "crawldb/candidates")
-            rooms, nodes = basis.rooms, list(basis.rooms)
-            if len(nodes) == 1 or stores.config.frontier.routing == "local":  # which divides a list evenly
-                rooms, nodes = {"": len(nodes) * min(rooms.values())}, []
-            engine.values("owners", _owners(engine, nodes))
-            engine.values("rooms", pa.table({"node": list(rooms), "room": list(rooms.values())}))
-            if basis.settings.max_per_failing_host:
-                engine.view("failing", "crawldb/failing")
-            else:
-                engine.values("failing", pa.table({"host": pa.array([], pa.string())}))
-            looks_at_hosts = any(
-                (basis.settings.max_per_host, basis.settings.max_per_failing_host, basis.settings.spread)
-            )
-            engine.view("of_hosts", "crawldb/by_host" if looks_at_hosts else "crawldb/any_host")
-            engine.view("of_domains", "crawldb/by_domain" if basis.settings.max_per_domain else "crawldb/any_domain")
-            engine.view("of_nodes", "crawldb/by_node")
-            engine.view("judged", "crawldb/by_place" if basis.settings.top_n else "crawldb/any_place")
-            try:
-                yield engine
-            finally:
-                stores.storage.delete(room.hidden)
+    with Work.at(stores, stores.crawl.at(f".read-generate-{uuid.uuid4().hex}")) as work:
+        engine = work.engine
+        engine.tables("crawldb", basis.version.paths, CRAWLDB_SCHEMA)
+        engine.values("settings", _settings(stores, basis.settings, basis.now))
+        engine.values("statuses", pa.table({"status": pa.array(basis.settings.statuses or (), pa.string())}))
+        engine.values("listed", basis.held)
+        _sort_values(work, basis)
+        engine.values("refused", pa.table({"key": pa.array(_refused(stores, engine), pa.binary())}))
+        engine.view("candidates", "crawldb/candidates")
+        rooms, nodes = basis.rooms, list(basis.rooms)
+        if len(nodes) == 1 or stores.config.frontier.routing == "local":  # which divides a list evenly
+            rooms, nodes = {"": len(nodes) * min(rooms.values())}, []
+        engine.values("owners", _owners(engine, nodes))
+        engine.values("rooms", pa.table({"node": list(rooms), "room": list(rooms.values())}))
+        if basis.settings.max_per_failing_host:
+            engine.view("failing", "crawldb/failing")
+        else:
+            engine.values("failing", pa.table({"host": pa.array([], pa.string())}))
+        looks_at_hosts = any((basis.settings.max_per_host, basis.settings.max_per_failing_host, basis.settings.spread))
+        engine.view("of_hosts", "crawldb/by_host" if looks_at_hosts else "crawldb/any_host")
+        engine.view("of_domains", "crawldb/by_domain" if basis.settings.max_per_domain else "crawldb/any_domain")
+        engine.view("of_nodes", "crawldb/by_node")
+        engine.view("judged", "crawldb/by_place" if basis.settings.top_n else "crawldb/any_place")
+        yield engine
 
 
 def _sort_values(work: Work, basis: _Basis) -> None:

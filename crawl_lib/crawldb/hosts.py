@@ -8,13 +8,9 @@ from datetime import datetime
 import pyarrow as pa
 
 from crawl_lib.crawldb.table import CRAWLDB_SCHEMA, TIME
-from crawl_lib.engine import Room, open_engine
-from crawl_lib.export import scratch_folder
 from crawl_lib.segment import PAGES_NAME, PAGES_SCHEMA
 from crawl_lib.stores import Stores
-from crawl_lib.versions import Version
-
-_ROWS = 1 << 16
+from crawl_lib.versions import GROUP_ROWS, Version, Work
 
 
 @dataclass(frozen=True)
@@ -48,21 +44,14 @@ def host_statistics(stores: Stores, version: Version, *, now: datetime) -> Gener
     NoRoomError, StoppedError.
     """
     segments = [stores.crawl.segment(*name.split("/")) for name in version.manifest["segments"]]
-    limits, name = stores.config.scratch, f"read-hosts-{uuid.uuid4().hex}"
-    hidden = stores.crawl.at(f".{name}")
-    try:
-        with scratch_folder(stores.config, name) as scratch:
-            room = Room(stores.storage, scratch, hidden, limits.memory_bytes, stores, limits.max_bytes)
-            with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
-                engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
-                there = [f"{segment.path}/{PAGES_NAME}" for segment in segments if segment.exists()]
-                engine.tables("pages", there, PAGES_SCHEMA)
-                engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
-                for batch in engine.stream("crawldb/host_statistics", _ROWS, "hosts"):
-                    for row in batch.to_pylist():
-                        ms, answers = row.pop("answers_ms"), row["answers"]
-                        size, contents = row.pop("contents_bytes"), row.pop("contents")
-                        mean_ms = ms // answers if answers else None
-                        yield HostStatistics(**row, mean_ms=mean_ms, mean_bytes=size // contents if contents else None)
-    finally:
-        stores.storage.delete(hidden)
+    with Work.at(stores, stores.crawl.at(f".read-hosts-{uuid.uuid4().hex}")) as work:
+        work.engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
+        there = [f"{segment.path}/{PAGES_NAME}" for segment in segments if segment.exists()]
+        work.engine.tables("pages", there, PAGES_SCHEMA)
+        work.engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
+        for batch in work.engine.stream("crawldb/host_statistics", GROUP_ROWS, "hosts"):
+            for row in batch.to_pylist():
+                ms, answers = row.pop("answers_ms"), row["answers"]
+                size, contents = row.pop("contents_bytes"), row.pop("contents")
+                mean_ms = ms // answers if answers else None
+                yield HostStatistics(**row, mean_ms=mean_ms, mean_bytes=size // contents if contents else None)

@@ -31,7 +31,7 @@ def revise(
             return parent
         carried = {name: before[name] for name in ("config_digest", "segments", "seeds")}
         facts = {**carried, "parent": parent.number, "now": int(now.timestamp()), "revised": revised}
-        number = max(versions.numbers()) + 1
+        number = versions.next_number()
         with Work.of(versions, number) as work:
             work.engine.tables("crawldb", parent.paths, CRAWLDB_SCHEMA)
             prepare(work)

@@ -105,7 +105,7 @@ def filter_crawldb(stores: Stores, *, now: datetime) -> Version:
 def _grown(stores: Stores, parent: Version | None, inputs: UpdateInputs, now: datetime) -> Version | None:
     """The next version, None if another update has made one of its number meanwhile."""
     versions = Versions(stores, CRAWLDB)
-    number = max(versions.numbers(), default=0) + 1
+    number = versions.next_number()
     before = parent.manifest if parent else {"segments": {}, "seeds": []}
     seeds = {*before["seeds"], *(name for name, _ in inputs.seeds)}
     facts: dict[str, Any] = {

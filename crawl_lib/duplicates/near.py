@@ -68,7 +68,7 @@ def find_near(stores: Stores, *, now: datetime) -> Version:
     versions, least = Versions(stores, DUPLICATES), stores.config.duplicates.cosine
     while True:
         inputs, newest = find_inputs(stores), versions.newest()
-        number = max(versions.numbers(), default=0) + 1
+        number = versions.next_number()
         with Work.of(versions, number) as work:
             prepare(work, inputs)
             limits = f"{least} {BANDS} {ROWS} {NEXT} {stores.config.text.max_chars}"

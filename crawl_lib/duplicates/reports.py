@@ -64,7 +64,7 @@ def find_templates(stores: Stores) -> list[Row]:
 def _work(stores: Stores) -> Iterator[tuple[Work, Inputs]]:
     """Room for a report; no version is made."""
     versions, inputs = Versions(stores, DUPLICATES), find_inputs(stores)
-    with Work.of(versions, max(versions.numbers(), default=0) + 1) as work:
+    with Work.of(versions, versions.next_number()) as work:
         prepare(work, inputs)
         yield work, inputs
 

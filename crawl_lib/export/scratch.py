@@ -14,7 +14,7 @@ from crawl_lib.export.folder import ExportFolder
 
 LOCK = "export.lock"
 """Held for the moment in which a process deletes what others left and makes its folder."""
-PREFIXES = ("export-", "read-", "repair-", "text-", "crawldb-", "outlinks-", "linkdb-", "linkrank-")
+PREFIXES = ("export-", "read-", "repair-", "text-", "work-")
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def update_outlinks(stores: Stores, *, now: datetime) -> Version:
             "segments": inputs.taken_in(before["segments"]),
             "dropped": inputs.dropped_digest,
         }
-        number = max(versions.numbers(), default=0) + 1
+        number = versions.next_number()
         with Work.of(versions, number) as work:
             if version := write_version(versions, number, _rows(work, parent, inputs), facts):
                 return version

@@ -67,7 +67,7 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
                 " linkrank.within_domain leave out those within a site"
             )
         work.engine.table("nodes", nodes)
-        with scratch_folder(stores.config, f"linkrank-{uuid.uuid4().hex}") as scratch:
+        with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
             yield from _ranked(work, nodes, _ranks(work, scratch, nodes, options))
 
     return derive(Versions(stores, LINKRANK), of=links, settings=asdict(options), rows=rows, now=now)

@@ -35,7 +35,7 @@ def derive(
         if newest is not None and facts == {name: newest.manifest.get(name) for name in facts}:
             return newest
         made = {**facts, "now": int(now.timestamp()), "config_digest": stores.config_digest}
-        number = max(versions.numbers(), default=0) + 1
+        number = versions.next_number()
         with Work.of(versions, number) as work:
             if version := write_version(versions, number, rows(work), made):
                 return version

@@ -84,6 +84,10 @@ class Versions:
         names = self.stores.crawl.names(self.family.folder)
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
+    def next_number(self) -> int:
+        """Of the version that is made next: above all that are there, whole or not."""
+        return max(self.numbers(), default=0) + 1
+
     def read(self, number: int) -> Version:
         """A version. Raises DamagedFileError if it is not whole, naming what it lacks, or StorageError."""
         folder, storage, remedy = self.path(number), self.stores.storage, self.family.remedy

@@ -29,7 +29,7 @@ _TYPES: "dict[str, pa.DataType]" = {
 
 @dataclass(frozen=True)
 class Work:
-    """The making of one version. `folder`: where its own tables are, relative to the storage's root."""
+    """The making of a version, or of an answer. `folder`: where its own tables are, relative to the storage's root."""
 
     stores: Stores
     engine: Engine
@@ -38,12 +38,17 @@ class Work:
     @classmethod
     @contextmanager
     def of(cls, versions: Versions, number: int) -> "Iterator[Work]":
+        """For a version of that number. Raises as `at` does."""
+        with cls.at(versions.stores, f"{versions.folder}/.{number}-{uuid.uuid4().hex}") as work:
+            yield work
+
+    @classmethod
+    @contextmanager
+    def at(cls, stores: Stores, folder: str) -> "Iterator[Work]":
         """Open the engine; with the block its tables go. Raises ConfigError, StorageError, NoRoomError."""
-        stores = versions.stores
-        folder = f"{versions.folder}/.{number}-{uuid.uuid4().hex}"
         limits = stores.config.scratch
         try:
-            with scratch_folder(stores.config, f"{versions.family.folder}-{uuid.uuid4().hex}") as scratch:
+            with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
                 room = Room(stores.storage, scratch, f"{folder}/engine", limits.memory_bytes, stores, limits.max_bytes)
                 with open_engine(stores.secrets.dfs.applied(stores.config), room) as engine:
                     yield cls(stores, engine, folder)

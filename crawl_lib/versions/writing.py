@@ -62,13 +62,14 @@ def write_version(
 
 
 def _remove_older(versions: Versions) -> None:
-    """Delete versions beyond the newest `crawldb.keep_versions`, and what killed tasks left of these numbers."""
+    """Delete versions beyond the newest `crawldb.keep_versions`, and what killed tasks left of those before the newest:
+    of its own number another task may still be at work."""
     storage, numbers = versions.stores.storage, versions.numbers()
     for number in numbers[versions.stores.config.crawldb.keep_versions :]:
         storage.delete(versions.path(number))
     for entry in storage.list(versions.folder):
         left = entry.name.removeprefix(".").partition("-")[0]
-        if entry.name.startswith(".") and left.isdecimal() and int(left) <= numbers[0]:
+        if entry.name.startswith(".") and left.isdecimal() and int(left) < numbers[0]:
             storage.delete(f"{versions.folder}/{entry.name}")
 
 

@@ -71,9 +71,6 @@ class Patterns:
         self._hosts = {name.partition("/")[0] for name in self._rooms}
         self._noted: defaultdict[str, dict[int, bytes]] = defaultdict(dict)
 
-    def __bool__(self) -> bool:
-        return bool(self._rooms)
-
     def _name(self, taken: TakenUrl) -> str | None:
         """The pattern of a URL, if it has become large. Seeds, and what a list asked for, are wanted in any case."""
         host = host_of(taken.queued.url)

@@ -198,7 +198,7 @@ def test_tasks_and_all_of_airflow_killed(
     serving: Serving, untroubled: tuple[dict[str, bytes], list[object]], tmp_path: Path
 ) -> None:
     """The run that was triggered before the kills ends well after them, without anybody's help."""
-    config, path = slow_config(tmp_path, 3.0)
+    config, path = slow_config(tmp_path, 12.0)
     rng, deaths, start_s = random.Random(SEED), [], time.monotonic()
     plan = ["task"] * KILLS_OF_TASKS + ["airflow"] * KILLS_OF_AIRFLOW
     rng.shuffle(plan)

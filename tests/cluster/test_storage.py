@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import subprocess
@@ -9,11 +10,15 @@ import sys
 import time
 
 import pytest
+import requests
 
 from crawl_lib.config.model import DfsConfig
 from crawl_lib.errors import PathNotFoundError, StorageError, StorageRightsError, TargetExistsError
 from crawl_lib.storage.filestore import Entry
 from crawl_lib.storage.hdfs import HdfsStorage
+from crawl_lib.stores import Secrets
+from crawl_lib.usable import shared_problems
+from tests.cluster.conftest import QUICK
 from tests.cluster.httpfs import HttpFs
 from tests.cluster.proxy import LossyProxy
 from tests.contracts.storage import StorageContract
@@ -228,6 +233,19 @@ def test_rights_are_known_before_anything_is_written(request, hdfs, open_in, gat
             with pytest.raises(StorageRightsError, match=r"hdfs dfs -mkdir -p /krake/.*/new; hdfs dfs -chown other"):
                 new.require_writable("any")
     assert ours.list("") == [Entry("exports", is_dir=True, size_bytes=0)]
+
+
+def test_a_root_without_rights_is_enough_where_crawl_and_exports_are_ours(hdfs, open_in, config):
+    storage = open_in(hdfs)
+    for folder in (config.crawl.directory, config.export.directory):
+        storage.make_dirs(folder)
+    path = storage.name.removeprefix(hdfs.url("nn1"))
+    url = f"{hdfs.url('nn1')}/webhdfs/v1{path}?op=SETPERMISSION&permission=555&user.name=krake"
+    requests.put(url, timeout=30).raise_for_status()
+    with pytest.raises(StorageRightsError):
+        storage.require_writable("")
+    config = dataclasses.replace(config, dfs_primary=storage.name, dfs=QUICK)
+    assert not [one for one in shared_problems(config, Secrets()) if isinstance(one, StorageRightsError)]
 
 
 def test_namenode_down_is_a_clear_error_after_the_wait():

@@ -84,3 +84,4 @@ def test_killed_at_a_step_the_next_update_leaves_the_same(crawl: Crawl, step: st
     again = update(crawl.stores, now=NOW)
     assert again.manifest["parts"] == killed.manifest["parts"]
     assert sorted(path.name for path in (crawl.root / "crawldb").iterdir()) == ["1", "2"]
+    assert [path.name for path in Path(crawl.stores.config.scratch.directory).iterdir()] == ["export.lock"]

@@ -40,7 +40,17 @@ class Api:
         self.token = self.ask("POST", "/auth/token", {"username": user, "password": password})["access_token"]
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One request; returns the JSON of the answer."""
+        """One request; returns the JSON of the answer. One that Airflow's SQLite could not answer is made again."""
+        until_s = time.monotonic() + READY_S
+        while True:
+            try:
+                return self._asked(method, path, body)
+            except AssertionError as error:
+                if "Database error" not in str(error) or time.monotonic() > until_s:
+                    raise
+                time.sleep(1)
+
+    def _asked(self, method: str, path: str, body: object) -> Any:
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(f"{self.url}{path}", data=data, method=method)
         request.add_header("Content-Type", "application/json")

@@ -192,7 +192,7 @@ def test_what_killed_processes_left_in_scratch_is_deleted_by_the_next_stage(
 ) -> None:
     """Of this export, of others, and of readers; what a living process holds, and what is not ours, stays."""
     base = Path(config.scratch.directory)
-    for folder in ("export-x", "export-killed", "read-killed-abc", "precious"):
+    for folder in ("export-x", "export-killed", "read-killed-abc", "work-killed", "precious"):
         (base / folder / "duckdb").mkdir(parents=True)
         (base / folder / "bucket-0").write_bytes(b"left")
     crawl.segment("1", "node-a", [Capture("http://h.example/", b"x")])

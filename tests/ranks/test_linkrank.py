@@ -224,7 +224,7 @@ def test_killed_it_makes_the_same_when_it_is_run_again(
         with pytest.raises(KilledError):
             update_linkrank(crawl.stores, now=NOW)
     assert (ranked(crawl), sums(crawl, LINKRANK)) == (expected, before)
-    assert not list(Path(config.scratch.directory).glob("linkrank-*"))
+    assert not list(Path(config.scratch.directory).glob("work-*"))
 
 
 def test_it_is_made_again_only_where_links_or_options_changed(config: Config) -> None:
