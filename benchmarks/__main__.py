@@ -22,6 +22,7 @@ PARTS = (
     "peers",
     "memory",
     "growth",
+    "hostile",
     "keys",
     "batch",
     "hdfs",

@@ -11,11 +11,14 @@ import pytest
 
 from crawl_lib.config import Config
 from crawl_lib.config.model import DfsConfig
+from crawl_lib.engine import Engine, Room, open_engine
+from crawl_lib.engine.spark import Spark
 from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
 from tests.cluster.hdfs import Hdfs, resolve_jars, why_not
-from tests.cluster.spark import DEFAULTS, give_defaults, make_archive
+from tests.cluster.spark import DEFAULTS, give_defaults, keep_warm, make_archive, with_spark
 from tests.contracts.mariadb import three_mariadbs
+from tests.e2e.crawl import make_config
 from tests.export.crawls import CrawlMaker
 
 __all__ = ["three_mariadbs"]
@@ -32,10 +35,8 @@ LONGEST_FIRST = (
     "test_failures.py",
     "test_kerberos.py",
     "test_make_cluster.py",
-    "test_slow_hosts.py",
     "ui/test_browser.py",
     "test_existing_airflow.py",
-    "test_hostile_web.py",
     "test_spark.py",
     "test_key_servers.py",
     "test_sealing.py",
@@ -102,6 +103,22 @@ def many_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         give_defaults(patched, folder, DEFAULTS)
         patched.setenv("PYSPARK_PYTHON", str(folder / "no-python"))
         yield
+
+
+@pytest.fixture(scope="module")
+def running(many_tasks: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """An engine over a store on the local disk."""
+    scratch = tmp_path_factory.mktemp("room")
+    config = with_spark(make_config(tmp_path_factory.mktemp("config"), nodes=1))
+    room = Room(LocalStorage.open(tmp_path_factory.mktemp("dfs")), scratch, "hidden", 1 << 30)
+    with open_engine(config, room) as engine:
+        yield engine
+    assert [path for path in scratch.iterdir() if path.name.startswith("result-")] == []
+
+
+@pytest.fixture
+def warm(running: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_warm(running, monkeypatch)
 
 
 @pytest.fixture

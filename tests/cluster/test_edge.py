@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from crawl_lib import stages
 from crawl_lib.config import Config
 from crawl_lib.keys import check, open_key_store
 from crawl_lib.repair.sweep import sweep
@@ -26,7 +25,6 @@ from crawl_lib.storage import LocalStorage, open_storage
 from crawl_lib.stores import open_stores
 from demo import Serving, SynthWeb, Truth, TruthOptions
 from tests.cluster.processes import wait_until
-from tests.cluster.spark import assert_same_bytes, spark_url, with_spark
 from tests.cluster.test_crawl import copy_of
 from tests.cluster.topology import Topology, why_not
 from tests.contracts.mariadb import PASSWORD
@@ -226,20 +224,9 @@ def tries(tasks: dict[str, tuple[str, int]], part: str) -> int:
     return max(tried for task, (_, tried) in tasks.items() if part in task)
 
 
-def export_with_spark(crawl: Crawl) -> str:
-    """Export, link and finalize the crawl once more, with Spark, which reads HDFS itself; returns the export's name."""
-    config = with_spark(crawl.config, dfs_url=spark_url(crawl.topology.hdfs, crawl.config))
-    name: str = stages.export_pages(open_stores(config), run_id=crawl.run, label="spark")["export"]
-    stages.link_export(open_stores(config), export=name)
-    stages.finalize_export(open_stores(config), export=name)
-    return name
-
-
-@pytest.mark.usefixtures("many_tasks")
 def test_a_crawl_triggered_by_rest_finds_the_truth_and_each_task_ran_on_its_node(
     topology: Topology, web: Web, tmp_path: Path
 ) -> None:
-    """And Spark makes the same export of it as the DAG did with DuckDB, byte for byte."""
     crawl = Crawl.begin(topology, "whole", web, iterations=WEB_ITERATIONS, delay_s=0.02)
     tasks = crawl.succeed()
     assert tries(tasks, "") <= 2, "one try, but where this machine did not answer for long"
@@ -251,7 +238,6 @@ def test_a_crawl_triggered_by_rest_finds_the_truth_and_each_task_ran_on_its_node
         assert [path.name for path in (topology.home(node) / "whole" / "queue").iterdir()] == [node]
         logs = {path.name for path in (topology.home(node) / "logs").rglob("task_id=*")}
         assert {name.rpartition(".")[2] for name in logs} == {node}
-    assert_same_bytes(open_storage(crawl.config), result.export, export_with_spark(crawl))
 
 
 # -- faults, one at a time

@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from crawl_lib.engine import Engine, Room, open_engine
-from crawl_lib.engine.spark import Spark
+from crawl_lib import stages
+from crawl_lib.config.model import DfsConfig
+from crawl_lib.engine import Room, open_engine
 from crawl_lib.errors import LockedError
-from crawl_lib.storage import LocalStorage, open_storage
+from crawl_lib.export import export_pages
+from crawl_lib.graph import finalize_export, link_export
+from crawl_lib.storage import open_storage
 from crawl_lib.storage.hdfs import HdfsStorage
+from crawl_lib.stores import open_stores
+from demo import Serving, SynthWeb
 from tests.cluster.spark import (
     LIMIT_S,
     all_stages,
     assert_same_bytes,
     in_scratch,
-    keep_warm,
     never,
     no_page,
     no_segment,
@@ -32,28 +35,13 @@ from tests.cluster.spark import (
     spark_url,
     with_spark,
 )
-from tests.e2e.crawl import make_config
+from tests.e2e.crawl import make_config, run_crawl
 from tests.engine.contract import EngineContract, put
 from tests.export.crawls import CrawlMaker
+from tests.stores import stores_on
 
 pytestmark = pytest.mark.timeout(LIMIT_S)
 DOWNLOAD = HdfsStorage.download
-
-
-@pytest.fixture(scope="module")
-def running(many_tasks: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """An engine over a store on the local disk."""
-    scratch = tmp_path_factory.mktemp("room")
-    config = with_spark(make_config(tmp_path_factory.mktemp("config"), nodes=1))
-    room = Room(LocalStorage.open(tmp_path_factory.mktemp("dfs")), scratch, "hidden", 1 << 30)
-    with open_engine(config, room) as engine:
-        yield engine
-    assert [path for path in scratch.iterdir() if path.name.startswith("result-")] == []
-
-
-@pytest.fixture
-def warm(running: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_warm(running, monkeypatch)
 
 
 CRAWLS = [
@@ -116,6 +104,37 @@ def test_on_a_local_disk_both_engines_leave_the_same_bytes(make, order, warm, tm
     all_stages(storage, with_spark(narrowed), maker, "spark")
     assert_same_bytes(storage, "duckdb", "spark")
     assert in_scratch(config) == []
+
+
+def test_a_real_crawl_on_hdfs_is_exported_to_the_same_bytes(warm, hdfs, tmp_path):
+    """Segments as nodes leave them: every column, nulls, WARC files, redirects, errors."""
+    with Serving(SynthWeb(seed=31, sites=5, pages_per_site=20)) as serving:
+        local = make_config(tmp_path, nodes=2)
+        config = dataclasses.replace(local, dfs_primary=f"{hdfs.address}/krake/spark-crawl", dfs=DfsConfig(wait_s=30.0))
+        done = run_crawl(config, serving.seeds)
+    on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
+    label = stages.export_pages(open_stores(on_spark), run_id="run-1", label="spark")["export"]
+    arcs = stages.link_export(open_stores(on_spark), export=label)["arcs"]
+    stages.finalize_export(open_stores(on_spark), export=label)
+    assert arcs > 100
+    assert_same_bytes(open_storage(config), done.export, label)
+
+
+def test_what_duckdb_began_spark_ends(warm, maker, config):
+    """The engine is no input of an export: a stage that one began goes on with the other."""
+    random_crawl(maker, 5)
+    storage = open_storage(config)
+    all_stages(storage, config, maker, "whole")
+    export_pages(stores_on(storage, config), name="mixed", segments=maker.segments)
+    for name in ("content", "offsets", "urlmapping"):
+        storage.delete(f"export/mixed/{name}")
+    on_spark = with_spark(config)
+    export_pages(stores_on(storage, on_spark), name="mixed", segments=maker.segments)
+    link_export(stores_on(storage, config), name="mixed")
+    storage.delete("export/mixed/arcs-in.parquet")
+    link_export(stores_on(storage, on_spark), name="mixed")
+    finalize_export(stores_on(storage, on_spark), name="mixed")
+    assert_same_bytes(storage, "whole", "mixed")
 
 
 class TestSpark(EngineContract):

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 
-from crawl_lib import stages
-from crawl_lib.config.model import DfsConfig, SparkConfig
+from crawl_lib.config.model import SparkConfig
 from crawl_lib.engine import Room, open_engine
 from crawl_lib.errors import ConfigError, PathNotFoundError, StoppedError, StorageError
 from crawl_lib.export import export_pages
 from crawl_lib.graph import finalize_export, link_export
 from crawl_lib.storage import open_storage
-from crawl_lib.stores import open_stores
-from demo import Serving, SynthWeb
 from tests.cluster import standalone
 from tests.cluster.processes import wait_until
 from tests.cluster.spark import (
@@ -33,41 +30,9 @@ from tests.cluster.spark import (
     spark_url,
     with_spark,
 )
-from tests.e2e.crawl import make_config, run_crawl
 from tests.stores import stores_on
 
 pytestmark = [pytest.mark.timeout(LIMIT_S), pytest.mark.usefixtures("many_tasks")]
-
-
-def test_a_real_crawl_on_hdfs_is_exported_to_the_same_bytes(hdfs, tmp_path):
-    """Segments as nodes leave them: every column, nulls, WARC files, redirects, errors."""
-    with Serving(SynthWeb(seed=31, sites=5, pages_per_site=20)) as serving:
-        local = make_config(tmp_path, nodes=2)
-        config = dataclasses.replace(local, dfs_primary=f"{hdfs.address}/krake/spark-crawl", dfs=DfsConfig(wait_s=30.0))
-        done = run_crawl(config, serving.seeds)
-    on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
-    label = stages.export_pages(open_stores(on_spark), run_id="run-1", label="spark")["export"]
-    arcs = stages.link_export(open_stores(on_spark), export=label)["arcs"]
-    stages.finalize_export(open_stores(on_spark), export=label)
-    assert arcs > 100
-    assert_same_bytes(open_storage(config), done.export, label)
-
-
-def test_what_duckdb_began_spark_ends(maker, config):
-    """The engine is no input of an export: a stage that one began goes on with the other."""
-    random_crawl(maker, 5)
-    storage = open_storage(config)
-    all_stages(storage, config, maker, "whole")
-    export_pages(stores_on(storage, config), name="mixed", segments=maker.segments)
-    for name in ("content", "offsets", "urlmapping"):
-        storage.delete(f"export/mixed/{name}")
-    on_spark = with_spark(config)
-    export_pages(stores_on(storage, on_spark), name="mixed", segments=maker.segments)
-    link_export(stores_on(storage, config), name="mixed")
-    storage.delete("export/mixed/arcs-in.parquet")
-    link_export(stores_on(storage, on_spark), name="mixed")
-    finalize_export(stores_on(storage, on_spark), name="mixed")
-    assert_same_bytes(storage, "whole", "mixed")
 
 
 def test_a_stage_that_is_stopped_ends_its_java_and_goes_on(maker, config, monkeypatch):
@@ -84,21 +49,20 @@ def test_a_stage_that_is_stopped_ends_its_java_and_goes_on(maker, config, monkey
 
     monkeypatch.setattr(subprocess.Popen, "__init__", watched)
     on_spark = with_spark(config)
-    for told, stage in (("export.choose", export_pages), ("graph.arcs_out", link_export)):
-        more = {"segments": maker.segments} if stage is export_pages else {}
-        stop = Event()
+    export_pages(stores_on(storage, config), name="stopped", segments=maker.segments)
+    stop = Event()
 
-        def on_progress(event: dict[str, Any], told: str = told, stop: Event = stop) -> None:
-            if event["stage"] == told:
-                stop.set()
+    def on_progress(event: dict[str, Any]) -> None:
+        if event["stage"] == "graph.arcs_out":
+            stop.set()
 
-        with pytest.raises(StoppedError):
-            stage(stores_on(storage, on_spark, on_progress=on_progress, stop=stop), name="stopped", **more)
-        assert len(started) >= 2  # java -version, and Spark
-        assert [process.poll() is None for process in started] == [False] * len(started)
-        assert in_scratch(config) == []
-        assert [entry.name for entry in storage.list("export/stopped") if entry.name.startswith(".")] == []
-        stage(stores_on(storage, on_spark), name="stopped", **more)
+    with pytest.raises(StoppedError):
+        link_export(stores_on(storage, on_spark, on_progress=on_progress, stop=stop), name="stopped")
+    assert len(started) >= 2  # java -version, and Spark
+    assert [process.poll() is None for process in started] == [False] * len(started)
+    assert in_scratch(config) == []
+    assert [entry.name for entry in storage.list("export/stopped") if entry.name.startswith(".")] == []
+    link_export(stores_on(storage, on_spark), name="stopped")
     finalize_export(stores_on(storage, on_spark), name="stopped")
     assert_same_bytes(storage, "whole", "stopped")
 
@@ -150,7 +114,7 @@ def test_after_a_failure_nothing_is_left_and_it_goes_on_when_mended(hdfs, maker,
     storage = open_storage(config)
     on_spark = with_spark(config, dfs_url=spark_url(hdfs, config))
     all_stages(storage, config, maker, "duckdb")
-    export_pages(stores_on(storage, on_spark), name="spark", segments=maker.segments)
+    export_pages(stores_on(storage, config), name="spark", segments=maker.segments)
     broken = "crawl/10/node-a/links.parquet"
     whole = storage.read_bytes(broken)
     storage.delete(broken)

@@ -156,16 +156,16 @@ def check(directory: Path, seed: int, shape: Shape) -> dict[str, float]:
 
     Good pages that came late are looked at once more: other tests run at the same time.
     """
-    late, measured = _checked(directory / "first", seed, shape)
+    late, measured = crawl_both(directory / "first", seed, shape)
     if late:
-        late, measured = _checked(directory / "second", seed, shape)
+        late, measured = crawl_both(directory / "second", seed, shape)
     assert not late, late
     return measured
 
 
-def _checked(directory: Path, seed: int, shape: Shape) -> tuple[str, dict[str, float]]:
-    """What to say of good pages that were late, "" if they were not, and what was measured."""
-    directory.mkdir()
+def crawl_both(directory: Path, seed: int, shape: Shape) -> tuple[str, dict[str, float]]:
+    """What to say of good pages that were late, "" if they were not, and what was measured. All else fails."""
+    directory.mkdir(exist_ok=True)
     with CrowdServing(seed, shape.hostile, shape.urls) as crowd, other_ports() as others:
         good = [
             f"http://{host}:{crowd.port}/good/{page}" for page in range(shape.pages) for host in good_hosts(shape.good)

@@ -1,6 +1,6 @@
 """Whatever hostile hosts do, good pages come in time, and each hostile page ends in the outcome that is named for it.
 
-The large one, 500 with 500, is in `tests/cluster`.
+The large one, 500 with 500, is `make bench PARTS=hostile`.
 """
 
 from pathlib import Path

@@ -97,7 +97,7 @@ def test_a_failure_is_named_and_an_interrupt_ends_the_run_there(
     assert str(lying) in output
     shutil.rmtree(lying)
 
-    path.write_text(path.read_text().replace("host_delay_s: 0.0", "host_delay_s: 0.5"))
+    path.write_text(path.read_text().replace("host_delay_s: 0.0", "host_delay_s: 3.0"))
     process = start(ui.home, path, *arguments)
     ui.wait(lambda: list(api.runs().values())[1:] and list(api.runs().values())[-1] == "running", "the second run")
     time.sleep(3)
