@@ -325,6 +325,7 @@ class LinkRankConfig:
     one_per_domain: bool = option(True)
     drop_reciprocal: bool = option(False)
     drop_triangles: bool = option(False)
+    duplicates: str = option("keep", choices=("keep", "drop"))
     damping: float = option(0.85, minimum=0, maximum=0.999)
     rounds: int = option(10, minimum=1)
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from crawl_lib.config import LinkRankConfig
+from crawl_lib.crawldb import CRAWLDB_SCHEMA, newest_version
 from crawl_lib.errors import InputError
 from crawl_lib.export import scratch_folder
 from crawl_lib.linkdb import OUTLINKS_SCHEMA, update_outlinks
@@ -40,7 +41,7 @@ LINKRANK = Family(
     rebuilt="`krake linkdb rank` makes one",
 )
 """A version's manifest has `now` (POSIX seconds), `config_digest`, `of` (a digest of the rows that it was made of) and
-`settings`, the section `linkrank` of the config."""
+`settings`: the section `linkrank` of the config, and where duplicates are dropped `crawldb`, a digest of its rows."""
 _ARCS = columns(
     "source bytes, target bytes, source_domain text, target_domain text, source_group text, target_group text"
 )
@@ -57,8 +58,15 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
     where no link counts, and as `linkdb.update_outlinks` does.
     """
     links, options = update_outlinks(stores, now=now), stores.config.linkrank
+    drops = options.duplicates == "drop" and stores.config.frontier.is_crawldb
+    crawldb = newest_version(stores) if drops else None
 
     def rows(work: Work) -> Iterator[pa.RecordBatch]:
+        if crawldb is None:
+            work.engine.values("duplicates", CRAWLDB_SCHEMA.empty_table().select(["key"]))
+        else:
+            work.engine.tables("crawldb", crawldb.paths, CRAWLDB_SCHEMA)
+            work.engine.view("duplicates", "linkrank/duplicates")
         _thin(work, links, options)
         nodes = work.write("nodes", _NODES, _numbered(work))
         if nodes is None:
@@ -70,7 +78,8 @@ def update_linkrank(stores: Stores, *, now: datetime) -> Version:
         with scratch_folder(stores.config, f"work-{uuid.uuid4().hex}") as scratch:
             yield from _ranked(work, nodes, _ranks(work, scratch, nodes, options))
 
-    return derive(Versions(stores, LINKRANK), of=links, settings=asdict(options), rows=rows, now=now)
+    settings = {**asdict(options), **({"crawldb": crawldb.digest} if crawldb else {})}
+    return derive(Versions(stores, LINKRANK), of=links, settings=settings, rows=rows, now=now)
 
 
 def _thin(work: Work, links: Version, options: LinkRankConfig) -> None:

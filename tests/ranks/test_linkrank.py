@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from crawl_lib.config import Config, LinkRankConfig
+from crawl_lib.crawldb import update
+from crawl_lib.duplicates import mark_duplicates
 from crawl_lib.engine import duck
 from crawl_lib.errors import InputError
 from crawl_lib.linkdb import OUTLINKS
@@ -123,6 +125,19 @@ def test_the_limit_of_a_pair(config: Config) -> None:
     crawl = opened(config, **LOOSE, rounds=200)
     crawl.segment(T, [Visit(A, links=[B]), Visit(B, links=[A])])
     assert ranked(crawl) == pytest.approx(dict.fromkeys((A, B), 23 / 6), abs=1e-9, rel=0)
+
+
+def test_duplicates_neither_rank_nor_hand_on_by_option(config: Config) -> None:
+    """A says what C does, which was visited later: without A there is one link, from B to C."""
+    config = replace(config, frontier=replace(config.frontier, order="crawldb"))
+    crawl = opened(config, **LOOSE, duplicates="drop")
+    crawl.segment(T, [Visit(A, body="same", links=[B]), Visit(B, body="b", links=[A, C])])
+    crawl.segment(T + DAY, [Visit(C, body="same", links=[A])])
+    update(crawl.stores, now=NOW)
+    assert set(ranked(crawl)) == {A, B, C}
+    mark_duplicates(crawl.stores, now=NOW)
+    assert ranked(crawl) == pytest.approx({B: 0.575, C: 1.06375}, abs=1e-9, rel=0)
+    assert set(ranked(opened(config, **LOOSE, duplicates="keep"))) == {A, B, C}
 
 
 @pytest.fixture(scope="module")
