@@ -21,7 +21,7 @@ VARIABLES_crawl := CONFIG SEEDS ITERATIONS
 VARIABLES_ui := CONFIG
 VARIABLES_cluster := CONFIG
 VARIABLES_cluster-crawl := CONFIG SEEDS ITERATIONS
-VARIABLES_torture := N SEED POWER OPERATORS
+VARIABLES_torture := N SEED POWER OPERATORS AIRFLOW
 VARIABLES_test := PYTEST_ARGS
 VARIABLES_test-cluster := PYTEST_ARGS
 VARIABLES_bench := PARTS AGAINST REPORT
@@ -87,9 +87,10 @@ cluster-crawl: setup
 	@exec $(BIN)/python -m tests.cluster.run crawl $(if $(CONFIG),--config "$(CONFIG)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ITERATIONS),--iterations "$(ITERATIONS)")
 
 # Kills N processes, and compares; SEED chooses what is killed when. POWER=1: each kill is a loss of power.
-# OPERATORS=N: instead, N crawls whose operators use all commands in any order.
+# OPERATORS=N: instead, N crawls whose operators use all commands in any order. AIRFLOW=N: instead, `make crawl` killed
+# N times, and tasks and all of a running Airflow.
 torture: setup
-	$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md)
+	$(if $(AIRFLOW),KILLS=$(AIRFLOW) $(BIN)/python -m pytest tests/torture/airflow_kills.py -v,$(BIN)/python -m tests.torture$(if $(OPERATORS),.operators $(OPERATORS), $(or $(N),200)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),,$(if $(POWER),--power) --report docs/reliability.md))
 
 # Four processes on two cores, since many tests mostly wait; tests/conftest.py says which files are the longest.
 test: setup setup-pywb

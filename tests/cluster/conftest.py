@@ -29,7 +29,6 @@ LIMIT_S = 1200
 
 LONGEST_FIRST = (
     "test_edge.py",
-    "test_airflow_kills.py",
     "test_spark_tables.py",
     "test_spark_process.py",
     "ui/test_running_airflow.py",

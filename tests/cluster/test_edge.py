@@ -273,20 +273,13 @@ def fetched_all_there_is(crawl: Crawl) -> bool:
     return bool(crawl.phases() & {"commit", "failed", "paused"})
 
 
-def test_namenode_restarts(troubled: Troubled, topology: Topology, small: Web, tmp_path: Path) -> None:
-    """It is away when a node wants to commit."""
-    topology.hdfs.kill("nn1")
+def test_hdfs_restarts(troubled: Troubled, topology: Topology, small: Web, tmp_path: Path) -> None:
+    """Namenode and datanode are away when a node wants to upload its segment, and commit."""
+    for server in ("nn1", "dn"):
+        topology.hdfs.kill(server)
     troubled.crawl.wait("a node wants to commit", lambda: fetched_all_there_is(troubled.crawl))
-    topology.hdfs.start("nn1")
-    troubled.crawl.succeed()
-    troubled.crawl.check(small, tmp_path)
-
-
-def test_datanode_restarts(troubled: Troubled, topology: Topology, small: Web, tmp_path: Path) -> None:
-    """It is away when a node wants to upload its segment."""
-    topology.hdfs.kill("dn")
-    troubled.crawl.wait("a node wants to commit", lambda: fetched_all_there_is(troubled.crawl))
-    topology.hdfs.start("dn")
+    for server in ("nn1", "dn"):
+        topology.hdfs.start(server)
     troubled.crawl.succeed()
     troubled.crawl.check(small, tmp_path)
 
