@@ -31,9 +31,9 @@ _TICK_S = 0.05
 # A channel keeps every answer as long as its DNS record says, 2 KB each; and a new one has read the system's files.
 _QUESTIONS_PER_RESOLVER = 4096
 _CHANNEL_TICK_S = 0.25
-# c-ares waits five times as long as a server usually takes, at least 0.25 s, then asks again and waits twice as long; it
-# takes no answer to what it asked before. With its own three tries a name for which a quick server needs a second would
-# never be found. After six it gives up, in 8 to 16 seconds: until then it is for `timeout_s` to say.
+# c-ares waits five times as long as a server usually takes, at least 0.25 s, then asks again and waits twice as long;
+# it takes no answer to what it asked before. With its own three tries a name for which a quick server needs a second
+# would never be found. After six it gives up, in 8 to 16 seconds: until then it is for `timeout_s` to say.
 _TRIES = 6
 # There is no such name, or no address of it. Whatever else c-ares says, asking later may help.
 _FINAL = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA, pycares.errno.ARES_EBADNAME})

@@ -26,7 +26,10 @@ FOUND = {
 @pytest.mark.parametrize("plant", sorted(PLANTS))
 def test_a_planted_mistake_is_found(plant: str) -> None:
     options, *signs = FOUND[plant]
-    done = torture("--flavours", "one node", *options, "--plant", plant, "--until-found")
+    for seed in (1, 2, 3):  # some show only where a kill falls together with the time at which a page is due
+        done = torture("--flavours", "one node", *options, "--plant", plant, "--until-found", "--seed", seed)
+        if done.returncode:
+            break
     assert done.returncode == 1, done.stdout + done.stderr
     assert "\nFINDING round" in done.stdout, done.stderr
     assert any(sign in done.stdout for sign in signs), done.stdout
