@@ -138,7 +138,7 @@ class SharedTurns:
             case {"over": str(name), "rest_s": int(rest_s) | float(rest_s)}:
                 next_ms = self._held.pop((who, name), None)
                 if next_ms is not None:
-                    rest_ms = _ms(max(0.0, min(rest_s, self._hold_s)))
+                    rest_ms = _ms(max(0.0, min(rest_s + _ROUNDED_MS / 1000, self._hold_s)))
                     self._send(name, who, SlotEnd(_slot(name), next_ms, rest_ms), _ms(self._hold_s))
             case _:
                 raise KrakeError("a fetching process asked for a turn of what has none; run the task again")
