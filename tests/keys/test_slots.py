@@ -11,6 +11,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -299,3 +300,16 @@ def test_whatever_a_process_says_is_a_turn_or_an_error(said) -> None:
     longest_ms = 1000 * (slots.WAIT_S + 2 * FETCH.time_limit_s + 0.1) + 1000 * slots.SPAN_S * 3
     assert all(0 < wish.hold_ms <= longest_ms for wish in server.wishes)
     assert all(0 <= end.rest_ms <= longest_ms and math.isfinite(end.rest_ms) for end in server.ends)
+
+
+def test_sqlite_s_clock_is_never_before_the_machine_s() -> None:
+    """Its days are a float: half of the times it was a millisecond too low, and a turn as much too early."""
+    turn = (Path(__file__).resolve().parents[2] / "sql/keys/turn.sqlite.sql").read_text()
+    with closing(sqlite3.connect(":memory:")) as base:
+        base.execute("CREATE TABLE kraakeslots AS SELECT ':slot' AS slot, 0 AS next_ms")
+        seen: set[int] = set()
+        while len(seen) < 50:
+            before_ms = time.time_ns() // 1_000_000
+            ((_, now_ms),) = base.execute(turn)
+            assert before_ms <= now_ms <= time.time_ns() // 1_000_000
+            seen.add(now_ms)
