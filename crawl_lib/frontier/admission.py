@@ -83,13 +83,16 @@ class Admission:
         return found
 
     def _rules(self, url: bytes) -> list[Groups]:
-        return [*self._groups(url), *_of_host(url, self._max_of_host)]
+        groups = self._groups(url)
+        return groups if self._max_of_host is None else [*groups, *_of_host(url, self._max_of_host)]
 
     def _groups(self, url: bytes) -> list[Groups]:
         """What a URL is in, found once for `choose` and `count`."""
-        if url not in self._known:
-            self._known[url] = self._traps.groups(url, host_of_line) if self._traps is not None else []
-        return self._known[url]
+        if self._traps is None:
+            return []
+        if (known := self._known.get(url)) is None:
+            known = self._known[url] = self._traps.groups(url, host_of_line)
+        return known
 
 
 def full_for(directory: Path, max_pages_per_host: int | None, traps: Traps, url: bytes) -> list[Rejection]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 _STATUS = re.compile(r"HTTP/\d+(?:\.\d+)?[ \t]+(\d{3})(?!\d)", re.IGNORECASE)
 _FOLD = re.compile(r"(?:\r?\n[ \t]+)+")
@@ -15,7 +16,7 @@ _WITH_VALUE = frozenset({"unavailable_after", "max-snippet", "max-image-preview"
 _NAME = re.compile(r"[\w.*/-]+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Headers:
     """Status and header fields. `fields`: (lower-case name, value) in the order they came."""
 
@@ -36,7 +37,7 @@ class Headers:
         name = name.lower()
         return [value for field, value in self.fields if field == name]
 
-    @property
+    @cached_property
     def content_type(self) -> tuple[str | None, str | None]:
         """The media type in lower case, without parameters, and the charset parameter; None where there is none.
 

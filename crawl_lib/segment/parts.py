@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Part:
         """One of its files."""
         return self.stem.with_name(self.stem.name + suffix)
 
-    @property
+    @cached_property
     def warc(self) -> Path:
         """Its WARC file."""
         return self.path(WARC_SUFFIX)
