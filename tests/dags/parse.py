@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from typing import Any
+from unittest.mock import patch
 
 AS_A_TASK_OF = "_AIRFLOW_PARSING_CONTEXT_DAG_ID"
 """By this variable Airflow tells a process which task it is for (`get_parsing_context`)."""
@@ -34,13 +35,16 @@ def _task(task: Any) -> dict[str, Any]:
 
 
 def parse(folder: str) -> dict[str, Any]:
-    """DAGs, import errors and the CPU seconds that parsing took."""
+    """DAGs, import errors, the configs that were read, and the CPU seconds that parsing took."""
     from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - the environment is set by then
+    from krake_airflow import configs  # noqa: PLC0415 - the same
 
     has_krake = "crawl_lib.stages" in sys.modules
-    began_s = time.process_time()
-    bag = DagBag(dag_folder=folder)
-    parse_s = time.process_time() - began_s
+    with patch.object(configs, "load_config", wraps=configs.load_config) as load:
+        began_s = time.process_time()
+        bag = DagBag(dag_folder=folder)
+        parse_s = time.process_time() - began_s
+    read = [str(call.args[0]) for call in load.call_args_list]
     found = {
         dag_id: {
             "tasks": {task.task_id: _task(task) for task in dag.tasks},
@@ -57,7 +61,7 @@ def parse(folder: str) -> dict[str, Any]:
         }
         for dag_id, dag in bag.dags.items()
     }
-    return {"dags": found, "errors": bag.import_errors, "parse_s": parse_s, "has_krake": has_krake}
+    return {"dags": found, "errors": bag.import_errors, "read": read, "parse_s": parse_s, "has_krake": has_krake}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -366,19 +365,14 @@ def test_a_task_whose_config_is_not_on_its_machine_says_so(several: dict[str, di
     assert "servres: unknown option" in error, "its own config may be the broken one"
 
 
-def test_twenty_configs_cost_a_task_no_more_than_20_ms(tmp_path: Path) -> None:
-    """CPU time, since the machine has other work; what importing Airflow costs is the same for both."""
+def test_of_twenty_configs_a_task_reads_its_own_only(tmp_path: Path) -> None:
+    """What reading one costs, and finding it among twenty, `make bench` measures."""
     default = (PROJECT / "config" / "krake-config.yml").read_text()
-    for count in (1, 20):
-        (tmp_path / str(count)).mkdir()
-        for number in range(count):
-            text = default.replace("  name: krake ", f"  name: crawl-{number} ")
-            (tmp_path / str(count) / f"{number}.yml").write_text(text)
-    tasks = [f"crawl-0_crawl@{tmp_path / count}" for count in ("1", "20")] * 7
-    found = parse(tmp_path, tasks)
-    assert all(set(one["dags"]) == {"crawl-0_crawl"} for one in found)
-    one, twenty = (statistics.median(entry["parse_s"] for entry in found[first::2]) for first in (0, 1))
-    assert twenty - one < 0.02, (one, twenty)
+    for number in range(20):
+        (tmp_path / f"{number}.yml").write_text(default.replace("  name: krake ", f"  name: crawl-{number} "))
+    [found] = parse(tmp_path, [f"crawl-13_crawl@{tmp_path}"])
+    assert set(found["dags"]) == {"crawl-13_crawl"}
+    assert found["read"] == [str(tmp_path / "13.yml")]
 
 
 def test_a_hundred_nodes_and_fifty_iterations_parse_in_time(bags: dict[str, dict[str, Any]]) -> None:
