@@ -27,7 +27,7 @@ ABIS = sorted({min(ABI, 1), min(ABI, 4), ABI})
 needs_landlock = pytest.mark.skipif(not ABI, reason=NONE_TEXT)
 
 TRIED = """
-import json, os, signal, socket, sqlite3, sys, threading
+import contextlib, json, os, signal, socket, sqlite3, sys, threading
 from pathlib import Path
 from crawl_lib.worker import sandbox
 from crawl_lib.worker.worker import build_walls
@@ -40,9 +40,10 @@ def connect(name):
     with socket.socket(socket.AF_UNIX) as one:
         one.connect(name)
 
-def bind(name):
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(name)
+def bind(path):
+    # by its name in the folder: the kernel takes no path of more than 107 bytes
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as one:
+        one.bind(path.name)
 
 def execute(path):
     pid = os.fork()
@@ -124,7 +125,7 @@ tried = {
     "a symbolic link": lambda: (node / "spool/soft").symlink_to(node / "state"),
     "a folder": lambda: (node / "spool/folder").mkdir(),
     "a pipe": lambda: os.mkfifo(node / "spool/pipe"),
-    "a socket": lambda: bind(str(node / "spool/socket")),
+    "a socket": lambda: bind(node / "spool/socket"),
     "execute a program": lambda: execute("/bin/true"),
     "execute Python": lambda: execute(sys.executable),
     "execute a script of its own": lambda: script(node / "spool/script"),
