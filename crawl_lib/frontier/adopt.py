@@ -150,6 +150,8 @@ def _canonical_lines(
     for (number, line), (url, meta) in zip(places, queue.lines(state), strict=True):
         try:
             text = url.decode("utf-8", "surrogateescape")
+            if "\0" in text:  # a file system that lost power leaves zeros, which the URL standard would strip
+                raise UrlError(Rejection.INVALID, text)
             canonical = canonicalize(text.strip(), max_length_chars=max_length_chars)
             host = host_of(canonical)
             if refused_port(canonical, host) is not None:

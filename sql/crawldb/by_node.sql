@@ -1,4 +1,4 @@
--- The same, with `room` as the reason where the host's node has no room for it beside so many better ones.
+-- The same, with `room` as the reason where the host's node has no room for it next to so many better ones.
 -- In: of_domains (by_domain.sql or any_domain.sql), owners (host, node; without a row: node ''), rooms (node, room).
 select key, due, worth, case when reason is not null then reason when of_node > room then 'room' end as reason
 from (

@@ -55,6 +55,15 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     assert urls_of(queue) == [B]
 
 
+@pytest.mark.parametrize("tail", [b"\0" * 9, b"\0" * 9 + b"\n"])
+def test_a_line_with_zeros_is_damage_not_a_shorter_url(tmp_path: Path, tail: bytes) -> None:
+    queue = hand_made(tmp_path / "n", [A])
+    (queue.directory / "0").write_bytes(A.encode() + b"\n" + B.encode() + b"pa" + tail)
+    (queue.directory / "state").write_text("0\n2\n")
+    assert take_in(queue, Keys()).adopted_refused == {"invalid": 1}
+    assert urls_of(queue) == [A]
+
+
 def test_ports_that_browsers_refuse_are_refused(tmp_path: Path) -> None:
     queue = hand_made(tmp_path / "n", [A, "http://a.test:25/", "https://[::1]:993/x", f"{A[:-1]}:8080/"])
     assert take_in(queue, Keys()).adopted_refused == {"port": 2}

@@ -371,7 +371,8 @@ class Acts:
         return None
 
     def _begin_anew(self, node: str) -> None:
-        self.it.krake("nodes", "restart", node)
+        # One that was killed, and finished by a repair in between, has nothing left to begin.
+        self.it.krake("nodes", "restart", node, refused="holds a queue, and this begins an empty one")
         self.it.krake("fsck", "--repair")
         self.it.krake("settle")
         self.it.follow("leftover.*")
