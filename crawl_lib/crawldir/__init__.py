@@ -46,6 +46,7 @@ from crawl_lib.crawldir.heldnotes import (
 from crawl_lib.crawldir.naming import (
     NONE,
     STARTED_FOLDER,
+    finish_open_start,
     follower,
     give_name,
     give_up_name,

@@ -59,18 +59,35 @@ def give_name(crawl: CrawlDirectory, newest: str, hidden: str, clock: Callable[[
     end. Raises StorageError (run `start` again then), DamagedFileError if a choice cannot be read.
     """
     chosen = _choose(crawl, newest, hidden)
+    if chosen is not None:
+        _show(crawl, chosen, clock)
+    if chosen != hidden:
+        crawl.storage.delete(crawl.at(hidden))
+
+
+def finish_open_start(crawl: CrawlDirectory, clock: Callable[[], float] = time.time) -> None:
+    """Make a folder visible that a start has chosen, and then died: the next start would do so,
+    with the nodes of then.
+
+    Raises StorageError.
+    """
+    _, data = choices(crawl, crawl.newest() or NONE).newest()
+    if is_choice(data):
+        _show(crawl, data.decode("ascii"), clock)
+
+
+def _show(crawl: CrawlDirectory, chosen: str, clock: Callable[[], float]) -> None:
+    """Name a chosen folder by max(now, newest folder + 1), unless another attempt has."""
     name = max(int(clock()), int(crawl.newest() or -1) + 1)
-    while chosen is not None:  # until it is named by max(now, newest folder + 1), by this attempt or another
+    while True:
         try:
             crawl.storage.rename(crawl.at(chosen), crawl.at(str(name)))
             reached("start.renamed")
-            break
+            return
         except TargetExistsError:
             name += 1
         except PathNotFoundError:
-            break
-    if chosen != hidden:
-        crawl.storage.delete(crawl.at(hidden))
+            return
 
 
 def give_up_name(crawl: CrawlDirectory, own: Iteration) -> None:

@@ -28,7 +28,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from crawl_lib.crawldir import Settled, read_settled, take_note_away, write_settled
+from crawl_lib.crawldir import Settled, finish_open_start, read_settled, take_note_away, write_settled
 from crawl_lib.durable import delete_durable, reached, write_durable
 from crawl_lib.errors import ConfigError, PathNotFoundError
 from crawl_lib.frontier import (
@@ -83,7 +83,7 @@ def retire_node(stores: Stores, *, node: str, directory: Path | None = None, dry
             f"{place}: holds no queue of node {node}; run this on its machine, name a copy of its directory with --dir,"
             " or, if its disk is lost, use --lost"
         )
-    _require_others_settled(stores, node)
+    _require_others_settled(stores, node, dry_run=dry_run)
     if dry_run:
         return _plan(stores, Queue(place, node))
     with locked_directory(stores, node, place, what="retire") as task:
@@ -197,8 +197,10 @@ def _require_out(stores: Stores, node: str) -> None:
         raise ConfigError(f"node {node} is in servers: take it out of the config of every machine, then retire it")
 
 
-def _require_others_settled(stores: Stores, node: str) -> None:
+def _require_others_settled(stores: Stores, node: str, *, dry_run: bool) -> None:
     """Raise ConfigError while the others have something open: nothing more may be sent to this node."""
+    if not dry_run:
+        finish_open_start(stores.crawl)  # else this node would be part of an iteration that appears later
     newest = stores.crawl.newest_iteration()
     others = [name for name in newest.nodes if name != node] if newest else []
     if newest and (problems := unsettled(stores, others, newest.folder)):
@@ -220,7 +222,7 @@ def retire_lost(stores: Stores, *, node: str, dry_run: bool = False) -> dict[str
         raise ConfigError(f"{place}: is on this machine; retire {node} without --lost, or move the directory away")
     if is_retired(stores, node):
         return {"node": node, "retired": True, "handed_over": 0}
-    _require_others_settled(stores, node)
+    _require_others_settled(stores, node, dry_run=dry_run)
     newest = stores.crawl.newest()
     counts = {"seen": 0, "requeued": 0, "new": 0}
     before = read_settled(stores.crawl, node)

@@ -23,6 +23,7 @@ from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners
 from demo import Serving, SynthWeb
 from tests.e2e.crawl import Result, check_counts, make_config, run_iteration
+from tests.rounds.test_start import dying_after
 from tests.worker.children import run_stage
 
 WEB = SynthWeb(seed=9, sites=6, pages_per_site=8, specials=False)
@@ -167,6 +168,25 @@ def test_a_retired_node_hands_its_queue_over(moved: bool, routing: str, serving:
         assert_truth(result, serving, serving.log().counts() - before)
     else:
         assert result.visited() == Counter(dict.fromkeys(serving.truth().visits, 1))
+
+
+@pytest.mark.parametrize("how", ["with its queue", "lost"])
+def test_an_iteration_whose_start_died_does_not_appear_after_a_node_of_it_was_retired(
+    how: str, serving: Serving, tmp_path: Path
+) -> None:
+    config = begun(tmp_path, serving, 0, 1, 2, rounds=1)
+    settle(config)
+    with dying_after("start.decided"):
+        start_iteration(open_stores(config), run_id="given up", iteration=1)
+    new = with_nodes(config, 0, 1)
+    if how == "lost":
+        shutil.rmtree(Path(config.queue.local_dir) / "node-2")
+    leave = retire_lost if how == "lost" else retire_node
+    with pytest.raises(ConfigError, match="before the others have settled: node-0 settled before iteration"):
+        leave(open_stores(new), node="node-2")
+    settle(new)
+    leave(open_stores(new), node="node-2")
+    assert start_iteration(open_stores(new), run_id="next", iteration=1).nodes == new.servers
 
 
 def test_a_node_retires_with_its_take_open_and_things_to_take_in(serving: Serving, tmp_path: Path) -> None:
