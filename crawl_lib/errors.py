@@ -7,6 +7,7 @@
     |-- StorageError                Airflow retries; if it stays, the operator looks at the named store or path
     |   |-- TargetExistsError       no one for a rerun; else the operator chooses another name or deletes
     |   |-- PathNotFoundError       the operator: a folder or file that should be there is not
+    |   |   `-- NoExportError       the operator exports first, or the next run does
     |   |-- NoRoomError             the operator makes room on the named disk or DFS; Airflow retries meanwhile
     |   `-- StorageAccessError      the operator: ticket, rights or certificate on the named server; Airflow retries
     |       `-- StorageRightsError  the operator gives the right on the named path
@@ -72,6 +73,10 @@ class TargetExistsError(StorageError):
 
 class PathNotFoundError(StorageError):
     """A file or folder that was asked for is not there."""
+
+
+class NoExportError(PathNotFoundError):
+    """The newest export was asked for, and there is none yet."""
 
 
 class NoRoomError(StorageError):

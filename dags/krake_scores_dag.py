@@ -9,11 +9,12 @@ runs by hand.
 * **duplicates** gives all but the best of equal pages the status `duplicate` in the CrawlDb.
 * **score** ranks the pages of the newest export that has arcs, where they are not ranked yet, and makes their ranks the
   scores of the CrawlDb, as a new version of it. Where the newest version has these scores, nothing is left to be done.
+  It is skipped before the first export.
 
 #### When it failed
 Every task may be run again at any time. Correct what the log's last line names, then *Clear* the failed task with its
-downstream. Without an export, or where no page of it links to another, there is nothing to rank: crawl first, or take
-the task out of `scores.tasks`.
+downstream. Where no page of the export links to another there is nothing to rank: crawl first, or take the task out of
+`scores.tasks`.
 """
 
 from __future__ import annotations

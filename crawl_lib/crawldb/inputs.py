@@ -141,7 +141,8 @@ def find_inputs(stores: Stores, parent: Version | None) -> UpdateInputs:
     """What an update on top of a version takes in. Raises StorageError, DamagedFileError, StoppedError."""
     known = parent.manifest if parent else {"segments": {}, "seeds": []}
     found = find_segments(stores, known["segments"])
-    seeds = [name for name in stores.crawl.seeds() if name not in known["seeds"]]
+    new = (name for name in stores.crawl.seeds() if name not in known["seeds"])
+    seeds = [name for name in new if stores.crawl.seeds_manifest(name)["accepted"]]  # most runs are given none
     came = tuple(sorted(_times(stores, seeds), key=lambda pair: (pair[1], pair[0])))
     return UpdateInputs(stores, found.there, found.taken_out, found.segments, came)
 

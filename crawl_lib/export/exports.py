@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
-from crawl_lib.errors import ConfigError, DamagedFileError, OutputConflictError, PathNotFoundError
+from crawl_lib.errors import ConfigError, DamagedFileError, NoExportError, OutputConflictError, PathNotFoundError
 from crawl_lib.export.choice import NAME_PATTERN, SegmentInput, gather_inputs
 from crawl_lib.export.folder import WEB_GRAPH, ExportFolder, list_exports
 from crawl_lib.segment import SegmentReader
@@ -18,15 +18,13 @@ _ENTRY = re.compile(r"newest \d+|\S+")
 def newest_export(stores: Stores, having: Sequence[str] = ()) -> str:
     """The export that was made last: the largest time among those named by an iteration, else the last by name.
 
-    `having`: only those count that have these files: others may be made just now. Raises PathNotFoundError if there is
+    `having`: only those count that have these files: others may be made just now. Raises NoExportError if there is
     none: run `krake export` first.
     """
     names = [name for name in list_exports(stores) if not having or ExportFolder(stores, name).has(*having)]
     if not names:
         what, command = f" with {', '.join(having)}" if having else "", " and `krake graph link`" if having else ""
-        raise PathNotFoundError(
-            f"{stores.config.export.directory}: no export{what} yet; run `krake export`{command} first"
-        )
+        raise NoExportError(f"{stores.config.export.directory}: no export{what} yet; run `krake export`{command} first")
     timed = [name for name in names if name.isdecimal()]
     return max(timed, key=int) if timed else names[-1]
 

@@ -6,9 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowSkipException
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.errors import NoExportError
 from crawl_lib.stores import Stores
 from krake_airflow.operators import KrakeOperator, exported
 from krake_airflow.parsing import BATCH_TIMEOUT
@@ -50,8 +52,14 @@ class ScoreOperator(_OfLinks):
     stage_name = "score"
 
     def stage(self, stores: Stores, context: Context) -> dict[str, Any]:
-        """Rank the export's pages, where they are not ranked yet, and make a version of the CrawlDb."""
-        return stages.update_score(stores, export=exported(context) if self.of_run else None)
+        """Rank the export's pages, where they are not ranked yet, and make a version of the CrawlDb.
+
+        Skipped before the first export: the first iterations of a crawl are committed before it.
+        """
+        try:
+            return stages.update_score(stores, export=exported(context) if self.of_run else None)
+        except NoExportError as error:
+            raise AirflowSkipException(str(error)) from None
 
 
 TASKS: dict[str, type[_OfLinks]] = {

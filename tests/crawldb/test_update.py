@@ -50,6 +50,16 @@ def test_seeds_alone_make_a_first_version(crawl: Crawl) -> None:
     assert all(row["fetch_time"] < NOW for row in rows.values())
 
 
+def test_a_run_without_seeds_and_segments_makes_no_version(crawl: Crawl) -> None:
+    """Such as the next scheduled one, where nothing is due."""
+    crawl.seeds(A)
+    version = update(crawl.stores, now=NOW)
+    crawl.seeds("", "another run")
+    assert update(crawl.stores, now=NOW) == version
+    crawl.seeds(B, "one more")
+    assert set(crawl.rows(update(crawl.stores, now=NOW))) == {A, B}
+
+
 def test_seeds_come_before_what_their_iteration_fetched_also_if_it_was_named_by_a_later_time(crawl: Crawl) -> None:
     """Folders are named in whole seconds, and quick rounds run ahead of the clock."""
     crawl.seeds(f"{A}\tscore=2.5\tinterval_s=3600")

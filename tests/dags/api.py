@@ -1,5 +1,6 @@
 """Airflow's REST API, as much of it as the tests use, and `make ui` as a fixture would run it."""
 
+import copy
 import json
 import os
 import signal
@@ -29,10 +30,10 @@ class Api:
         self.url, self.dag = url, dag
         self.token = ""
 
-    def of(self, dag: str) -> "Api":
+    def of(self, dag: str) -> Self:
         """The same for another DAG."""
-        other = Api(self.url, dag)
-        other.token = self.token
+        other = copy.copy(self)
+        other.dag = dag
         return other
 
     def sign_in(self, user: str, password: str) -> None:

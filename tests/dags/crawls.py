@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import yaml
 
 from crawl_lib.config import Config
 from demo import SynthWeb
+from tests.dags.api import Api
 from tests.e2e.crawl import Result, make_config, write_config
 
 WEB = SynthWeb(seed=8, sites=2, pages_per_site=4, specials=False)
@@ -27,6 +29,16 @@ def small_config(directory: Path, **sections: Any) -> tuple[Config, Path]:
     fetch = {"host_delay_s": 0.0, "ip_delay_s": 0.0, **sections.pop("fetch", {})}
     config = make_config(directory, nodes=NODES, crawl=crawl, fetch=fetch, **sections)
     return config, write_config(config, directory)
+
+
+def reschedule(api: Api, file: Path, schedule: str | None) -> None:
+    """Change `crawl.schedule` in a config file, and wait until Airflow has seen it."""
+    mapping = yaml.safe_load(file.read_text())
+    mapping["crawl"]["schedule"] = schedule
+    written = file.with_suffix(".new")
+    written.write_text(yaml.safe_dump(mapping))
+    written.replace(file)  # tasks of other runs read it meanwhile
+    api.parse_again(lambda dag: (dag["timetable_summary"] or "None") == str(schedule))
 
 
 def wipe(config: Config) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowSkipException
 from krake_airflow.scores import TASKS, DuplicatesOperator, InvertLinksOperator, ScoreOperator
 
 from crawl_lib import stages
@@ -106,6 +107,14 @@ def test_without_an_export_that_has_arcs_it_is_named(tmp_path: Path) -> None:
     config, _ = small_config(tmp_path, frontier=CRAWLDB)
     with pytest.raises(PathNotFoundError, match=r"no export with arcs-out\.parquet.*run `krake export` and"):
         stages.update_score(open_stores(config))
+
+
+def test_before_the_first_export_it_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits of a new crawl begin runs before it is exported."""
+    _, file = small_config(tmp_path, frontier=CRAWLDB)
+    monkeypatch.setenv("KRAKE_CONFIG_PATH", str(file))
+    with pytest.raises(AirflowSkipException, match=r"no export with arcs-out\.parquet"):
+        run(ScoreOperator(task_id="score", of_run=False), context())
 
 
 def test_the_linkdb_takes_in_segments(crawled: Config) -> None:

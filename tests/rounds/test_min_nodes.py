@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 from crawl_lib import stages
 from crawl_lib.config import Config
+from crawl_lib.crawldb import generate
 from crawl_lib.errors import PathNotFoundError
 from crawl_lib.frontier import open_take
+from crawl_lib.node.retire import retire_lost
 from crawl_lib.rounds.commit import commit_iteration, keep_late_scope, needed_segments
 from crawl_lib.rounds.start import start_iteration
 from crawl_lib.stores import Stores, open_stores
@@ -34,9 +37,9 @@ def stores(config: Config) -> Stores:
     return open_stores(dataclasses.replace(config, crawl=crawl))
 
 
-def small(directory: Path) -> Config:
+def small(directory: Path, **sections: Any) -> Config:
     crawl = {"min_nodes": 0.6, "max_iterations": 60}
-    return make_config(directory, nodes=3, crawl=crawl, batch={"size": 4}, fetch={"host_delay_s": 0.0})
+    return make_config(directory, nodes=3, crawl=crawl, batch={"size": 4}, fetch={"host_delay_s": 0.0}, **sections)
 
 
 def round_without(config: Config, number: int, *dead: str) -> dict[str, Any]:
@@ -223,3 +226,57 @@ def test_an_export_takes_in_what_stands_and_the_next_one_the_late_segment(servin
     first = stages.export_pages(open_stores(config), run_id="r", label="first")["pages"]
     stages.crawl_node(open_stores(config), run_id="r", iteration=2, node="node-2")
     assert stages.export_pages(open_stores(config), run_id="r", label="second")["pages"] > first
+
+
+# -- with a CrawlDb
+
+LEASE = timedelta(days=7)
+
+
+def visit(config: Config, number: int, *dead: str, later: timedelta = timedelta()) -> dict[str, Any]:
+    """A round as the DAG `recrawl` has it; returns what its commit and its list say. `dead`: nodes without a task."""
+    listed = generate(open_stores(config), "r", number, now=datetime.now(UTC) + later)
+    if "ended" in listed:
+        return listed
+    commit = round_without(config, number, *dead)
+    stages.update_crawldb(open_stores(config))
+    return {**commit, **listed}
+
+
+def visit_all(config: Config, first: int, later: timedelta = timedelta()) -> None:
+    """Rounds until nothing is due."""
+    config = dataclasses.replace(config, batch=dataclasses.replace(config.batch, size=100))
+    said = [visit(config, number, later=later) for number in range(first, first + 5)]
+    assert "ended" in said[-1], said
+
+
+@pytest.fixture
+def without_dead(serving: Serving, tmp_path: Path) -> Config:
+    """A crawl with a CrawlDb, two rounds of it: DEAD was killed in the first, with its part of the list taken."""
+    config = small(tmp_path, frontier={"order": "crawldb"})
+    stages.inject(open_stores(config), run_id="r", seeds="\n".join(serving.seeds))
+    generate(open_stores(config), "r", 1, now=datetime.now(UTC))
+    assert run_stage(config, "crawl_node", "take.written", run_id="r", iteration=1, node=DEAD) == -9
+    first, second = (visit(config, number, DEAD) for number in (1, 2))
+    assert (first["missing"], first["taken"], first["counts"]) == ([DEAD], 1, {"listed": 5})
+    assert (second["missing"], second["counts"]["leased"]) == ([DEAD], 4), "no other list has what it took"
+    return config
+
+
+def test_with_a_crawldb_a_node_that_comes_back_fetches_its_list(without_dead: Config, serving: Serving) -> None:
+    visit_all(without_dead, 3)
+    assert Result(without_dead).visited() == Counter(dict.fromkeys(serving.truth().visits, 1))
+    assert all(entry["complete"] for entry in stages.status_of(without_dead)["iterations"])
+
+
+def test_with_a_crawldb_the_list_of_a_node_that_is_lost_comes_again_after_the_lease(
+    without_dead: Config, serving: Serving
+) -> None:
+    for node in NODES[:2]:
+        stages.settle_node(open_stores(without_dead), node=node)
+    shutil.rmtree(Path(without_dead.queue.local_dir) / DEAD)
+    rest = dataclasses.replace(without_dead, servers=tuple(NODES[:2]))
+    assert retire_lost(open_stores(rest), node=DEAD)["handed_over"] == 0
+    assert visit(rest, 3)["counts"]["leased"] == 4
+    visit_all(rest, 4, LEASE)
+    assert Result(rest).visited() == Counter(dict.fromkeys(serving.truth().visits, 1))

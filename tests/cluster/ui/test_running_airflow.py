@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from crawl_lib import stages
 from crawl_lib.config import Config
@@ -24,6 +23,7 @@ from tests.dags.crawls import (
     MOST_ITERATIONS,
     exported_bytes,
     exports,
+    reschedule,
     rows,
     small_config,
     taken_in_order,
@@ -74,16 +74,6 @@ def assert_complete(config: Config, serving: Serving, reference: Reference, expo
     assert set(visited) == set(serving.truth().visits)
     assert set(visited.values()) == {1}
     assert exported_bytes(config, export) == reference.exported
-
-
-def reschedule(ui: Ui, schedule: str | None) -> None:
-    """Change `crawl.schedule` in the config file, and wait until Airflow has seen it."""
-    mapping = yaml.safe_load(ui.config.read_text())
-    mapping["crawl"]["schedule"] = schedule
-    written = ui.config.with_suffix(".new")
-    written.write_text(yaml.safe_dump(mapping))
-    written.replace(ui.config)  # tasks of other runs read it meanwhile
-    ui.parse_again(lambda dag: (dag["timetable_summary"] or "None") == str(schedule))
 
 
 def states(tasks: dict[str, tuple[str, int]], chosen: list[str]) -> set[str]:
@@ -219,13 +209,13 @@ def test_backfill_of_three_dates_beside_a_manual_run(
     ui: Ui, config: Config, serving: Serving, seeds: str, reference: Reference
 ) -> None:
     """Backfill does not heed the limit of one run at a time: several runs crawl at once, and only locks part them."""
-    reschedule(ui, "0 0 1 1 *")
+    reschedule(ui, ui.config, "0 0 1 1 *")
     before = set(ui.runs())
     manual = ui.trigger(seeds=seeds, iterations=ITERATIONS)
     ui.backfill("2021-01-01", "2023-01-01", {"seeds": seeds, "iterations": 1})
     new = [run for run in ui.runs() if run not in before]
     assert sum(run.startswith("backfill__") for run in new) == 3
-    reschedule(ui, None)
+    reschedule(ui, ui.config, None)
     for run in [manual, *new]:
         assert ui.wait_end(run) == "success", run
     newest = max(exports(config), key=int)
@@ -238,13 +228,13 @@ def test_a_second_scheduled_run_finds_the_export_of_the_first(
     """The seeds are injected by hand, and the schedule does the rest; the second run finds nothing new."""
     stages.inject(open_stores(config), run_id="by hand", seeds=seeds)
     before = set(ui.runs())
-    reschedule(ui, "* * * * * */15")
+    reschedule(ui, ui.config, "* * * * * */15")
 
     def new() -> list[str]:
         return [run for run in ui.runs() if run not in before]
 
     ui.wait(lambda: len(new()) >= 2, "two scheduled runs")
-    reschedule(ui, None)
+    reschedule(ui, ui.config, None)
     for run in new():
         assert run.startswith("scheduled__")
         assert ui.wait_end(run) == "success", ui.tasks(run)
