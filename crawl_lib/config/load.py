@@ -1,6 +1,5 @@
 """YAML file -> `Config`: unknown keys, wrong types and impossible values are one clear line each, and all are said."""
 
-import difflib
 import ipaddress
 import json
 import math
@@ -11,7 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +106,7 @@ def _read(
 
 def to_mapping(config: Config) -> dict[str, Any]:
     """The plain form of a config: `from_mapping(to_mapping(c), base)` equals `c`."""
-    return typing.cast(dict[str, Any], json.loads(json.dumps(asdict(config))))
+    return typing.cast(dict[str, Any], json.loads(json.dumps(config, default=vars)))
 
 
 _TAKEN_NAMES = {"default": "Airflow's queue of the tasks that belong to no node", "import": "imported segments"}
@@ -254,6 +253,8 @@ class _Reader:
         self.require(isinstance(mapping, dict), where, f"must be a mapping of options, not {_word(mapping)}")
         known = {item.name: item for item in fields(kind)}
         for key in (key for key in mapping if key not in known):
+            import difflib  # noqa: PLC0415 - seldom needed, and each process that fetches would load it
+
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
             self.problems.append(f"{prefix}{key}: unknown option; the nearest valid one is {prefix}{near}")
         values: dict[str, Any] = dict.fromkeys(known)

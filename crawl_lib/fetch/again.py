@@ -1,7 +1,6 @@
 """When a URL whose failure passes is tried again, and its host asked again: by the retry table, and as hosts ask."""
 
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from math import ceil
 
 from crawl_lib.config import RetryConfig
@@ -50,6 +49,8 @@ def retry_after_s(head: bytes, now: float) -> float:
     text = (parse_head(head).get("retry-after") or "").strip()
     if text.isascii() and text.isdigit() and len(text) < 9:
         return float(text)
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few answers have a date there
+
     with suppress(ValueError, TypeError, OverflowError):
         return max(0.0, parsedate_to_datetime(text).timestamp() - now)
     return 0.0

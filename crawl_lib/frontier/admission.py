@@ -31,7 +31,7 @@ class Admission:
     def __init__(self, directory: Path, max_pages_per_host: int | None, traps: Traps | None) -> None:
         self._counts = HostCounts(directory)
         self._max_of_host, self._traps = max_pages_per_host, traps
-        self._known: dict[bytes, list[Groups]] = {}
+        self._known: dict[bytes, list[Groups]] | None = None
         self._counts.begin()
         files = NodeDirectory(directory)
         pairs = zip(file_lines(files.new), file_lines(files.new_meta), strict=False)
@@ -40,7 +40,10 @@ class Admission:
 
     def choose(self, lines: Sequence[bytes]) -> tuple[list[bytes], Counter[str]]:
         """Those of some outlink lines that may join, and how many may not, by `Rejection`."""
-        judged = [[] if is_listed(line) else self._rules(url_of_line(line)) for line in lines]
+        urls = [b"" if is_listed(line) else url_of_line(line) for line in lines]
+        known = self._known = self._found(urls)
+        most = self._max_of_host
+        judged = [[*known.get(url, ()), *_of_host(url, most)] if url else [] for url in urls]
         counts = Counter(self._counts.get({name for rules in judged for name in _names(rules)}))
         kept: list[bytes] = []
         rejected: Counter[str] = Counter()
@@ -59,11 +62,10 @@ class Admission:
         hosts = [host_of_line(url) for url in urls]
         counts = Counter(hosts)
         patterns = self._patterns(urls, hosts, counts) if self._traps and self._traps.has_patterns else []
-        for url in urls:
-            if groups := self._groups(url):
-                counts.update(_names(groups))
+        known, self._known = self._found(urls) if self._known is None else self._known, None
+        for url in urls if known else ():  # most are in no group
+            counts.update(_names(known.get(url, ())))
         counts.update(patterns)
-        self._known.clear()
         self._counts.note(counts)
 
     def lines(self) -> Iterable[bytes]:
@@ -82,17 +84,10 @@ class Admission:
                     found.append(pattern_of(url, host))
         return found
 
-    def _rules(self, url: bytes) -> list[Groups]:
-        groups = self._groups(url)
-        return groups if self._max_of_host is None else [*groups, *_of_host(url, self._max_of_host)]
-
-    def _groups(self, url: bytes) -> list[Groups]:
-        """What a URL is in, found once for `choose` and `count`."""
-        if self._traps is None:
-            return []
-        if (known := self._known.get(url)) is None:
-            known = self._known[url] = self._traps.groups(url, host_of_line)
-        return known
+    def _found(self, urls: Iterable[bytes]) -> dict[bytes, list[Groups]]:
+        """Those URLs that are in groups, with these; found once for `choose` and the `count` after it."""
+        traps = self._traps
+        return {url: groups for url in urls if url and (groups := traps.groups(url, host_of_line))} if traps else {}
 
 
 def full_for(directory: Path, max_pages_per_host: int | None, traps: Traps, url: bytes) -> list[Rejection]:

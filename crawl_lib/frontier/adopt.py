@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha1
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from crawl_lib.durable import fsync_file, reached, write_durable
 from crawl_lib.errors import UrlError
@@ -22,9 +23,11 @@ from crawl_lib.frontier.outlinks import file_lines, join_line, key_of_line, some
 from crawl_lib.frontier.queue import Queue, State
 from crawl_lib.frontier.record import digest_of
 from crawl_lib.frontier.take import require_no_take, require_settled, write_lines
-from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.sealed import own_file
 from crawl_lib.urls import Owners, Rejection, canonicalize, host_of, refused_port, scope_bytes
+
+if TYPE_CHECKING:  # fetching processes import this package
+    from crawl_lib.keys import ShardedKeyStore
 
 EXAMPLES = 20
 _INSERT_KEYS = 50_000
@@ -51,7 +54,7 @@ def refuse(counts: dict[str, int], examples: list[str], error: UrlError, where: 
         examples.append(f"{where}: {reason}")
 
 
-def adopt(queue: Queue, keys: ShardedKeyStore, owners: Owners | None, *, max_length_chars: int = 2000) -> None:
+def adopt(queue: Queue, keys: "ShardedKeyStore", owners: Owners | None, *, max_length_chars: int = 2000) -> None:
     """Make the queue ours: finish an open move, make an empty queue where there is none, adopt one made by hand.
 
     In a queue made by hand lines become canonical, and their keys known; none is dropped for being known. Repeats
@@ -162,7 +165,7 @@ def _canonical_lines(
             yield host, canonical.encode(), meta
 
 
-def _count_hosts(queue: Queue, keys: ShardedKeyStore) -> None:
+def _count_hosts(queue: Queue, keys: "ShardedKeyStore") -> None:
     """Write down how many URLs of each host are new: those of a queue of ours that people edited have been counted.
 
     Once keys are inserted that can be told no more, so a note has the digests of lines and counts; a rerun keeps them.

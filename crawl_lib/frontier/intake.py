@@ -26,13 +26,14 @@ from crawl_lib.frontier.outlinks import (
 )
 from crawl_lib.frontier.queue import Queue
 from crawl_lib.frontier.take import require_no_take, require_settled
-from crawl_lib.keys import ShardedKeyStore
 from crawl_lib.states import KeyState
 from crawl_lib.urls import Traps
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # fetching processes import this package
     import numpy as np
     import numpy.typing as npt
+
+    from crawl_lib.keys import ShardedKeyStore
 
 CHUNK_LINES = 50_000
 DROPPED = b""
@@ -72,7 +73,7 @@ class IntakeRules:
 def intake(
     queue: Queue,
     sources: Sequence[Source],
-    keys: ShardedKeyStore,
+    keys: "ShardedKeyStore",
     rules: IntakeRules,
     *,
     complete_folders: Collection[str] = (),
@@ -110,7 +111,7 @@ class _Intake:
     `admission`: counts what is in `new`; `report`: counts so far.
     """
 
-    def __init__(self, queue: Queue, waiting: Sequence[Source], keys: ShardedKeyStore, rules: IntakeRules) -> None:
+    def __init__(self, queue: Queue, waiting: Sequence[Source], keys: "ShardedKeyStore", rules: IntakeRules) -> None:
         """Bring the files to what the journal says, or begin; plan what is to be taken in."""
         self.queue, self.keys, self.rules = queue, keys, rules
         self.sources = {(source.folder, source.node): source for source in waiting}
@@ -278,7 +279,7 @@ class _Intake:
             move_id=move_id("intake", record.last_move, journal.plan, journal.new_bytes, journal.report),
             state=state,
             record=self.report.added_to(replace(record, taken_in=taken_in, nodes=nodes)),
-            ours=queue.is_ours(state),
+            ours=queue.is_ours(state, record),
             appended=(NodeDirectory.new, journal.new_count),
             deletes=[
                 *([] if waits else [NodeDirectory.undecided, NodeDirectory.new_undecided]),
@@ -304,7 +305,7 @@ class _PastCheck:
     asked for it.
     """
 
-    def __init__(self, queue: Queue, keys: ShardedKeyStore) -> None:
+    def __init__(self, queue: Queue, keys: "ShardedKeyStore") -> None:
         self._queue, self._keys = queue, keys
         self._read_before = queue.record().again
         self._here: npt.NDArray[np.bytes_] | None = None

@@ -186,9 +186,9 @@ class Queue:
         own, known = map(str, self.own_files(record)), record.digests()
         return {name: known.get(name, "") for number in own for name in (number, f"{number}.meta")}
 
-    def is_ours(self, state: State | None = None) -> bool:
+    def is_ours(self, state: State | None = None, record: Record | None = None) -> bool:
         """Whether Krake wrote the queue as it is there now; if not, the next intake adopts it."""
-        state, record = state or self.state(), self.record()
+        state, record = state or self.state(), record or self.record()
         if state == State():
             return True
         files = len(state.totals)
@@ -220,7 +220,8 @@ class Queue:
         Raises QueueError if a file is shorter than said.
         """
         left, start = state.length if count is None else min(count, state.length), state.processed
-        offsets, own = self.offsets(state), self.own_files(self.record())
+        record = self.record()
+        offsets, own = self.offsets(state, record), self.own_files(record)
         for number, total in enumerate(state.totals):
             share = min(left, total - start)
             if share:
@@ -228,10 +229,9 @@ class Queue:
                 yield from self._file_lines(number, meta, start, share, offsets)
             left, start, offsets = left - share, 0, None
 
-    def offsets(self, state: State) -> tuple[int, int] | None:
+    def offsets(self, state: State, record: Record) -> tuple[int, int] | None:
         """At which bytes of file 0 and of its meta the first line begins that is not processed; None if unknown."""
-        record = self.record()
-        if record.offset is None or record.meta_offset is None or not self.is_ours(state):
+        if record.offset is None or record.meta_offset is None or not self.is_ours(state, record):
             return None
         return record.offset, record.meta_offset
 
@@ -262,7 +262,7 @@ class Queue:
         after, gone = state.after(count)
         if gone == len(state.totals) or not after.processed:
             return 0, 0
-        known = self.offsets(state) if gone == 0 else None
+        known = self.offsets(state, self.record()) if gone == 0 else None
         lines = after.processed - (state.processed if known else 0)
         data, meta = known or (0, 0)
         return _after_lines(self.files.data(gone), data, lines), _after_lines(self.files.meta(gone), meta, lines)

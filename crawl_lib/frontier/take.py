@@ -1,6 +1,6 @@
 """What a node fetches in one iteration: the durable file `take`, the decision `leftover`, and the queue's advance."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import file_digest, sha1
@@ -75,11 +75,13 @@ class Take:
         """URLs in it."""
         return self.header.count
 
-    def urls(self) -> Iterator[TakenUrl]:
-        """The URLs in batch order. Raises DamagedFileError as `lines` does."""
+    def urls(self, keys: Container[bytes] | None = None) -> Iterator[TakenUrl]:
+        """The URLs in batch order; those with these keys only. Raises DamagedFileError as `lines` does."""
         where = str(self.path)
         for position, (url, meta) in enumerate(self.lines()):
-            yield TakenUrl(position, sha1(url).digest(), decode_meta(url, meta, where))
+            key = sha1(url).digest()
+            if keys is None or key in keys:
+                yield TakenUrl(position, key, decode_meta(url, meta, where))
 
     @property
     def passed_over(self) -> int:
@@ -302,7 +304,7 @@ def advance(queue: Queue, take: Take, leftover: Iterable[QueuedUrl] = (), again:
         move_id=move_id,
         state=state,
         record=replace(record, pending={}, took=max(record.took or "0", take.header.folder, key=int)),
-        ours=queue.is_ours(state),
+        ours=queue.is_ours(state, record),
         consumed=looked_at,
         appended=(NodeDirectory.put_back, number),
         deletes=[NodeDirectory.handed_on, NodeDirectory.scope_added],

@@ -158,7 +158,7 @@ def _again(task: NodeTask, take: Take, segment: str) -> Iterator[QueuedUrl]:
     None with a CrawlDb, which lists them again once they are due.
     First those that were not tried: else a page for which its host is always busy would come before them again.
     """
-    due: dict[bytes, tuple[int, bool]] = {}
+    due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
     if task.stores.config.frontier.is_crawldb:
         return
     columns = ["key", "outcome", "attempts", "retry_at"]
@@ -168,12 +168,10 @@ def _again(task: NodeTask, take: Take, segment: str) -> Iterator[QueuedUrl]:
         values = [*failed.columns[:3], failed.column(3).cast("int64")]
         rows: list[list[Any]] = [column.to_pylist() for column in values]
         for key, outcome, attempts, at_us in zip(*rows, strict=True):
-            due[key] = at_us // 1_000_000, costs_a_retry(Outcome(outcome), attempts)
-    for was_tried in (False, True) if due else ():
-        for taken in take.urls():
-            at, cost = due.get(taken.key, (0, None))
-            if cost == was_tried:
-                yield replace(taken.queued, retries=taken.queued.retries + was_tried, due=at)
+            due[costs_a_retry(Outcome(outcome), attempts)][key] = at_us // 1_000_000
+    for was_tried, some in enumerate(due):
+        for taken in take.urls(some) if some else ():
+            yield replace(taken.queued, retries=taken.queued.retries + was_tried, due=some[taken.key])
 
 
 def _make_segment(task: NodeTask, take: Take, hidden: str) -> None:

@@ -149,7 +149,7 @@ def _prescan_metas(data: bytes) -> str | None:
             if end < 0:
                 return None
             offset = end + 3
-        elif not declaration:
+        elif not declaration and not data.startswith(b">", offset):
             values, offset = _read_attributes(data, offset)
             name = _meta_encoding(values) if meta and offset < len(data) else None
             if name is not None:

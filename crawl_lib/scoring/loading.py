@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from functools import cache
-from importlib.metadata import entry_points
 
 from crawl_lib.config import ScoringConfig
 from crawl_lib.errors import ConfigError
@@ -44,6 +43,8 @@ def _made(name: str, config: ScoringConfig) -> Plugin:
 @cache
 def _installed(name: str) -> type[Plugin]:
     """The class of an entry point. Found once: later the walls of a fetching process may hide it."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - zip, CSV and e-mail with it: 20 ms a process
+
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
     if len(found) != 1:
         there = sorted({*BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})

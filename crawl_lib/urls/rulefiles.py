@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from xml.parsers import expat
 
 from crawl_lib.config import StepConfig
 from crawl_lib.errors import UrlError
@@ -63,6 +62,8 @@ class RuleText:
                 yield partial(pattern.sub, _template(replacement))
 
     def _xml_rules(self) -> list[tuple[int, str, str]]:
+        from xml.parsers import expat  # noqa: PLC0415 - few crawls have such a file
+
         rules: list[tuple[int, str, str]] = []
         fields: dict[str, str] = {}
         path, parser = list[str](), expat.ParserCreate()

@@ -64,10 +64,10 @@ class WorkerTask:
 class _Worker:
     """One worker's run."""
 
-    def __init__(self, task: WorkerTask, own_bytes: int) -> None:
+    def __init__(self, task: WorkerTask, own_bytes: int, config: Config) -> None:
         self.task = task
         self.own_bytes = own_bytes
-        self.config: Config = from_mapping(task.config, Path("/"), "the task of a worker")
+        self.config = config
         self.outcomes = kept_outcomes(Path(task.spool), task.prefix)
         self.kept = self.outcomes.total()
         self.bytes = 0
@@ -259,11 +259,10 @@ def main() -> int:
     own_bytes = data_bytes()
     gc.set_threshold(200_000, 20, 100)
     try:
-        load_plugins(
-            from_mapping(given["config"], Path("/"), "the task of a worker").scoring
-        )  # whose modules may lie outside the walls
+        config = from_mapping(given["config"], Path("/"), "the task of a worker")
+        load_plugins(config.scoring)  # whose modules may lie outside the walls
         build_walls(Path(given["node_dir"]), Path(given["spool"]))
-        worker = _Worker(WorkerTask(**given), own_bytes)
+        worker = _Worker(WorkerTask(**given), own_bytes, config)
         signal.signal(signal.SIGTERM, lambda *_: setattr(worker, "stopping", True))
         signal.signal(PAUSE_SIGNAL, lambda *_: setattr(worker, "pausing", True))
         worker.report()
