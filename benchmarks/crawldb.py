@@ -77,7 +77,9 @@ def _pages(keys: Path, first: int, last: int, folder: int) -> Iterator[pa.Record
         rows = {
             "key": _keys(keys, numbers),
             "url": _urls(numbers),
-            "host": pc.binary_join_element_wise("h", pa.array(numbers // PAGES_PER_HOST).cast("string"), ".example", ""),
+            "host": pc.binary_join_element_wise(
+                "h", pa.array(numbers // PAGES_PER_HOST).cast("string"), ".example", ""
+            ),
             "time": pa.array((folder * 1000 + numbers % 3_600_000) * 1000, pa.timestamp("us", "UTC")),
             "warc_offset": pa.array(numbers),
             "warc_length": 1,
@@ -173,9 +175,11 @@ def _own_bytes(root: Path) -> int:
 
 
 def _clean(root: Path) -> None:
-    """What was crawled stays, in the folder of the first round."""
-    for path in (root / "dfs" / "crawl").iterdir() if (root / "dfs").exists() else ():
-        if path.name != str(BEGAN):
+    """What was crawled in the first round stays."""
+    for path in (root / "dfs" / "crawl").glob("*"):
+        if path.is_file():
+            path.unlink()
+        elif path.name != str(BEGAN):
             shutil.rmtree(path)
 
 

@@ -90,6 +90,15 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def keep(self, name: str, query: str, stage: str = "", *, more: bool = False) -> None:
+        """Ask a query once: its answer, in no order, is a table then. `more`: behind the rows that the table has."""
+
+    @abstractmethod
+    def shares(self, size_bytes: int) -> list[str]:
+        """Conditions on a column `key` of 20 evenly spread bytes, in its order: what has `size_bytes` in memory if it is
+        asked for all keys at once is to be asked for each share. What is kept from then on is divided by them."""
+
+    @abstractmethod
     def interrupt(self) -> None:
         """Have what another thread does here fail at once. Nothing but `close` may follow."""
 
