@@ -7,13 +7,14 @@ done in `states`, one after the other. Then links and redirects are joined (`fou
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.crawldb.filtering import RULED_SCHEMA, ruled
 from crawl_lib.crawldb.inputs import HOPS_SCHEMA, NAMED_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs, named_rows
@@ -290,13 +291,15 @@ def _groups(segments: int, count: int) -> list[str]:
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with host and domain, where they are new."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    hosts = found["host"].to_pylist()
-    if None in hosts:
-        urls = found["url"].to_pylist()
-        hosts = [host or host_of(str(url)) for host, url in zip(hosts, urls, strict=True)]
-        found["host"] = pa.array(hosts, pa.string())
-    domains = found["domain"].to_pylist()
-    if None in domains:
-        known = {host: domain_of(str(host)) for host in set(hosts)}
-        found["domain"] = pa.array([known[host] for host in hosts], pa.string())
+    found["host"] = _filled(found["host"], found["url"], host_of)
+    found["domain"] = _filled(found["domain"], found["host"], domain_of)
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+
+
+def _filled(column: "pa.Array[Any]", of: "pa.Array[Any]", make: Callable[[str], str]) -> "pa.Array[Any]":
+    """A column with its nulls made of another column."""
+    missing = column.is_null()
+    found = of.filter(missing).dictionary_encode()
+    made = pa.array([make(str(one)) for one in found.dictionary.to_pylist()], pa.string())
+    filled: pa.Array[Any] = pc.replace_with_mask(column, missing, made.take(found.indices))
+    return filled

@@ -111,7 +111,7 @@ class Spark(Engine):
         kept = self._session.read.parquet(place)
         (self._session.table(name).unionByName(kept) if more else kept).createOrReplaceTempView(name)
 
-    def shares(self, size_bytes: int) -> list[str]:  # noqa: ARG002 - it divides what it sorts and joins by itself
+    def shares(self, size_bytes: int) -> list[str]:
         return ["true"]
 
     def interrupt(self) -> None:
