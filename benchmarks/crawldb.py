@@ -1,7 +1,7 @@
 """The CrawlDb: a round that brings 2 M pages and 20 M links, the next list, and a round of 1 M links on top of that.
 
 `CRAWLDB_PAGES=20000000` makes it ten times as large; the small round and the list stay as they are.
-`CRAWLDB_ROOT=DIRECTORY` keeps what was crawled there, which is made once, and used again (20 M pages: ten minutes, 7 GB).
+`CRAWLDB_ROOT=DIRECTORY` keeps what was crawled there, which is made once and used again (20 M pages: ten minutes, 7 GB).
 Each million pages is of a node of its own. The scratch is what a step needs for itself, for sorting and for its tables.
 """
 

@@ -95,8 +95,8 @@ class Engine(ABC):
 
     @abstractmethod
     def shares(self, size_bytes: int) -> list[str]:
-        """Conditions on a column `key` of 20 evenly spread bytes, in its order. What would need `size_bytes` of memory for
-        all keys at once is to be asked for each share of them; what is kept from then on is divided so."""
+        """Conditions on a column `key` of 20 evenly spread bytes, in its order. What would need `size_bytes` of memory
+        for all keys at once is to be asked for each share of them; what is kept from then on is divided so."""
 
     @abstractmethod
     def interrupt(self) -> None:
