@@ -43,7 +43,7 @@ from crawl_lib.versions import (
 )
 
 log = logging.getLogger(__name__)
-_DIVIDED = ("old", "events", "found", "lost", "hinted")
+_DIVIDED = ("old", "events", "found", "lost")
 """What the rows of a share of the keys are made of."""
 _BEGUN = columns("name text, began time")
 _COUNT = columns("key bytes, inlinks int64")
@@ -156,6 +156,11 @@ class _Update:
         for number, share in enumerate(shares, 1):
             self._narrow(share, *_DIVIDED)
             self._waves()
+            if self.stores.config.schedule.sitemaps:
+                self._narrow(share, "hints")
+                self.engine.view("hinted", "crawldb/hinted")
+            else:
+                self.engine.values("hinted", table_of([], _HINTED))
             if not self.scores.looks_at_links:
                 self.engine.view("base", "crawldb/base")
             self.scores.judge()
@@ -230,20 +235,15 @@ class _Update:
             self._waves()
             engine.keep("base", "crawldb/base", "crawldb.events")
         self.scores.share()
-        hints = self.stores.config.schedule.sitemaps
         for number, group in enumerate(_groups(len(self.inputs.segments), count)):
             self._narrow(group, "links", "events")
             if not self.scores.looks_at_links:
                 engine.view(sources, "crawldb/sources")
             engine.keep("said", "crawldb/said", "crawldb.links", more=number > 0)
-            if hints:
-                engine.keep("hints", "crawldb/hints", "crawldb.links", more=number > 0)
+            if self.stores.config.schedule.sitemaps:
+                engine.keep("all_hints", "crawldb/hints", "crawldb.links", more=number > 0)
         self._narrow("true", "events")
         engine.view("all_found", "crawldb/found")
-        if hints:
-            engine.view("all_hinted", "crawldb/hinted")
-        else:
-            engine.values("all_hinted", table_of([], _HINTED))
         self._lost(count)
 
     def _lost(self, count: int) -> None:
