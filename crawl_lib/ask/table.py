@@ -2,11 +2,11 @@
 
 import csv
 import json
-from collections import Counter
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from itertools import islice
@@ -30,30 +30,31 @@ from crawl_lib.rounds import generated
 from crawl_lib.scoring import Scoring
 from crawl_lib.stores import Stores
 from crawl_lib.urls import key_of
-from crawl_lib.versions import Version, Versions
+from crawl_lib.versions import GROUP_ROWS, TIME, Version, Versions, Work
 
 Facts = dict[str, Any]
 More = Mapping[str, Callable[[pa.RecordBatch], "pa.Array[Any]"]]
-MOST_HOSTS = 10
-_DUE = {"now": 0, "within a day": 1, "within a week": 7, "within 30 days": 30}
+_DUE = {"now": "due", "within a day": "due_day", "within a week": "due_week", "within 30 days": "due_30_days"}
 
 
 def crawldb_stats(stores: Stores, *, now: datetime) -> Facts:
-    """Sums over the newest version: rows by status, those of the `hosts` with most, when they are due, scores."""
-    version, hosts, due, scores = _version(stores), Counter[str](), Counter[str](), list[Decimal]()
-    until = {name: now + timedelta(days=days) for name, days in _DUE.items()}
-    for batch in Versions(stores, CRAWLDB).batches(version, ("host", "fetch_time", "score")):
-        rows = batch.to_pylist()
-        hosts.update(row["host"] for row in rows)
-        due.update({name: sum(row["fetch_time"] <= last for row in rows) for name, last in until.items()})
-        scores += [row["score"] for row in rows]
-        scores = [min(scores), max(scores)]
+    """Sums over the newest version: rows by status, those of the `hosts` with most, when they are due, scores.
+
+    Raises InputError before the first version, StorageError, NoRoomError, StoppedError.
+    """
+    version = _version(stores)
+    with Work.at(stores, stores.crawl.at(f".read-stats-{uuid.uuid4().hex}")) as work:
+        engine = work.engine
+        engine.tables("crawldb", version.paths, CRAWLDB_SCHEMA)
+        engine.values("settings", pa.table({"now": pa.array([now], TIME)}))
+        [sums] = next(engine.stream("crawldb/stats", GROUP_ROWS, "stats")).to_pylist()
+        largest = [row for batch in engine.stream("crawldb/largest_hosts", GROUP_ROWS) for row in batch.to_pylist()]
     return {
         **counts_of(version),
-        "hosts": len(hosts),
-        "rows_of_host": dict(hosts.most_common(MOST_HOSTS)),
-        "due": dict(due),
-        "score": {"least": str(scores[0]), "highest": str(scores[1])} if scores else {},
+        "hosts": sums["hosts"],
+        "rows_of_host": {row["host"]: row["urls"] for row in largest},
+        "due": {name: sums[column] for name, column in _DUE.items()},
+        "score": {name: str(sums[name]) for name in ("least", "highest")} if sums["hosts"] else {},
     }
 
 

@@ -14,10 +14,6 @@ from crawl_lib.versions import Work, columns, table_of
 _SHARES = columns("key bytes, segment int32, given score")
 _SCORES = columns("key bytes, score score")
 _DROPPING = columns("key bytes")
-_FOUND = columns(
-    "key bytes, url text, linked_at time, depth int32, redirects int32, max_depth int32, score score, inlinks int64, "
-    "given score"
-)
 _GIVEN = "_given"
 
 
@@ -49,13 +45,13 @@ class Scores:
 
     def seeds(self) -> str:
         """The name that the table of seeds gets, before `inject`."""
-        return f"seeds{_GIVEN}" if self.scoring.wanting("injected") else "seeds"
+        return f"seeds{_GIVEN}" if self.scoring.wanting("injected") else "all_seeds"
 
     def inject(self) -> None:
         """The first scores of seeds."""
         if self.scoring.wanting("injected"):
             self.work.engine.view("seeds_seen", "scoring/injected")
-            self.scoring.apply(self.work, "injected", "seeds_seen", "seeds", SEEDS_SCHEMA)
+            self.scoring.apply(self.work, "injected", "seeds_seen", "all_seeds", SEEDS_SCHEMA)
 
     def links(self) -> tuple[str, str]:
         """The names that the tables of pages with links, and of redirects, get before `share`."""
@@ -77,10 +73,8 @@ class Scores:
         """The scores of new, linked and visited URLs. Without plug-ins there are none, and the rule holds."""
         engine = self.work.engine
         if not self.makes_scores:
-            engine.view("found", "crawldb/found")
             engine.values("scores", table_of([], _SCORES))
             return
-        self.work.ask("found", _FOUND, "crawldb/found", "crawldb.links")
         engine.view("touched", "scoring/touched")
         engine.view("new", "scoring/new")
         if self.scoring.wanting("initial"):

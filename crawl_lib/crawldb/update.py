@@ -7,12 +7,14 @@ done in `states`, one after the other. Then links and redirects are joined (`fou
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crawl_lib.crawldb.filtering import RULED_SCHEMA, ruled
 from crawl_lib.crawldb.inputs import HOPS_SCHEMA, NAMED_SCHEMA, SEEDS_SCHEMA, UpdateInputs, find_inputs, named_rows
@@ -21,7 +23,7 @@ from crawl_lib.crawldb.schedule import KINDS_SCHEMA, Kinds, facts_table, schedul
 from crawl_lib.crawldb.scores import Scores
 from crawl_lib.crawldb.table import CRAWLDB, CRAWLDB_SCHEMA, newest_version
 from crawl_lib.crawldir import SegmentRef
-from crawl_lib.engine import Engine
+from crawl_lib.engine import Engine, in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.scoring import Scoring
 from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA
@@ -41,21 +43,11 @@ from crawl_lib.versions import (
 )
 
 log = logging.getLogger(__name__)
-EVENTS_SCHEMA = columns(
-    "key bytes, url text, host text, moment time, kind text, seen text, cost int32, due time, redirect_url text, "
-    "etag text, last_modified text, signature bytes, depth int32, metadata text, mime text, is_full flag, "
-    "segment int32, segment_name text, warc_file text, warc_offset int64, payload_digest bytes, score score, "
-    "interval_s int64, has_links flag, place int32, places int32, began time, is_newest flag"
-)
-STATE_SCHEMA = pa.schema(
-    [
-        *(field.with_nullable(True) for field in CRAWLDB_SCHEMA),
-        *columns("place int32, places int32, began time"),
-    ]
-)
+_DIVIDED = ("old", "events", "found", "lost")
+"""What the rows of a share of the keys are made of."""
 _BEGUN = columns("name text, began time")
-_BASE = pa.schema([field for field in STATE_SCHEMA if field.name not in ("place", "places")])
 _COUNT = columns("key bytes, inlinks int64")
+_LINKED = columns("key bytes, linked_at time")
 _HINTED = columns("key bytes, every_s int64, is_newer int32")
 _SIGNATURES = columns("key bytes, time time, signature bytes")
 
@@ -153,23 +145,46 @@ class _Update:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows in order of keys, as events and links make them."""
-        self._captures()
-        self._events()
+        shares = self._captures()
+        self._events(shares)
         self._schedule()
-        self._waves()
-        self._links()
-        for batch in self.engine.stream("crawldb/rows", GROUP_ROWS, "crawldb.update"):
-            yield with_names(batch)
+        self._links(len(shares))
+        yield from map(with_names, in_batches(self._rows_of(shares), GROUP_ROWS))
 
-    def _captures(self) -> None:
+    def _rows_of(self, shares: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of each share of the keys, one after the other: so what is joined fits into memory."""
+        for number, share in enumerate(shares, 1):
+            self._narrow(share, *_DIVIDED)
+            self._waves()
+            if self.stores.config.schedule.sitemaps:
+                self._narrow(share, "hints")
+                self.engine.view("hinted", "crawldb/hinted")
+            else:
+                self.engine.values("hinted", table_of([], _HINTED))
+            if not self.scores.looks_at_links:
+                self.engine.view("base", "crawldb/base")
+            self.scores.judge()
+            stage = f"crawldb.update, {number} of {len(shares)}" if len(shares) > 1 else "crawldb.update"
+            yield from self.engine.stream("crawldb/rows", GROUP_ROWS, stage)
+
+    def _narrow(self, condition: str, *names: str) -> None:
+        """Tables of these names: those rows of all for which a condition holds."""
+        for name in names:
+            self.engine.define(name, f"select * from all_{name} where {condition}")
+
+    def _captures(self) -> list[str]:
+        """Tables of what is there; returns the shares of the keys in which they are joined."""
         engine = self.engine
-        self.inputs.give(engine, self.scores.pages())
-        engine.tables("old", self.parent.paths if self.parent else (), CRAWLDB_SCHEMA)
+        self.inputs.give(engine, self.scores.pages(), "all_links")
+        engine.tables("all_old", self.parent.paths if self.parent else (), CRAWLDB_SCHEMA)
         self.scores.read_pages()
         engine.tables("texts", self._texts([segment for segment, _ in self.inputs.segments]), _SIGNATURES)
         engine.values("outcomes", outcome_table())
         engine.values("there", numbered(map(str, self.inputs.there)))
-        engine.view("captures", "crawldb/captures")
+        shares = ["true"] if self.scores.looks_at_links else engine.shares(engine.value("crawldb/size"))
+        engine.keep("all_captures", "crawldb/captures", "crawldb.captures")
+        self._narrow("true", "captures", "links", "old")
+        return shares
 
     def _texts(self, segments: Sequence[SegmentRef]) -> list[str]:
         """The tables of texts, if the signature is one of theirs; those that no task has made yet are made now."""
@@ -178,17 +193,25 @@ class _Update:
         extract_text(self.stores, segments)
         return [text_table(self.stores, segment) for segment in segments]
 
-    def _events(self) -> None:
+    def _events(self, shares: Sequence[str]) -> None:
         """What happened, written down once: it is read often."""
-        named = named_rows(self.engine.stream("crawldb/named", GROUP_ROWS))
+        engine = self.engine
+        named = named_rows(engine.stream("crawldb/named", GROUP_ROWS))
         self.work.keep("named", NAMED_SCHEMA, tables_of(named, NAMED_SCHEMA))
-        batches = self.engine.stream("crawldb/begun", GROUP_ROWS) if self.inputs.seeds else ()
+        batches = engine.stream("crawldb/begun", GROUP_ROWS) if self.inputs.seeds else ()
         tables = (pa.Table.from_batches([batch]).cast(_BEGUN) for batch in batches)
         begun = [(row["name"], row["began"]) for table in tables for row in table.to_pylist()]
         self.work.keep(self.scores.seeds(), SEEDS_SCHEMA, tables_of(self.inputs.seed_rows(begun), SEEDS_SCHEMA))
         self.scores.inject()
-        self.engine.view("linked", "crawldb/linked")
-        self.work.ask("events", EVENTS_SCHEMA, "crawldb/events", "crawldb.events")
+        self._narrow("true", "seeds")
+        if self.inputs.seeds:
+            engine.keep("linked", "crawldb/linked", "crawldb.seeds")
+        else:
+            engine.values("linked", table_of([], _LINKED))
+        for share in shares:
+            self._narrow(share, "captures", "seeds")
+            engine.keep("all_events", "crawldb/events", "crawldb.events", more=share != shares[0])
+        self._narrow("true", "events")
 
     def _schedule(self) -> None:
         engine, config = self.engine, self.stores.config
@@ -201,64 +224,82 @@ class _Update:
         engine.values("matrix", matrix_table())
         engine.values("schedule", schedule_table(config.schedule, config.crawldb))
 
-    def _links(self) -> None:
+    def _links(self, count: int) -> None:
+        """What links say, of each URL they lead to. `count`: in how many groups the segments are read."""
         engine = self.engine
         sources, hops = self.scores.links()
-        engine.view(sources, "crawldb/sources")
         rows = self.inputs.hop_rows(engine.stream("crawldb/hops", GROUP_ROWS))
         self.work.keep(hops, HOPS_SCHEMA, tables_of(rows, HOPS_SCHEMA))
-        if self.scores.looks_at_links:  # it is read for each moment then, and Spark would make it each time
-            self.work.ask("base", _BASE, "crawldb/base", "crawldb.events")
-        else:
-            engine.view("base", "crawldb/base")
+        engine.view(sources, "crawldb/sources")
+        if self.scores.looks_at_links:  # it is read for each moment then
+            self._waves()
+            engine.keep("base", "crawldb/base", "crawldb.events")
         self.scores.share()
-        self.scores.judge()
-        if self.stores.config.schedule.sitemaps:
-            engine.view("hinted", "crawldb/hinted")
-        else:
-            engine.values("hinted", table_of([], _HINTED))
-        there = {str(segment): segment for segment in self.inputs.there}
+        for number, group in enumerate(_groups(len(self.inputs.segments), count)):
+            self._narrow(group, "links", "events")
+            if not self.scores.looks_at_links:
+                engine.view(sources, "crawldb/sources")
+            engine.keep("said", "crawldb/said", "crawldb.links", more=number > 0)
+            if self.stores.config.schedule.sitemaps:
+                engine.keep("all_hints", "crawldb/hints", "crawldb.links", more=number > 0)
+        self._narrow("true", "events")
+        engine.view("all_found", "crawldb/found")
+        self._lost(count)
+
+    def _lost(self, count: int) -> None:
+        """Links on captures that have newer ones now."""
+        engine, there = self.engine, {str(segment): segment for segment in self.inputs.there}
         names = [name for name in engine.column("crawldb/lost_segments") if name in there] if self.parent else []
-        if names:
-            engine.tables("older_links", [f"{there[name].path}/{LINKS_NAME}" for name in names], LINKS_SCHEMA)
-            engine.values("older_segments", numbered(names))
-            engine.view("lost", "crawldb/lost")
-        else:
-            engine.values("lost", table_of([], _COUNT))
+        if not names:
+            engine.values("all_lost", table_of([], _COUNT))
+            return
+        engine.tables("all_older_links", [f"{there[name].path}/{LINKS_NAME}" for name in names], LINKS_SCHEMA)
+        engine.values("older_segments", numbered(names))
+        engine.keep("replaced", "crawldb/replaced", "crawldb.links")
+        for number, group in enumerate(_groups(len(names), count)):
+            self._narrow(group, "older_links")
+            engine.keep("lost_links", "crawldb/lost_links", "crawldb.links", more=number > 0)
+        engine.view("all_lost", "crawldb/lost")
 
     def _waves(self) -> None:
         """Rows after all events but the last of each URL; what is left are `before`, and `turn`, the last ones."""
-        engine = self.engine
-        states: list[str] = []
-        for place in range(1, engine.value("crawldb/waves")):
+        engine, waves = self.engine, self.engine.value("crawldb/waves")
+        engine.view("before", "crawldb/old")
+        for place in range(1, waves):
             engine.values("wave", table_of([{"place": place}], columns("place int32")))
-            if states:
-                engine.table("states", states[-1])
-            engine.view("before", "crawldb/before" if states else "crawldb/old")
             engine.view("turn", "crawldb/turn")
             engine.view("after", "crawldb/after")
-            answer = engine.stream("crawldb/wave_rows", GROUP_ROWS, "crawldb.events")
-            rows = (pa.Table.from_batches([batch]) for batch in answer)
-            if path := self.work.write(f"state-{place}", STATE_SCHEMA, rows):
-                states.append(path)
-        if states:
-            engine.tables("all_states", states, STATE_SCHEMA)
+            engine.keep(f"state_{place}", "crawldb/after", "crawldb.events")
+            engine.define("states", f"select * from state_{place}")
+            engine.view("before", "crawldb/before")
+        if waves > 1:
+            engine.define("all_states", " union all ".join(f"select * from state_{one}" for one in range(1, waves)))
             engine.view("states", "crawldb/states")
-        engine.view("before", "crawldb/before" if states else "crawldb/old")
+            engine.view("before", "crawldb/before")
         engine.view("turn", "crawldb/last_turn")
         engine.view("after", "crawldb/after")
+
+
+def _groups(segments: int, count: int) -> list[str]:
+    """Conditions that divide tables of so many segments into at most `count` groups."""
+    if (count := min(count, segments)) <= 1:
+        return ["true"]
+    ends = [segments * number // count for number in range(count + 1)]
+    return [f"segment >= {first} and segment < {end}" for first, end in pairwise(ends)]
 
 
 def with_names(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with host and domain, where they are new."""
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
-    hosts = found["host"].to_pylist()
-    if None in hosts:
-        urls = found["url"].to_pylist()
-        hosts = [host or host_of(str(url)) for host, url in zip(hosts, urls, strict=True)]
-        found["host"] = pa.array(hosts, pa.string())
-    domains = found["domain"].to_pylist()
-    if None in domains:
-        known = {host: domain_of(str(host)) for host in set(hosts)}
-        found["domain"] = pa.array([known[host] for host in hosts], pa.string())
+    found["host"] = _filled(found["host"], found["url"], host_of)
+    found["domain"] = _filled(found["domain"], found["host"], domain_of)
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+
+
+def _filled(column: "pa.Array[Any]", of: "pa.Array[Any]", make: Callable[[str], str]) -> "pa.Array[Any]":
+    """A column with its nulls made of another column."""
+    missing = column.is_null()
+    found = of.filter(missing).dictionary_encode()
+    made = pa.array([make(str(one)) for one in found.dictionary.to_pylist()], pa.string())
+    filled: pa.Array[Any] = pc.replace_with_mask(column, missing, made.take(found.indices))
+    return filled

@@ -1,8 +1,9 @@
 """DuckDB for the batch queries: bounded memory, a place to spill, progress, our errors."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,10 +11,11 @@ import duckdb
 import pyarrow as pa
 
 from crawl_lib.engine.engine import Engine, Room, in_batches, patiently, sql_text
-from crawl_lib.errors import NoRoomError, StoppedError, StorageError
+from crawl_lib.errors import NoRoomError, StoppedError, StorageError, os_errors
 from crawl_lib.stopping import Work
 
 _T = TypeVar("_T")
+_DIGIT = "hex(key[1:1])[1:1] as krake_digit"
 LEAST_BYTES = 256 << 20
 """DuckDB keeps a block per thread and file open; with less than this it gives up instead of spilling."""
 
@@ -23,7 +25,8 @@ class Duck(Engine):
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, room: Room) -> None:
         self._connection, self._storage, self._work = connection, room.storage, room.work
-        self._are_remote = False
+        self._scratch, self._memory_bytes = room.scratch, room.memory_bytes
+        self._are_remote = self._is_divided = False
 
     def execute(self, statement: str) -> None:
         """Run a statement that answers nothing. Raises StorageError, StoppedError."""
@@ -58,6 +61,30 @@ class Duck(Engine):
         first = self._do(lambda: next(reader, None), stage)
         rest = iter(lambda: self._do(lambda: next(reader, None)), None)
         yield from in_batches(chain([first] if first is not None else [], rest), rows)
+
+    def keep(self, name: str, query: str, stage: str = "", *, more: bool = False) -> None:
+        folder, text = self._scratch / "kept" / name, sql_text(query)
+        if not more:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.execute(f"create or replace table {name}_none as select * from ({text}) limit 0")
+        number = sum(1 for _ in folder.iterdir()) if more else 0
+        answer, options = f"({text})", "format parquet, compression zstd"
+        if self._is_divided:
+            answer, options = f"(select *, {_DIGIT} from ({text}))", f"{options}, partition_by (krake_digit)"
+        target = folder / (f"{number}" if self._is_divided else f"{number}.parquet")
+        with os_errors(folder, "cannot be made"):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._do(lambda: self._connection.execute(f"copy {answer} to '{quoted(target)}' ({options})").fetchall(), stage)
+        files = f"'{quoted(folder)}/**/*.parquet', hive_partitioning=false"
+        there = f" union all by name from read_parquet({files})" if any(folder.rglob("*.parquet")) else ""
+        self.define(name, f"from {name}_none{there}")
+
+    def shares(self, size_bytes: int) -> list[str]:
+        self._is_divided = size_bytes > self._memory_bytes
+        ends = [f"unhex('{digit}0')" for digit in "0123456789ABCDEF"] if self._is_divided else []
+        return [f"key >= {first} and key < {end}" for first, end in pairwise(ends)] + [
+            f"key >= {ends[-1]}" if ends else "true"
+        ]
 
     def interrupt(self) -> None:
         self._connection.interrupt()

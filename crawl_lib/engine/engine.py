@@ -90,6 +90,15 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def keep(self, name: str, query: str, stage: str = "", *, more: bool = False) -> None:
+        """Ask a query once: its answer, in no order, is a table then. `more`: behind the rows that the table has."""
+
+    @abstractmethod
+    def shares(self, size_bytes: int) -> list[str]:
+        """Conditions on a column `key` of 20 evenly spread bytes, in its order. What would need `size_bytes` of memory
+        for all keys at once is to be asked for each share of them; what is kept from then on is divided so."""
+
+    @abstractmethod
     def interrupt(self) -> None:
         """Have what another thread does here fail at once. Nothing but `close` may follow."""
 

@@ -87,6 +87,13 @@ class Spark(Engine):
         return [row[0] for row in self._do(lambda: self._session.sql(sql_text(query)).collect())]
 
     def stream(self, query: str, rows: int, stage: str = "") -> Iterator[pa.RecordBatch]:
+        store, folder, _ = self._answer(query, stage)
+        with _translated():
+            yield from in_batches(self._room.work.until_stopped(_rows_of(store, folder, rows)), rows)
+        store.delete(folder)
+
+    def _answer(self, query: str, stage: str) -> tuple[Storage, str, str]:
+        """Write a query's answer; returns where: a store, a folder of it, and its address."""
         self._results += 1
         store: Storage = LocalStorage(self._room.scratch)
         folder, root = f"result-{self._results}", f"file://{self._room.scratch}"
@@ -94,9 +101,18 @@ class Spark(Engine):
             store, folder, root = self._room.storage, f"{self._room.hidden}/{folder}", self._url
         writer = self._do(lambda: self._session.sql(sql_text(query)).write.option("parquet.block.size", PART_BYTES))
         self._do(lambda: writer.parquet(f"{root}/{folder}"), stage)
-        with _translated():
-            yield from in_batches(self._room.work.until_stopped(_rows_of(store, folder, rows)), rows)
-        store.delete(folder)
+        return store, folder, f"{root}/{folder}"
+
+    def keep(self, name: str, query: str, stage: str = "", *, more: bool = False) -> None:
+        *_, place = self._answer(query, stage)
+        self._do(lambda: self._keep(name, place, more))
+
+    def _keep(self, name: str, place: str, more: bool) -> None:
+        kept = self._session.read.parquet(place)
+        (self._session.table(name).unionByName(kept) if more else kept).createOrReplaceTempView(name)
+
+    def shares(self, size_bytes: int) -> list[str]:
+        return ["true"]
 
     def interrupt(self) -> None:
         """Without its Java process a job has no driver, and ends on every machine."""

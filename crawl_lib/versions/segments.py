@@ -38,11 +38,11 @@ class SegmentInputs:
         kept = {name: digest for name, digest in before.items() if name in there}
         return kept | {str(segment): digest for segment, digest in self.segments}
 
-    def give(self, engine: Engine, pages: str = "pages") -> None:
+    def give(self, engine: Engine, pages: str = "pages", links: str = "links") -> None:
         """Tables of an engine: `pages` and `links` of the new segments, whose places and names are `segments`;
         `dropped` (key, segment) of them, and `taken_out` (key, name) of all that are there.
 
-        `pages`: another name for the table of that name.
+        `pages`, `links`: other names for the tables of these names.
         """
         fresh = [segment for segment, _ in self.segments]
         marked = {name for _, name in self.taken_out}
@@ -53,7 +53,7 @@ class SegmentInputs:
             for key in sorted(SegmentReader(self.stores.storage, segment.path).dropped)
         ]
         engine.tables(pages, [f"{segment.path}/{PAGES_NAME}" for segment in fresh], PAGES_SCHEMA)
-        engine.tables("links", [f"{segment.path}/{LINKS_NAME}" for segment in fresh], LINKS_SCHEMA)
+        engine.tables(links, [f"{segment.path}/{LINKS_NAME}" for segment in fresh], LINKS_SCHEMA)
         engine.values("dropped", _table(dropped, _DROPPED))
         engine.values("taken_out", _table(self.taken_out, _TAKEN_OUT))
         engine.values("segments", numbered(map(str, fresh)))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crawl_lib.crawldir import write_json_bytes
@@ -109,7 +110,9 @@ class _Parts:
                     keys = [keys[0] or table["key"][0].as_py(), table["key"][-1].as_py()]
                     rows += len(table)
                     for column in family.counted:
-                        self.counts[column].update(map(str, table[column].to_pylist()))
+                        values, counts = pc.value_counts(table[column]).flatten()
+                        found = zip(map(str, values.to_pylist()), counts.to_pylist(), strict=True)
+                        self.counts[column].update(dict(found))
                     first = next(rest, None)
         entry = {"name": name, "rows": rows, "first_key": keys[0].hex(), "last_key": keys[1].hex()}
         self.rows += rows

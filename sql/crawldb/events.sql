@@ -33,4 +33,3 @@ from (
   from seeds
   left join linked on linked.key = seeds.key
 ) as happened
-order by key, place

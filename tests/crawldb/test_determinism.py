@@ -42,18 +42,21 @@ def sums(stores: Stores) -> list[str]:
     return [part["sha256"] for part in newest_version(stores).manifest["parts"]]
 
 
-def test_one_thread_and_two_give_the_same_bytes(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_and_two_and_shares_of_the_keys_give_the_same_bytes(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crawl = Crawl(stores_on(open_storage(config), config))
     grow(crawl, 1)
     monkeypatch.setattr(writing, "PART_ROWS", 1000)
     monkeypatch.setattr(updating, "GROUP_ROWS", 500)
     found = []
-    for threads in (1, 2, 2):
-        opened = duck.open_duck
+    opened = duck.open_duck
+    for threads, memory_bytes in ((1, 1 << 30), (2, 1 << 30), (2, 0)):
 
-        def with_threads(room: Any, threads: int = threads, opened: Any = opened) -> Any:
+        def with_threads(room: Any, threads: int = threads, memory_bytes: int = memory_bytes) -> Any:
             engine = opened(room)
             engine.execute(f"set threads = {threads}")
+            engine._memory_bytes = memory_bytes
             return engine
 
         monkeypatch.setattr(duck, "open_duck", with_threads)

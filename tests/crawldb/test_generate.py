@@ -23,20 +23,22 @@ from crawl_lib.config import Config
 from crawl_lib.config.model import STATUSES
 from crawl_lib.crawldb import Reason, Status, explain, generate
 from crawl_lib.crawldb.lists import aside_lists, delete_over, held_urls
-from crawl_lib.crawldir import LISTS_FOLDER, write_json_bytes
+from crawl_lib.crawldir import LISTS_FOLDER, Settled, write_json_bytes, write_settled
 from crawl_lib.curate.forget import Pages, forget
 from crawl_lib.durable import KILL_VARIABLE
 from crawl_lib.errors import ConfigError, DamagedFileError, InputError
-from crawl_lib.frontier import HANDED_ON, OUTLINKS_NAME, decode_line, encode_line, read_outlinks
+from crawl_lib.frontier import HANDED_ON, OUTLINKS_NAME, TakenIn, decode_line, encode_line, read_outlinks
 from crawl_lib.records import RETRY_LISTS, Earlier, QueuedUrl
 from crawl_lib.repair import fsck, repair_crawl, restart_node, sweep
-from crawl_lib.rounds import ended_before, start_iteration
+from crawl_lib.rounds import commit_iteration, ended_before, start_iteration
 from crawl_lib.seeds import Division, hand_over
+from crawl_lib.storage import LocalStorage
 from crawl_lib.stores import open_stores
 from crawl_lib.urls import Owners, host_of
 from tests.crawldb.tables import NOW, at, leave_version, row_of
 from tests.curate.test_retry import Sites
 from tests.e2e.crawl import Result, make_config, run_iteration
+from tests.export.crawls import manifest
 from tests.forked import run_forked
 
 DAY = 86400
@@ -520,6 +522,43 @@ def test_many_lists_leave_nothing(tmp_path: Path) -> None:
             assert len(stores.crawl.lists()) <= 2
         assert max(sizes) <= 2, sizes
         assert site.asked == {site.seeds[0]: 8}
+
+
+def counting(asked: Counter[str], name: str) -> Any:
+    """A method of the local store that counts how often it is called."""
+    real = getattr(LocalStorage, name)
+
+    def method(*arguments: Any, **named: Any) -> Any:
+        asked[name] += 1
+        return real(*arguments, **named)
+
+    return method
+
+
+def test_what_a_generate_reads_does_not_grow_with_lists_that_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a lease that is over, or since all their URLs were seen. Folders are deleted once they are merged."""
+    config = replace(config_of(tmp_path), crawldb=replace(config_of(tmp_path).crawldb, keep_versions=1))
+    stores, asked, found, taken_in = open_stores(config), Counter[str](), [], TakenIn()
+    for name in ("list", "exists", "open_read"):
+        monkeypatch.setattr(LocalStorage, name, counting(asked, name))
+    for number in range(1, 25):
+        at_s = NOW + number * WEEK
+        seen = {"fetched_time": at_s - WEEK} if number % 2 else {}
+        leave_version(stores, number, [row_of("http://a.example/", **seen)])
+        asked.clear()
+        made = make(config, 1, at_s, run_id=f"run {number}")
+        found.append((dict(asked), len(list(stores.crawl.storage.list(stores.crawl.at(LISTS_FOLDER))))))
+        folder = Path(config.dfs_primary) / stores.crawl.at(made["folder"])
+        (folder / "node-0").mkdir()
+        (folder / "node-0" / "manifest.json").write_bytes(manifest(made["folder"], "node-0", pages=1, links=0))
+        commit_iteration(open_stores(config), run_id=f"run {number}", iteration=1)
+        taken_in = taken_in.with_sources([(made["list"], LISTS_FOLDER)], [made["list"]]).without_lists([made["list"]])
+        write_settled(stores.crawl, Settled("node-0", made["folder"], 0, 0, taken_in))
+        for older in stores.crawl.folders()[:-1]:
+            shutil.rmtree(folder.parent / older)
+    assert found[-1] == found[-3] == found[3], found
 
 
 def test_a_list_that_some_node_has_not_taken_in_stays(tmp_path: Path) -> None:
