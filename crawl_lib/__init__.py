@@ -31,16 +31,12 @@ they ask of it, `cli` is the command `krake`.
 go wrong and who must act, `durable` what "durable" means.
 """
 
-import os
 from typing import TYPE_CHECKING
 
 from crawl_lib.lazy import loads_later
 from crawl_lib.version import VERSION
 
 __version__ = VERSION
-
-# Arrow loads numpy, which begins a thread for each core but one that spins: for linear algebra, of which there is none.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
     from crawl_lib.config import Config, from_mapping, load_config
