@@ -153,9 +153,9 @@ class Transport:
                 self._epoll.unregister(fd)
             return
         try:
+            self._epoll.register(fd, mask)  # most are not there, since curl gives up a socket after each request
+        except FileExistsError:
             self._epoll.modify(fd, mask)
-        except FileNotFoundError:
-            self._epoll.register(fd, mask)
 
     def _on_timer(self, timeout_ms: int) -> None:
         # Called from inside curl, which must not be entered again from here.

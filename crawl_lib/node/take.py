@@ -159,10 +159,10 @@ def _again(task: NodeTask, take: Take, segment: str) -> Iterator[QueuedUrl]:
     First those that were not tried: else a page for which its host is always busy would come before them again.
     """
     due: tuple[dict[bytes, int], dict[bytes, int]] = {}, {}  # of those that were not tried, and of those that were
-    if task.stores.config.frontier.is_crawldb:
+    reader = SegmentReader(task.stores.storage, segment)
+    if task.stores.config.frontier.is_crawldb or not reader.manifest.counts.get("retried", True):  # older ones lack it
         return
-    columns = ["key", "outcome", "attempts", "retry_at"]
-    for batch in SegmentReader(task.stores.storage, segment).pages(columns, with_dropped=True):
+    for batch in reader.pages(["key", "outcome", "attempts", "retry_at"], with_dropped=True):
         failed = batch.filter(batch.column(3).is_valid())
         # Times as integers: Arrow makes none of Python's without loading pandas, which takes a third of a second.
         values = [*failed.columns[:3], failed.column(3).cast("int64")]
@@ -337,8 +337,11 @@ def mark_pages(stores: Stores, segment: str, node: str | None = None) -> None:
     with stores.keys(node) as keys:
         for batch in SegmentReader(stores.storage, segment).pages(["key", "outcome", "retry_at"], with_dropped=True):
             by_state: dict[KeyState, list[bytes]] = {}
-            final: list[list[Any]] = [column.to_pylist() for column in batch.filter(batch.column(2).is_null()).columns]
-            for key, outcome, _ in zip(*final, strict=True):
+            # What a filter needs takes 30 ms to load.
+            passes = batch.column(2).null_count < batch.num_rows
+            final = batch.filter(batch.column(2).is_null()) if passes else batch
+            columns: list[list[Any]] = [column.to_pylist() for column in final.columns[:2]]
+            for key, outcome in zip(*columns, strict=True):
                 by_state.setdefault(KEY_STATE_OF_OUTCOME[Outcome(outcome)], []).append(key)
             for state, marked in by_state.items():
                 keys.set_state(marked, state)

@@ -210,6 +210,8 @@ def write_parquet(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch
             compression="zstd",
             use_dictionary=dictionary,  # type: ignore[arg-type]
             write_page_checksum=True,
+            # Least and largest of keys, which are random, and of texts in no order: no reader could skip rows by them.
+            write_statistics=schema is not LINKS_SCHEMA,
         )
         with writer:
             for group in _groups(path, blocks, schema):
