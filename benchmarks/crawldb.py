@@ -1,7 +1,8 @@
-"""The CrawlDb: a round that brings 2 M pages and 20 M links, the next list, and a round of 1 M links on top of that.
+"""The CrawlDb: a round that brings 2 M rows and 20 M links, the next list, and a round of 1 M links on top of that.
 
-`CRAWLDB_PAGES=20000000` makes it ten times as large; the small round and the list stay as they are.
-`CRAWLDB_ROOT=DIRECTORY` keeps what was crawled there, which is made once and used again (20 M pages: ten minutes, 7 GB).
+Half of the rows are pages, each with 20 links to any of the rows; the other half is known from links alone.
+`CRAWLDB_ROWS=20000000` makes it ten times as large; the list and the small round stay as they are.
+`CRAWLDB_ROOT=DIRECTORY` keeps what was crawled there, which is made once and used again (20 M rows: 5 minutes, 7 GB).
 Each million pages is of a node of its own. The scratch is what a step needs for itself, for sorting and for its tables.
 """
 
@@ -30,8 +31,8 @@ from crawl_lib.sealed import SEALED_VERSION
 from crawl_lib.segment import LINKS_SCHEMA, PAGES_SCHEMA, Manifest, write_parquet
 from crawl_lib.stores import Stores, open_stores
 
-PAGES = int(os.environ.get("CRAWLDB_PAGES", "2000000"))
-LATER, LISTED, LINKS_PER_PAGE = 100_000, 1_000_000, 10
+ROWS = int(os.environ.get("CRAWLDB_ROWS", "2000000"))
+LATER, LISTED, LINKS_PER_PAGE = 50_000, 1_000_000, 20
 BEGAN, NODE_PAGES, PAGES_PER_HOST, BLOCK = 1_790_000_000, 1_000_000, 100, 50_000
 MOST_S, MOST_MB, MOST_SCRATCH_GB = {"update": 600, "list": 60, "small": 120}, 4000, 30
 LOOK_S = 0.5
@@ -88,24 +89,24 @@ def _pages(keys: Path, first: int, last: int, folder: int) -> Iterator[pa.Record
         yield _table(PAGES_SCHEMA, len(numbers), {**always, **rows})
 
 
-def _links(keys: Path, first: int, last: int, known: int) -> Iterator[pa.RecordBatch]:
-    """Ten links of each page to any of twice as many pages as are known."""
+def _links(keys: Path, first: int, last: int, rows: int) -> Iterator[pa.RecordBatch]:
+    """The links of pages, each to any of the rows."""
     for begin in range(first, last, BLOCK):
         numbers = np.arange(begin, min(last, begin + BLOCK))
-        targets = np.random.default_rng(begin).integers(0, 2 * known, len(numbers) * LINKS_PER_PAGE)
+        targets = np.random.default_rng(begin).integers(0, rows, len(numbers) * LINKS_PER_PAGE)
         ends = {"source": _keys(keys, np.repeat(numbers, LINKS_PER_PAGE)), "target": _keys(keys, targets)}
         always = {"element": "a", "followed": True, "rule": "accepted"}
         yield _table(LINKS_SCHEMA, len(targets), {**ends, "target_url": _urls(targets), **always})
 
 
-def make_segment(root: Path, folder: int, number: int, pages: int, known: int) -> None:
+def make_segment(root: Path, folder: int, number: int, pages: int, rows: int) -> None:
     """The segment of a node, with tables alone."""
     node, first = _nodes(pages)[number], number * NODE_PAGES
     last = min(pages, first + NODE_PAGES)
     place = root / "dfs" / "crawl" / str(folder) / node
     place.mkdir()
     write_parquet(place / "pages.parquet", PAGES_SCHEMA, _pages(root / "keys", first, last, folder))
-    write_parquet(place / "links.parquet", LINKS_SCHEMA, _links(root / "keys", first, last, known))
+    write_parquet(place / "links.parquet", LINKS_SCHEMA, _links(root / "keys", first, last, rows))
     own = {"take_id": "bench", "run_id": "bench", "iteration": 1, "folder": str(folder), "node": node}
     named = dict.fromkeys(("krake_version", "config_digest", "user_agent", "robots_policy"), "")
     count = last - first
@@ -114,13 +115,13 @@ def make_segment(root: Path, folder: int, number: int, pages: int, known: int) -
     (place / "manifest.json").write_bytes(manifest.to_bytes())
 
 
-def make_round(root: Path, folder: int, pages: int, known: int) -> None:
+def make_round(root: Path, folder: int, pages: int, rows: int) -> None:
     """The folder of an iteration, if it is not there; each segment by a process."""
     if (place := root / "dfs" / "crawl" / str(folder)).exists():
         return
     place.mkdir(parents=True)
     with ProcessPoolExecutor() as pool:
-        for made in [pool.submit(make_segment, root, folder, one, pages, known) for one in range(len(_nodes(pages)))]:
+        for made in [pool.submit(make_segment, root, folder, one, pages, rows) for one in range(len(_nodes(pages)))]:
             made.result()
     facts = {"run_id": "bench", "iteration": 1, "nodes": _nodes(pages), "routing": "host", "config_digest": ""}
     sums = {"batch_sizes": {}, "taken_before": 0, "summed": [], "seeds": [], SCOPE_DIGEST: scope_digest(b"")}
@@ -189,15 +190,15 @@ def run(directory: Path) -> list[Row]:
     root.mkdir(exist_ok=True)
     _clean(root)
     if not (root / "keys").exists():
-        _make_keys(root / "keys", 2 * PAGES)
-    nodes, rows = _nodes(PAGES), []
+        _make_keys(root / "keys", ROWS)
+    nodes, rows = _nodes(ROWS // 2), []
     for name, step, folder, pages in (
-        ("update", grow, BEGAN, PAGES),
+        ("update", grow, BEGAN, ROWS // 2),
         ("list", make_list, 0, 0),
         ("small", grow, BEGAN + 2 * 86400, LATER),
     ):
         if pages:
-            make_round(root, folder, pages, PAGES)
+            make_round(root, folder, pages, ROWS)
         with ahead():
             cost = measure(step, root, nodes)
         count, scratch = cost.result

@@ -160,6 +160,7 @@ class _Making:
             places = may_be_over(stores, self.lists)
             delete_over(stores, self.lists, places, engine.column("crawldb/unseen") if places else [], self.now)
             delete_over(stores, aside, range(len(aside)), range(len(aside)), self.now)
+            engine.keep("verdicts", "crawldb/verdicts", "generate")
             verdicts, rows = _read(engine)
             ends = not (self.own or any(waiting.values()) or Reason.LISTED in verdicts)
             dues = [verdicts[reason]["first_due"] for reason in _LATER if reason in verdicts]
@@ -206,7 +207,7 @@ class _Making:
         for row in self.stores.until_stopped(rows):
             self.keys.append(row["key"])
             self.fetched.append(row["fetched_time"])
-            captured = row["capture_segment"] is not None and row["capture_time"] > oldest
+            captured = row["capture_time"] is not None and row["capture_time"] > oldest
             gone = taken_out(row["capture_segment"]) if captured else None
             metadata = note(plugins, "before_parsing", row["metadata"], row) if plugins else row["metadata"]
             queued = QueuedUrl(

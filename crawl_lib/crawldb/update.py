@@ -26,7 +26,7 @@ from crawl_lib.crawldir import SegmentRef
 from crawl_lib.engine import Engine, in_batches
 from crawl_lib.errors import InputError
 from crawl_lib.scoring import Scoring
-from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA
+from crawl_lib.segment import LINKS_NAME, LINKS_SCHEMA, PAGES_NAME, PAGES_SCHEMA
 from crawl_lib.stores import Stores
 from crawl_lib.text import extract_text, text_table
 from crawl_lib.urls import Chain, Scope, domain_of, host_of
@@ -46,7 +46,6 @@ log = logging.getLogger(__name__)
 _DIVIDED = ("old", "events", "found", "lost")
 """What the rows of a share of the keys are made of."""
 _BEGUN = columns("name text, began time")
-_COUNT = columns("key bytes, inlinks int64")
 _LINKED = columns("key bytes, linked_at time")
 _HINTED = columns("key bytes, every_s int64, is_newer int32")
 _SIGNATURES = columns("key bytes, time time, signature bytes")
@@ -147,8 +146,10 @@ class _Update:
         """The rows in order of keys, as events and links make them."""
         shares = self._captures()
         self._events(shares)
+        older = self._older()
         self._schedule()
         self._links(len(shares))
+        self._lost(older, len(shares))
         yield from map(with_names, in_batches(self._rows_of(shares), GROUP_ROWS))
 
     def _rows_of(self, shares: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -213,6 +214,15 @@ class _Update:
             engine.keep("all_events", "crawldb/events", "crawldb.events", more=share != shares[0])
         self._narrow("true", "events")
 
+    def _older(self) -> list[SegmentRef]:
+        """The segments whose captures have newer ones now, with other links."""
+        there = {str(segment): segment for segment in self.inputs.there}
+        names = self.engine.column("crawldb/lost_segments") if self.parent else []
+        older = [there[name] for name in names if name in there]
+        self.engine.tables("older_pages", [f"{segment.path}/{PAGES_NAME}" for segment in older], PAGES_SCHEMA)
+        self.engine.values("older_segments", numbered(map(str, older)))
+        return older
+
     def _schedule(self) -> None:
         engine, config = self.engine, self.stores.config
         texts = engine.column("crawldb/metadata")
@@ -244,19 +254,13 @@ class _Update:
                 engine.keep("all_hints", "crawldb/hints", "crawldb.links", more=number > 0)
         self._narrow("true", "events")
         engine.view("all_found", "crawldb/found")
-        self._lost(count)
 
-    def _lost(self, count: int) -> None:
-        """Links on captures that have newer ones now."""
-        engine, there = self.engine, {str(segment): segment for segment in self.inputs.there}
-        names = [name for name in engine.column("crawldb/lost_segments") if name in there] if self.parent else []
-        if not names:
-            engine.values("all_lost", table_of([], _COUNT))
-            return
-        engine.tables("all_older_links", [f"{there[name].path}/{LINKS_NAME}" for name in names], LINKS_SCHEMA)
-        engine.values("older_segments", numbered(names))
+    def _lost(self, older: Sequence[SegmentRef], count: int) -> None:
+        """Links on captures that have newer ones now. `older`: the segments that have such captures."""
+        engine = self.engine
+        engine.tables("all_older_links", [f"{segment.path}/{LINKS_NAME}" for segment in older], LINKS_SCHEMA)
         engine.keep("replaced", "crawldb/replaced", "crawldb.links")
-        for number, group in enumerate(_groups(len(names), count)):
+        for number, group in enumerate(_groups(len(older), count)):
             self._narrow(group, "older_links")
             engine.keep("lost_links", "crawldb/lost_links", "crawldb.links", more=number > 0)
         engine.view("all_lost", "crawldb/lost")

@@ -1,4 +1,5 @@
--- The rows of URLs after one event each, by the matrix.
+-- The rows of URLs after one event each, by the matrix. Of content that is known no more the segment stays: its links
+-- count until there are others.
 -- In: turn (events, one a URL), before (rows of the table), matrix (stored, seen, believed, visit, content),
 -- schedule (one row), kinds (host, mime, metadata, sort), limits (sort, status, fixed_s, least_s, most_s).
 select
@@ -29,7 +30,7 @@ select
   end as last_modified,
   case when kind = 'seed' or visit = 'retry' then redirect_url else new_redirect_url end as redirect_url,
   case when kind = 'seed' then 0 else redirects end as redirects,
-  case when is_captured then segment_name when content <> 'none' then capture_segment end as capture_segment,
+  case when is_captured then segment_name else capture_segment end as capture_segment,
   case when is_captured then warc_file when content <> 'none' then capture_file end as capture_file,
   case when is_captured then warc_offset when content <> 'none' then capture_offset end as capture_offset,
   case when is_captured then moment when content <> 'none' then capture_time end as capture_time,

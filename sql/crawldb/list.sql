@@ -1,7 +1,6 @@
 -- First, of each reason, how many URLs were not listed for it, and when the first of them may be; then the list.
 -- By keys, which are SHA-1 sums: so it is shuffled, and hosts are spread over it.
--- In: judged (by_place.sql or any_place.sql), crawldb.
-with verdicts as (select * from judged)
+-- In: verdicts (verdicts.sql), crawldb.
 select
   0 as is_url, reason, count(*) as rows_of, min(due) as first_due, null as key, null as url, null as depth,
   null as redirects, null as retries, null as metadata, null as fetched_time, null as etag, null as last_modified,

@@ -114,7 +114,7 @@ def test_a_seed_that_is_known(config: Config, seeds: str) -> None:
         assert given == (7, 60, '{"score": "7", "interval_s": "60", "topic": "x"}')
     assert row["depth"] == 0
     if seeds == "overwrite":
-        assert (row["status"], row["signature"], row["etag"], row["capture_segment"]) == ("unfetched", *[None] * 3)
+        assert (row["status"], row["signature"], row["etag"], row["capture_time"]) == ("unfetched", *[None] * 3)
         assert row["fetch_time"] < at(T)
     else:
         assert (row["status"], row["fetch_time"]) == ("fetched", at(T, 20) + timedelta(days=30))
@@ -127,3 +127,30 @@ def test_a_seed_is_no_orphan(config: Config) -> None:
     crawl.segment(T + DAY, [Visit(A, body="two")])
     rows = crawl.rows(update(crawl.stores, now=NOW))
     assert (rows[B]["status"], rows[C]["status"]) == ("fetched", "orphan")
+
+
+def test_links_that_were_not_counted_are_not_taken_off(config: Config) -> None:
+    """B is as deep as its seed allows when its links are seen, and no more when it has others."""
+    crawl = crawl_with(config)
+    crawl.seeds(f"{A}\tmax_depth=1")
+    limited = {"depth": 1, "metadata": '{"max_depth": "1"}'}
+    crawl.segment(
+        T, [Visit(A, links=[B, C], more={"metadata": '{"max_depth": "1"}'}), Visit(B, links=[C], more=limited)]
+    )
+    assert crawl.rows(update(crawl.stores, now=NOW))[C]["inlinks"] == 1
+    crawl.seeds("http://a.example/other\tmax_depth=5", "another run")
+    further = {"metadata": '{"max_depth": "5"}'}
+    crawl.segment(T + DAY, [Visit("http://a.example/other", links=[B], more=further)])
+    update(crawl.stores, now=NOW)
+    crawl.segment(T + 2 * DAY, [Visit(B, body="two", more={"depth": 1} | further)])
+    assert crawl.rows(update(crawl.stores, now=NOW))[C]["inlinks"] == 1
+
+
+def test_a_seed_that_begins_again_keeps_its_links_until_it_has_others(config: Config) -> None:
+    crawl = crawl_with(config, seeds="overwrite")
+    linked(crawl)
+    crawl.seeds(A, "another run")
+    assert crawl.rows(update(crawl.stores, now=NOW))[B]["inlinks"] == 1
+    crawl.segment(T + DAY, [Visit(A, body="two", links=[C])])
+    rows = crawl.rows(update(crawl.stores, now=NOW))
+    assert (rows[B]["inlinks"], rows[C]["inlinks"]) == (0, 1)
